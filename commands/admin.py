@@ -57,7 +57,7 @@ Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmat
 def select(
     names: Iterable[str], wanted: Sequence[str], *, regex: bool = False, hidden: Iterable[str] = ()
 ) -> tuple[list[str], list[str]]:
-    """Return the names that `wanted` selects, sorted, and the plain names in `wanted` that do not exist, in the order given.
+    """Returns the names that `wanted` selects, sorted, and the plain names in `wanted` that do not exist, in the order given.
 
     An empty `wanted` selects every name. `hidden` names are selected only if they are written out. Raises BadParameter for an
     invalid expression.
@@ -80,7 +80,7 @@ def select(
 
 
 def not_gone(errors: Mapping[str, str], wanted: Sequence[str], there: Iterable[str], *, regex: bool) -> dict[str, str]:
-    """Return the errors without those of names that only a pattern selected and that somebody has deleted since.
+    """Returns the errors without those of names that only a pattern selected and that somebody has deleted since.
 
     `there`: the names that exist now.
     """
@@ -89,7 +89,7 @@ def not_gone(errors: Mapping[str, str], wanted: Sequence[str], there: Iterable[s
 
 
 def checked(names: Sequence[str]) -> Sequence[str]:
-    """Return the names if librdkafka can take them: none is empty, and all are valid text. Otherwise it is wrong usage."""
+    """Returns the names if librdkafka can take them: none is empty, and all are valid text. Otherwise it is wrong usage."""
     for name in names:
         if not name:
             raise typer.BadParameter("a name is empty")
@@ -111,12 +111,12 @@ def batches(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
 
 
 def progress(what: str, total: int, at_once: int = NAMES_AT_ONCE) -> AbstractContextManager[Callable[[int], None]]:
-    """Show a bar over `total` things, `at_once` to a call. A single call gets no bar, which would only flash."""
+    """Shows a bar over `total` things, `at_once` to a call. A single call gets no bar, which would only flash."""
     return output.progress(what, total) if total > at_once else nullcontext(lambda _: None)
 
 
 def pairs(words: Sequence[str], option: str) -> dict[str, str]:
-    """Return `key=value` words as a mapping. Raises BadParameter for a word without a key or `=`, and for a repeated key."""
+    """Returns `key=value` words as a mapping. Raises BadParameter for a word without a key or `=`, and for a repeated key."""
     found: dict[str, str] = {}
     for word in words:
         key, equals, value = word.partition("=")
@@ -134,7 +134,7 @@ def pairs(words: Sequence[str], option: str) -> dict[str, str]:
 
 
 def settle(cluster: Cluster, futures: Mapping[K, Future[T]]) -> tuple[dict[K, T], dict[K, str]]:
-    """Wait for every future; return the answers, and for the others the error in words. Raises Failure if nothing answers."""
+    """Waits for every future; returns the answers, and for the others the error in words. Raises Failure if nothing answers."""
     from confluent_kafka import KafkaException
 
     done: dict[K, T] = {}
@@ -150,7 +150,7 @@ def settle(cluster: Cluster, futures: Mapping[K, Future[T]]) -> tuple[dict[K, T]
 def list_offsets(
     cluster: Cluster, admin: AdminClient, wanted: Mapping[Partition, Any]
 ) -> tuple[dict[Partition, int], dict[Partition, str]]:
-    """Return the offset that each partition's OffsetSpec asks for, and the errors of the partitions that have none."""
+    """Returns the offset that each partition's OffsetSpec asks for, and the errors of the partitions that have none."""
     from confluent_kafka import TopicPartition
 
     found: dict[Partition, int] = {}
@@ -165,7 +165,7 @@ def list_offsets(
 
 
 def offset_specs() -> Any:
-    """Return librdkafka's OffsetSpec, which its stub leaves untyped."""
+    """Returns librdkafka's OffsetSpec, which its stub leaves untyped."""
     from confluent_kafka.admin import OffsetSpec
 
     return OffsetSpec
@@ -190,7 +190,7 @@ class Change(NamedTuple):
 
 
 def incremental(changes: Iterable[Change]) -> list[ConfigEntry]:
-    """Return the changes as librdkafka takes them."""
+    """Returns the changes as librdkafka takes them."""
     from confluent_kafka.admin import AlterConfigOpType, ConfigEntry
 
     return [ConfigEntry(key, value, incremental_operation=AlterConfigOpType(int(how))) for key, how, value in changes]
@@ -199,7 +199,7 @@ def incremental(changes: Iterable[Change]) -> list[ConfigEntry]:
 def alter_settings(
     cluster: Cluster, admin: AdminClient, resources: Sequence[ConfigResource], changes: Sequence[Change], *, dry_run: bool
 ) -> dict[ConfigResource, str]:
-    """Send the changes that these resources carry, which are the same for all, in one call. Return the errors by resource.
+    """Sends the changes that these resources carry, which are the same for all, in one call. Returns the errors by resource.
 
     A cluster accepts the deletion of a setting it has never heard of, so a typo would look like success. Here an unknown setting
     is an error, and then nothing of that resource is changed. Brokers are exempt, since their plugins may have any settings.
@@ -237,13 +237,13 @@ def failed(name: str, error: str) -> Outcome:
 
 
 def collect_outcomes(cluster: Cluster, futures: Mapping[str, Future[Any]], result: str) -> list[Outcome]:
-    """Return one outcome per future: `result`, or what went wrong."""
+    """Returns one outcome per future: `result`, or what went wrong."""
     done, wrong = settle(cluster, futures)
     return [Outcome(name, result) if name in done else failed(name, wrong[name]) for name in futures]
 
 
 def report(what: str, outcomes: Sequence[Outcome], *, as_json: bool, names: Sequence[Mapping[str, Any]] = ()) -> None:
-    """Report the outcomes of altering `what`s ("topic"), as the module docstring describes, and end the command if one failed.
+    """Reports the outcomes of altering `what`s ("topic"), as the module docstring describes, and ends the command if one failed.
 
     `names`: what the JSON object of each outcome has in place of "name".
     """
@@ -270,13 +270,13 @@ def _called(what: str, name: str) -> str:
 
 
 def end_if(errors: Mapping[Any, str]) -> None:
-    """Exit with code 1 if there were errors, which have been reported by now."""
+    """Exits with code 1 if there were errors, which have been reported by now."""
     if errors:
         raise typer.Exit(output.FAILED)
 
 
 def confirm(question: str, *, yes: bool) -> None:
-    """Return if the user agrees. Raises Failure if not, and BadParameter where nobody can be asked."""
+    """Returns if the user agrees. Raises Failure if not, and BadParameter where nobody can be asked."""
     if yes:
         return
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
@@ -292,7 +292,7 @@ def refused() -> NoReturn:
 
 
 def listed(names: Sequence[str], what: str) -> str:
-    """Return the names for a question: `topic a`, `topics a, b`, `12 topics: a, b, c, ...`."""
+    """Returns the names for a question: `topic a`, `topics a, b`, `12 topics: a, b, c, ...`."""
     if len(names) == 1:
         return f"{what} {names[0]}"
     if len(names) <= 5:

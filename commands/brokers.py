@@ -37,12 +37,12 @@ class Brokers:
         return self._connections[broker]
 
     def partitions(self, topic: str) -> int:
-        """Return how many partitions the topic has; 0 if it has been deleted."""
+        """Returns how many partitions the topic has; 0 if it has been deleted."""
         found = self.metadata.topics.get(topic)
         return 0 if found is None else len(found.partitions)
 
 
 def check(code: int, message: str | None = None) -> None:
-    """Raise Failure if the answer carries an error code."""
+    """Raises Failure if the answer carries an error code."""
     if code:
         raise Failure(direct.words(code, message))

@@ -40,7 +40,7 @@ _RESERVED: Final = frozenset(checkpoint.uuid_text(bytes(15) + bytes([last])) for
 
 
 def partition_of(path: Path) -> TopicPartition | None:
-    """Return the partition whose directory this is, judging by its name; None if it is none."""
+    """Returns the partition whose directory this is, judging by its name; None if it is none."""
     found = _PARTITION.fullmatch(path.name)
     return (found[1], int(found[2])) if found else None
 
@@ -89,7 +89,7 @@ class LogDirectoryCheck:
         return sorted(path for path in self.path.iterdir() if is_partition(path))
 
     def files(self) -> None:
-        """Check the directory's own files and the names in it. Raises OSError."""
+        """Checks the directory's own files and the names in it. Raises OSError."""
         if not self.is_log_directory and not self.findings and not self.partitions():
             what = "not a data directory: it has neither meta.properties nor a partition"
             self.add(self.path, what, Meaning.IDENTITY, Remedy.NONE)
@@ -119,7 +119,7 @@ class LogDirectoryCheck:
             self.add(path, "not a partition", Meaning.NOTE, Remedy.BY_HAND)
 
     def _lines(self) -> None:
-        """Check that the checkpoints name only logs that exist."""
+        """Checks that the checkpoints name only logs that exist."""
         there = {partition_of(path) for path in self.partitions()}
         for name, offsets in self.checkpoints.items():
             missing = [f"{topic}-{partition}" for topic, partition in offsets if (topic, partition) not in there]
@@ -128,7 +128,7 @@ class LogDirectoryCheck:
                 self.add(self.path / name, what, Meaning.REBUILDABLE, Remedy.LINES)
 
     def placed(self) -> None:
-        """Check that every partition which the metadata log places in this directory exists."""
+        """Checks that every partition which the metadata log places in this directory exists."""
         if self.topics is None or self.meta is None:
             return
         for (topic, partition), directory_id in sorted(self.topics.placed.items()):
@@ -137,7 +137,7 @@ class LogDirectoryCheck:
                 self.add(path, "the metadata log places this partition here, but it is missing", Meaning.CORRUPT, Remedy.COPY)
 
     def expected(self, path: Path) -> Expected:
-        """Return what the directory's files say about the partition at `path`."""
+        """Returns what the directory's files say about the partition at `path`."""
         name = partition_of(path)
         topic_id = self.topics.ids.get(name[0]) if name is not None and self.topics is not None else None
         if name is None or not self.is_log_directory:
@@ -156,7 +156,7 @@ class LogDirectoryCheck:
     def check_partition(
         self, path: Path, *, deep: bool, advance: Callable[[int], object], bases: list[int] | None = None
     ) -> PartitionCheck:
-        """Check a whole partition, or only its segments with these `bases`. Raises OSError."""
+        """Checks a whole partition, or only its segments with these `bases`. Raises OSError."""
         check = PartitionCheck(path, self.expected(path), deep=deep, advance=advance, bases=bases)
         check.run()
         if bases is None:
@@ -191,7 +191,7 @@ class LogDirectoryCheck:
             check.add(check.path, None, what, Meaning.IDENTITY, Remedy.BY_HAND)
 
     def _quorum_state(self, check: PartitionCheck, path: Path) -> None:
-        """Check quorum-state. It may be missing before the first start, but no broker starts with one that it cannot read."""
+        """Checks quorum-state. It may be missing before the first start, but no broker starts with one that it cannot read."""
         try:
             if path.exists() and not isinstance(json.loads(path.read_bytes())["leaderEpoch"], int):
                 raise ValueError("leaderEpoch is not a number")
@@ -251,7 +251,7 @@ class Checker:
 
     @property
     def total_bytes(self) -> int:
-        """Return about how many bytes `advance` will have been called with at the end. Raises OSError."""
+        """Returns about how many bytes `advance` will have been called with at the end. Raises OSError."""
         return sum(
             log.stat().st_size
             for _, path, bases in self.work
@@ -260,11 +260,11 @@ class Checker:
         )
 
     def run(self, advance: Callable[[int], object] = int) -> None:
-        """Run all checks and collect the findings in `found`."""
+        """Runs all checks and collects the findings in `found`."""
         self.found = list(self.findings(advance))
 
     def findings(self, advance: Callable[[int], object] = int) -> Iterator[Finding]:
-        """Yield the findings. `advance` is called with the bytes of segments read since. Raises OSError if reading fails."""
+        """Yields the findings. `advance` is called with the bytes of segments read since. Raises OSError if reading fails."""
         for directory in self._whole:
             directory.files()
             directory.placed()
@@ -277,7 +277,7 @@ class Checker:
             yield from check.findings
 
     def _one_cluster(self) -> Iterator[Finding]:
-        """Check that all directories name the same cluster and node, that their ids differ, and that no partition is in two."""
+        """Checks that all directories name the same cluster and node, that their ids differ, and that no partition is in two."""
         known = [(directory, directory.meta) for directory in self._whole if directory.meta is not None]
         for at, (directory, meta) in enumerate(known):
             file = str(directory.path / checkpoint.META_PROPERTIES)

@@ -95,7 +95,7 @@ class PartitionCheck:
         self.findings.append(Finding(str(path), position, what, meaning, remedy))
 
     def run(self) -> None:
-        """Check everything. Raises OSError if a file cannot be read."""
+        """Checks everything. Raises OSError if a file cannot be read."""
         names = sorted(entry.name for entry in self.path.iterdir())
         parts = {name: found for name in names if (found := _NAME.fullmatch(name))}
         bases = sorted(int(found[1]) for found in parts.values() if found[2] == "log")
@@ -231,7 +231,7 @@ class PartitionCheck:
                 return
 
     def _why_not(self, state: ProducerState, offset: int) -> str | None:
-        """Return how the snapshot at `offset` contradicts the log; None if it does not. Missing producers may have expired."""
+        """Returns how the snapshot at `offset` contradicts the log; None if it does not. Missing producers may have expired."""
         if state.last_offset == NO_OFFSET or state.last_offset < self._first_offset:
             return None  # the last batch it wrote has been deleted from the log
         if state.last_offset >= offset:
@@ -245,7 +245,7 @@ class PartitionCheck:
         return None
 
     def _end(self) -> None:
-        """Check what can only be checked once every batch has been seen."""
+        """Checks what can only be checked once every batch has been seen."""
         for offset, path in self._snapshots:
             if offset <= self.end_offset:
                 self._snapshot(offset, path)
@@ -287,7 +287,7 @@ class PartitionCheck:
             self.add(path, None, what, Meaning.REBUILDABLE, Remedy.EPOCHS)
 
     def _rebuilt_from(self) -> int | None:
-        """Return the offset from which the next start reads everything again; None if it does not."""
+        """Returns the offset from which the next start reads everything again; None if it does not."""
         if self.expected.clean or self.expected.recovery_point is None:
             return None
         bases = [segment.base_offset for segment in self.segments if segment.base_offset <= self.expected.recovery_point]

@@ -83,7 +83,7 @@ class TimeIndexCheck:
             self._next += 1
 
     def end(self, *, is_last: bool) -> None:
-        """Finish the check. Once a segment is inactive, its last entry has the greatest timestamp of the segment."""
+        """Finishes the check. Once a segment is inactive, its last entry has the greatest timestamp of the segment."""
         if self.wrong is not None:
             return
         if self._next < len(self._entries):
@@ -114,7 +114,7 @@ class TxnIndexCheck:
             last = last_offset
 
     def aborted(self, producer_id: int, first_offset: int | None, last_offset: int) -> None:
-        """Compare an abort with the index. `first_offset` is None if the transaction began before the part that was walked."""
+        """Compares an abort with the index. `first_offset` is None if the transaction began before the part that was walked."""
         if self.wrong is not None or self._compacted:
             return
         found = self._entries[self._next] if self._next < len(self._entries) else None
@@ -129,7 +129,7 @@ class TxnIndexCheck:
 
 
 def whole_entries(data: bytes, size: int) -> bytes:
-    """Return the data without a partial entry at the end, and without the zeros that Kafka puts at the end of an open index."""
+    """Returns the data without a partial entry at the end, and without the zeros that Kafka puts at the end of an open index."""
     used = len(data.rstrip(b"\0"))
     return data[: min(len(data) // size, -(-used // size)) * size]
 
@@ -211,7 +211,7 @@ class SegmentCheck:
         return None
 
     def marker_of(self, batch: Batch) -> Marker | None:
-        """Return the marker in a control batch; None if the batch does not end a transaction."""
+        """Returns the marker in a control batch; None if the batch does not end a transaction."""
         if not HEADER_SIZE <= batch.header.size <= _MAX_MARKER_BYTES:
             return None
         try:
@@ -221,7 +221,7 @@ class SegmentCheck:
 
 
 def holes(sound: list[tuple[int, int]], size: int) -> Iterator[tuple[int, int]]:
-    """Yield the parts of a file of `size` bytes that no sound batch covers."""
+    """Yields the parts of a file of `size` bytes that no sound batch covers."""
     position = 0
     for start, end in sound:
         if start > position:

@@ -119,7 +119,7 @@ WORDS: Final = {
 
 
 def explain(error: KafkaError) -> str:
-    """Return the error in words: ours where there are some, with any detail from the broker or the network."""
+    """Returns the error in words: ours where there are some, with any detail from the broker or the network."""
     name, text = error.name(), error.str()
     detail = _DETAIL.match(text)
     if detail:  # an error of a connection: the address, and what the operating system reported
@@ -157,7 +157,7 @@ class Cluster:
         return self._make(AdminClient, {})
 
     def consumer(self, own: Mapping[str, Any]) -> Consumer:
-        """Return a consumer. `own`: the properties that this command sets; the user's take precedence over them."""
+        """Returns a consumer. `own`: the properties that this command sets; the user's take precedence over them."""
         from confluent_kafka import Consumer
 
         return self._make(Consumer, own)
@@ -189,13 +189,13 @@ class Cluster:
             self.last_error = error
 
     def reason(self, otherwise: str) -> str:
-        """Return the last error that librdkafka reported, in words, or else `otherwise`."""
+        """Returns the last error that librdkafka reported, in words, or else `otherwise`."""
         return explain(self.last_error) if self.last_error is not None else otherwise
 
     def reach(
         self, client: AdminClient | Consumer | Producer, topic: str | None = None, *, patient: output.Interrupt | None = None
     ) -> ClusterMetadata:
-        """Return the metadata of the cluster, or of one topic. A producer that asks for a topic may make the broker create it.
+        """Returns the metadata of the cluster, or of one topic. A producer that asks for a topic may make the broker create it.
 
         Raises Failure if the cluster does not answer: as soon as every address has failed once, or with `patient` when the
         timeout is over. Commands that handle Ctrl-C with a flag pass it as `patient`; once it is set, KeyboardInterrupt is
@@ -228,9 +228,7 @@ class Cluster:
                 return found
 
     def result(self, future: Future[T]) -> T:
-        """Return the result of an admin operation. Raises KafkaException for the cluster's errors, and Failure if nothing
-        answers.
-        """
+        """Returns the result of an admin operation. Raises KafkaException for the cluster's errors, Failure for no answer."""
         try:
             return future.result(self.timeout_s + 1)  # the operation's own timeout comes first, with a reason
         except FutureTimeoutError:
@@ -298,7 +296,7 @@ OPTIONS: Final = (
 
 
 def command(function: Callable[..., None]) -> Callable[..., None]:
-    """Return a command whose parameter `cluster` comes from the four options, and which puts librdkafka's errors into words."""
+    """Returns a command whose parameter `cluster` comes from the four options, and which puts librdkafka's errors into words."""
 
     @functools.wraps(function)
     def run(
@@ -324,7 +322,7 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
 def cluster_of(
     bootstrap: str | None, pairs: list[str] | tuple[str, ...], file: Path | None, timeout_s: float = DEFAULT_TIMEOUT_S
 ) -> Cluster:
-    """Return the cluster that the options name. Raises BadParameter for invalid options."""
+    """Returns the cluster that the options name. Raises BadParameter for invalid options."""
     if bootstrap is not None and not bootstrap.strip():
         raise typer.BadParameter("is empty; write host:port", param_hint="--bootstrap")
     properties = {} if bootstrap is None else {"bootstrap.servers": bootstrap}
@@ -337,7 +335,7 @@ def cluster_of(
 
 
 def _client_properties(file: Path) -> dict[str, str]:
-    """Return the properties in the file of --client-config. Raises BadParameter if it cannot be read."""
+    """Returns the properties in the file of --client-config. Raises BadParameter if it cannot be read."""
     from ottla.log.config_def import ConfigError
     from ottla.log.properties import parse_properties
 
@@ -351,11 +349,11 @@ def _client_properties(file: Path) -> dict[str, str]:
 
 
 def is_text(text: str) -> bool:
-    """Return whether the text can be encoded as UTF-8: surrogates, from undecodable arguments or from JSON, cannot."""
+    """Returns whether the text can be encoded as UTF-8: surrogates, from undecodable arguments or from JSON, cannot."""
     return not any("\ud800" <= letter <= "\udfff" for letter in text)
 
 
 def message_error(message: Message) -> KafkaError | None:
-    """Return a message's error, typed: librdkafka's stub leaves the type open."""
+    """Returns a message's error, typed: librdkafka's stub leaves the type open."""
     error: KafkaError | None = message.error()
     return error

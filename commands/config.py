@@ -204,7 +204,7 @@ def targets_of(
     *,
     broker_defaults: bool,
 ) -> list[Target]:
-    """Return the targets that the options name, without duplicates. Raises BadParameter if there are none."""
+    """Returns the targets that the options name, without duplicates. Raises BadParameter if there are none."""
     targets = [Target(Kind.TOPIC, name) for name in admin.checked(topics or ())]
     targets += [Target(Kind.GROUP, name) for name in admin.checked(groups or ())]
     targets += [Target(Kind.BROKER, str(number)) for number in brokers or ()]
@@ -217,7 +217,7 @@ def targets_of(
 
 
 def parse_changes(words: Sequence[str]) -> list[Change]:
-    """Parse `key=value`, `key+=value`, `key-=value`. Raises BadParameter for other words, and for a repeated setting."""
+    """Parses `key=value`, `key+=value`, `key-=value`. Raises BadParameter for other words, and for a repeated setting."""
     changes: dict[str, Change] = {}
     for word in words:
         found = _CHANGE.fullmatch(word)
@@ -235,7 +235,7 @@ def parse_changes(words: Sequence[str]) -> list[Change]:
 def alter(
     cluster: client.Cluster, targets: Sequence[Target], changes: Sequence[Change], done: str, *, dry_run: bool, as_json: bool
 ) -> None:
-    """Make the same changes to every target, and report the outcomes one by one."""
+    """Makes the same changes to every target, and reports the outcomes one by one."""
     settings = Settings.of(cluster)
     meant = settings.meant(targets)
     result = f"would be {done}" if dry_run else done
@@ -270,7 +270,7 @@ class Settings:
         return Settings(cluster, ours, cluster.reach(ours))
 
     def meant(self, targets: Sequence[Target]) -> list[Target]:
-        """Return the targets with each topic pattern replaced by the topics that match it."""
+        """Returns the targets with each topic pattern replaced by the topics that match it."""
         found: list[Target] = []
         for target in targets:
             names = [target.name]
@@ -283,7 +283,7 @@ class Settings:
     def read(
         self, targets: Sequence[Target], errors: dict[str, str], advance: Callable[[int], object]
     ) -> list[tuple[Target, list[Entry]]]:
-        """Return each target with all its settings, sorted by name. Errors are added to `errors`, by the target in words."""
+        """Returns each target with all its settings, sorted by name. Errors are added to `errors`, by the target in words."""
         found: dict[Target, list[Entry]] = {}
         wrong = self._wrong(targets)
         for batch in _calls(targets, wrong):
@@ -309,7 +309,7 @@ class Settings:
     def alter(
         self, targets: Sequence[Target], changes: Sequence[Change], advance: Callable[[int], object], *, dry_run: bool
     ) -> dict[Target, str]:
-        """Make the same changes to each target. Return the errors in words."""
+        """Makes the same changes to each target. Returns the errors in words."""
         wrong = self._wrong(targets)
         for batch in _calls(targets, wrong):
             if batch[0].kind in _DIRECT:
@@ -327,7 +327,7 @@ class Settings:
         return wrong
 
     def _wrong(self, targets: Iterable[Target]) -> dict[Target, str]:
-        """Return errors for brokers that do not exist: librdkafka would wait for them."""
+        """Returns errors for brokers that do not exist: librdkafka would wait for them."""
         there = self.metadata.brokers
         why = f"there is no such broker; the cluster has {', '.join(map(str, sorted(there)))}"
         return {target: why for target in targets if target.kind in _OF_BROKERS and int(target.name) not in there}
@@ -339,7 +339,7 @@ class Settings:
 
 
 def _calls(targets: Iterable[Target], without: Container[Target]) -> list[Sequence[Target]]:
-    """Divide the targets into calls: one broker, or many topics and groups."""
+    """Divides the targets into calls: one broker, or many topics and groups."""
     asked = [target for target in targets if target not in without]
     together = [target for target in asked if target.kind in _TOGETHER]
     alone = [[target] for target in asked if target.kind not in _TOGETHER]

@@ -65,7 +65,7 @@ class Entry:
 
 
 def own(kind: Kind, entries: Iterable[Entry]) -> list[Entry]:
-    """Return the entries that have been set: for this target, and for a broker also at its start or for all brokers."""
+    """Returns the entries that have been set: for this target, and for a broker also at its start or for all brokers."""
     set_somewhere = {
         Kind.TOPIC: {"topic"},
         Kind.BROKER: {"broker", "broker-defaults", "file"},
@@ -77,7 +77,7 @@ def own(kind: Kind, entries: Iterable[Entry]) -> list[Entry]:
 
 
 def from_librdkafka(entry: Any) -> Entry:
-    """Make an entry of a ConfigEntry."""
+    """Makes an entry of a ConfigEntry."""
     return Entry(
         entry.name,
         entry.value,
@@ -88,12 +88,12 @@ def from_librdkafka(entry: Any) -> Entry:
 
 
 def source_of(number: Any) -> str:
-    """Return the name of a source, which librdkafka gives as the protocol's number or as an enum of it."""
+    """Returns the name of a source, which librdkafka gives as the protocol's number or as an enum of it."""
     return SOURCES.get(int(getattr(number, "value", number)), SOURCES[0])
 
 
 def from_wire(result: Any) -> Entry:
-    """Make an entry of a DescribeConfigsResourceResult of ottla.wire."""
+    """Makes an entry of a DescribeConfigsResourceResult of ottla.wire."""
     return Entry(
         result.name,
         result.value,
@@ -114,7 +114,7 @@ def describe_rows(target: Target, entries: Sequence[Entry]) -> list[tuple[Cell, 
 
 
 def as_object(target: Target, entries: Sequence[Entry]) -> dict[str, Any]:
-    """Return a target's settings as JSON; docs/commands.md describes it for users."""
+    """Returns a target's settings as JSON; docs/commands.md describes it for users."""
     return {
         "kind": target.kind.value,
         "name": target.name or None,

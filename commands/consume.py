@@ -96,7 +96,7 @@ class Commits:
         self.error = errors[0] if errors else None
 
     def check(self) -> None:
-        """Raise Failure if the offsets of records that were shown are not committed."""
+        """Raises Failure if the offsets of records that were shown are not committed."""
         if self.error is not None:
             raise Failure(f"the last offsets were not committed, so records will be shown again: {client.explain(self.error)}")
 
@@ -121,7 +121,7 @@ class Reading:
         return self.limits.ends_by_partition and self.assigned and not self.limits.open
 
     def take(self, message: Message) -> None:
-        """Show a record, or handle an event. Raises Failure for an error that will not go away."""
+        """Shows a record, or handles an event. Raises Failure for an error that will not go away."""
         partition = Partition(message.topic() or "", message.partition() or 0)
         error = client.message_error(message)
         if error is not None:
@@ -143,7 +143,7 @@ class Reading:
             self.finish(partition)
 
     def step(self) -> bool:
-        """Show the records that have arrived, after waiting for a moment if there are none. Return False if there were none."""
+        """Shows the records that have arrived, after waiting for a moment if there are none. Returns False if there were none."""
         message = self.consumer.poll(_IDLE_S)
         if message is None:
             return False
@@ -174,7 +174,7 @@ class Reading:
             self.consumer.pause([TopicPartition(partition.topic, partition.number)])
 
     def flush(self) -> None:
-        """Write out what was shown; only then does it count as read by the group."""
+        """Writes out what was shown; only then does it count as read by the group."""
         from confluent_kafka import TopicPartition
 
         sys.stdout.buffer.flush()
@@ -261,7 +261,7 @@ def consume(
 def _check_usage(
     topics: Sequence[str], group: str | None, begin: Position, partitions: Sequence[int] | None, *, forms: Sequence[bool]
 ) -> None:
-    """Raise BadParameter for names that cannot be, and for options that contradict each other."""
+    """Raises BadParameter for names that cannot be, and for options that contradict each other."""
     if sum(forms) > 1:
         raise typer.BadParameter("--json, --format and --key-delimiter: choose one", param_hint="--format")
     checked([*topics, *([] if group is None else [group])])
@@ -333,7 +333,7 @@ class Reader:
         self._run(reading, int)
 
     def _run(self, reading: Reading, advance: Callable[[int], object]) -> None:
-        """Read until it is time to stop; a member of a group then commits what was shown, and leaves."""
+        """Reads until it is time to stop; a member of a group then commits what was shown, and leaves."""
         interrupt = output.Interrupt()
         try:
             with interrupt:
@@ -350,7 +350,7 @@ class Reader:
             raise KeyboardInterrupt
 
     def _partitions(self, topics: Sequence[str], numbers: Sequence[int] | None) -> list[Partition]:
-        """Return the partitions to read. Raises Failure if one of them does not exist."""
+        """Returns the partitions to read. Raises Failure if one of them does not exist."""
         partitions: list[Partition] = []
         for topic in topics:
             found = self.cluster.reach(self.consumer, topic).topics.get(topic)
@@ -365,7 +365,7 @@ class Reader:
         return partitions
 
     def _bound(self, have: Mapping[Partition, Span]) -> None:
-        """Work out where `--until` is, as far as that can be known now."""
+        """Works out where `--until` is, as far as that can be known now."""
         until = self.limits.until
         if until is None:
             return
@@ -377,7 +377,7 @@ class Reader:
             self.limits.bounds.update(resolve(self.cluster, self.admin, until, have, self.isolation))
 
     def _on_idle(self, reading: Reading, interrupt: output.Interrupt) -> None:
-        """Check, when nothing has arrived for a moment, whether both sides are still there and whether `--until` has come."""
+        """Called when nothing arrived for a moment: checks that both sides are still there, and whether `--until` has come."""
         output.check_reader()
         if self.cluster.down_since is not None:
             self.cluster.reach(self.consumer, patient=interrupt)
@@ -389,7 +389,7 @@ class Reader:
             self._finish_what_is_done(reading)
 
     def _mind_waiting(self, reading: Reading) -> None:
-        """If the group assigns no partitions, say so once, with the reason if there is one. Raises Failure if it never will."""
+        """Says once if the group assigns no partitions, with the reason if there is one. Raises Failure if it never will."""
         if not reading.is_group or reading.assigned:
             self.waits_since = None
             return
@@ -413,7 +413,7 @@ class Reader:
             reading.finish(partition)
 
     def _total(self, have: Mapping[Partition, Span], starts: Mapping[Partition, int]) -> int | None:
-        """Return how many offsets there are to read; None if there is no end."""
+        """Returns how many offsets there are to read; None if there is no end."""
         if not self.limits.ends_by_partition:
             return self.limits.count
         ends = {partition: min(self.limits.bounds.get(partition, span.end), span.end) for partition, span in have.items()}
@@ -428,5 +428,5 @@ def isolation_level(isolation: Isolation) -> IsolationLevel:
 
 
 def _printable(text: bytes) -> bytes:
-    """Return the text for a terminal, with bytes that are not UTF-8 escaped."""
+    """Returns the text for a terminal, with bytes that are not UTF-8 escaped."""
     return text.decode("utf-8", "backslashreplace").encode()

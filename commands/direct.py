@@ -58,7 +58,7 @@ class Connection:
         self.versions: dict[int, tuple[int, int]] = {}
 
     def call(self, request: Any, version: int | None = None) -> Any:
-        """Return the answer to a request of ottla.wire.messages. The default version is the highest that both sides know."""
+        """Returns the answer to a request of ottla.wire.messages. The default version is the highest that both sides know."""
         module = sys.modules[type(request).__module__]
         if version is None:
             version = self._version(module)
@@ -103,7 +103,7 @@ class Connection:
 
 @contextmanager
 def connect(cluster: Cluster, host: str, port: int) -> Iterator[Connection]:
-    """Connect to a broker as the cluster's properties say. Raises Failure if that is not possible."""
+    """Connects to a broker as the cluster's properties say. Raises Failure if that is not possible."""
     who = f"{host}:{port}"
     merged = {**cluster.file, **cluster.properties}
     encrypted, mechanism = _protocol(merged)
@@ -127,7 +127,7 @@ def connect(cluster: Cluster, host: str, port: int) -> Iterator[Connection]:
 
 
 def _protocol(properties: Mapping[str, str]) -> tuple[bool, str | None]:
-    """Return whether to encrypt, and the SASL mechanism, if any. Raises Failure for a mechanism that only librdkafka knows."""
+    """Returns whether to encrypt, and the SASL mechanism, if any. Raises Failure for a mechanism that only librdkafka knows."""
     protocol = properties.get("security.protocol", "plaintext").lower()
     login = protocol.startswith("sasl_")
     mechanism = properties.get("sasl.mechanism") or properties.get("sasl.mechanisms", "GSSAPI")
@@ -138,7 +138,7 @@ def _protocol(properties: Mapping[str, str]) -> tuple[bool, str | None]:
 
 
 def _context(properties: Mapping[str, str]) -> ssl.SSLContext:
-    """Return TLS as the properties say. Raises OSError for unusable files, and Failure for what only librdkafka can do."""
+    """Returns TLS as the properties say. Raises OSError for unusable files, and Failure for what only librdkafka can do."""
     if unknown := sorted(name for name in properties if name.startswith("ssl.") and name not in KNOWN_TLS):
         raise Failure(f"this needs a connection of ottla's own, which does not support {', '.join(unknown)}")
     authorities = properties.get("ssl.ca.location")
@@ -179,7 +179,7 @@ def _check(who: str, code: int, message: str | None = None) -> None:
 
 
 def words(code: int, message: str | None = None) -> str:
-    """Explain an error code of the protocol in words, with the broker's own message if there is one."""
+    """Explains an error code of the protocol in words, with the broker's own message if there is one."""
     from confluent_kafka import KafkaError
 
     return explain(KafkaError(code, message) if message else KafkaError(code))
@@ -189,7 +189,7 @@ def words(code: int, message: str | None = None) -> str:
 
 
 def log_sizes(connection: Connection, wanted: Mapping[str, Iterable[int]]) -> dict[Partition, int]:
-    """Return the size in bytes of the broker's log of each of these partitions. Partitions that it does not have are left out."""
+    """Returns the bytes of the broker's log of each of these partitions. Partitions that it does not have are left out."""
     topics = [describe_log_dirs.DescribableLogDirTopic(topic, list(numbers)) for topic, numbers in wanted.items()]
     answer = connection.call(describe_log_dirs.DescribeLogDirsRequest(topics))
     _check(connection.who, answer.error_code)
@@ -203,7 +203,7 @@ def log_sizes(connection: Connection, wanted: Mapping[str, Iterable[int]]) -> di
 
 
 def configs(connection: Connection, resource_type: int, name: str) -> list[Any]:
-    """Return the DescribeConfigsResourceResult of every setting of a resource."""
+    """Returns the DescribeConfigsResourceResult of every setting of a resource."""
     resource = describe_configs.DescribeConfigsResource(resource_type, name, None)
     answer = connection.call(describe_configs.DescribeConfigsRequest([resource]))
     (result,) = answer.results
@@ -215,7 +215,7 @@ def configs(connection: Connection, resource_type: int, name: str) -> list[Any]:
 def alter_configs(
     connection: Connection, resource_type: int, name: str, operations: Iterable[tuple[str, int, str | None]], *, dry_run: bool
 ) -> None:
-    """Change settings of a resource, given as (setting, operation, value). Raises Failure with the broker's reason."""
+    """Changes settings of a resource, given as (setting, operation, value). Raises Failure with the broker's reason."""
     make: Callable[..., Any] = incremental_alter_configs.AlterableConfig
     entries = [make(key, operation, value) for key, operation, value in operations]
     resource = incremental_alter_configs.AlterConfigsResource(resource_type, name, entries)

@@ -40,7 +40,7 @@ _ENCODINGS: Final = {Form.TEXT: Encoding.UTF8, Form.HEX: Encoding.HEX, Form.BASE
 
 
 def decoder_of_forms(key: Form, value: Form) -> Decoder:
-    """Return a decoder that reads keys and values in these forms."""
+    """Returns a decoder that reads keys and values in these forms."""
 
     def decode(record: Record) -> dict[str, Any]:
         return {"key": read(key, record.key, "key"), "value": read(value, record.value, "value")}
@@ -49,7 +49,7 @@ def decoder_of_forms(key: Form, value: Form) -> Decoder:
 
 
 def read(form: Form, data: bytes | None, what: str) -> Any:
-    """Decode the bytes. Raises Undecodable if they do not have this form."""
+    """Decodes the bytes. Raises Undecodable if they do not have this form."""
     if data is None:
         return None
     number = _NUMBERS.get(form)

@@ -109,7 +109,7 @@ def every_setting(_: str) -> bool:
 
 
 def decoder_of(schema: Schema, topic: str | None, is_secret: IsSecret | None = every_setting) -> Decoder | None:
-    """Return the decoder for the records of a file, as the user says or by its topic. With `is_secret` None, all secrets show."""
+    """Returns the decoder for the records of a file, as the user says or by its topic. `is_secret` None shows all secrets."""
     if schema is Schema.AUTO:
         schema = TOPICS.get(topic or "", Schema.NONE)
     if schema is Schema.METADATA:
@@ -119,7 +119,7 @@ def decoder_of(schema: Schema, topic: str | None, is_secret: IsSecret | None = e
 
 
 def keyed_fields(record: Record, kinds: Mapping[int, str]) -> dict[str, Any]:
-    """Decode a record whose key says what it is. Raises Undecodable."""
+    """Decodes a record whose key says what it is. Raises Undecodable."""
     try:
         if record.key is None:
             raise Undecodable("it has no key")
@@ -137,7 +137,7 @@ def keyed_fields(record: Record, kinds: Mapping[int, str]) -> dict[str, Any]:
 
 
 def _message(name: str, version: int, data: bytes) -> WireStruct:
-    """Decode the message that follows an int16. Raises Undecodable, or one of MALFORMED."""
+    """Decodes the message that follows an int16. Raises Undecodable, or one of MALFORMED."""
     decode = importlib.import_module(f"ottla.wire.messages.internal.{name}").DECODE.get(version)
     if decode is None:
         raise Undecodable(f"version {version} of {name} is not known")
@@ -149,7 +149,7 @@ def _message(name: str, version: int, data: bytes) -> WireStruct:
 
 
 def metadata_fields(record: Record, is_secret: IsSecret | None) -> dict[str, Any]:
-    """Decode a record of the metadata log or of one of its snapshots. Raises Undecodable."""
+    """Decodes a record of the metadata log or of one of its snapshots. Raises Undecodable."""
     try:
         message = metadata_records.decode_value(record.value)
     except MetadataError as error:
@@ -161,7 +161,7 @@ def metadata_fields(record: Record, is_secret: IsSecret | None) -> dict[str, Any
 
 
 def metadata_message(record: Record) -> WireStruct | None:
-    """Return the message in a record of the metadata log; None if it cannot be decoded."""
+    """Returns the message in a record of the metadata log; None if it cannot be decoded."""
     try:
         return metadata_records.decode_value(record.value)
     except MetadataError:
@@ -169,7 +169,7 @@ def metadata_message(record: Record) -> WireStruct | None:
 
 
 def _secrets(message: Any, is_secret: IsSecret) -> Sequence[str]:
-    """Return the names of a metadata record's fields that not everybody should see."""
+    """Returns the names of a metadata record's fields that not everybody should see."""
     match type(message).__name__:
         case "UserScramCredentialRecord":
             return _SCRAM_SECRETS
@@ -179,7 +179,7 @@ def _secrets(message: Any, is_secret: IsSecret) -> Sequence[str]:
 
 
 def control_fields(record: Record) -> dict[str, Any]:
-    """Decode a control record: the end of a transaction, or one of the metadata log's own. Raises Undecodable."""
+    """Decodes a control record: the end of a transaction, or one of the metadata log's own. Raises Undecodable."""
     if record.key is None or len(record.key) < _CONTROL_KEY.size:
         raise Undecodable("a control record without a key")
     _, kind = _CONTROL_KEY.unpack_from(record.key)
@@ -233,7 +233,7 @@ def _bytes_value(name: str, data: bytes) -> Any:
 
 
 def _consumer_protocol(name: str, data: bytes) -> Any:
-    """Decode a member's subscription or assignment. Bytes of other protocols, such as Kafka Connect's, stay as they are."""
+    """Decodes a member's subscription or assignment. Bytes of other protocols, such as Kafka Connect's, stay as they are."""
     table = importlib.import_module(f"ottla.wire.messages.internal.consumer_protocol_{name}").DECODE
     try:
         version: int = _INT16.unpack_from(data)[0]

@@ -81,7 +81,7 @@ class SegmentDump:
                 yield Problem(position, f"{text} the bytes, which give {found.crc:#010x}")
 
     def _sound(self, position: int, header: BatchHeader) -> Iterator[Found]:
-        """Yield what there is to say about a batch with the right CRC."""
+        """Yields what there is to say about a batch with the right CRC."""
         if self.next_offset is not None and header.base_offset < self.next_offset:
             yield Problem(position, f"offset {header.base_offset} where {self.next_offset} or more is expected")
         if header.last_offset_delta < 0:
@@ -124,7 +124,7 @@ class SegmentDump:
 
 
 def batch_fields(position: int, header: BatchHeader, *, is_sound: bool) -> dict[str, Any]:
-    """Return the fields of a batch header as they are shown."""
+    """Returns the fields of a batch header as they are shown."""
     codec = header.codec
     flags = {
         "transactional": header.is_transactional,

@@ -30,7 +30,7 @@ _INT16: Final = struct.Struct(">h")
 
 
 def _entries(window: Window, size: int, where: int = 0) -> Iterator[tuple[int, memoryview]]:
-    """Yield (position, bytes) of each whole entry of an index."""
+    """Yields (position, bytes) of each whole entry of an index."""
     for position in range(where, window.size - size + 1, size):
         yield position, window.view(position, size)
 
@@ -42,7 +42,7 @@ def _end(window: Window, size: int) -> Iterator[Found]:
 
 
 def offset_index(file: File, base_offset: int, log: File | None) -> Iterator[Found]:
-    """Yield the entries of a `.index`."""
+    """Yields the entries of a `.index`."""
     window, segment = Window(file), None if log is None else Window(log)
     previous_offset = previous_position = -1
     for at, data in _entries(window, OFFSET_ENTRY_SIZE):
@@ -61,7 +61,7 @@ def offset_index(file: File, base_offset: int, log: File | None) -> Iterator[Fou
 
 
 def _not_a_batch(segment: Window, position: int, offset: int) -> str | None:
-    """Return why an entry cannot point to this position; None if it can."""
+    """Returns why an entry cannot point to this position; None if it can."""
     if position + HEADER_SIZE > segment.size:
         return f"the segment has {segment.size} bytes"
     data = segment.view(position, HEADER_SIZE)
@@ -74,7 +74,7 @@ def _not_a_batch(segment: Window, position: int, offset: int) -> str | None:
 
 
 def index_sanity(file: File, of_offsets: bool) -> Iterator[Found]:
-    """Check only what Kafka requires of an index before it uses it: whole entries, and a last one not before the first."""
+    """Checks only what Kafka requires of an index before it uses it: whole entries, and a last one not before the first."""
     window, size = Window(file), OFFSET_ENTRY_SIZE if of_offsets else TIME_ENTRY_SIZE
     first: tuple[int, int] | None = None
     last, count = (0, 0), 0
@@ -90,7 +90,7 @@ def index_sanity(file: File, of_offsets: bool) -> Iterator[Found]:
 
 
 def time_index(file: File, base_offset: int) -> Iterator[Found]:
-    """Yield the entries of a `.timeindex`."""
+    """Yields the entries of a `.timeindex`."""
     window = Window(file)
     previous_ms = previous_offset = -1
     for at, data in _entries(window, TIME_ENTRY_SIZE):
@@ -106,7 +106,7 @@ def time_index(file: File, base_offset: int) -> Iterator[Found]:
 
 
 def transaction_index(file: File) -> Iterator[Found]:
-    """Yield the aborted transactions of a `.txnindex`."""
+    """Yields the aborted transactions of a `.txnindex`."""
     from ottla.wire.messages.internal import aborted_txn
 
     window = Window(file)
@@ -121,7 +121,7 @@ def transaction_index(file: File) -> Iterator[Found]:
 
 
 def whole(path: Path) -> Iterator[Found]:
-    """Yield what is in a file that is read at once, by its name. A Problem says where the content is wrong, whatever it is."""
+    """Yields what is in a file that is read at once, by its name. A Problem says where the content is wrong, whatever it is."""
     data = read_whole(path)
     if data is None:
         yield Problem(0, TOO_LARGE)
@@ -145,7 +145,7 @@ def whole(path: Path) -> Iterator[Found]:
 
 
 def producer_snapshot(data: bytes) -> Iterator[Found]:
-    """Yield the producers of a `.snapshot`. Raises CorruptSnapshot."""
+    """Yields the producers of a `.snapshot`. Raises CorruptSnapshot."""
     for state in decode_snapshot(data):
         last = state.batches[-1] if state.batches else None
         yield Item(
@@ -165,7 +165,7 @@ def producer_snapshot(data: bytes) -> Iterator[Found]:
 
 
 def text_lines(data: bytes, delimiter: str) -> Iterator[Found]:
-    """Yield the lines of files with a few names and values. Raises UnicodeDecodeError."""
+    """Yields the lines of files with a few names and values. Raises UnicodeDecodeError."""
     text = data.decode()
     if text.lstrip().startswith("{"):  # quorum-state, .kafka_cleanshutdown
         found = json.loads(text)

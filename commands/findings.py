@@ -58,7 +58,7 @@ class Finding(NamedTuple):
         return f"{place}: {self.meaning}: {self.what}{end}"
 
     def fields(self) -> dict[str, Any]:
-        """Return the finding as a JSON object."""
+        """Returns the finding as a JSON object."""
         return {
             "file": self.path,
             "position": self.position,

@@ -157,7 +157,7 @@ app.command("reset")(group_reset.reset)
 
 
 def known_state(word: str) -> str:
-    """Return a state as Kafka spells it. Raises BadParameter for an unknown one."""
+    """Returns a state as Kafka spells it. Raises BadParameter for an unknown one."""
     found = _STATES.get(word.lower())
     if found is None:
         raise typer.BadParameter(f"{word!r} is not a state; known are {', '.join(_STATES.values())}", param_hint="--state")
@@ -165,7 +165,7 @@ def known_state(word: str) -> str:
 
 
 def known_kind(word: str) -> str:
-    """Return a type as Kafka spells it. Raises BadParameter for an unknown one."""
+    """Returns a type as Kafka spells it. Raises BadParameter for an unknown one."""
     if word.lower() not in _KINDS:
         raise typer.BadParameter(f"{word!r} is not a type; known are {', '.join(_KINDS)}", param_hint="--type")
     return word.lower()
@@ -177,7 +177,7 @@ def known_kind(word: str) -> str:
 def states_of(
     cluster: client.Cluster, ours: AdminClient, brokers: Brokers, wanted: Sequence[Listed], notes: dict[str, None]
 ) -> tuple[list[GroupState], dict[str, str]]:
-    """Return the states of these groups, and the errors by group. What is unknown without being an error goes to `notes`."""
+    """Returns the states of these groups, and the errors by group. What is unknown without being an error goes to `notes`."""
     newer = [one for one in wanted if one.broker is not None and one.kind != group_kinds.CLASSIC]
     shares = [one for one in newer if one.kind == group_kinds.SHARE]
     described_apart = {one.name for one in newer}
@@ -205,7 +205,7 @@ def ends_of(
     committed: Mapping[str, Mapping[Partition, int]],
     notes: dict[str, None],
 ) -> dict[Partition, int]:
-    """Return the end offsets of all partitions that these groups have committed or read, as far as they are known."""
+    """Returns the end offsets of all partitions that these groups have committed or read, as far as they are known."""
     wanted = {partition for offsets in committed.values() for partition in offsets}
     wanted |= {partition for state in states for member in state.members for partition in member.partitions}
     ends, wrong = admin.list_offsets(cluster, ours, dict.fromkeys(sorted(wanted), admin.offset_specs().latest()))

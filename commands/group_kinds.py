@@ -57,14 +57,14 @@ class Held(NamedTuple):
 
 
 def _words(one: Any) -> str:
-    """Explain the error code in an answer."""
+    """Explains the error code in an answer."""
     return NO_SUCH_GROUP if one.error_code == ErrorCode.GROUP_ID_NOT_FOUND else direct.words(one.error_code, one.error_message)
 
 
 def listing(
     cluster: client.Cluster, ours: AdminClient, brokers: Brokers, notes: dict[str, None]
 ) -> tuple[dict[str, Listed], dict[str, str]]:
-    """Return the cluster's groups by name, and an error for each broker that did not answer, under "list of broker N"."""
+    """Returns the cluster's groups by name, and an error for each broker that did not answer, under "list of broker N"."""
     answer: Any = cluster.result(ours.list_consumer_groups(request_timeout=cluster.timeout_s))
     errors = {f"list of broker {at}": client.explain(error.args[0]) for at, error in enumerate(answer.errors or ())}
     groups = {one.group_id: Listed(one.group_id, state_name(one.state), type_name(one.type), None) for one in answer.valid or ()}
@@ -76,7 +76,7 @@ def listing(
 
 
 def listed(brokers: Brokers) -> dict[str, Listed]:
-    """Return every group of the cluster. Raises Failure, also if a broker does not report types of groups (before Kafka 3.8)."""
+    """Returns every group of the cluster. Raises Failure, also if a broker does not report types of groups (before Kafka 3.8)."""
     found: dict[str, Listed] = {}
     for broker in sorted(brokers.metadata.brokers):
         answer = brokers.at(broker).call(ListGroupsRequest())
@@ -87,7 +87,7 @@ def listed(brokers: Brokers) -> dict[str, Listed]:
 
 
 def described(brokers: Brokers, groups: Iterable[Listed]) -> tuple[dict[str, GroupState], dict[str, str]]:
-    """Describe groups of the newer kinds, without their offsets; return the errors by group, too. Raises Failure."""
+    """Describes groups of the newer kinds, without their offsets; returns the errors by group, too. Raises Failure."""
     asked: dict[tuple[int, str], list[str]] = {}
     for group in groups:
         assert group.broker is not None, f"{group} is not of a listing of ours"
@@ -144,7 +144,7 @@ def _partitions(assignment: Any) -> tuple[Partition, ...]:
 
 
 def _topics_read(group: Any) -> dict[str, list[str]]:
-    """Return the topics that each subtopology reads; empty until a member has sent a topology."""
+    """Returns the topics that each subtopology reads; empty until a member has sent a topology."""
     if group.topology is None:
         return {}
     return {
@@ -166,7 +166,7 @@ def _partitions_of(brokers: Brokers, tasks: Iterable[Any], read: Mapping[str, Se
 
 
 def _tasks(tasks: Iterable[Any]) -> tuple[Partition, ...]:
-    """Return the tasks, in the form of partitions: a subtopology and a number."""
+    """Returns the tasks, in the form of partitions: a subtopology and a number."""
     return tuple(sorted(Partition(task.subtopology_id, number) for task in tasks for number in task.partitions))
 
 
@@ -174,7 +174,7 @@ def _tasks(tasks: Iterable[Any]) -> tuple[Partition, ...]:
 
 
 def share_offsets(brokers: Brokers, groups: Iterable[Listed]) -> tuple[dict[str, dict[Partition, Held]], dict[str, str]]:
-    """Return where share groups are in the partitions that they have begun to read, and the errors by group. Raises Failure."""
+    """Returns where share groups are in the partitions that they have begun to read, and the errors by group. Raises Failure."""
     asked: dict[int, list[str]] = {}
     for group in groups:
         assert group.broker is not None, f"{group} is not of a listing of ours"
@@ -198,7 +198,7 @@ def share_offsets(brokers: Brokers, groups: Iterable[Listed]) -> tuple[dict[str,
 
 
 def alter_share_offsets(brokers: Brokers, group: Listed, after: Mapping[Partition, int]) -> None:
-    """Alter the offsets of a share group. Raises Failure if the group or, as the first such error, a partition is refused."""
+    """Alters the offsets of a share group. Raises Failure if the group or, as the first such error, a partition is refused."""
     assert group.broker is not None, f"{group} is not of a listing of ours"
     topics: dict[str, list[Any]] = {}
     for partition, offset in after.items():

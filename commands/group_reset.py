@@ -107,7 +107,7 @@ def reset(
 
 
 def parse_topic(text: str) -> tuple[str, list[int] | None]:
-    """Parse `T` or `T:0,2`: a topic and its partitions, None for all. Raises BadParameter for anything else."""
+    """Parses `T` or `T:0,2`: a topic and its partitions, None for all. Raises BadParameter for anything else."""
     topic, colon, numbers = text.partition(":")
     if not colon:
         return topic, None
@@ -118,7 +118,7 @@ def parse_topic(text: str) -> tuple[str, list[int] | None]:
 
 
 def duration_ms(text: str) -> int:
-    """Parse `90s`, `1h30m`, `7d`, or ISO 8601's `PT1H30M`. Raises BadParameter for anything else."""
+    """Parses `90s`, `1h30m`, `7d`, or ISO 8601's `PT1H30M`. Raises BadParameter for anything else."""
     found = _DURATION.fullmatch(text)
     counts = () if found is None else found.groups()[1:]
     if not any(counts):
@@ -127,7 +127,7 @@ def duration_ms(text: str) -> int:
 
 
 def partitions_of(wanted: Sequence[tuple[str, list[int] | None]], known: Mapping[str, Any]) -> list[Partition]:
-    """Return the selected partitions. `known`: librdkafka's TopicMetadata by name. Raises Failure if one does not exist."""
+    """Returns the selected partitions. `known`: librdkafka's TopicMetadata by name. Raises Failure if one does not exist."""
     found: set[Partition] = set()
     for topic, numbers in wanted:
         if topic not in known:
@@ -146,7 +146,7 @@ def partitions_of(wanted: Sequence[tuple[str, list[int] | None]], known: Mapping
 def check_group(
     cluster: client.Cluster, ours: AdminClient, brokers: Brokers, group: str, *, create: bool, dry_run: bool
 ) -> group_kinds.Listed | None:
-    """Return the group if it is a share group, else None. Raises Failure if it does not exist or cannot be moved."""
+    """Returns the group if it is a share group, else None. Raises Failure if it does not exist or cannot be moved."""
     notes: dict[str, None] = {}
     known = group_kinds.listing(cluster, ours, brokers, notes)[0].get(group)
     if known is not None and known.kind in group_kinds.OURS_ALONE:
@@ -178,7 +178,7 @@ def check_group(
 def before_of(
     cluster: client.Cluster, ours: AdminClient, brokers: Brokers, group: str, share: group_kinds.Listed | None
 ) -> dict[Partition, int]:
-    """Return the group's current offset in each partition where it has one."""
+    """Returns the group's current offset in each partition where it has one."""
     if share is None:
         committed, wrong = committed_of(cluster, ours, [group])
     else:
@@ -192,7 +192,7 @@ def before_of(
 def committed_of(
     cluster: client.Cluster, ours: AdminClient, groups: Sequence[str]
 ) -> tuple[dict[str, dict[Partition, int]], dict[str, str]]:
-    """Return what each group has committed, and the errors by group."""
+    """Returns what each group has committed, and the errors by group."""
     from confluent_kafka import ConsumerGroupTopicPartitions
 
     futures: dict[str, Any] = {}
@@ -237,7 +237,7 @@ def placed(cluster: client.Cluster, ours: AdminClient, place: Position, have: Ma
 
 
 def shifted(before: Mapping[Partition, int], have: Mapping[Partition, Span], by: int) -> dict[Partition, int]:
-    """Shift the committed offsets. Raises Failure if a partition has none."""
+    """Shifts the committed offsets. Raises Failure if a partition has none."""
     for partition in have:
         if partition not in before:
             raise Failure(f"{partition}: no offset is committed, so there is none to shift; use --to, or name other partitions")
@@ -248,7 +248,7 @@ def shifted(before: Mapping[Partition, int], have: Mapping[Partition, Span], by:
 
 
 def note_moved(wanted: Mapping[Partition, int], after: Mapping[Partition, int], have: Mapping[Partition, Span]) -> None:
-    """Note the partitions where the offset asked for is out of range."""
+    """Notes the partitions where the offset asked for is out of range."""
     for partition, offset in after.items():
         if offset != wanted[partition]:
             span = have[partition]
@@ -256,7 +256,7 @@ def note_moved(wanted: Mapping[Partition, int], after: Mapping[Partition, int], 
 
 
 def commit(cluster: client.Cluster, ours: AdminClient, group: str, after: Mapping[Partition, int]) -> None:
-    """Commit the offsets. Raises Failure if the cluster refuses, and says how many of many partitions were moved before that."""
+    """Commits the offsets. Raises Failure if the cluster refuses, and says how many of many partitions were moved before that."""
     from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
 
     moved = 0
@@ -276,7 +276,7 @@ def commit(cluster: client.Cluster, ours: AdminClient, group: str, after: Mappin
 
 
 def alter_share(brokers: Brokers, share: group_kinds.Listed, after: Mapping[Partition, int]) -> None:
-    """Alter the offsets of a share group, with a single request."""
+    """Alters the offsets of a share group, with a single request."""
     try:
         group_kinds.alter_share_offsets(brokers, share, after)
     except Failure as failure:

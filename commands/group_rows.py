@@ -100,17 +100,17 @@ class GroupState:
 
 
 def state_name(state: Any) -> str:
-    """Return the name of a ConsumerGroupState of librdkafka."""
+    """Returns the name of a ConsumerGroupState of librdkafka."""
     return STATES.get(getattr(state, "name", ""), "Unknown")
 
 
 def type_name(kind: Any) -> str:
-    """Return the name of a ConsumerGroupType of librdkafka."""
+    """Returns the name of a ConsumerGroupType of librdkafka."""
     return str(getattr(kind, "name", "unknown")).lower()
 
 
 def group_state(described: ConsumerGroupDescription) -> GroupState:
-    """Make the state of a group of librdkafka's description, without offsets."""
+    """Makes the state of a group of librdkafka's description, without offsets."""
     members = tuple(sorted(map(member_state, described.members), key=lambda member: (member.client_id, member.member_id)))
     node = described.coordinator
     return GroupState(
@@ -130,7 +130,7 @@ def with_offsets(
     ends: Mapping[Partition, int],
     broker_lags: Mapping[Partition, int | None] = MappingProxyType({}),
 ) -> GroupState:
-    """Return the group with the answers of ListOffsets and of OffsetFetch, or of its counterpart for share groups."""
+    """Returns the group with the answers of ListOffsets and of OffsetFetch, or of its counterpart for share groups."""
     readers = {partition: member for member in group.members for partition in member.partitions}
     offsets = tuple(
         OffsetState(partition, committed.get(partition), ends.get(partition), readers.get(partition), broker_lags.get(partition))
@@ -140,7 +140,7 @@ def with_offsets(
 
 
 def member_state(member: Any) -> MemberState:
-    """Make the state of a member of librdkafka's MemberDescription."""
+    """Makes the state of a member of librdkafka's MemberDescription."""
     assigned = member.assignment.topic_partitions if member.assignment else ()
     partitions = sorted(Partition(one.topic, one.partition) for one in assigned)
     return MemberState(member.member_id, member.group_instance_id or None, member.client_id, member.host, tuple(partitions))
@@ -174,7 +174,7 @@ def member_rows(group: GroupState) -> list[tuple[Cell, ...]]:
 
 
 def assigned(partitions: Sequence[Partition]) -> str | None:
-    """Return the partitions in the form `flights:0,2 hotels:1`."""
+    """Returns the partitions in the form `flights:0,2 hotels:1`."""
     by_topic: dict[str, list[int]] = {}
     for topic, number in partitions:
         by_topic.setdefault(topic, []).append(number)
@@ -182,7 +182,7 @@ def assigned(partitions: Sequence[Partition]) -> str | None:
 
 
 def summary(group: GroupState) -> str:
-    """Return the line above a group's tables."""
+    """Returns the line above a group's tables."""
     parts = [group.state, f"type {group.kind}", counted(len(group.members), "member"), f"lag {group.total_lag:,}"]
     if group.epoch is not None:
         parts.append(f"epoch {group.epoch} (target {group.target_epoch})")
@@ -194,7 +194,7 @@ def summary(group: GroupState) -> str:
 
 
 def as_object(group: GroupState) -> dict[str, Any]:
-    """Return the group as JSON; docs/commands.md describes it for users."""
+    """Returns the group as JSON; docs/commands.md describes it for users."""
     return {
         "group": group.name,
         "state": group.state,

@@ -32,7 +32,7 @@ TOO_LARGE: Final = f"more than {MAX_WHOLE_BYTES} bytes are too many for such a f
 
 
 def open_to_read(path: Path) -> OsFile:
-    """Open a regular file. Raises OSError, and Failure if it is something else."""
+    """Opens a regular file. Raises OSError, and Failure if it is something else."""
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     about = os.fstat(fd)
     file = OsFile(str(path), fd, about.st_size)  # closes with its last reference
@@ -42,7 +42,7 @@ def open_to_read(path: Path) -> OsFile:
 
 
 def read_whole(path: Path) -> bytes | None:
-    """Return a file's bytes; None if there are more than MAX_WHOLE_BYTES. Raises OSError, and Failure like `open_to_read`."""
+    """Returns a file's bytes; None if there are more than MAX_WHOLE_BYTES. Raises OSError, and Failure like `open_to_read`."""
     file = open_to_read(path)
     return file.pread(file.size, 0) if file.size <= MAX_WHOLE_BYTES else None
 

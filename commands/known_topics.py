@@ -32,7 +32,7 @@ class KnownTopics:
         self._replicas: dict[TopicPartition, list[int]] = {}
 
     def apply(self, message: Any) -> None:
-        """Apply a record of the metadata log; most kinds do not matter here."""
+        """Applies a record of the metadata log; most kinds do not matter here."""
         match type(message).__name__:
             case "TopicRecord":
                 self.ids[message.name] = message.topic_id
@@ -65,7 +65,7 @@ class KnownTopics:
 
 
 def read_topics(directory: Path, node_id: int) -> KnownTopics | None:
-    """Return the topics in the metadata log in `directory`; None if there is no such log. Raises OSError."""
+    """Returns the topics in the metadata log in `directory`; None if there is no such log. Raises OSError."""
     if not directory.is_dir():
         return None
     topics = KnownTopics(node_id)
@@ -82,7 +82,7 @@ def read_topics(directory: Path, node_id: int) -> KnownTopics | None:
 
 
 def _messages(path: Path, begin: int) -> Iterator[Any]:
-    """Yield the messages of the records from offset `begin` on. A snapshot is read whole: its own offsets mean nothing."""
+    """Yields the messages of the records from offset `begin` on. A snapshot is read whole: its own offsets mean nothing."""
     walk = SegmentWalk(open_to_read(path))
     for batch in walk:
         if not isinstance(batch, Batch) or not batch.is_sound or batch.header.is_control or batch.header.size > _MAX_BATCH_BYTES:

@@ -112,7 +112,7 @@ def dump(
 
 
 def expanded(files: list[Path]) -> Iterator[Path]:
-    """Yield the files, with those in directories. Raises Failure for an unknown kind of file, or a directory without any."""
+    """Yields the files, with those in directories. Raises Failure for an unknown kind of file, or a directory without any."""
     for file in files:
         if file.is_dir():
             inside = [path for path in sorted(file.iterdir()) if kind_of(path) is not None]
@@ -126,7 +126,7 @@ def expanded(files: list[Path]) -> Iterator[Path]:
 
 
 def kind_of(path: Path) -> str | None:
-    """Return what a file is, by its name: `log`, `index`, ..., `checkpoint`, `whole`; None if the name is unknown."""
+    """Returns what a file is, by its name: `log`, `index`, ..., `checkpoint`, `whole`; None if the name is unknown."""
     name = _SUFFIX.sub("", path.name)
     if found := SEGMENT_FILE.fullmatch(name):
         return found[2]
@@ -138,7 +138,7 @@ def kind_of(path: Path) -> str | None:
 
 
 def topic_of(path: Path) -> str | None:
-    """Return the topic of the partition whose directory holds the file."""
+    """Returns the topic of the partition whose directory holds the file."""
     found = _PARTITION_DIRECTORY.fullmatch(path.resolve().parent.name)
     return found[1] if found else None
 
@@ -166,7 +166,7 @@ class Reader:
     is_secret: IsSecret | None = every_setting
 
     def read(self, path: Path) -> Iterator[Found]:
-        """Yield the content of a file. Raises Failure or OSError if it cannot be opened."""
+        """Yields the content of a file. Raises Failure or OSError if it cannot be opened."""
         kind = kind_of(path)
         if kind == "whole":
             yield from whole(path)

@@ -87,7 +87,7 @@ def repair(
 
 
 def checked(paths: list[Path], metadata: Path | None) -> Checker:
-    """Run all checks. Raises OSError."""
+    """Runs all checks. Raises OSError."""
     from ottla.commands.check_directory import Checker
 
     checker = Checker(paths, metadata=metadata)
@@ -97,7 +97,7 @@ def checked(paths: list[Path], metadata: Path | None) -> Checker:
 
 
 def taken(disk: Disk, checker: Checker) -> list[Lock]:
-    """Lock the directories and return the locks. Raises Failure if a broker holds one by now."""
+    """Locks the directories and returns the locks. Raises Failure if a broker holds one by now."""
     locks: list[Lock] = []
     for path, directory in checker.directories.items():
         if directory.is_log_directory:
@@ -109,7 +109,7 @@ def taken(disk: Disk, checker: Checker) -> list[Lock]:
 
 
 def plan(disk: Disk, checker: Checker, damage: Damage, aside: Path | None) -> list[Step]:
-    """Return all steps, in order. Raises OSError."""
+    """Returns all steps, in order. Raises OSError."""
     from ottla.commands.repair import Repair
 
     steps: list[Step] = []

@@ -75,7 +75,7 @@ def show(finding: Finding, *, as_json: bool) -> None:
 
 
 def refuse_locked(paths: list[Path]) -> None:
-    """Raise BadParameter if a broker holds one of the directories."""
+    """Raises BadParameter if a broker holds one of the directories."""
     for path in paths:
         for directory in (path, path.absolute().parent, path.absolute().parent.parent):
             if is_locked(directory / LOCK):

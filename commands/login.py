@@ -25,7 +25,7 @@ _MAX_ITERATIONS: Final = 10_000_000
 
 
 def log_in(mechanism: str, name: str, password: str, exchange: Exchange, nonce: str) -> None:
-    """Log in. Raises Failure if the broker refuses, or does not prove that it knows the password."""
+    """Logs in. Raises Failure if the broker refuses, or does not prove that it knows the password."""
     if mechanism == "PLAIN":
         exchange(f"\0{name}\0{password}".encode())
     else:
@@ -59,5 +59,5 @@ def _scram(digest: str, name: str, password: str, exchange: Exchange, nonce: str
 
 
 def _attributes(message: bytes) -> dict[str, str]:
-    """Parse `r=...,s=...,i=...`. Raises ValueError for anything else."""
+    """Parses `r=...,s=...,i=...`. Raises ValueError for anything else."""
     return {key: value for key, equals, value in (part.partition("=") for part in message.decode().split(",")) if equals}

@@ -46,7 +46,7 @@ class Failure(Exception):
 
 
 def guarded(function: Callable[..., None]) -> Callable[..., None]:
-    """Return the command such that it ends as the module's table says, whatever happens in it."""
+    """Returns the command such that it ends as the module's table says, whatever happens in it."""
 
     @functools.wraps(function)
     def run(*args: Any, **kwargs: Any) -> None:
@@ -73,7 +73,7 @@ def guarded(function: Callable[..., None]) -> Callable[..., None]:
 
 
 def with_resolved_types(run: Callable[..., None], function: Callable[..., None], **replaced: Sequence[inspect.Parameter]) -> None:
-    """Give `run` the signature of `function` for typer, with each parameter named in `replaced` replaced by others."""
+    """Gives `run` the signature of `function` for typer, with each parameter named in `replaced` replaced by others."""
     hints = get_type_hints(function, include_extras=True)
     parameters: list[inspect.Parameter] = []
     for name, parameter in inspect.signature(function).parameters.items():
@@ -87,13 +87,13 @@ def with_resolved_types(run: Callable[..., None], function: Callable[..., None],
 
 
 def fail(message: str) -> NoReturn:
-    """End the command with one line on standard error and exit code 1."""
+    """Ends the command with one line on standard error and exit code 1."""
     note(f"ottla: {' '.join(message.split())}")
     raise typer.Exit(FAILED)
 
 
 def note(message: str) -> None:
-    """Print a line for the user that is not data. It is lost if standard error is closed."""
+    """Prints a line for the user that is not data. It is lost if standard error is closed."""
     try:
         print(message, file=sys.stderr, flush=True)
     except BrokenPipeError:
@@ -128,7 +128,7 @@ class Interrupt:
 
 
 def check_reader() -> None:
-    """Raise BrokenPipeError if nobody reads standard output any more: for commands that wait and have nothing to write."""
+    """Raises BrokenPipeError if nobody reads standard output any more: for commands that wait and have nothing to write."""
     mode = os.fstat(sys.stdout.fileno()).st_mode
     if not (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)):
         return  # for files and devices, poll answers differently from system to system
@@ -146,7 +146,7 @@ def _flush_or_forget() -> None:
 
 
 def _forget(stream: Any) -> None:
-    """Discard what is still buffered, so that the interpreter does not fail to flush it at its end."""
+    """Discards what is still buffered, so that the interpreter does not fail to flush it at its end."""
     null = os.open(os.devnull, os.O_WRONLY)
     os.dup2(null, stream.fileno())
     os.close(null)
@@ -156,7 +156,7 @@ def _forget(stream: Any) -> None:
 
 
 def write_json(value: Any) -> None:
-    """Print a JSON value on one line."""
+    """Prints a JSON value on one line."""
     sys.stdout.write(json.dumps(value, ensure_ascii=False) + "\n")
 
 
@@ -168,7 +168,7 @@ def write_lines(lines: Iterable[str]) -> None:
 def write_table(
     columns: Sequence[str], rows: Sequence[Sequence[Cell]], *, as_json: bool = False, title: str | None = None
 ) -> None:
-    """Print rows: as a table on a terminal, else as tab-separated lines; with `as_json` as an array of objects by column."""
+    """Prints rows: as a table on a terminal, else as tab-separated lines; with `as_json` as an array of objects by column."""
     if as_json:
         write_json([dict(zip((key_of(column) for column in columns), row, strict=True)) for row in rows])
     elif sys.stdout.isatty():
@@ -179,12 +179,12 @@ def write_table(
 
 
 def key_of(column: str) -> str:
-    """Return a column's name in JSON: `Log end offset` becomes `log_end_offset`."""
+    """Returns a column's name in JSON: `Log end offset` becomes `log_end_offset`."""
     return column.lower().replace(" ", "_").replace("-", "_")
 
 
 def _plain(cell: Cell) -> str:
-    """Return a cell for a tab-separated line: tabs and line ends in it would be read as further cells."""
+    """Returns a cell for a tab-separated line: tabs and line ends in it would be read as further cells."""
     return as_text(cell).replace("\\", "\\\\").replace("\t", "\\t").replace("\r", "\\r").replace("\n", "\\n")
 
 
@@ -214,7 +214,7 @@ def _write_rich_table(columns: Sequence[str], rows: Sequence[Sequence[Cell]], ti
 
 @contextmanager
 def progress(what: str, total: int | None, *, in_bytes: bool = False) -> Iterator[Callable[[int], None]]:
-    """Show a bar on standard error if that is a terminal; yields `advance(n)`. With `total` None it only shows activity."""
+    """Shows a bar on standard error if that is a terminal; yields `advance(n)`. With `total` None it only shows activity."""
     if not sys.stderr.isatty():
         yield lambda _: None
         return

@@ -154,7 +154,7 @@ app.command("run")(pipeline_run.run)
 
 
 def _ms(text: str | None) -> int | None:
-    """Return a time in ms. Raises BadParameter unless it is written as in positions.py."""
+    """Returns a time in ms. Raises BadParameter unless it is written as in positions.py."""
     if text is None:
         return None
     found = parse_time_ms(text)

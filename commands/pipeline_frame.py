@@ -43,7 +43,7 @@ class Spark:
 
     @contextmanager
     def session(self, connectors: Sequence[str], conf: Mapping[str, str] | None = None) -> Iterator[SparkSession]:
-        """Open a session, which is stopped at the end."""
+        """Opens a session, which is stopped at the end."""
         from dataclasses import replace
 
         from ottla.pipeline.session import session
@@ -56,14 +56,14 @@ class Spark:
 
 
 def kafka_cluster(cluster: client.Cluster) -> KafkaCluster:
-    """Return the cluster in the form that jobs use."""
+    """Returns the cluster in the form that jobs use."""
     from ottla.pipeline.cluster import KafkaCluster
 
     return KafkaCluster({**cluster.file, **cluster.properties})
 
 
 def known_topic(cluster: client.Cluster, topic: str) -> TopicMetadata:
-    """Return the topic's metadata. Raises Failure, before Spark starts, if the cluster does not answer or lacks the topic."""
+    """Returns the topic's metadata. Raises Failure, before Spark starts, if the cluster does not answer or lacks the topic."""
     found = cluster.reach(cluster.admin()).topics.get(topic)
     if found is None:
         raise Failure(f"{topic}: there is no such topic at {cluster.bootstrap}")
@@ -75,7 +75,7 @@ def _option(annotation: Any, default: Any, name: str) -> inspect.Parameter:
 
 
 def end_by(signal: Signals | None, *, continuous: bool) -> None:
-    """Exit with the shell's code for this signal, unless the job is continuous: for such a job a signal is the normal end."""
+    """Exits with the shell's code for this signal, unless the job is continuous: for such a job a signal is the normal end."""
     if signal is not None and not continuous:
         raise typer.Exit(128 + signal)
 
@@ -129,7 +129,7 @@ OPTIONS: Final = (
 
 
 def command(function: Callable[..., None]) -> Callable[..., None]:
-    """Return a command whose parameter `spark` comes from these options, and which puts Spark's errors into words."""
+    """Returns a command whose parameter `spark` comes from these options, and which puts Spark's errors into words."""
 
     @functools.wraps(function)
     def run(
@@ -163,7 +163,7 @@ def _listed(words: list[str] | None) -> tuple[str, ...]:
 
 @contextmanager
 def _in_words() -> Iterator[None]:
-    """Turn errors of Spark and Py4J into a PipelineError of one line. Their classes are only looked up if they are loaded."""
+    """Turns errors of Spark and Py4J into a PipelineError of one line. Their classes are only looked up if they are loaded."""
     import sys
 
     from ottla.pipeline.errors import PipelineError, in_one_line

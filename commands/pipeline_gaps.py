@@ -35,7 +35,7 @@ READ_COMMITTED: Final = 1
 
 
 def snapshot(cluster: client.Cluster, topic: str) -> Bounds:
-    """Return the first and the end offset of every partition, as a reader of committed records sees them."""
+    """Returns the first and the end offset of every partition, as a reader of committed records sees them."""
     from confluent_kafka import IsolationLevel
 
     admin = cluster.admin()
@@ -46,7 +46,7 @@ def snapshot(cluster: client.Cluster, topic: str) -> Bounds:
 
 
 def is_compacted(cluster: client.Cluster, topic: str) -> bool:
-    """Return whether the topic's cleanup.policy compacts it, so that offsets without a record are normal."""
+    """Returns whether the topic's cleanup.policy compacts it, so that offsets without a record are normal."""
     from confluent_kafka.admin import ConfigResource
 
     resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
@@ -56,7 +56,7 @@ def is_compacted(cluster: client.Cluster, topic: str) -> bool:
 
 
 def explained(cluster: client.Cluster, topic: str, gaps: Iterable[Gap]) -> Iterator[Gap]:
-    """Yield the gaps that markers and aborted records do not account for. In and out, they ascend within a partition."""
+    """Yields the gaps that markers and aborted records do not account for. In and out, they ascend within a partition."""
     brokers: Brokers | None = None
     with ExitStack() as stack:
         for number, of_partition in groupby(gaps, lambda gap: gap.partition):
@@ -86,7 +86,7 @@ class Walk:
         """How many bytes to ask for."""
 
     def unfilled(self, first: int, last: int) -> Iterator[tuple[int, int]]:
-        """Yield the ranges of these offsets that nothing accounts for."""
+        """Yields the ranges of these offsets that nothing accounts for."""
         self._move(first)
         at = first
         while at <= last:
@@ -106,7 +106,7 @@ class Walk:
             yield at, last
 
     def _move(self, first: int) -> None:
-        """Move on to the gap that begins here."""
+        """Moves on to the gap that begins here."""
         while self.filled and self.filled[0][1] < first:
             self.filled.popleft()
         if first > self.reached:
@@ -115,7 +115,7 @@ class Walk:
             self.reached = first
 
     def _read(self) -> bool:
-        """Take in the batches from `reached` on. Return False at the end."""
+        """Takes in the batches from `reached` on. Returns False at the end."""
         found = self._fetch(self.reached)
         aborted = sorted((one.first_offset, one.producer_id) for one in found.aborted_transactions or ())
         active: set[int] = set()

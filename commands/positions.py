@@ -67,7 +67,7 @@ class Span(NamedTuple):
 
 
 def parse_time_ms(text: str) -> int | None:
-    """Parse an ISO 8601 time or `@milliseconds` to ms since 1970. Return None if it is neither."""
+    """Parses an ISO 8601 time or `@milliseconds` to ms since 1970. Returns None if it is neither."""
     if found := _MS.fullmatch(text):
         return int(found[1])
     if text.isdecimal():
@@ -79,7 +79,7 @@ def parse_time_ms(text: str) -> int | None:
 
 
 def parse_position(text: str, option: str) -> Position:
-    """Parse what the user wrote after `option`. Raises BadParameter if it is not in the table above."""
+    """Parses what the user wrote after `option`. Raises BadParameter if it is not in the table above."""
     if text in _WORDS:
         return Position(_WORDS[text])
     if _WHOLE.fullmatch(text):
@@ -96,7 +96,7 @@ def parse_position(text: str, option: str) -> Position:
 def spans(
     cluster: Cluster, admin: AdminClient, partitions: Iterable[Partition], isolation: IsolationLevel
 ) -> dict[Partition, Span]:
-    """Return the first and the end offset of each partition. Raises KafkaException for the cluster's errors."""
+    """Returns the first and the end offset of each partition. Raises KafkaException for the cluster's errors."""
     offset_spec = _offset_spec()
     wanted = list(partitions)
     begins = _list_offsets(cluster, admin, dict.fromkeys(wanted, offset_spec.earliest()), isolation)
@@ -107,7 +107,7 @@ def spans(
 def resolve(
     cluster: Cluster, admin: AdminClient, position: Position, have: Mapping[Partition, Span], isolation: IsolationLevel
 ) -> dict[Partition, int]:
-    """Return the offset of the position in each partition, always within its span."""
+    """Returns the offset of the position in each partition, always within its span."""
     kind, number = position
     if kind is Kind.BEGINNING:
         found = {partition: span.begin for partition, span in have.items()}
@@ -124,7 +124,7 @@ def resolve(
 
 
 def _offset_spec() -> Any:
-    """Return librdkafka's OffsetSpec class, which its stub does not type."""
+    """Returns librdkafka's OffsetSpec class, which its stub does not type."""
     from confluent_kafka.admin import OffsetSpec
 
     return OffsetSpec

@@ -74,7 +74,7 @@ class Template(NamedTuple):
     as_json: bool = False
 
     def record(self, line: bytes) -> NewRecord:
-        """Return the record of a line. Raises BadRecord if it does not describe one."""
+        """Returns the record of a line. Raises BadRecord if it does not describe one."""
         if self.as_json:
             found = record_from_json(line)
             return NewRecord(
@@ -103,7 +103,7 @@ class Sender:
         self.failures: Counter[str] = Counter()
 
     def send(self, record: NewRecord, interrupt: output.Interrupt) -> None:
-        """Queue a record, waiting while the queue is full. What cannot be queued, or not before Ctrl-C, counts as failed."""
+        """Queues a record, waiting while the queue is full. What cannot be queued, or not before Ctrl-C, counts as failed."""
         from confluent_kafka import KafkaException
 
         while not interrupt.came:
@@ -136,7 +136,7 @@ class Sender:
             self.failures[client.explain(error)] += 1
 
     def flush(self, interrupt: output.Interrupt) -> int:
-        """Wait until the queue is empty, but only briefly after Ctrl-C. Return how many records are left."""
+        """Waits until the queue is empty, but only briefly after Ctrl-C. Returns how many records are left."""
         ends_at = math.inf
         while left := self.producer.flush(_POLL_S):
             self._say_if_down()
@@ -153,7 +153,7 @@ class Sender:
             output.note(f"ottla: {self.cluster.reason('no connection to a broker')}; still trying, Ctrl-C stops")
 
     def verdict(self) -> None:
-        """Raise Failure if anything was not delivered."""
+        """Raises Failure if anything was not delivered."""
         if failed := self.failures.total():
             reasons = "; ".join(f"{count} × {reason}" if failed > 1 else reason for reason, count in self.failures.most_common())
             raise Failure(f"{failed} of {failed + self.delivered} records were not delivered: {reasons}")
@@ -220,7 +220,7 @@ def produce(
 
 
 def send_all(sender: Sender, records: Iterator[NewRecord]) -> None:
-    """Send the records, wait until they are delivered, and report how it went."""
+    """Sends the records, waits until they are delivered, and reports how it went."""
     bad: BadRecord | None = None
     with output.Interrupt() as interrupt:
         try:
@@ -242,7 +242,7 @@ def send_all(sender: Sender, records: Iterator[NewRecord]) -> None:
 
 
 def _next_record(records: Iterator[NewRecord], interrupt: output.Interrupt) -> NewRecord | None:
-    """Return the next record; None at the end and after Ctrl-C, which also ends the waiting for a line."""
+    """Returns the next record; None at the end and after Ctrl-C, which also ends the waiting for a line."""
     interrupt.raises = True
     try:
         return None if interrupt.came else next(records, None)
@@ -254,7 +254,7 @@ def _next_record(records: Iterator[NewRecord], interrupt: output.Interrupt) -> N
 
 
 def made(lines: Iterable[tuple[int, bytes]], template: Template, source: str) -> Iterator[NewRecord]:
-    """Yield the records of numbered lines. BadRecord names the source and the line that is not a record."""
+    """Yields the records of numbered lines. BadRecord names the source and the line that is not a record."""
     for number, line in lines:
         try:
             yield template.record(line)
@@ -263,7 +263,7 @@ def made(lines: Iterable[tuple[int, bytes]], template: Template, source: str) ->
 
 
 def read_files(stack: ExitStack, files: Sequence[Path], template: Template, max_bytes: int) -> Iterator[NewRecord]:
-    """Yield the records of all files, which are opened now, so that a missing one is noticed before anything is sent."""
+    """Yields the records of all files, which are opened now, so that a missing one is noticed before anything is sent."""
     streams: list[tuple[str, BinaryIO]] = []
     for file in files:
         stream = sys.stdin.buffer if file == STANDARD_INPUT else stack.enter_context(file.open("rb"))
@@ -280,7 +280,7 @@ def read_files(stack: ExitStack, files: Sequence[Path], template: Template, max_
 def numbered_lines(
     source: str, stream: BinaryIO, max_bytes: int, advance: Callable[[int], object]
 ) -> Iterator[tuple[int, bytes]]:
-    """Yield lines without their newline, counted from 1; the last may lack one. Raises BadRecord for one over `max_bytes`."""
+    """Yields lines without their newline, counted from 1; the last may lack one. Raises BadRecord for one over `max_bytes`."""
     number = 0
     while line := stream.readline(max_bytes + 1):
         number += 1
@@ -291,7 +291,7 @@ def numbered_lines(
 
 
 def _max_line_bytes(cluster: client.Cluster, as_json: bool) -> int:
-    """Return the length above which no line can become a record that the client accepts."""
+    """Returns the length above which no line can become a record that the client accepts."""
     given = cluster.properties.get("message.max.bytes", cluster.file.get("message.max.bytes"))
     size = _DEFAULT_MESSAGE_MAX_BYTES if given is None else int(given)  # a number, since librdkafka has accepted it
     return size * (_JSON_FACTOR if as_json else 1)
@@ -301,7 +301,7 @@ def _max_line_bytes(cluster: client.Cluster, as_json: bool) -> int:
 
 
 def check_topic(cluster: client.Cluster, producer: Producer, topic: str, partition: int | None) -> None:
-    """Raise Failure if the topic does not exist and is not created on demand, or if it lacks the partition."""
+    """Raises Failure if the topic does not exist and is not created on demand, or if it lacks the partition."""
     deadline = time.monotonic() + min(cluster.timeout_s, _CREATION_S)
     while True:
         found = cluster.reach(producer, topic).topics.get(topic)
@@ -321,7 +321,7 @@ def check_topic(cluster: client.Cluster, producer: Producer, topic: str, partiti
 def _check_usage(
     cluster: client.Cluster, files: Sequence[Path] | None, value: Sequence[str] | None, *, has_key: bool, tombstone: bool
 ) -> None:
-    """Raise BadParameter if options contradict each other, or ask for what this command does not do."""
+    """Raises BadParameter if options contradict each other, or ask for what this command does not do."""
     if tombstone and (not has_key or value or files):
         raise typer.BadParameter("needs --key, and no other source of records", param_hint="--tombstone")
     if value and files:
@@ -334,7 +334,7 @@ def _check_usage(
 def _properties(
     compression: Codec | None, acks: Acks | None, batch: int | None, batch_bytes: int | None, linger_ms: float | None
 ) -> dict[str, str]:
-    """Return the properties that the options and this command set; others are left to the user's file and to librdkafka."""
+    """Returns the properties that the options and this command set; others are left to the user's file and to librdkafka."""
     chosen: dict[str, object | None] = {
         "partitioner": "murmur2_random",
         "queue.buffering.max.kbytes": QUEUE_KIB,
@@ -348,7 +348,7 @@ def _properties(
 
 
 def _bytes(text: str) -> bytes:
-    """Return the bytes of what the user wrote, unchanged."""
+    """Returns the bytes of what the user wrote, unchanged."""
     return os.fsencode(text)
 
 

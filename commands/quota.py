@@ -130,7 +130,7 @@ def unset(
 
 
 def entity_of(names: Mapping[str, str | None], defaults: Mapping[str, bool]) -> dict[str, str | None]:
-    """Return the entity that the options name, if any. Raises BadParameter for a name with its default, or an IP with a user."""
+    """Returns the entity that the options name, if any. Raises BadParameter for a name with its default, or an IP with a user."""
     entity: dict[str, str | None] = {}
     for kind in KINDS:
         name = names[kind]
@@ -147,7 +147,7 @@ def entity_of(names: Mapping[str, str | None], defaults: Mapping[str, bool]) -> 
 
 
 def somebody(entity: dict[str, str | None]) -> dict[str, str | None]:
-    """Raise BadParameter if no entity is named."""
+    """Raises BadParameter if no entity is named."""
     if not entity:
         options = "--user, --client-id, --ip, or one of their defaults"
         raise typer.BadParameter(f"say whose quotas, with {options}", param_hint="--user")
@@ -165,12 +165,12 @@ def _number(key: str, text: str) -> float:
 
 
 def any_of(brokers: Brokers) -> direct.Connection:
-    """Return a connection to any broker, since every broker knows all quotas."""
+    """Returns a connection to any broker, since every broker knows all quotas."""
     return brokers.at(min(brokers.metadata.brokers))
 
 
 def described(connection: direct.Connection, entity: Entity) -> list[tuple[dict[str, str | None], dict[str, float]]]:
-    """Return the quotas of this entity, or all quotas if it is empty, sorted."""
+    """Returns the quotas of this entity, or all quotas if it is empty, sorted."""
     parts = [ComponentData(kind, _EXACT if name is not None else _IS_DEFAULT, name) for kind, name in entity.items()]
     answer = connection.call(DescribeClientQuotasRequest(parts, strict=bool(parts)))
     check(answer.error_code, answer.error_message)
@@ -183,7 +183,7 @@ def described(connection: direct.Connection, entity: Entity) -> list[tuple[dict[
 
 
 def alter(connection: direct.Connection, entity: Entity, ops: Sequence[OpData], *, dry_run: bool) -> str | None:
-    """Alter the quotas of an entity. Return the error in words, if any."""
+    """Alters the quotas of an entity. Returns the error in words, if any."""
     entry = RequestEntryData([RequestEntityData(*part) for part in entity.items()], list(ops))
     (answer,) = connection.call(AlterClientQuotasRequest([entry], dry_run)).entries
     return direct.words(answer.error_code, answer.error_message) if answer.error_code else None

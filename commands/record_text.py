@@ -85,7 +85,7 @@ def bytes_to_json(data: bytes | None, encoding: Encoding = Encoding.UTF8) -> str
 
 
 def bytes_from_json(value: object, what: str) -> bytes | None:
-    """Return the bytes of a JSON value. Raises BadRecord, which names `what`, if it has none of the forms."""
+    """Returns the bytes of a JSON value. Raises BadRecord, which names `what`, if it has none of the forms."""
     if value is None:
         return None
     try:
@@ -106,7 +106,7 @@ def bytes_from_json(value: object, what: str) -> bytes | None:
 
 
 def json_formatter(key: Encoding, value: Encoding) -> Formatter:
-    """Return a formatter of records as lines of JSON."""
+    """Returns a formatter of records as lines of JSON."""
 
     def line(message: Message) -> bytes:
         timestamp_ms, headers = timestamp_of(message), headers_of(message)
@@ -128,7 +128,7 @@ _FIELDS: Final = frozenset({"topic", "partition", "offset", "timestamp", "key", 
 
 
 def record_from_json(line: bytes) -> NewRecord:
-    """Return the record that a line describes. Raises BadRecord with what is wrong."""
+    """Returns the record that a line describes. Raises BadRecord with what is wrong."""
     try:
         found = json.loads(line)
     except (ValueError, RecursionError) as error:
@@ -187,7 +187,7 @@ def _whole(found: object, what: str, high: int) -> int | None:
 
 
 def line_formatter(key_delimiter: str | None, null: str, key: Encoding, value: Encoding) -> Formatter:
-    """Return a formatter of records as the value and a line end, after the key and a delimiter if one is given."""
+    """Returns a formatter of records as the value and a line end, after the key and a delimiter if one is given."""
     nothing = os.fsencode(null)
     between = None if key_delimiter is None else os.fsencode(key_delimiter)
 
@@ -207,7 +207,7 @@ _ESCAPES: Final = {"n": b"\n", "r": b"\r", "t": b"\t", "\\": b"\\", "0": b"\0"}
 
 
 def format_formatter(text: str, null: str, key: Encoding, value: Encoding) -> Formatter:
-    """Return a formatter like kcat's `-f`, which adds no line end of its own. Raises BadParameter for an unknown token."""
+    """Returns a formatter like kcat's `-f`, which adds no line end of its own. Raises BadParameter for an unknown token."""
     tokens = _tokens(os.fsencode(null), key, value)
     parts: list[bytes | Formatter] = []
     at = 0
@@ -266,13 +266,13 @@ def _headers_text(message: Message) -> bytes:
 
 
 def timestamp_of(message: Message) -> int:
-    """Return the record's timestamp in ms since 1970; -1 for none."""
+    """Returns the record's timestamp in ms since 1970; -1 for none."""
     kind, timestamp_ms = message.timestamp()
     return -1 if kind == 0 else timestamp_ms
 
 
 def headers_of(message: Message) -> Headers | None:
-    """Return the headers; None, with a note, if the client library cannot read them: it decodes their names as UTF-8."""
+    """Returns the headers; None, with a note, if the client library cannot read them: it decodes their names as UTF-8."""
     try:
         found: Any = message.headers()
     except (SystemError, UnicodeDecodeError):  # the first is how the second may arrive from C

@@ -87,7 +87,7 @@ class Repair:
         return Step(f"remove {path}", lambda: remove(self._disk, [path]))
 
     def _checkpoints(self) -> Iterator[Step]:
-        """Yield steps that reduce the checkpoints to what is certain: only logs that exist, and no offset beyond their end."""
+        """Yields steps that reduce the checkpoints to what is certain: only logs that exist, and no offset beyond their end."""
         ends = {partition_of(repair.check.path): repair.end_offset for repair in self._partitions if not repair.is_undecided}
         there = {partition_of(path) for path in self._directory.partitions()}
         unreadable = {Path(finding.path).name for finding in self._directory.findings if finding.remedy is Remedy.LINES}
@@ -212,7 +212,7 @@ class PartitionRepair:
     # What is derived from the log
 
     def _snapshots(self) -> Iterator[Step]:
-        """Yield the removal of snapshots that contain what is taken out."""
+        """Yields the removal of snapshots that contain what is taken out."""
         first = min(state.damage[0][1] if state.damage else state.base_offset for state, _ in self._plan)
         named = {Path(finding.path) for finding in self.check.findings}
         stale = [
@@ -238,7 +238,7 @@ class PartitionRepair:
             yield Step(f"rewrite {path} from the batches", lambda: self._disk.write_bytes(str(path), data))
 
     def _epochs_of_batches(self) -> list[EpochEntry]:
-        """Return the epochs as recovery would find them: ascending, the first one at the log's start or later."""
+        """Returns the epochs as recovery would find them: ascending, the first one at the log's start or later."""
         start = self.check.expected.log_start_offset or 0
         found: list[EpochEntry] = []
         for epoch, offset in self.check.epochs:
@@ -300,7 +300,7 @@ def remove(disk: Disk, paths: list[Path]) -> None:
 
 
 def copy(disk: Disk, source: str, places: list[tuple[int, int]], target: str) -> None:
-    """Create a file with the source's bytes at these places. The content is synced, but not yet the file's name."""
+    """Creates a file with the source's bytes at these places. The content is synced, but not yet the file's name."""
     if disk.exists(target):
         disk.remove(target)
     old, new = disk.open(source), disk.open(target, create=True)
@@ -314,7 +314,7 @@ def copy(disk: Disk, source: str, places: list[tuple[int, int]], target: str) ->
 
 
 def save(disk: Disk, source: Path, places: list[tuple[int, int]], target: Path) -> None:
-    """Save damaged bytes to a side file, durably. A file that an earlier repair saved is kept."""
+    """Saves damaged bytes to a side file, durably. A file that an earlier repair saved is kept."""
     temporary = f"{target}{TEMPORARY}"
     copy(disk, str(source), places, temporary)
     if disk.exists(str(target)) and not same(disk, temporary, str(target)):

@@ -230,12 +230,12 @@ def delete(
 def select(
     topics: dict[str, TopicMetadata], wanted: Sequence[str], *, regex: bool, internal: bool
 ) -> tuple[list[str], list[str]]:
-    """Return the selected topics, and those that are missing."""
+    """Returns the selected topics, and those that are missing."""
     return admin.select(topics, wanted, regex=regex, hidden=() if internal else admin.INTERNAL_TOPICS)
 
 
 def times(cluster: client.Cluster) -> dict[str, float]:
-    """Return the timeouts of an alteration: a little less within the cluster than for us, so that its reason can reach us."""
+    """Returns the timeouts of an alteration: a little less within the cluster than for us, so that its reason can reach us."""
     return {"request_timeout": cluster.timeout_s, "operation_timeout": cluster.timeout_s * 0.9}
 
 
@@ -285,7 +285,7 @@ class Reader:
         ]
 
     def _offsets(self, partitions: Sequence[Partition]) -> tuple[dict[Partition, int], dict[Partition, int]]:
-        """Return the first and the end offset of each partition, as far as they are known."""
+        """Returns the first and the end offset of each partition, as far as they are known."""
         specs = admin.offset_specs()
         first, wrong = admin.list_offsets(self.cluster, self.ours, dict.fromkeys(partitions, specs.earliest()))
         end, wrong_too = admin.list_offsets(self.cluster, self.ours, dict.fromkeys(partitions, specs.latest()))
@@ -293,7 +293,7 @@ class Reader:
         return first, end
 
     def _sizes(self, topics: Mapping[str, TopicDescription]) -> dict[Partition, int]:
-        """Return the bytes of each partition's log at its leader. A broker that fails to answer is not asked again."""
+        """Returns the bytes of each partition's log at its leader. A broker that fails to answer is not asked again."""
         by_leader: dict[tuple[str, int], dict[str, list[int]]] = {}
         for name, topic in topics.items():
             for one in topic.partitions:
@@ -317,12 +317,12 @@ class Reader:
 
 
 def url_safe(topic_id: str) -> str:
-    """Return an id as Kafka writes it; librdkafka uses the other alphabet of base64."""
+    """Returns an id as Kafka writes it; librdkafka uses the other alphabet of base64."""
     return topic_id.translate(str.maketrans("+/", "-_"))
 
 
 def own_settings(entries: dict[str, ConfigEntry]) -> tuple[Setting, ...]:
-    """Return the settings that were set for the topic itself."""
+    """Returns the settings that were set for the topic itself."""
     from confluent_kafka.admin import ConfigSource
 
     own = (entry for entry in entries.values() if ConfigSource(entry.source) is ConfigSource.DYNAMIC_TOPIC_CONFIG)
@@ -362,7 +362,7 @@ def altered(
     *,
     dry_run: bool,
 ) -> dict[str, str]:
-    """Alter these topics; return the errors by topic. A topic whose partitions could not be altered keeps its settings."""
+    """Alters these topics; returns the errors by topic. A topic whose partitions could not be altered keeps its settings."""
     from confluent_kafka.admin import ConfigResource, NewPartitions, ResourceType
 
     wrong: dict[str, str] = {}

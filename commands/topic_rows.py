@@ -69,13 +69,13 @@ class TopicState:
 
 
 def total(numbers: Iterable[int | None]) -> int | None:
-    """Return the sum, or None if one of the numbers is not known."""
+    """Returns the sum, or None if one of the numbers is not known."""
     known = list(numbers)
     return None if None in known else sum(number for number in known if number is not None)
 
 
 def list_rows(topics: Mapping[str, Any], names: Sequence[str]) -> list[tuple[Cell, ...]]:
-    """Return rows of topics. `topics` are librdkafka's TopicMetadata by name."""
+    """Returns rows of topics. `topics` are librdkafka's TopicMetadata by name."""
     return [
         (name, len(topics[name].partitions), max((len(one.replicas) for one in topics[name].partitions.values()), default=0))
         for name in names
@@ -103,7 +103,7 @@ def numbers(values: Iterable[int]) -> str | None:
 
 
 def summary(topic: TopicState) -> str:
-    """Return the line above a topic's table."""
+    """Returns the line above a topic's table."""
     parts = [counted(len(topic.partitions), "partition"), f"replication factor {topic.replication_factor}"]
     if topic.offsets_held is not None:
         parts.append(counted(topic.offsets_held, "record"))
@@ -128,7 +128,7 @@ def human_bytes(count: int) -> str:
 
 
 def as_object(topic: TopicState) -> dict[str, Any]:
-    """Return the topic as JSON; docs/commands.md describes it for users."""
+    """Returns the topic as JSON; docs/commands.md describes it for users."""
     return {
         "topic": topic.name,
         "topic_id": topic.topic_id,

@@ -154,7 +154,7 @@ def find_hanging(
 
 
 def known_state(word: str) -> str:
-    """Return a state as Kafka spells it. Raises BadParameter for an unknown one."""
+    """Returns a state as Kafka spells it. Raises BadParameter for an unknown one."""
     for state in STATES:
         if state.lower() == word.lower():
             return state
@@ -162,7 +162,7 @@ def known_state(word: str) -> str:
 
 
 def position_of(text: str) -> tuple[Partition, int]:
-    """Parse TOPIC:PARTITION:OFFSET. Raises BadParameter for anything else."""
+    """Parses TOPIC:PARTITION:OFFSET. Raises BadParameter for anything else."""
     topic, _, rest = text.partition(":")
     number, _, offset = rest.partition(":")
     if not (topic and number.isdecimal() and offset.isdecimal()):
@@ -177,7 +177,7 @@ def fail_for(missing: Iterable[str]) -> None:
 
 
 def outcome(name: str, act: Callable[[], bool]) -> admin.Outcome:
-    """Run `act`, which returns whether there was something to abort, and return its outcome."""
+    """Runs `act`, which returns whether there was something to abort, and returns the outcome."""
     try:
         return admin.Outcome(name, "aborted" if act() else "no transaction is open")
     except Failure as error:
@@ -189,7 +189,7 @@ def partitions_of(one: Any) -> list[Partition]:
 
 
 def open_ms(one: Any, now_ms: int) -> int | None:
-    """Return for how long the transaction has been open; None if there is none."""
+    """Returns for how long the transaction has been open; None if there is none."""
     return max(0, now_ms - one.transaction_start_time_ms) if one.transaction_state == "Ongoing" else None
 
 
@@ -213,7 +213,7 @@ class TxnBrokers(Brokers):
     """The cluster's brokers, with requests about transactions."""
 
     def transactions(self, producer_ids: Sequence[int] = ()) -> dict[str, tuple[int, Any]]:
-        """Return the coordinator and its entry for every transactional id, or for those of these producers."""
+        """Returns the coordinator and its entry for every transactional id, or for those of these producers."""
         found: dict[str, tuple[int, Any]] = {}
         for broker in sorted(self.metadata.brokers):
             answer = self.at(broker).call(ListTransactionsRequest([], list(producer_ids)))
@@ -222,7 +222,7 @@ class TxnBrokers(Brokers):
         return dict(sorted(found.items()))
 
     def describe(self, transactional_id: str, broker: int) -> Any | None:
-        """Describe a transactional id. Return None if it has been forgotten since."""
+        """Describes a transactional id. Returns None if it has been forgotten since."""
         (one,) = self.at(broker).call(DescribeTransactionsRequest([transactional_id])).transaction_states
         if one.error_code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
             return None
@@ -230,8 +230,8 @@ class TxnBrokers(Brokers):
         return one
 
     def fence(self, transactional_id: str, broker: int) -> bool:
-        """Do what a new producer of this id does first: abort the previous producer's transaction and fence it. Return False,
-        with nothing done, if no transaction is open.
+        """Does what a new producer of this id would do first: aborts the transaction of the previous producer and fences that.
+        Returns False, with nothing done, if no transaction is open.
         """
         known = self.describe(transactional_id, broker)
         if known is None:
@@ -249,7 +249,7 @@ class TxnBrokers(Brokers):
         return True
 
     def producers(self, wanted: Iterable[Partition]) -> Iterator[tuple[Partition, Any]]:
-        """Yield each partition's producers that have a transaction open there, as its leader knows them."""
+        """Yields each partition's producers that have a transaction open there, as its leader knows them."""
         by_leader: dict[int, dict[str, list[int]]] = {}
         for where in wanted:
             leader = self.metadata.topics[where.topic].partitions[where.number].leader
@@ -263,7 +263,7 @@ class TxnBrokers(Brokers):
                     yield from ((where, one) for one in partition.active_producers if one.current_txn_start_offset >= 0)
 
     def hanging(self, topics: Iterable[str], before_ms: int) -> list[tuple[Partition, Any]]:
-        """Return the open transactions that no coordinator knows, if their producers have written nothing since `before_ms`."""
+        """Returns the open transactions that no coordinator knows, if their producers have written nothing since `before_ms`."""
         every = [Partition(topic, number) for topic in topics for number in sorted(self.metadata.topics[topic].partitions)]
         opened = [(where, one) for where, one in self.producers(every) if one.last_timestamp <= before_ms]
         if not opened:
@@ -276,7 +276,7 @@ class TxnBrokers(Brokers):
         return [(where, one) for where, one in opened if (one.producer_id, where) not in known]
 
     def write_abort(self, where: Partition, offset: int) -> bool:
-        """End the transaction that starts at this offset, bypassing its coordinator. Always True; raises Failure if there is
+        """Ends the transaction that starts at this offset, bypassing its coordinator. Always True; raises Failure if there is
         none.
         """
         topic = self.metadata.topics.get(where.topic)
