@@ -13,7 +13,7 @@ from ottla.wire.messages import alter_client_quotas, describe_client_quotas, inc
 from ottla.wire.messages.alter_client_quotas import AlterClientQuotasRequest, OpData, RequestEntityData, RequestEntryData
 from ottla.wire.messages.incremental_alter_configs import AlterableConfig, AlterConfigsResource, IncrementalAlterConfigsRequest
 from tests.asking import ask
-from tests.server.broker.test_broker import config, disk, run
+from tests.server.broker.whole_broker import config, disk, run
 
 EVERYBODY = ("user", None)
 RATE = "max.connection.creation.rate"

@@ -14,7 +14,7 @@ from ottla.server.program import serve
 from tests.fakes import NOW_MS
 from tests.log.support import batch
 from tests.memdisk import MemDisk
-from tests.server.broker.test_broker import config, run
+from tests.server.broker.whole_broker import config, run
 
 
 async def killed() -> MemDisk:

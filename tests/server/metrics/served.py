@@ -25,7 +25,7 @@ from tests.fakes import NOW_MS
 from tests.log.support import batch
 from tests.memdisk import MemDisk
 from tests.otlp import metrics_data, point, text, total
-from tests.server.broker.test_broker import config
+from tests.server.broker.whole_broker import config
 
 LIMIT_SECONDS = 30
 

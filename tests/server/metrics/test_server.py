@@ -14,7 +14,7 @@ from ottla.log.config_def import ConfigError
 from ottla.server.broker.broker import Broker
 from tests.fakes import NOW_MS
 from tests.memdisk import MemDisk
-from tests.server.broker.test_broker import config
+from tests.server.broker.whole_broker import config
 from tests.server.metrics.served import get, metrics_config, parsed
 
 

@@ -28,7 +28,7 @@ from ottla.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from ottla.wire.primitives import Buffer
 from tests.fakes import CALLER
 from tests.log.support import batch
-from tests.server.broker.test_broker import config
+from tests.server.broker.whole_broker import config
 
 SIZE_MB: Final = 100
 VERSION: Final = 12

@@ -14,7 +14,7 @@ from ottla.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicSt
 from tests.fakes import CALLER
 from tests.log.support import batch
 from tests.memdisk import PowerCut
-from tests.server.broker.test_broker import config
+from tests.server.broker.whole_broker import config
 from tests.server.partitions.two_directories import (
     ONE,
     TWO,

@@ -17,7 +17,7 @@ from ottla.wire.messages.create_topics import CreatableTopic, CreatableTopicConf
 from ottla.wire.messages.describe_log_dirs import DescribeLogDirsPartition, DescribeLogDirsRequest
 from tests.fakes import CALLER, NOW_MS
 from tests.memdisk import MemDisk
-from tests.server.broker.test_broker import config
+from tests.server.broker.whole_broker import config
 
 ONE, TWO, THREE = "/one", "/two", "/three"
 LIMIT_S = 30
