@@ -21,7 +21,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.log import retention, timestamps
 from ottla.log.disk.directory import LogDirectory
@@ -29,6 +29,7 @@ from ottla.log.disk.files import Buffer, FileSlice
 from ottla.log.epochs import LeaderEpochs, format_checkpoint
 from ottla.log.errors import OffsetOutOfRange, PolicyViolation, StorageError
 from ottla.log.flush import FlushJob
+from ottla.log.index import MAX_RELATIVE_OFFSET
 from ottla.log.local_log import LocalLog
 from ottla.log.markers import check_producer, end_transaction
 from ottla.log.names import DELETE_DIR_SUFFIX, STRAY_DIR_SUFFIX
@@ -46,8 +47,6 @@ if TYPE_CHECKING:
     from ottla.log.config import LogConfig
 
 _log = logging.getLogger("ottla.log.partition")
-
-_MAX_RELATIVE_OFFSET: Final = 2**31 - 1
 
 
 class AppendInfo(NamedTuple):
@@ -209,7 +208,7 @@ class PartitionLog:
         if segment.size and (
             segment.size + size > self._segment_bytes
             or segment.index_full
-            or last_offset - segment.base_offset > _MAX_RELATIVE_OFFSET
+            or last_offset - segment.base_offset > MAX_RELATIVE_OFFSET
             or (
                 header.max_timestamp - segment.first_timestamp
                 if segment.first_timestamp >= 0

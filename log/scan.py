@@ -17,7 +17,6 @@ from ottla.wire.kernel import BAD_FRAME, NEED_MORE, BatchScan
 
 HEADER_SIZE: Final = 61
 OVERHEAD: Final = 12  # base offset and length, which the length does not include
-MIN_LENGTH: Final = HEADER_SIZE - OVERHEAD
 MAGIC: Final = 2
 
 # The fields by which a batch is found: base offset, length, magic, last offset delta, max timestamp.

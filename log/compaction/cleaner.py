@@ -30,6 +30,7 @@ from ottla.log.compaction.offset_map import SLOT_BYTES, OffsetMap, put_keys
 from ottla.log.compaction.transactions import CleanedTransactions
 from ottla.log.disk.files import Disk, OpenFiles
 from ottla.log.errors import CorruptRecord, LogError
+from ottla.log.index import MAX_RELATIVE_OFFSET
 from ottla.log.names import CLEANED_SUFFIX, INDEX_SUFFIX, LOG_SUFFIX, SEGMENT_SUFFIXES, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX
 from ottla.log.scan import walk_batches
 from ottla.log.segment import Segment
@@ -38,7 +39,6 @@ from ottla.wire.batch import BatchHeader, check_crc, read_header
 from ottla.wire.primitives import Buffer
 from ottla.wire.records import records_section
 
-MAX_RELATIVE_OFFSET: Final = 2**31 - 1
 _SPARE_SLOTS: Final = 1024  # the map takes a prime number of slots, somewhat less than it is given
 
 

@@ -99,11 +99,6 @@ def read_offsets(disk: Disk, path: str) -> dict[TopicPartition, int]:
         raise CorruptSnapshot(f"{path}: a partition or an offset in it is not a number") from None
 
 
-def write_offsets(disk: Disk, path: str, offsets: Mapping[TopicPartition, int]) -> None:
-    """Writes a checkpoint of offsets; it is durable on return. Raises OSError."""
-    disk.write_bytes(path, encode_offsets(offsets))
-
-
 def read_epochs(disk: Disk, path: str) -> list[EpochEntry]:
     """Returns the entries of a `leader-epoch-checkpoint`; none if there is no file or an empty one. Raises CorruptSnapshot."""
     try:

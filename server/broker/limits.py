@@ -4,15 +4,14 @@ then.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from ottla.server.metadata.image import BROKER
+from ottla.server.settings.listeners import MAX_CREATION_RATE
 
 if TYPE_CHECKING:
     from ottla.server.metadata.image import MetadataImage
     from ottla.server.settings.broker_config import BrokerConfig
-
-_MAX_RATE: Final = "max.connection.creation.rate"
 
 
 def limits_clients(config: BrokerConfig, image: MetadataImage) -> bool:
@@ -23,4 +22,4 @@ def limits_clients(config: BrokerConfig, image: MetadataImage) -> bool:
     if image.has_quotas:
         return True
     written = (config.texts, image.config_of(BROKER, ""), image.config_of(BROKER, str(config.node_id)))
-    return any(name == _MAX_RATE or name.endswith(f".{_MAX_RATE}") for texts in written for name in texts)
+    return any(name == MAX_CREATION_RATE or name.endswith(f".{MAX_CREATION_RATE}") for texts in written for name in texts)

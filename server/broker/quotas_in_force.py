@@ -8,15 +8,16 @@ from typing import TYPE_CHECKING, Final
 
 from ottla.server.dispatch.chain import Chain, Place
 from ottla.server.metadata.quotas import CONNECTION_CREATION_RATE, quotas_of
-from ottla.server.network.connection_rates import MAX_RATE, UNLIMITED, ConnectionRates
+from ottla.server.network.connection_rates import UNLIMITED, ConnectionRates
 from ottla.server.quotas.enforcement import ClientQuotas
 from ottla.server.quotas.rates import Windows
+from ottla.server.settings.listeners import MAX_CREATION_RATE
 
 if TYPE_CHECKING:
     from ottla.server.network.listener import Listener
     from ottla.server.requests.context import BrokerContext
 
-_OF_LISTENER: Final = "listener.name.{}." + MAX_RATE
+_OF_LISTENER: Final = "listener.name.{}." + MAX_CREATION_RATE
 
 
 class QuotasInForce:
@@ -40,7 +41,7 @@ class QuotasInForce:
         self._context.quotas = clients
         self._chain.put(Place.QUOTAS, clients)
         rates = self._rates()
-        limit = self._context.settings[MAX_RATE]
+        limit = self._context.settings[MAX_CREATION_RATE]
         self._connections.set_rates(limit, rates)
         self._connections.set_quotas(quotas)
         limited = any(CONNECTION_CREATION_RATE in values for values in quotas.values())
@@ -52,6 +53,6 @@ class QuotasInForce:
         """Returns the limit of connections per second by listener: its own, or that of the broker."""
         context = self._context
         texts = context.settings.texts
-        of_broker = context.settings[MAX_RATE]
+        of_broker = context.settings[MAX_CREATION_RATE]
         own = {listener.name: texts.get(_OF_LISTENER.format(listener.name.lower()), "") for listener in self._listeners}
         return {name: int(text) if text.isdecimal() else of_broker for name, text in own.items()}

@@ -12,10 +12,10 @@ from ottla.log.errors import InconsistentMetadata
 from ottla.server.base.randomness import random_uuid
 from ottla.server.broker import parts
 from ottla.server.coordination.internal_topic import InternalTopicLog
-from ottla.server.group.coordinator import TOPIC as CONSUMER_OFFSETS
 from ottla.server.group.coordinator import GroupCoordinator
 from ottla.server.group.coordinator_config import GroupCoordinatorConfig
 from ottla.server.metadata.controller_settings import current_settings
+from ottla.server.metadata.names import CONSUMER_OFFSETS
 from ottla.server.metadata.opening import open_standalone
 from ottla.server.network.socket_settings import SocketSettings
 from ottla.server.network.sockets import bound_socket

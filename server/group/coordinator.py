@@ -21,6 +21,7 @@ from ottla.server.group.coordinator_config import GroupCoordinatorConfig
 from ottla.server.group.errors import GroupError
 from ottla.server.group.seam import Group
 from ottla.server.group.shard import Shard
+from ottla.server.metadata.names import CONSUMER_OFFSETS
 from ottla.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("ottla.server.group")
 
-TOPIC = "__consumer_offsets"
 LONGEST_STRING = 32_767
 """The longest string, in bytes: the keys and values in `__consumer_offsets` have lengths of 16 bits, while newer requests may
 have longer strings."""
@@ -46,7 +46,9 @@ class GroupCoordinator:
         self._random = random
         self._log = log
         self._clock = clock
-        self._shards = CoordinatorRuntime(TOPIC, log, clock, node_id, self._make, loaded=self._loaded, unloaded=self._unloaded)
+        self._shards = CoordinatorRuntime(
+            CONSUMER_OFFSETS, log, clock, node_id, self._make, loaded=self._loaded, unloaded=self._unloaded
+        )
         self._deleted_while_loading: dict[int, list[str]] = {}
 
     # Routing
@@ -157,7 +159,7 @@ class GroupCoordinator:
 
     def topic_deleted(self, topic: str) -> None:
         """Removes the committed offsets of a deleted topic, or all groups if it is the topic that they are stored in."""
-        if topic == TOPIC:
+        if topic == CONSUMER_OFFSETS:
             self.refresh()
             return
         for shard in self._shards.values():

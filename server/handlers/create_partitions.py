@@ -17,7 +17,7 @@ from typing import Final
 
 from ottla.log.errors import StorageError
 from ottla.server.requests.request import Request
-from ottla.server.requests.traits import Throttling, Traits
+from ottla.server.requests.traits import Traits
 from ottla.server.security.rights import Inside, Need, Operation, Resource
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.create_partitions import (
@@ -26,7 +26,7 @@ from ottla.wire.messages.create_partitions import (
     CreatePartitionsTopicResult,
 )
 
-TRAITS = Traits(Inside(Need(Operation.ALTER, Resource.TOPIC)), throttling=Throttling.CONTROLLER_MUTATION)
+TRAITS = Traits(Inside(Need(Operation.ALTER, Resource.TOPIC)))
 
 STRICT_SINCE: Final = 3
 

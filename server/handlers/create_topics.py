@@ -22,7 +22,7 @@ from typing import Final
 
 from ottla.log.errors import StorageError
 from ottla.server.requests.request import Request
-from ottla.server.requests.traits import Throttling, Traits
+from ottla.server.requests.traits import Traits
 from ottla.server.security.rights import Either, Inside, Need, Operation, Resource
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.create_topics import CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
@@ -32,7 +32,6 @@ TRAITS = Traits(
         Either(Need(Operation.CREATE, Resource.CLUSTER), Need(Operation.CREATE, Resource.TOPIC)),
         Need(Operation.DESCRIBE_CONFIGS, Resource.TOPIC),
     ),
-    throttling=Throttling.CONTROLLER_MUTATION,
 )
 
 STRICT_SINCE: Final = 6

@@ -15,14 +15,13 @@ from typing import Final
 
 from ottla.log.errors import StorageError
 from ottla.server.requests.request import Request
-from ottla.server.requests.traits import Throttling, Traits
+from ottla.server.requests.traits import Traits
 from ottla.server.security.rights import Inside, Need, Operation, Resource
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
 
 TRAITS = Traits(
     Inside(Need(Operation.DELETE, Resource.TOPIC), Need(Operation.DESCRIBE, Resource.TOPIC)),
-    throttling=Throttling.CONTROLLER_MUTATION,
 )
 
 STRICT_SINCE: Final = 5

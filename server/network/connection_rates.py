@@ -27,7 +27,6 @@ from ottla.server.quotas.rates import Rate, Windows
 
 logger = logging.getLogger("ottla.server.quotas")
 
-MAX_RATE: Final = "max.connection.creation.rate"
 UNLIMITED: Final = 2**31 - 1
 
 

@@ -17,15 +17,14 @@ class Throttling(Enum):
     """Says what of a request counts against its client's quotas."""
 
     REQUEST = auto()
-    """Only the time it takes counts (`request_percentage`). The members below count something else as well."""
+    """Only the time it takes counts (`request_percentage`). The members below say otherwise. That partitions are created and
+    deleted counts as well (`controller_mutation_rate`), but is no trait: handlers ask for it (`Request.permits`)."""
     PRODUCE = auto()
     """The bytes of the request count (`producer_byte_rate`)."""
     FETCH = auto()
     """The bytes of the answer count (`consumer_byte_rate`). The handler charges them, and the time, before it decides on it."""
     ANSWER = auto()
     """The bytes of the answer count (`consumer_byte_rate`), and it goes out whatever they are."""
-    CONTROLLER_MUTATION = auto()
-    """The partitions that it creates or deletes count (`controller_mutation_rate`): its handler asks for `Request.permits`."""
     NOTHING = auto()
     """Nothing counts, not even the time, because a broker sent the request and not a client."""
 

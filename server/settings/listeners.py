@@ -21,6 +21,8 @@ from ottla.log.config_def import ConfigError
 PROTOCOLS: Final = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
 """Security protocols -> their numbers in RegisterBroker records."""
 SPOKEN: Final = frozenset({"PLAINTEXT"})
+MAX_CREATION_RATE: Final = "max.connection.creation.rate"
+"""A setting of the broker and, with the listener's prefix before it, of each listener."""
 ANY_HOST: Final = frozenset({"", "0.0.0.0", "::"})
 
 _ADDRESS: Final = re.compile(

@@ -19,7 +19,6 @@ from ottla.server.share.log_reads import LogBatch
 from ottla.server.share.share_partition import SharePartition
 from ottla.server.share.states import ACQUIRED, AVAILABLE, InFlightBatch, Run
 
-BATCH_OPTIMIZED: Final = 0
 RECORD_LIMIT: Final = 1
 
 MIN_DELIVERIES_BEFORE_THROTTLING: Final = 2

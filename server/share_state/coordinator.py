@@ -19,9 +19,10 @@ from ottla.log.errors import LogError
 from ottla.server.base.clock import Clock
 from ottla.server.coordination.java_hash import java_hash_bucket
 from ottla.server.coordination.runtime import CoordinatorLog, CoordinatorRuntime
+from ottla.server.metadata.names import SHARE_GROUP_STATE
 from ottla.server.share_state.batches import StateBatch
 from ottla.server.share_state.errors import ShareStateError
-from ottla.server.share_state.shard import TOPIC, ShareStateShard
+from ottla.server.share_state.shard import ShareStateShard
 from ottla.server.share_state.state import SharePartition, ShareState, key_of
 from ottla.wire.errors import ErrorCode
 
@@ -88,7 +89,7 @@ class ShareCoordinator:
         self._clock = clock
         self._exists = exists
         self._create_topic = create_topic
-        self._shards = CoordinatorRuntime(TOPIC, log, clock, node_id, self._make, loaded=self._loaded)
+        self._shards = CoordinatorRuntime(SHARE_GROUP_STATE, log, clock, node_id, self._make, loaded=self._loaded)
 
     # Routing
 
@@ -168,7 +169,7 @@ class ShareCoordinator:
 
     def topic_deleted(self, topic: str, topic_id: bytes) -> None:
         """Deletes the share partitions of a deleted topic."""
-        if topic == TOPIC:
+        if topic == SHARE_GROUP_STATE:
             self.refresh()
         else:
             self._on_each(lambda shard: shard.forget_topics((topic_id,)))
@@ -190,7 +191,7 @@ class ShareCoordinator:
         if offset is not None:
             self._log.delete_before(shard.partition, offset)
             shard.pruned(offset)
-            logger.info("partition %d of %s now begins at offset %d", shard.partition, TOPIC, offset)
+            logger.info("partition %d of %s now begins at offset %d", shard.partition, SHARE_GROUP_STATE, offset)
 
     def _on_each(self, action: Callable[[ShareStateShard], object]) -> None:
         for shard in list(self._shards.values()):
@@ -199,7 +200,7 @@ class ShareCoordinator:
             try:
                 action(shard)
             except (ShareStateError, LogError) as error:
-                logger.warning("partition %d of %s: %s", shard.partition, TOPIC, error)
+                logger.warning("partition %d of %s: %s", shard.partition, SHARE_GROUP_STATE, error)
 
     # Leadership
 
@@ -222,4 +223,4 @@ class ShareCoordinator:
 
     def _loaded(self, shard: ShareStateShard) -> None:
         if len(shard):
-            logger.info("loaded partition %d of %s: %d share partitions", shard.partition, TOPIC, len(shard))
+            logger.info("loaded partition %d of %s: %d share partitions", shard.partition, SHARE_GROUP_STATE, len(shard))

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final
 
 from ottla.server.base.clock import Clock
 from ottla.server.coordination.shard import NO_PRODUCER_ID, CoordinatorShard
+from ottla.server.metadata.names import SHARE_GROUP_STATE
 from ottla.server.share_state.batches import NO_OFFSET, StateBatch, combine
 from ottla.server.share_state.errors import ShareStateError
 from ottla.server.share_state.records import Change, decode, encode
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from ottla.server.coordination.internal_topic import Appended
     from ottla.wire.primitives import Buffer
 
-TOPIC: Final = "__share_group_state"
 MAX_RECORDS_PER_BATCH: Final = 500
 """The most snapshots or tombstones that are written in one batch."""
 
@@ -53,7 +53,7 @@ class ShareStateShard(CoordinatorShard[Change]):
     `exists(topic id, partition)` returns whether the cluster has that partition.
     """
 
-    topic = TOPIC
+    topic = SHARE_GROUP_STATE
     logger = logging.getLogger("ottla.server.share_state")
 
     def __init__(

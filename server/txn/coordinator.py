@@ -21,9 +21,10 @@ from ottla.server.base.clock import Clock
 from ottla.server.base.promise import Promise
 from ottla.server.coordination.java_hash import java_hash_bucket
 from ottla.server.coordination.runtime import CoordinatorLog, CoordinatorRuntime
+from ottla.server.metadata.names import TRANSACTION_STATE
 from ottla.server.txn import state
 from ottla.server.txn.errors import TransactionError
-from ottla.server.txn.shard import TOPIC, MarkerWriter, TransactionShard
+from ottla.server.txn.shard import MarkerWriter, TransactionShard
 from ottla.server.txn.state import NO_PRODUCER_ID, Expected, State, TopicPartition, Transaction
 from ottla.wire.errors import ErrorCode
 
@@ -80,7 +81,7 @@ class TransactionCoordinator:
         self._next_producer_id = next_producer_id
         self._version = transaction_version
         self._write_marker = write_marker
-        self._shards = CoordinatorRuntime(TOPIC, log, clock, node_id, self._make, loaded=self._loaded)
+        self._shards = CoordinatorRuntime(TRANSACTION_STATE, log, clock, node_id, self._make, loaded=self._loaded)
 
     # Routing
 

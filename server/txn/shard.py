@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 from ottla.server.base.clock import Cancellable, Clock
 from ottla.server.base.promise import Promise
 from ottla.server.coordination.shard import NO_PRODUCER_ID, CoordinatorShard
+from ottla.server.metadata.names import TRANSACTION_STATE
 from ottla.server.txn import state
 from ottla.server.txn.errors import TransactionError
 from ottla.server.txn.records import decode, encode_tombstones, encode_transaction
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from ottla.server.coordination.internal_topic import Appended
     from ottla.wire.primitives import Buffer
 
-TOPIC: Final = "__transaction_state"
 RETRY_SECONDS: Final = 0.1
 """The time between two attempts to write the markers that could not be written."""
 TOMBSTONE_BATCH_BYTES: Final = 256 << 10
@@ -73,7 +73,7 @@ class TransactionShard(CoordinatorShard[Change]):
     coordinator epoch is older than one it has seen.
     """
 
-    topic = TOPIC
+    topic = TRANSACTION_STATE
     logger = logging.getLogger("ottla.server.txn")
 
     def __init__(

@@ -9,10 +9,10 @@ import pytest
 from ottla.log.errors import CorruptLog
 from ottla.server.base.randomness import from_seed
 from ottla.server.coordination.runtime import LOAD_SLICE_SECONDS
-from ottla.server.group.coordinator import TOPIC
 from ottla.server.group.coordinator_config import LEAST_INITIAL_DELAY_MS, GroupCoordinatorConfig
 from ottla.server.group.errors import GroupError
 from ottla.server.group.records import MetadataRecord, OffsetRecord, encode_batch
+from ottla.server.metadata.names import CONSUMER_OFFSETS
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.internal.group_metadata_key import GroupMetadataKey
 from ottla.wire.messages.internal.group_metadata_value import GroupMetadataValue, MemberMetadata
@@ -80,7 +80,7 @@ async def test_groups_go_with_the_topic_they_are_kept_in() -> None:
     _, parked = driver.enter()
     driver.broker.log.batches.clear()
     driver.broker.log.leaders.clear()
-    driver.broker.groups.topic_deleted(TOPIC)
+    driver.broker.groups.topic_deleted(CONSUMER_OFFSETS)
     assert answer_of(parked).error_code == ErrorCode.NOT_COORDINATOR
     assert refused(driver.broker) is ErrorCode.COORDINATOR_NOT_AVAILABLE
 

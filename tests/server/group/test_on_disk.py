@@ -12,8 +12,9 @@ from ottla.log.manager import LogManager
 from ottla.log.validate import Origin
 from ottla.server.base.randomness import from_system
 from ottla.server.coordination.internal_topic import Appended
-from ottla.server.group.coordinator import TOPIC, GroupCoordinator
+from ottla.server.group.coordinator import GroupCoordinator
 from ottla.server.group.coordinator_config import GroupCoordinatorConfig
+from ottla.server.metadata.names import CONSUMER_OFFSETS
 from ottla.wire.errors import ErrorCode
 from tests.memdisk import MemDisk
 from tests.server.group.fakes import NODE_ID, Broker, Driver, GroupClock, answer_of, in_loop
@@ -32,7 +33,7 @@ class Partitions:
         if None in self.manager.meta_properties().values():
             self.manager.format("cluster", NODE_ID)
         self.manager.open_all()
-        self.logs = [self.manager.create(TOPIC, index, bytes(15) + b"\x09", config) for index in range(PARTITIONS)]
+        self.logs = [self.manager.create(CONSUMER_OFFSETS, index, bytes(15) + b"\x09", config) for index in range(PARTITIONS)]
 
     def partition_count(self) -> int:
         return PARTITIONS
@@ -127,7 +128,7 @@ async def test_a_disk_that_fails_refuses_commits_and_keeps_what_was_acknowledged
     disk = MemDisk(clock.now_ms)
     before = start(disk, clock)
     assert before.commit({0: 1}) == [ErrorCode.NONE]
-    disk.fail("append", path=TOPIC)
+    disk.fail("append", path=CONSUMER_OFFSETS)
     assert before.commit({0: 2}) == [ErrorCode.NOT_COORDINATOR]
     assert before.fetch() == {"t": {0: 1}}
     kill(disk, clock)

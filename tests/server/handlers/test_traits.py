@@ -183,18 +183,14 @@ def test_what_counts_against_quotas() -> None:
         "produce": Throttling.PRODUCE,
         "fetch": Throttling.FETCH,
         "share_fetch": Throttling.ANSWER,
-        "create_topics": Throttling.CONTROLLER_MUTATION,
-        "create_partitions": Throttling.CONTROLLER_MUTATION,
-        "delete_topics": Throttling.CONTROLLER_MUTATION,
         "write_txn_markers": Throttling.NOTHING,
     }
 
 
-def test_a_mutation_is_what_asks_for_permits() -> None:
-    """Metadata does so, too, for the topics that it creates on the way."""
+def test_who_creates_or_deletes_partitions_asks_for_permits() -> None:
+    """Metadata is among them, for the topics that it creates on the way."""
     asking = {module for module in MODULES if ".permits(" in source(module)}
-    mutating = {module for module in MODULES if traits(module).throttling is Throttling.CONTROLLER_MUTATION}
-    assert asking == mutating | {"metadata"}
+    assert asking == {"create_topics", "create_partitions", "delete_topics", "metadata"}
 
 
 def test_whose_answers_may_hold_regions_of_files() -> None:
