@@ -1,13 +1,14 @@
-"""One setting: how its text is read, checked and written back. Tables of them are the only place where settings are described.
+"""A `Setting` describes one setting: how its text is read, checked and written back. Tables of them are the only place where
+settings are described.
 
-`log/config.py` holds the table of topic settings, `server/settings/table/` that of the broker's. `server.settings.properties`,
-the environment, DescribeConfigs, IncrementalAlterConfigs, `ottla serve --help` and the documentation are views of these tables,
-so they cannot disagree about a name, a default or a bound.
+`log/config.py` has the table of topic settings, `server/settings/table/` that of the broker's settings. The properties file, the
+environment, DescribeConfigs, IncrementalAlterConfigs, `ottla serve --help` and the documentation all use these tables, so they
+cannot disagree about a name, a default or a bound.
 
-Values arrive as text from everywhere (files, environment, requests, ConfigRecord), and their grammar is that of Java's
-`Integer.parseInt` and friends, not of Python's `int()`: "1_000" is refused, "+5" and " 7 " are fine, "0.5f" is a double. What
-is refused is as in Kafka (docs/kafka-behaviour.md, rows IAC3 to IAC12; the rest was asked of Kafka 4.4.0's ConfigDef). What is
-said then is ours: one line that begins with the setting's name and says what would be accepted.
+Values always arrive as text (from files, the environment, requests, ConfigRecords), and their grammar is that of Java's
+`Integer.parseInt` and its relatives, not of Python's `int()`: "1_000" is refused, "+5" and " 7 " are accepted, "0.5f" is a
+double. Which texts are refused is the same as in Kafka (docs/kafka-behaviour.md, rows IAC3 to IAC12; the rest was found out with
+Kafka 4.4.0's ConfigDef). The messages are our own: one line that begins with the setting's name and says what would be accepted.
 """
 
 from __future__ import annotations
@@ -19,11 +20,11 @@ from enum import IntEnum
 from typing import Final, NamedTuple
 
 Value = bool | int | float | str | tuple[str, ...] | None
-"""What a setting's text becomes: LIST is a tuple, CLASS and PASSWORD are text."""
+"""The parsed value of a setting: a LIST is a tuple, CLASS and PASSWORD are text."""
 
 
 class ConfigType(IntEnum):
-    """The numbers that DescribeConfigs puts on the wire."""
+    """The types of settings, with their numbers in DescribeConfigs."""
 
     BOOLEAN = 1
     STRING = 2
@@ -37,19 +38,19 @@ class ConfigType(IntEnum):
 
 
 class Update(IntEnum):
-    """When a new value takes effect."""
+    """When a new value takes effect, and for which brokers it can be set."""
 
     READ_ONLY = 0
-    """At the next start."""
+    """A new value takes effect at the next start."""
     PER_BROKER = 1
-    """At once, for one broker or for all."""
+    """A new value takes effect at once; it can be set for one broker or for all."""
     CLUSTER_WIDE = 2
-    """At once, best set for all brokers; for one is allowed, as a trial."""
+    """A new value takes effect at once; it should be set for all brokers, but can be tried with one."""
 
 
 class ConfigError(ValueError):
-    """A setting that cannot be accepted. Its text is for the user who starts a broker. `refusal` is what a client is answered: in
-    Kafka's words where these are known, for its tools print them and are read by programs.
+    """A setting cannot be accepted. The error's text is for the user who starts a broker. `refusal` is the error message for
+    clients: Kafka's own if it is known, since Kafka's tools print it and programs read their output.
     """
 
     def __init__(self, text: str, refusal: str | None = None) -> None:
@@ -58,7 +59,9 @@ class ConfigError(ValueError):
 
 
 class InvalidSetting(ConfigError):
-    """The value does not fit its setting: `name: 'text' reason`, where the reason is the rest of a sentence about the text."""
+    """A value does not fit its setting. The message is `name: 'text' reason`, where the reason completes a sentence about the
+    text.
+    """
 
     def __init__(self, name: str, text: object, reason: str, kafkas: str | None = None) -> None:
         refusal = None if kafkas is None else f"Invalid value {text} for configuration {name}: {kafkas}"
@@ -86,11 +89,11 @@ _COMMA: Final = re.compile(r"\s*,\s*", re.ASCII)
 class Setting(NamedTuple):
     """A setting as the tables describe it.
 
-    `default` is the parsed value, in the setting's own unit; None means "not set". `low` and `high` are inclusive, `choices`
-    are the words allowed (of each element, for a LIST). `synonyms` are the broker's settings that give the default of a topic's
-    or a group's, in order of precedence. `check` looks for what bounds cannot say, and returns an InvalidSetting's reason.
-    `effective` is False where the broker knows the setting by name only. `internal` ones are not shown to clients. A `unique`
-    list drops repetitions and refuses empty elements; what is `required` may not be empty itself.
+    `default` is the parsed value, in the setting's own unit; None means "not set". `low` and `high` are inclusive; `choices` are
+    the words allowed (for each element of a LIST). `synonyms` are the broker's settings that give the default of a topic's or a
+    group's setting, in order of precedence. `check` checks what bounds cannot express, and returns the reason for an
+    InvalidSetting, or None. `effective` is False if the broker accepts the setting but ignores it. `internal` settings are not
+    shown to clients. A `unique` list drops repetitions and refuses empty elements; a `required` setting may not be empty itself.
     """
 
     name: str
@@ -129,7 +132,9 @@ class Setting(NamedTuple):
         return None if self.sensitive else text_of(value)
 
     def _read(self, raw: str) -> Value:
-        """By type alone. White space around does not count, but is shown where the text is refused."""
+        """Parses a text by the type alone. Surrounding white space is ignored, but shown in the message if the text is
+        refused.
+        """
         text = raw.strip()
         match self.type:
             case ConfigType.BOOLEAN:
@@ -139,12 +144,14 @@ class Setting(NamedTuple):
             case ConfigType.INT | ConfigType.LONG | ConfigType.SHORT:
                 number, bits, not_a_number = _whole_number(text), _BITS[self.type], f"Not a number of type {self.type.name}"
                 if number is None or not -(1 << bits - 1) <= number < 1 << bits - 1:
-                    raise InvalidSetting(self.name, raw, f"is no whole number of {bits} bits; write it in digits", not_a_number)
+                    raise InvalidSetting(
+                        self.name, raw, f"is not a whole number of {bits} bits; write it in digits", not_a_number
+                    )
                 return number
             case ConfigType.DOUBLE:
                 match = _DOUBLE.fullmatch(text)
                 if match is None:
-                    raise InvalidSetting(self.name, raw, "is no number; write one such as 0.5", "Not a number of type DOUBLE")
+                    raise InvalidSetting(self.name, raw, "is not a number; write one such as 0.5", "Not a number of type DOUBLE")
                 return _from_hex(match["hex"]) if match["hex"] else float(match["decimal"] or match["word"])
             case ConfigType.LIST:
                 words = _COMMA.split(text) if text else []
@@ -179,7 +186,7 @@ class Setting(NamedTuple):
             raise ConfigError(f"{self.name}: an empty list is not accepted; {remedy}")
         for word in value:
             if self.unique and not word:
-                raise ConfigError(f"{self.name}: an element of the list is empty; take out the comma that is too many")
+                raise ConfigError(f"{self.name}: an element of the list is empty; remove the extra comma")
             self._check_choice(word)
 
     def _check_choice(self, word: str) -> None:
@@ -187,7 +194,7 @@ class Setting(NamedTuple):
             raise InvalidSetting(self.name, word, "is empty; give it a value")
         if self.choices and word not in self.choices:
             choices = ", ".join(self.choices)
-            raise InvalidSetting(self.name, word, f"is none of {choices}", f"String must be one of: {choices}")
+            raise InvalidSetting(self.name, word, f"is not one of {choices}", f"String must be one of: {choices}")
 
 
 def _whole_number(text: str) -> int | None:
@@ -199,7 +206,7 @@ def _whole_number(text: str) -> int | None:
 
 
 def _from_hex(text: str) -> float:
-    """Infinite where it is too large, as in Java."""
+    """Returns the number of a hexadecimal text, or infinity if it is too large, as in Java."""
     try:
         return float.fromhex(text)
     except OverflowError:
@@ -222,7 +229,9 @@ def text_of(value: Value) -> str | None:
 
 
 def _java_double(value: float) -> str:
-    """Java's Double.toString: plain between 0.001 and 10,000,000, else one digit before the point and an exponent."""
+    """Returns a number as Java's Double.toString does: plain from 0.001 up to 10,000,000, otherwise with one digit before the
+    point and an exponent.
+    """
     if math.isnan(value):
         return "NaN"
     if math.isinf(value):

@@ -87,7 +87,7 @@ def _in_any_case(choices: tuple[str, ...]) -> Callable[[Value], str | None]:
     def check(value: Value) -> str | None:
         if isinstance(value, str) and value.upper() in choices:
             return None
-        return f"is none of {', '.join(choices)}, in capitals or not"
+        return f"is not one of {', '.join(choices)}, in capitals or not"
 
     return check
 

@@ -34,7 +34,7 @@ ISOLATION_LEVELS: Final = ("read_committed", "read_uncommitted")
 def _check_offset_reset(value: Value) -> str | None:
     if value in ("earliest", "latest") or (isinstance(value, str) and _DURATION.fullmatch(value)):
         return None
-    return "is none of earliest, latest and by_duration: with an ISO 8601 duration such as PT1H"
+    return "is not one of earliest, latest and by_duration: with an ISO 8601 duration such as PT1H"
 
 
 _ONLY_IN_JAVA: Final = r"\\[pPQEhHRXGkzZ]|\(\?<|&&"

@@ -117,7 +117,7 @@ def check_group(overrides: Mapping[str, Any], broker: Mapping[str, Any]) -> None
         raise ConfigError(str(error).removeprefix("group."), error.refusal_of_group(own, values)) from error
     assignor, assignors = overrides.get("streams.assignor.name"), broker["group.streams.assignors"]
     if assignor is not None and assignor not in assignors:
-        raise ConfigError(f"streams.assignor.name: '{assignor}' is none of {', '.join(assignors)} (group.streams.assignors)")
+        raise ConfigError(f"streams.assignor.name: '{assignor}' is not one of {', '.join(assignors)} (group.streams.assignors)")
 
 
 def _check_pairs(values: Mapping[str, Any], written: Collection[str], only: Collection[str] | None = None) -> None:

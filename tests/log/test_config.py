@@ -80,7 +80,7 @@ def test_an_unknown_override_does_not_keep_a_log_from_opening() -> None:
     ("overrides", "message"),
     [
         ({"no.such": "1", "retention.ms": "x"}, "no.such: topics do not have this setting; check the spelling"),
-        ({"retention.ms": "abc"}, "retention.ms: 'abc' is no whole number of 64 bits; write it in digits"),
+        ({"retention.ms": "abc"}, "retention.ms: 'abc' is not a whole number of 64 bits; write it in digits"),
         (
             {"min.compaction.lag.ms": "10", "max.compaction.lag.ms": "5"},
             "min.compaction.lag.ms: 10 is above max.compaction.lag.ms, 5; lower the first or raise the second",

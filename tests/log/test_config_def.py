@@ -46,15 +46,15 @@ def test_texts_that_java_takes(kind: ConfigType, text: str, value: object) -> No
     ("kind", "text", "reason"),
     [
         (ConfigType.BOOLEAN, "yes", "is neither true nor false"),
-        (ConfigType.INT, "1_000", "is no whole number of 32 bits; write it in digits"),
-        (ConfigType.INT, "2147483648", "is no whole number of 32 bits; write it in digits"),
-        (ConfigType.SHORT, "32768", "is no whole number of 16 bits; write it in digits"),
-        (ConfigType.LONG, "9223372036854775808", "is no whole number of 64 bits; write it in digits"),
-        (ConfigType.LONG, "1" * 5_000, "is no whole number of 64 bits; write it in digits"),
-        (ConfigType.LONG, "1.0", "is no whole number of 64 bits; write it in digits"),
-        (ConfigType.LONG, "", "is no whole number of 64 bits; write it in digits"),
-        (ConfigType.DOUBLE, "1_0.0", "is no number; write one such as 0.5"),
-        (ConfigType.DOUBLE, "infinity", "is no number; write one such as 0.5"),
+        (ConfigType.INT, "1_000", "is not a whole number of 32 bits; write it in digits"),
+        (ConfigType.INT, "2147483648", "is not a whole number of 32 bits; write it in digits"),
+        (ConfigType.SHORT, "32768", "is not a whole number of 16 bits; write it in digits"),
+        (ConfigType.LONG, "9223372036854775808", "is not a whole number of 64 bits; write it in digits"),
+        (ConfigType.LONG, "1" * 5_000, "is not a whole number of 64 bits; write it in digits"),
+        (ConfigType.LONG, "1.0", "is not a whole number of 64 bits; write it in digits"),
+        (ConfigType.LONG, "", "is not a whole number of 64 bits; write it in digits"),
+        (ConfigType.DOUBLE, "1_0.0", "is not a number; write one such as 0.5"),
+        (ConfigType.DOUBLE, "infinity", "is not a number; write one such as 0.5"),
     ],
 )
 def test_texts_that_java_refuses(kind: ConfigType, text: str, reason: str) -> None:
@@ -82,7 +82,7 @@ def test_not_a_number_lies_in_all_bounds() -> None:
 def test_choices_hold_for_each_element_of_a_list() -> None:
     listed = setting(ConfigType.LIST)._replace(choices=("a", "b"), unique=True)
     assert listed.parse("b,a,b") == ("b", "a")
-    with pytest.raises(InvalidSetting, match=r"a.name: 'c' is none of a, b"):
+    with pytest.raises(InvalidSetting, match=r"a.name: 'c' is not one of a, b"):
         listed.parse("a,c")
     with pytest.raises(ConfigError, match=r"a.name: an element of the list is empty"):
         listed.parse("a,")

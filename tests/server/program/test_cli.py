@@ -193,7 +193,7 @@ def test_a_directory_of_another_cluster(tmp_path: Path) -> None:
 
 def test_a_bad_value_and_a_missing_file(tmp_path: Path) -> None:
     line = failure("--override", "log.retention.ms=soon", cwd=tmp_path)
-    assert line == "ottla: log.retention.ms: 'soon' is no whole number of 64 bits; write it in digits [--override]"
+    assert line == "ottla: log.retention.ms: 'soon' is not a whole number of 64 bits; write it in digits [--override]"
     assert "nowhere.properties: No such file or directory" in failure("nowhere.properties", cwd=tmp_path)
     assert not list(tmp_path.iterdir())
 

@@ -84,7 +84,7 @@ def test_a_host_moves_what_is_advertised_as_well() -> None:
 def test_a_complaint_says_where_the_text_stood(tmp_path: Path) -> None:
     path = tmp_path / "server.properties"
     path.write_text("\nnum.partitions=x\n")
-    where = f"num.partitions: 'x' is no whole number of 32 bits; write it in digits [{path}, line 2]"
+    where = f"num.partitions: 'x' is not a whole number of 32 bits; write it in digits [{path}, line 2]"
     with pytest.raises(CannotStart) as refused:
         config(ServeOptions(str(path)))
     assert str(refused.value) == where

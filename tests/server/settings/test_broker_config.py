@@ -95,7 +95,7 @@ def test_a_listener_that_is_not_advertised_advertises_itself() -> None:
 @pytest.mark.parametrize(
     ("texts", "message"),
     [
-        ({"num.partitions": "x"}, "num.partitions: 'x' is no whole number of 32 bits; write it in digits"),
+        ({"num.partitions": "x"}, "num.partitions: 'x' is not a whole number of 32 bits; write it in digits"),
         ({"num.partitions": "0"}, "num.partitions: '0' is too small; the least is 1"),
         ({"listeners": ""}, "listeners: an empty list is not accepted; name at least one element"),
         ({"log.dirs": "/a,/a/../a"}, "log.dirs: a directory is named twice; name each once"),

@@ -76,7 +76,7 @@ def test_dynamic_settings_lie_over_those_of_the_start(caplog: pytest.LogCaptureF
     assert overlaid(values, {}, {}) is values
     common = {"log.segment.bytes": "2000000", "message.max.bytes": "x", "log.dirs": "b", "nobody.s": "1"}
     assert overlaid(values, common, {"log.segment.bytes": "3000000"}) == values | {"log.segment.bytes": 3_000_000}
-    assert "message.max.bytes: 'x' is no whole number" in caplog.text
+    assert "message.max.bytes: 'x' is not a whole number" in caplog.text
 
 
 def test_a_dynamic_setting_puts_its_family_in_other_units_back() -> None:

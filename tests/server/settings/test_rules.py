@@ -142,7 +142,7 @@ def test_a_refusal_begins_with_a_setting_that_was_written() -> None:
          "consumer.session.timeout.ms: 44999 is below group.consumer.min.session.timeout.ms, 45000; raise it or lower that"),
         ({"share.delivery.count.limit": 11},
          "share.delivery.count.limit: 11 is above group.share.max.delivery.count.limit, 10; lower it or raise that"),
-        ({"streams.assignor.name": "nobody"}, "streams.assignor.name: 'nobody' is none of sticky (group.streams.assignors)"),
+        ({"streams.assignor.name": "nobody"}, "streams.assignor.name: 'nobody' is not one of sticky (group.streams.assignors)"),
     ],
 )  # fmt: skip
 def test_a_group_keeps_to_the_broker_s_bounds(own: dict[str, int | str], says: str | None) -> None:
