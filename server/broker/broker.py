@@ -158,6 +158,7 @@ class Broker:
             self.sources.serving = True
 
     async def _open_logs(self, clock: Clock) -> LogManager:
+        """Locks and formats the log directories and opens their partitions, the first two steps of a start."""
         values = self.config.values
         logs = self._logs = LogManager(
             self._disk,

@@ -84,6 +84,7 @@ async def _batched_answer_later(
 
 
 def _add(transaction: AddPartitionsToTxnTransaction, request: Request) -> _Results | Awaitable[_Results]:
+    """Adds or verifies the partitions of one transaction; returns their results, or an awaitable of them."""
     partitions = _partitions(transaction.topics)
     missing = {each for each in partitions if request.broker.metadata.partition(*each) is None}
     if missing:

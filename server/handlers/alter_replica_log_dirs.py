@@ -49,6 +49,7 @@ def handle(body: AlterReplicaLogDirsRequest, request: Request) -> AlterReplicaLo
 
 
 def _move(topic: str, index: int, path: str, request: Request) -> ErrorCode:
+    """Begins to move one partition to the directory `path`; returns its error code."""
     broker = request.broker
     logs = broker.replicas.logs
     if not future_name_fits(topic, index):

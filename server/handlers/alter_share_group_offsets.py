@@ -80,6 +80,7 @@ def _carry_out(
     answer: AlterShareGroupOffsetsResponse,
     request: Request,
 ) -> Answer:
+    """Has the share coordinator start the group at the offsets; returns the answer, or a future of it."""
     waiting: asyncio.Future[AlterShareGroupOffsetsResponse] = asyncio.get_running_loop().create_future()
 
     def done(errors: Errors) -> None:

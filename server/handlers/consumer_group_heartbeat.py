@@ -64,6 +64,7 @@ def handle(body: ConsumerGroupHeartbeatRequest, request: Request) -> ConsumerGro
 
 
 def _check(body: ConsumerGroupHeartbeatRequest, version: int) -> None:
+    """Raises GroupError if the request is wrong whatever the group is."""
     epoch = body.member_epoch
     named = version >= OWN_ID_SINCE or epoch > 0 or epoch == LEAVING_EPOCH
     if named and not body.member_id:

@@ -45,6 +45,7 @@ def handle(body: DeleteRecordsRequest, request: Request) -> DeleteRecordsRespons
 
 
 def _partition(topic: str, partition: DeleteRecordsPartition, request: Request) -> DeleteRecordsPartitionResult:
+    """Moves the start of one partition; returns its result."""
     index = partition.partition_index
     replica = request.broker.replicas.get(topic, index)
     if replica is None:

@@ -68,6 +68,7 @@ def handle(body: DescribeClusterRequest, request: Request) -> DescribeClusterRes
 
 
 def _controllers(body: DescribeClusterRequest, request: Request) -> DescribeClusterResponse:
+    """Answers a request at the controller's listener, where the nodes are the registered controllers."""
     image = request.broker.metadata
     if image.metadata_version < CONTROLLERS_REGISTER:
         text = "Controllers are in the metadata from metadata.version 3.7-IV0 on; raise it with kafka-features upgrade."

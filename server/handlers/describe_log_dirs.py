@@ -62,6 +62,7 @@ def handle(body: DescribeLogDirsRequest, request: Request) -> DescribeLogDirsRes
 def _directory(
     directory: LogDirectory, logs: list[PartitionLog], futures: list[FutureLog], request: Request
 ) -> DescribeLogDirsResult:
+    """Describes one directory, with those of its partitions and copies that the request asks for."""
     try:
         directory.check()
         total_bytes, usable_bytes = directory.disk.space(directory.path)

@@ -77,6 +77,7 @@ def _refusal(partition: ListOffsetsPartition, code: ErrorCode) -> ListOffsetsPar
 def _partition(
     topic: str, partition: ListOffsetsPartition, committed_only: bool, request: Request
 ) -> ListOffsetsPartitionResponse:
+    """Answers for one partition."""
     if partition.timestamp < 0 and request.api_version < SINCE_VERSION.get(partition.timestamp, _NEVER):
         return _refusal(partition, ErrorCode.UNSUPPORTED_VERSION)
     replica = request.broker.replicas.get(topic, partition.partition_index)

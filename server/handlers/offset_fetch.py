@@ -68,6 +68,7 @@ def handle(body: OffsetFetchRequest, request: Request) -> OffsetFetchResponse:
 
 
 def _fetch(body: OffsetFetchRequestGroup, request: Request, *, require_stable: bool) -> OffsetFetchResponseGroup:
+    """Answers for one group."""
     group_id = body.group_id
     try:
         shard = request.broker.groups.shard(group_id)

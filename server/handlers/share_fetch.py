@@ -173,6 +173,7 @@ class _Fetching:
         return response
 
     def _response(self, fetched: Sequence[Fetched]) -> ShareFetchResponse:
+        """Makes the answer from what was fetched and acknowledged, and ends the session if its epoch was the final one."""
         session = self._session
         lock_ms = self._shares.settings(session.key.group_id).record_lock_duration_ms
         response = ShareFetchResponse(acquisition_lock_timeout_ms=lock_ms)

@@ -64,6 +64,7 @@ def _assignment(answer: HeartbeatAnswer) -> Assignment | None:
 
 
 def _check(body: ShareGroupHeartbeatRequest) -> None:
+    """Raises GroupError if the request is wrong whatever the group is."""
     if not 0 < len(body.member_id) <= LONGEST_MEMBER_ID:
         raise GroupError(ErrorCode.INVALID_REQUEST)
     wrong = None

@@ -113,6 +113,7 @@ def _check_join(body: StreamsGroupHeartbeatRequest) -> None:
 
 
 def _check_topics(topology: Topology) -> None:
+    """Raises GroupError if the topology names topics that it cannot have, or a subtopology twice."""
     names = {
         name
         for each in topology.subtopologies

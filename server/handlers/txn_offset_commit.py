@@ -60,6 +60,7 @@ def handle(body: TxnOffsetCommitRequest, request: Request) -> TxnOffsetCommitRes
 
 
 def _commit(body: TxnOffsetCommitRequest, commits: list[Commit], request: Request) -> ErrorCode:
+    """Has the group store the offsets as part of the transaction; returns the error code for all of them."""
     broker, version = request.broker, request.api_version
     transaction = InTransaction(body.producer_id, body.producer_epoch)
     try:

@@ -61,6 +61,7 @@ class _Writing:
                 results[topic.name, index] = self._append(marker, topic.name, index)
 
     def _append(self, marker: WritableTxnMarker, topic: str, index: int) -> ErrorCode:
+        """Writes one marker to one partition; returns its error code, which an append in `owed` may still change."""
         broker = self._request.broker
         if broker.replicas.get(topic, index) is None:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -78,6 +79,7 @@ class _Writing:
         return WriteTxnMarkersResponse([_answer(producer_id, codes) for producer_id, codes in self.results.items()])
 
     def answer_when_acknowledged(self) -> Promise[WriteTxnMarkersResponse]:
+        """Returns a promise of the answer, kept once the last append is acknowledged or refused."""
         promise: Promise[WriteTxnMarkersResponse] = Promise()
         left = len(self.owed)
 

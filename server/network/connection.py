@@ -288,6 +288,7 @@ class Connection(asyncio.BufferedProtocol):
             self._regions = True
 
     def _wait(self, waiting: Waiting) -> None:
+        """Keeps the requests behind this one until its answer has come."""
         promised = waiting.answer
         if type(promised) is Acknowledgement:
             from ottla.server.network.answer_queue import AnswerQueue  # not loaded as long as nothing waits for an fsync
@@ -359,6 +360,7 @@ class Connection(asyncio.BufferedProtocol):
         self._work_off_backlog()
 
     def _work_off_backlog(self) -> None:
+        """Serves frames of the backlog until one has to wait or the turn ends, and reads again once the backlog is empty."""
         backlog = self._backlog
         while backlog and not self._paused and not self._resting and not self._closing:
             frame = backlog[0]

@@ -124,6 +124,7 @@ class ConnectionRates:
         return Admission(turn_ms_after - now_ms + refused_ms, bool(refused_ms))
 
     def _refused_for(self, host: str, now_ms: int) -> int:
+        """Counts a connection against the quota of its address; returns 0 to admit it, or in how many ms to close it."""
         limit = self._of_address.get(host, self._of_others)
         if limit == UNLIMITED:
             return 0

@@ -161,6 +161,7 @@ def run(options: ServeOptions) -> int:
 
 
 async def _serve(config: BrokerConfig) -> None:
+    """Runs the broker until a signal comes or no log directory works any more. Raises CannotStart."""
     from ottla.server.broker.broker import Broker  # most of the program, which is not needed to report a wrong setting
     from ottla.wire.metadata_records import MetadataError
 

@@ -117,6 +117,7 @@ class ClientQuotas:
         return decoded
 
     def _handle(self, traits: Traits, handle: Handle, encode: Encode, body: Any, request: Request) -> Any:
+        """Calls the handler, and charges the client now or when the answer has come."""
         client, size = _client(request.session, request.client_id), self._size
         if traits.throttling in _READS and self.fetch.limited:
             body.max_bytes = min(body.max_bytes, self._most_at_once(client))
