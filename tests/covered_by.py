@@ -149,14 +149,8 @@ UNCOVERED: Final[frozenset[str]] = frozenset(
         "server/group/consumer/identity.py",
         "server/group/consumer/services.py",
         "server/group/consumer/update.py",
-        "server/handlers/alter_share_group_offsets.py",
         "server/handlers/consumer_group_describe.py",
         "server/handlers/consumer_group_heartbeat.py",
-        "server/handlers/delete_share_group_offsets.py",
-        "server/handlers/describe_share_group_offsets.py",
-        "server/handlers/share_group_describe.py",
-        "server/handlers/share_group_heartbeat.py",
-        "server/share/group_state.py",
     }
 )
 """Modules that only tests from outside reach (compat_tests), or the tests of a whole broker. The list may only shrink."""
