@@ -149,8 +149,6 @@ UNCOVERED: Final[frozenset[str]] = frozenset(
         "server/group/consumer/identity.py",
         "server/group/consumer/services.py",
         "server/group/consumer/update.py",
-        "server/handlers/consumer_group_describe.py",
-        "server/handlers/consumer_group_heartbeat.py",
     }
 )
 """Modules that only tests from outside reach (compat_tests), or the tests of a whole broker. The list may only shrink."""
