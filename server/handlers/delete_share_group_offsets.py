@@ -53,22 +53,22 @@ def _delete(
     protocol: ShareProtocol, group: ShareGroup, names: Iterable[str], request: Request
 ) -> list[DeleteShareGroupOffsetsResponseTopic]:
     """Writes a record of what is being deleted, has the share coordinator delete it, and writes a record that it is gone."""
-    had = group.state_partitions
+    before = group.state_partitions
     refused: list[DeleteShareGroupOffsetsResponseTopic] = []
     partitions: dict[bytes, Iterable[int]] = {}
     topics: dict[bytes, str] = {}
     for name in names:
         topic = request.broker.metadata.topics.get(name)
-        if topic is not None and topic.topic_id in had.initialized:
-            partitions[topic.topic_id] = had.initialized[topic.topic_id].partitions
-        elif topic is not None and topic.topic_id in had.deleting:
+        if topic is not None and topic.topic_id in before.initialized:
+            partitions[topic.topic_id] = before.initialized[topic.topic_id].partitions
+        elif topic is not None and topic.topic_id in before.deleting:
             partitions[topic.topic_id] = topic.partitions
         if topic is not None and topic.topic_id in partitions:
             topics[topic.topic_id] = name
         else:
             code, text = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, NO_TOPIC if topic is None else NOTHING_TO_DELETE
             refused.append(DeleteShareGroupOffsetsResponseTopic(name, error_code=code, error_message=text))
-    protocol.change_state_partitions(group, had.deleting_topics(topics))
+    protocol.change_state_partitions(group, before.deleting_topics(topics))
     outcome = request.broker.share_group_state().delete(group.group_id, partitions)
     deleted = [topic_id for topic_id, error in outcome.items() if error is None]
     if deleted:

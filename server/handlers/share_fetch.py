@@ -184,8 +184,8 @@ class _Fetching:
             fetched = ()
         for each in fetched:
             data = self._partition(each, endpoints)
-            gave, failed = each.records is not None, data.error_code != ErrorCode.NONE
-            if self._epoch == INITIAL_EPOCH or session.report(each.partition, records=gave, error=failed):
+            has_records, failed = each.records is not None, data.error_code != ErrorCode.NONE
+            if self._epoch == INITIAL_EPOCH or session.report(each.partition, records=has_records, error=failed):
                 topics.setdefault(each.partition[0], {})[each.partition[1]] = data
         for (topic_id, index), error in self._acknowledged.items():
             data = topics.setdefault(topic_id, {}).setdefault(index, PartitionData(index))

@@ -42,9 +42,9 @@ def handle(body: ShareGroupHeartbeatRequest, request: Request) -> ShareGroupHear
             raise GroupError(ErrorCode.UNSUPPORTED_VERSION, "There are no share groups: share.version is 0.")
         _check(body)
         client = Client(request.client_id or "", f"/{request.session.client_host}")
-        said = Heartbeat(body.member_id, body.member_epoch, body.rack_id, body.subscribed_topic_names, client)
+        heartbeat = Heartbeat(body.member_id, body.member_epoch, body.rack_id, body.subscribed_topic_names, client)
         shard = request.broker.groups.member_shard(body.group_id)
-        answer = shard.protocol(ShareProtocol).group_heartbeat(body.group_id, said)
+        answer = shard.protocol(ShareProtocol).group_heartbeat(body.group_id, heartbeat)
     except GroupError as error:
         return ShareGroupHeartbeatResponse(error_code=error.code, error_message=error.message)
     if answer.initialize is not None:

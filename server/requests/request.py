@@ -39,7 +39,7 @@ class Request:
         """Set by handlers with the trait `reports_failure` if their answer holds errors; other handlers' answers are searched."""
 
     def caller(self) -> Caller:
-        """Returns the client as the controller is told who asks."""
+        """Returns who sent this request, for operations of the controller."""
         return Caller(self.session.principal, self.session.client_host, self.client_id, self.api_version)
 
     def permits(self, strict_since: int) -> Permits:
