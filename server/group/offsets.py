@@ -62,7 +62,7 @@ class Offsets:
         return committed.value
 
     def is_unstable(self, group_id: str, topic: str, partition: int) -> bool:
-        """Whether an open transaction may still change this offset."""
+        """Says whether an open transaction may still change this offset."""
         return any(
             partition in self._pending[producer_id].get(group_id, {}).get(topic, {})
             for producer_id in self._open.get(group_id, ())

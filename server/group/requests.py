@@ -54,7 +54,7 @@ class Join(NamedTuple):
 
     @property
     def requires_known_member_id(self) -> bool:
-        """Whether the member is first given an id (MEMBER_ID_REQUIRED) and has to join again under it (KIP-394)."""
+        """Says whether the member is first given an id (MEMBER_ID_REQUIRED) and has to join again under it (KIP-394)."""
         return not self.member_id and self.instance_id is None and self.version >= _MEMBER_ID_REQUIRED_FROM
 
 

@@ -60,19 +60,19 @@ class Group(ABC):
 
     @property
     def is_empty(self) -> bool:
-        """Whether the group has no members, so that it may be deleted."""
+        """Says whether the group has no members, so that it may be deleted."""
         return not self.members
 
     @property
     def is_simple(self) -> bool:
-        """Whether no member has ever joined it, so that it has nothing but committed offsets (Kafka calls it a "simple"
+        """Says whether no member has ever joined it, so that it has nothing but committed offsets (Kafka calls it a "simple"
         group).
         """
         return False
 
     @property
     def is_expendable(self) -> bool:
-        """Whether the group may be removed once its last offset has expired."""
+        """Says whether the group may be removed once its last offset has expired."""
         return self.is_empty
 
     @abstractmethod
@@ -81,7 +81,7 @@ class Group(ABC):
 
     @property
     def may_expire_offsets(self) -> bool:
-        """Whether offsets of topics that the group is not subscribed to may expire now."""
+        """Says whether offsets of topics that the group is not subscribed to may expire now."""
         return True
 
     def expires_from_ms(self, commit_timestamp_ms: int) -> int:

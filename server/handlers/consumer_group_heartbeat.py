@@ -20,7 +20,7 @@ from typing import Final
 from ottla.server.group.consumer.heartbeat import Heartbeat
 from ottla.server.group.consumer.member import Held
 from ottla.server.group.consumer.protocol import ConsumerProtocol
-from ottla.server.group.consumer.reconcile import owned_by
+from ottla.server.group.consumer.reconcile import collect_owned
 from ottla.server.group.coordinator import LONGEST_STRING
 from ottla.server.group.errors import GroupError
 from ottla.server.group.modern.epochs import JOINING_EPOCH, LEAVING_EPOCH, LEAVING_STATIC_EPOCH
@@ -103,7 +103,7 @@ def _heartbeat(body: ConsumerGroupHeartbeatRequest, request: Request, protocol: 
         topics=body.subscribed_topic_names,
         regex=body.subscribed_topic_regex,
         assignor=body.server_assignor,
-        owned=None if owned is None else owned_by((bytes(part.topic_id), part.partitions) for part in owned),
+        owned=None if owned is None else collect_owned((bytes(part.topic_id), part.partitions) for part in owned),
         client=Client(request.client_id or "", f"/{request.session.client_host}"),
     )
 

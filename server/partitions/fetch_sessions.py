@@ -181,7 +181,7 @@ class FetchSessions:
         if epoch in (INITIAL_EPOCH, FINAL_EPOCH):
             if request.session_id != SESSIONLESS:
                 self._sessions.pop(request.session_id, None)
-            partitions = dict(_named(request, by_id))
+            partitions = dict(_requested_partitions(request, by_id))
             if epoch == FINAL_EPOCH:
                 return FetchContext(partitions)
             return FetchContext(partitions, create=lambda fetching: self._create(fetching.partitions, by_id, privileged))
@@ -195,7 +195,7 @@ class FetchSessions:
         self._update(session, request, by_id)
         if not session.partitions:
             del self._sessions[session.session_id]
-            return FetchContext(dict(_named(request, by_id)))  # as in Kafka, also what the request forgets at once
+            return FetchContext(dict(_requested_partitions(request, by_id)))  # as in Kafka, also what the request forgets at once
         session.last_used_ms = self._now_ms()
         self._sessions[session.session_id] = self._sessions.pop(session.session_id)
         session.epoch = epoch + 1 if epoch < _MAX_INT32 else 1
@@ -203,7 +203,7 @@ class FetchSessions:
 
     def _update(self, session: FetchSession, request: FetchRequest, by_id: bool) -> None:
         partitions = session.partitions
-        for key, cached in _named(request, by_id):
+        for key, cached in _requested_partitions(request, by_id):
             known = partitions.get(key)
             if known is None:
                 partitions[key] = cached
@@ -246,7 +246,7 @@ class FetchSessions:
         return True
 
 
-def _named(request: FetchRequest, by_id: bool) -> list[tuple[Key, CachedPartition]]:
+def _requested_partitions(request: FetchRequest, by_id: bool) -> list[tuple[Key, CachedPartition]]:
     """Returns the partitions of the request, in its order. A partition named twice is in the list twice; the later
     entry counts.
     """

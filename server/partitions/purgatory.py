@@ -76,8 +76,8 @@ class DelayedOperation(Generic[T]):
         self._purgatory = purgatory
         self._watched = watched
         self._check_scheduled = False
-        for each in watched:
-            each.watchers[self] = self._wake
+        for watchable in watched:
+            watchable.watchers[self] = self._wake
         self._timer = purgatory.clock.call_later(max_wait_ms / 1000, self._expire)
         self.promise.add_done_callback(self._stop_watching)
 
@@ -92,8 +92,8 @@ class DelayedOperation(Generic[T]):
             return
         self._try(last=False)
         if not self.promise.done():
-            for each in self._watched:
-                each.watchers.setdefault(self, self._wake)
+            for watchable in self._watched:
+                watchable.watchers.setdefault(self, self._wake)
 
     def _expire(self) -> None:
         if not self.promise.done():
@@ -112,5 +112,5 @@ class DelayedOperation(Generic[T]):
 
     def _stop_watching(self, _: object) -> None:
         self._timer.cancel()
-        for each in self._watched:
-            each.watchers.pop(self, None)
+        for watchable in self._watched:
+            watchable.watchers.pop(self, None)

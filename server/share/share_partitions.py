@@ -137,7 +137,7 @@ class SharePartitions:
         if found is not None:
             found.close()
 
-    def fenced(self, partition: SharePartition, error: ShareError) -> None:
+    def handle_error(self, partition: SharePartition, error: ShareError) -> None:
         """Handles an error of a share partition: drops the partition if the error means that it is no longer this broker's."""
         if error.code in FENCING:
             logger.info("%r is fenced: %s", partition, error)
@@ -169,7 +169,7 @@ class SharePartitions:
         try:
             found.acknowledge(key.member_id, batches)
         except ShareError as error:
-            self.fenced(found, error)
+            self.handle_error(found, error)
             raise
 
     def open_session(self, key: SessionKey, partitions: Named, connection: Closes) -> ShareSession:
@@ -191,7 +191,7 @@ class SharePartitions:
                 found.release(session.key.member_id)
             except ShareError as error:
                 logger.warning("%r: the records of member %s stay locked: %s", found, session.key.member_id, error)
-                self.fenced(found, error)
+                self.handle_error(found, error)
         group_id = session.key.group_id
         if not any(key.group_id == group_id for key in self._partitions):
             self.sessions.forget_group(session.connection, group_id)

@@ -190,7 +190,7 @@ class ShareCoordinator:
         offset = shard.redundant_before()
         if offset is not None:
             self._log.delete_before(shard.partition, offset)
-            shard.pruned(offset)
+            shard.note_pruned(offset)
             logger.info("partition %d of %s now begins at offset %d", shard.partition, SHARE_GROUP_STATE, offset)
 
     def _on_each(self, action: Callable[[ShareStateShard], object]) -> None:

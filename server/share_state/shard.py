@@ -22,7 +22,7 @@ from ottla.server.metadata.names import SHARE_GROUP_STATE
 from ottla.server.share_state.batches import NO_OFFSET, StateBatch, combine
 from ottla.server.share_state.errors import ShareStateError
 from ottla.server.share_state.records import Change, decode, encode
-from ottla.server.share_state.state import SharePartition, ShareState, ShareUpdate, updated
+from ottla.server.share_state.state import SharePartition, ShareState, ShareUpdate, apply_update
 from ottla.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -119,9 +119,9 @@ class ShareStateShard(CoordinatorShard[Change]):
             kept.snapshot_offset = offset
         elif kept is None:  # its snapshot is lost; as in Kafka, the update alone counts
             blank = ShareState(change.snapshot_epoch, 0, change.leader_epoch, change.start_offset)
-            self._kept[name] = _Kept(updated(blank, change), change.leader_epoch, 0, 1, offset)
+            self._kept[name] = _Kept(apply_update(blank, change), change.leader_epoch, 0, 1, offset)
         else:
-            kept.state = updated(kept.state, change)
+            kept.state = apply_update(kept.state, change)
             kept.leader_epoch = max(kept.leader_epoch, change.leader_epoch)
             kept.updates += 1
 
@@ -274,6 +274,6 @@ class ShareStateShard(CoordinatorShard[Change]):
         oldest = min((kept.snapshot_offset for kept in self._kept.values()), default=self._last_tombstone)
         return oldest if oldest is not None and oldest > max(self._pruned, 0) else None
 
-    def pruned(self, offset: int) -> None:
-        """Notes that the log now begins at `offset`."""
+    def note_pruned(self, offset: int) -> None:
+        """Notes that the log was pruned and now begins at `offset`."""
         self._pruned = offset

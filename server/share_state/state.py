@@ -69,7 +69,7 @@ class ShareUpdate(NamedTuple):
     batches: tuple[StateBatch, ...] = ()
 
 
-def updated(state: ShareState, update: ShareUpdate) -> ShareState:
+def apply_update(state: ShareState, update: ShareUpdate) -> ShareState:
     """Returns `state` with `update` merged into it."""
     start_offset = state.start_offset if update.start_offset == NO_OFFSET else update.start_offset
     return state._replace(

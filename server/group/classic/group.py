@@ -316,7 +316,9 @@ class ClassicGroup(Group):
 
     @property
     def may_expire_offsets(self) -> bool:
-        """Whether offsets may expire: those of a simple group, of an empty one, and of a stable one with known subscriptions."""
+        """Says whether offsets may expire: those of a simple group, of an empty one, and of a stable one with known
+        subscriptions.
+        """
         return (
             self.protocol_type is None
             or self.state is State.EMPTY
@@ -392,7 +394,7 @@ class ClassicGroup(Group):
         assert not self.members
         _check_sound(self.group_id, value)
         for metadata in value.members:
-            self.add(_restored(metadata, value.protocol), value.protocol_type)
+            self.add(_restore_member(metadata, value.protocol), value.protocol_type)
         self._take(value)
         self.state = State.STABLE if self.members else State.EMPTY
 
@@ -443,7 +445,7 @@ def _check_sound(group_id: str, value: GroupMetadataValue) -> None:
         raise ValueError(f"a record of group {group_id} has members but no protocol")
 
 
-def _restored(metadata: MemberMetadata, protocol: str | None) -> Member:
+def _restore_member(metadata: MemberMetadata, protocol: str | None) -> Member:
     """Returns a member as the log has it. Versions before 1 have no rebalance timeout; the session timeout counted as both."""
     return Member(
         member_id=metadata.member_id,

@@ -42,7 +42,9 @@ class Member:
 
     @property
     def keeps_session(self) -> bool:
-        """Whether a parked request keeps the session alive in place of heartbeats, which the member cannot send meanwhile."""
+        """Says whether a parked request keeps the session alive in place of heartbeats, which the member cannot send
+        meanwhile.
+        """
         return not self.is_new and (self.awaiting_join is not None or self.awaiting_sync is not None)
 
     def metadata(self, protocol: str | None) -> bytes:

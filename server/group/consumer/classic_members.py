@@ -60,7 +60,7 @@ def join(services: ConsumerServices, group: ConsumerGroup, request: Join) -> Joi
     joining = request.instance_id is None or not request.member_id
     old = find_member(update, member_id, request.instance_id, joining=joining, classic=True)
     subscription = _subscription(request)
-    new = _joined(old, request, subscription)
+    new = _update_member(old, request, subscription)
     renamed = update.put_member(old, new)
     changed = update.subscribe_regex(old, new) is not RegexChange.NONE or renamed
     epoch = update.next_epoch(old, new, changed=changed)
@@ -94,7 +94,7 @@ def _join_as_last(
     return services.run(update.result(_answer(new), lambda: become_classic(services, group.group_id, members, reason)))
 
 
-def _joined(old: ConsumerMember, request: Join, subscription: ConsumerProtocolSubscription) -> ConsumerMember:
+def _update_member(old: ConsumerMember, request: Join, subscription: ConsumerProtocolSubscription) -> ConsumerMember:
     return replace(
         old,
         instance_id=old.instance_id if request.instance_id is None else request.instance_id,

@@ -43,7 +43,9 @@ class Heartbeat(NamedTuple):
 
     @property
     def is_full(self) -> bool:
-        """Whether the heartbeat has all values, as a member sends it after an error, when it cannot know what has arrived."""
+        """Says whether the heartbeat has all values, as a member sends it after an error, when it cannot know what has
+        arrived.
+        """
         has_subscription = self.topics is not None or self.regex is not None
         return self.rebalance_timeout_ms is not None and has_subscription and self.owned is not None
 
@@ -70,7 +72,7 @@ def heartbeat(services: ConsumerServices, group_id: str, request: Heartbeat) -> 
     old = find_member(update, request.member_id, request.instance_id, joining=joining, classic=False)
     if not joining:
         check_member_epoch(old, request.epoch, request.owned)
-    new = _updated(old, request)
+    new = _update_member(old, request)
     renamed = update.put_member(old, new)
     regex = update.subscribe_regex(old, new)
     assignor = group.preferred_assignor(old, new) or services.default_assignor
@@ -121,7 +123,7 @@ def _upgrade(services: ConsumerServices, classic: ClassicGroup, update: GroupUpd
         update.after.append(lambda who=member_id, ms=timeout_ms: services.timeouts.session(classic.group_id, who, ms))  # type: ignore[misc]
 
 
-def _updated(old: ConsumerMember, request: Heartbeat) -> ConsumerMember:
+def _update_member(old: ConsumerMember, request: Heartbeat) -> ConsumerMember:
     return replace(
         old,
         instance_id=old.instance_id if request.instance_id is None else request.instance_id,

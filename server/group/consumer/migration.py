@@ -80,7 +80,7 @@ def upgrade_records(classic: ClassicGroup, hash_of: Callable[[Iterable[str]], in
     members: list[tuple[ConsumerMember, Assignment]] = []
     for member_id in member_order(classic.members):
         try:
-            members.append(_upgraded_member(classic, classic.members[member_id], cluster))
+            members.append(_upgrade_member(classic, classic.members[member_id], cluster))
         except MALFORMED as error:
             raise _cannot_upgrade(classic, "the metadata or assignments of its members cannot be parsed") from error
     metadata_hash = hash_of({topic for member, _ in members for topic in member.topics})
@@ -93,7 +93,7 @@ def upgrade_records(classic: ClassicGroup, hash_of: Callable[[Iterable[str]], in
     ]
 
 
-def _upgraded_member(classic: ClassicGroup, member: Member, cluster: Cluster) -> tuple[ConsumerMember, Assignment]:
+def _upgrade_member(classic: ClassicGroup, member: Member, cluster: Cluster) -> tuple[ConsumerMember, Assignment]:
     """Returns a classic member as a consumer member, with its assignment. Raises MALFORMED. A member that has just joined has no
     assignment, and no protocol may have been chosen yet.
     """

@@ -130,7 +130,7 @@ def _put(into: dict[bytes, dict[int, int]], topic_id: bytes, held: dict[int, int
         into[topic_id] = held
 
 
-def owned_by(parts: Iterable[tuple[bytes, Collection[int]]]) -> Owned:
+def collect_owned(parts: Iterable[tuple[bytes, Collection[int]]]) -> Owned:
     """Collects the partitions that a request reports, by topic id."""
     owned: dict[bytes, set[int]] = {}
     for topic_id, indexes in parts:

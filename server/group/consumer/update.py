@@ -30,7 +30,7 @@ from ottla.server.group.modern.assignor import (
     AssignorError,
     GroupSpec,
     MemberSpec,
-    inverted,
+    assignment_lookup,
     is_homogeneous,
 )
 from ottla.server.group.modern.epochs import LOOK_AGAIN_MS
@@ -195,7 +195,7 @@ class GroupUpdate:
         }
         counts = topics.partition_counts(topic_id for spec in specs.values() for topic_id in spec.topics)
         homogeneous = alike if regexes else is_homogeneous(names)
-        return GroupSpec(specs, counts, homogeneous, inverted(group.targets))
+        return GroupSpec(specs, counts, homogeneous, assignment_lookup(group.targets))
 
     def lead(self, member: ConsumerMember, target: Target, *, changed: bool, owned: Owned | None) -> ConsumerMember:
         """Returns the member one step further, and records it. `changed` means that its subscription has just changed.

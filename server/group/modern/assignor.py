@@ -58,8 +58,8 @@ Assignor = Callable[[GroupSpec], GroupAssignment]
 """A function that computes a group's assignment. It raises AssignorError if none can be made."""
 
 
-def inverted(assignments: Mapping[str, Assignment]) -> Callable[[bytes, int], bool]:
-    """Returns the `is_assigned` of a GroupSpec from the assignments of the last target."""
+def assignment_lookup(assignments: Mapping[str, Assignment]) -> Callable[[bytes, int], bool]:
+    """Returns the `is_assigned` of a GroupSpec: a function that looks partitions up in the assignments of the last target."""
     taken: dict[bytes, set[int]] = {}
     for assignment in assignments.values():
         for topic_id, partitions in assignment.items():

@@ -10,7 +10,7 @@ from ottla.server.group.seam import Group
 G = TypeVar("G", bound=Group)
 
 
-def group_of(groups: dict[str, Group], record: ProtocolRecord, made: type[G]) -> G | None:
+def group_of(groups: dict[str, Group], record: ProtocolRecord, group_class: type[G]) -> G | None:
     """Returns the group, which its first record creates, or None for a tombstone of a group that does not exist.
 
     A group that has nothing but offsets counted as a classic one until now and is replaced. Raises ValueError if the group is of
@@ -22,7 +22,7 @@ def group_of(groups: dict[str, Group], record: ProtocolRecord, made: type[G]) ->
     if group is None:
         if record.value is None:
             return None
-        group = groups[record.group_id] = made(record.group_id)  # type: ignore[call-arg]  # all classes that come here take an id
-    if not isinstance(group, made):
-        raise ValueError(f"group {record.group_id} is not a {made.kind.value} group")  # noqa: TRY004 - for the log, not for a caller
+        group = groups[record.group_id] = group_class(record.group_id)  # type: ignore[call-arg]  # all classes that come here take an id
+    if not isinstance(group, group_class):
+        raise ValueError(f"group {record.group_id} is not a {group_class.kind.value} group")  # noqa: TRY004 - for the log, not for a caller
     return group

@@ -60,7 +60,7 @@ class ShareGroup(Group):
 
     @property
     def is_expendable(self) -> bool:
-        """Whether the group may be removed with its last offset: never, since it has no offsets and exists until it is
+        """Says whether the group may be removed with its last offset: never, since it has no offsets and exists until it is
         deleted.
         """
         return False
@@ -105,8 +105,8 @@ class ShareGroup(Group):
 
     @property
     def awaits_partitions(self) -> bool:
-        """Whether there are initialized partitions of subscribed topics that the target assigns to no member. Every heartbeat
-        asks for this, and only a record changes it.
+        """Says whether there are initialized partitions of subscribed topics that the target assigns to no member. Every
+        heartbeat asks for this, and only a record changes it.
         """
         if self._awaits is None:
             self._awaits = bool(self._topics) and self._has_unassigned_partitions()

@@ -94,7 +94,7 @@ class Heartbeat:
         if self._joins:
             self._admit_one_more()
         member, replaced = self._identify()
-        updated = self._updated(member)
+        updated = self._update_member(member)
         recompute = self._note_member(member, updated)
         topology = self._topology(updated)
         metadata_hash, configured, changed = self._look_at_topics(topology)
@@ -118,7 +118,7 @@ class Heartbeat:
             group.refreshed(self._context.now_ms, epoch)
         delay_ms = self._context.settings.initial_rebalance_delay_ms(group.group_id) if group.is_empty else 0
         target_epoch, target = self._target(updated, epoch, configured, delay_ms)
-        reconciled = self._reconciled(updated, target_epoch, target)
+        reconciled = self._reconcile(updated, target_epoch, target)
         if request.shutdown_application and group.shutdown_requested_by is None:
             group.shutdown_requested_by = request.member_id
         self._report_problems(configured, reconciled)
@@ -187,7 +187,7 @@ class Heartbeat:
 
     # Updating the member
 
-    def _updated(self, member: StreamsMember) -> StreamsMember:
+    def _update_member(self, member: StreamsMember) -> StreamsMember:
         request = self._request
         reported: dict[str, object] = {"client_id": self._client.client_id, "client_host": self._client.host}
         for name in ("instance_id", "rack_id", "process_id"):
@@ -299,7 +299,7 @@ class Heartbeat:
             member_id = self._group.static_members.get(instance_id, member_id)
         return self._group.target_of(member_id)
 
-    def _reconciled(self, updated: StreamsMember, target_epoch: int, target: Tasks) -> StreamsMember:
+    def _reconcile(self, updated: StreamsMember, target_epoch: int, target: Tasks) -> StreamsMember:
         if updated.is_reconciled_to(target_epoch):
             return updated
         member = reconcile(updated, target_epoch, target, self._group.holders, self._owned())

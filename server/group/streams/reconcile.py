@@ -82,7 +82,7 @@ def _next(
 ) -> StreamsMember:
     held = member.held
     blocks = _Blocks(member, holders)
-    active = _difference(_plain(held.active), target.active, blocks.active)
+    active = _difference(_without_epochs(held.active), target.active, blocks.active)
     standby = _difference(held.standby, target.standby, blocks.standby)
     warmup = _difference(held.warmup, target.warmup, blocks.warmup)
     _demote(held.active, standby)
@@ -124,8 +124,8 @@ class _Blocks:
     def active(self, subtopology: str, partition: int) -> bool:
         return (
             self._holders.active(subtopology, partition) is not None
-            or self._beside(self._holders.standby, self._held.standby, subtopology, partition)
-            or self._beside(self._holders.warmup, self._held.warmup, subtopology, partition)
+            or self._is_beside(self._holders.standby, self._held.standby, subtopology, partition)
+            or self._is_beside(self._holders.warmup, self._held.warmup, subtopology, partition)
         )
 
     def standby(self, subtopology: str, partition: int) -> bool:
@@ -133,17 +133,17 @@ class _Blocks:
         return (
             (runs_here and partition not in self._held.active.get(subtopology, {}))
             or self._process in self._holders.standby(subtopology, partition)
-            or self._beside(self._holders.warmup, self._held.warmup, subtopology, partition)
+            or self._is_beside(self._holders.warmup, self._held.warmup, subtopology, partition)
         )
 
     def warmup(self, subtopology: str, partition: int) -> bool:
         return (
             self._holders.active(subtopology, partition) == self._process
-            or self._beside(self._holders.standby, self._held.standby, subtopology, partition)
+            or self._is_beside(self._holders.standby, self._held.standby, subtopology, partition)
             or self._process in self._holders.warmup(subtopology, partition)
         )
 
-    def _beside(self, holders: Callable[[str, int], frozenset[str]], mine: TaskIds, subtopology: str, partition: int) -> bool:
+    def _is_beside(self, holders: Callable[[str, int], frozenset[str]], mine: TaskIds, subtopology: str, partition: int) -> bool:
         """Returns whether another member of this process has the copy."""
         return self._process in holders(subtopology, partition) and partition not in mine.get(subtopology, frozenset())
 
@@ -198,7 +198,7 @@ def _promoted(copies: TaskIds, target_active: TaskIds) -> list[tuple[str, int]]:
     ]
 
 
-def _plain(active: ActiveTasks) -> TaskIds:
+def _without_epochs(active: ActiveTasks) -> TaskIds:
     return {subtopology: frozenset(partitions) for subtopology, partitions in active.items()}
 
 

@@ -103,14 +103,14 @@ def required_topics(topology: StreamsGroupTopologyValue) -> set[str]:
     """Returns the names of all topics that the application reads or keeps its state in."""
     return {
         name
-        for each in topology.subtopologies
-        for name in (*_inputs(each), *(topic.name for topic in each.state_changelog_topics))
+        for subtopology in topology.subtopologies
+        for name in (*_inputs(subtopology), *(topic.name for topic in subtopology.state_changelog_topics))
     }
 
 
 def subtopologies_by_source(topology: StreamsGroupTopologyValue) -> dict[str, str]:
     """Returns the subtopology that reads each topic, by topic name."""
-    return {name: each.subtopology_id for each in topology.subtopologies for name in _inputs(each)}
+    return {name: subtopology.subtopology_id for subtopology in topology.subtopologies for name in _inputs(subtopology)}
 
 
 def configure(topology: StreamsGroupTopologyValue, topics: _Topics) -> ConfiguredTopology:
@@ -125,20 +125,22 @@ def configure(topology: StreamsGroupTopologyValue, topics: _Topics) -> Configure
 
 def _configure(topology: StreamsGroupTopologyValue, topics: _Topics) -> ConfiguredTopology:
     subtopologies = topology.subtopologies
-    absent = sorted({name for each in subtopologies for name in each.source_topics if topics.get(name) is None})
+    absent = sorted({name for subtopology in subtopologies for name in subtopology.source_topics if topics.get(name) is None})
     if absent:
         raise _Misfit(Status.MISSING_SOURCE_TOPICS, f"These source topics do not exist: {first_few(absent)}.")
     counts = _Counts(topics)
     counts.decided.update(_repartition_counts(subtopologies, counts))
     _copartition(subtopologies, counts)
-    for each in subtopologies:
-        most = _largest(each, counts)
-        counts.decided.update({topic.name: most for topic in each.state_changelog_topics})
-    configured = {each.subtopology_id: _subtopology(each, counts) for each in sorted(subtopologies, key=_by_id)}
+    for subtopology in subtopologies:
+        most = _largest(subtopology, counts)
+        counts.decided.update({topic.name: most for topic in subtopology.state_changelog_topics})
+    configured = {
+        subtopology.subtopology_id: _subtopology(subtopology, counts) for subtopology in sorted(subtopologies, key=_by_id)
+    }
     missing = {
         topic.name: topic
-        for each in configured.values()
-        for topic in (*each.repartition_sources.values(), *each.changelogs.values())
+        for subtopology in configured.values()
+        for topic in (*subtopology.repartition_sources.values(), *subtopology.changelogs.values())
     }
     for name in sorted(required_topics(topology)):
         existing = topics.get(name)
@@ -182,18 +184,21 @@ class _Counts:
 
 def _repartition_counts(subtopologies: Sequence[Subtopology], counts: _Counts) -> dict[str, int]:
     known = {
-        topic.name: topic.partitions for each in subtopologies for topic in each.repartition_source_topics if topic.partitions
+        topic.name: topic.partitions
+        for subtopology in subtopologies
+        for topic in subtopology.repartition_source_topics
+        if topic.partitions
     }
     progress = True
     while progress:
         progress = False
         unknown = []
-        for each in subtopologies:
-            for sink in each.repartition_sink_topics:
+        for subtopology in subtopologies:
+            for sink in subtopology.repartition_sink_topics:
                 if sink in known:
                     continue
-                sources = [known.get(topic.name) for topic in each.repartition_source_topics]
-                sources += [counts.get(name) for name in each.source_topics]
+                sources = [known.get(topic.name) for topic in subtopology.repartition_source_topics]
+                sources += [counts.get(name) for name in subtopology.source_topics]
                 settled = [count for count in sources if count is not None]
                 if settled:
                     known[sink] = max(settled)
@@ -204,24 +209,26 @@ def _repartition_counts(subtopologies: Sequence[Subtopology], counts: _Counts) -
             raise _invalid(
                 f"The partition counts of these repartition topics depend on each other: {first_few(sorted(set(unknown)))}."
             )
-    for each in subtopologies:
-        for topic in each.repartition_source_topics:
+    for subtopology in subtopologies:
+        for topic in subtopology.repartition_source_topics:
             if topic.name not in known:
                 raise _invalid(f"Nothing writes to the repartition topic {topic.name}, so its number of partitions is unknown.")
     return known
 
 
 def _copartition(subtopologies: Sequence[Subtopology], counts: _Counts) -> None:
-    fixed = {topic.name for each in subtopologies for topic in each.repartition_source_topics if topic.partitions}
-    flexible = {topic.name for each in subtopologies for topic in each.repartition_source_topics if not topic.partitions}
-    for each in subtopologies:
-        for group in each.copartition_groups:
+    fixed = {topic.name for subtopology in subtopologies for topic in subtopology.repartition_source_topics if topic.partitions}
+    flexible = {
+        topic.name for subtopology in subtopologies for topic in subtopology.repartition_source_topics if not topic.partitions
+    }
+    for subtopology in subtopologies:
+        for group in subtopology.copartition_groups:
             try:
-                names = {each.source_topics[index] for index in group.source_topics}
-                names |= {each.repartition_source_topics[index].name for index in group.repartition_source_topics}
+                names = {subtopology.source_topics[index] for index in group.source_topics}
+                names |= {subtopology.repartition_source_topics[index].name for index in group.repartition_source_topics}
             except IndexError:
                 raise _invalid(
-                    f"A copartition group of subtopology {each.subtopology_id} names topics that the subtopology does not have."
+                    f"A copartition group of subtopology {subtopology.subtopology_id} names topics that it does not have."
                 ) from None
             if names:
                 counts.decided.update(_agree(names, fixed, flexible, counts))
@@ -269,7 +276,9 @@ def _subtopology(subtopology: Subtopology, counts: _Counts) -> ConfiguredSubtopo
 
 def _internal(topic: TopicInfo, counts: _Counts) -> InternalTopic:
     partitions = topic.partitions or counts.decided[topic.name]
-    return InternalTopic(topic.name, partitions, topic.replication_factor, {each.key: each.value for each in topic.topic_configs})
+    return InternalTopic(
+        topic.name, partitions, topic.replication_factor, {config.key: config.value for config in topic.topic_configs}
+    )
 
 
 def _largest(subtopology: Subtopology, counts: _Counts) -> int:

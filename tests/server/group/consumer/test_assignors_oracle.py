@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from ottla.server.group.consumer.assignors import ASSIGNORS
-from ottla.server.group.modern.assignor import Assignment, AssignorError, GroupSpec, MemberSpec, inverted, is_homogeneous
+from ottla.server.group.modern.assignor import Assignment, AssignorError, GroupSpec, MemberSpec, assignment_lookup, is_homogeneous
 from ottla.server.group.modern.java_order import hash_order, string_hash
 from tests.java_oracle import asked
 
@@ -34,7 +34,7 @@ def random_group(rng: random.Random) -> Case:
         )
         for member_id in hash_order(sorted(ids), string_hash)
     }
-    group = GroupSpec(specs, topics, is_homogeneous(subscriptions), inverted(held))
+    group = GroupSpec(specs, topics, is_homogeneous(subscriptions), assignment_lookup(held))
     return rng.choice(["uniform", "range"]), group
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from ottla.server.group.consumer.group import ConsumerGroup
 from ottla.server.group.consumer.member import ConsumerMember, MemberState
-from ottla.server.group.consumer.reconcile import FREE, Owned, Situation, owned_by, reconcile
+from ottla.server.group.consumer.reconcile import FREE, Owned, Situation, collect_owned, reconcile
 from ottla.server.group.consumer.records import current, member_tombstones
 from ottla.server.group.errors import GroupError
 from ottla.server.group.modern.assignor import Assignment
@@ -137,7 +137,7 @@ def test_members_get_there_whatever_the_targets_and_never_share_a_partition(seed
             assert len(held_by) == len(set(held_by)), "a partition has two owners"
     for _ in range(6):
         for name in names:
-            now = Situation(epoch, targets[name], (T, U), False, group.epoch_of, owned_by(clients[name].items()))
+            now = Situation(epoch, targets[name], (T, U), False, group.epoch_of, collect_owned(clients[name].items()))
             group.replay(current("g", led := reconcile(group.members[name], now)))
             clients[name] = {topic: sorted(held) for topic, held in led.assigned.items()}
     assert {name: {t: frozenset(held) for t, held in clients[name].items()} for name in names} == targets
