@@ -313,7 +313,7 @@ class LogConfig:
         return cls(**values)
 
 
-def legible(topic: str, overrides: Mapping[str, str]) -> Mapping[str, str]:
+def parseable(topic: str, overrides: Mapping[str, str]) -> Mapping[str, str]:
     """Returns `overrides` without the texts that do not parse. Those were written by a version with other bounds (segments below
     1 MiB were allowed before Kafka 4.0), and ignoring them, with a warning in the log, lets the broker start all the same."""
     result = dict(overrides)

@@ -7,13 +7,13 @@
         16  magic = 2        int8         35  max timestamp     int64       57  records           int32
         17  CRC-32C          uint32                                         61  the records
 
-The batch length counts from byte 12. The CRC covers everything from the attributes on, and that is what makes a broker cheap:
-base offset and leader epoch, the two fields that only the leader knows, lie before it, so an append stamps sixteen bytes
-(`stamp`) and writes the rest as it came. Only a changed timestamp type, maximum timestamp or codec costs a new CRC (`restamp`).
+The batch length counts from byte 12. The CRC covers everything from the attributes on, which saves a broker most of the work:
+base offset and leader epoch, the two fields that only the leader knows, lie before it, so an append replaces sixteen bytes
+(`stamp`) and writes the rest as it came. Only a changed timestamp type, maximum timestamp or codec needs a new CRC (`restamp`).
 
-Attributes: bits 0-2 codec (wire/compression.py), 3 timestamp type (0 CreateTime, 1 LogAppendTime), 4 transactional, 5 control,
-6 the base timestamp is a delete horizon (compaction). A batch whose timestamp type is LogAppendTime keeps its base timestamp and
-its deltas; every record then counts as written at the maximum timestamp.
+The bits of the attributes: 0-2 codec (wire/compression.py), 3 timestamp type (0 CreateTime, 1 LogAppendTime), 4 transactional, 5
+control, 6 the base timestamp is a delete horizon (compaction). A batch whose timestamp type is LogAppendTime keeps its base
+timestamp and its deltas; every record then counts as written at the maximum timestamp.
 
 Magic 0 and 1 (message sets before Kafka 0.11) are not read: Kafka 4 does not take them from clients either.
 """
@@ -29,7 +29,7 @@ from crc32c import crc32c
 from ottla.wire.primitives import Buffer
 
 HEADER_SIZE: Final = 61
-LENGTH_OVERHEAD: Final = 12  # base offset and batch length themselves
+LENGTH_OVERHEAD: Final = 12  # the base offset and the batch length itself, which the batch length does not include
 MAGIC: Final = 2
 CRC_START: Final = 21
 
@@ -59,11 +59,11 @@ assert _HEADER.size == HEADER_SIZE
 
 
 class CorruptBatch(ValueError):
-    """Bytes that cannot be a batch of version 2."""
+    """The bytes cannot be a batch of version 2."""
 
 
 class BatchHeader(NamedTuple):
-    """The header as it stands in the bytes; nothing in it is checked yet."""
+    """The header of a batch as it stands in the bytes. Reading it checks nothing."""
 
     base_offset: int
     batch_length: int
@@ -81,7 +81,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Returns the bytes of the whole batch."""
+        """The size of the whole batch in bytes."""
         return self.batch_length + LENGTH_OVERHEAD
 
     @property
@@ -114,7 +114,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def last_sequence(self) -> int:
-        """Returns the sequence of the last record; sequences wrap from 2^31-1 to 0. -1 without an idempotent producer."""
+        """The sequence of the last record, -1 without an idempotent producer. Sequences wrap from 2^31-1 to 0."""
         if self.base_sequence == NO_SEQUENCE:
             return NO_SEQUENCE
         return (self.base_sequence + self.last_offset_delta) & MAX_INT32
@@ -130,12 +130,12 @@ def pack_header(header: BatchHeader) -> bytes:
 
 
 def computed_crc(buf: Buffer, header: BatchHeader, pos: int = 0) -> int:
-    """CRC-32C of the batch at `pos`, from the attributes to its end."""
+    """Returns the CRC-32C of the batch at `pos`, computed from the attributes to its end."""
     return crc32c(memoryview(buf)[pos + CRC_START : pos + header.batch_length + LENGTH_OVERHEAD])
 
 
 def check_crc(buf: Buffer, header: BatchHeader, pos: int = 0) -> bool:
-    """Does the stored CRC fit the bytes? A batch that reaches beyond the buffer has none."""
+    """Returns whether the stored CRC fits the bytes; False for a batch that reaches beyond the buffer."""
     end = pos + header.batch_length + LENGTH_OVERHEAD
     if header.batch_length < HEADER_SIZE - LENGTH_OVERHEAD or end > len(buf):
         return False
@@ -143,17 +143,16 @@ def check_crc(buf: Buffer, header: BatchHeader, pos: int = 0) -> bool:
 
 
 def stamp(header: BatchHeader, base_offset: int, leader_epoch: int) -> bytes:
-    """Returns the first 16 bytes of the batch with the offset and epoch that its leader gives it; the rest follows unchanged."""
+    """Returns the first 16 bytes of the batch, with the offset and epoch that its leader gives it; the rest stays unchanged."""
     return _STAMP.pack(base_offset, header.batch_length, leader_epoch)
 
 
 def restamp(
     header: BatchHeader, records: Buffer, *, attributes: int, max_timestamp: int, base_offset: int = 0, leader_epoch: int = -1
 ) -> bytes:
-    """Returns a new 61-byte header in front of `records` (the section after the old header, or a new one), with size and CRC to
-    match.
+    """Returns a new 61-byte header for `records` (the section after the old header, or a new one), with matching size and CRC.
 
-    The base timestamp stays, also when the attributes turn to LogAppendTime: that is how Kafka stores such a batch.
+    The base timestamp stays, even when the attributes change to LogAppendTime, because Kafka stores such a batch like that.
     """
     return _sealed(
         records,
@@ -171,7 +170,7 @@ def restamp(
 
 
 def _sealed(records: Buffer, base_offset: int, leader_epoch: int, attributes: int, *others: int) -> bytes:
-    """Returns the header in front of `records`; `others` are its fields after the attributes."""
+    """Returns the header for `records`, with its size and CRC; `others` are the fields after the attributes."""
     rest = _AFTER_CRC.pack(attributes, *others)
     crc = crc32c(records, crc32c(rest))
     length = HEADER_SIZE - LENGTH_OVERHEAD + len(records)
@@ -179,10 +178,10 @@ def _sealed(records: Buffer, base_offset: int, leader_epoch: int, attributes: in
 
 
 def iter_batches(buf: Buffer) -> Iterator[tuple[BatchHeader, memoryview]]:
-    """Yields the batches in `buf` one after the other, as views. A partial batch at the end, which a fetch may hold, ends the
-    walk.
+    """Yields the batches in `buf` one after the other, as views. A partial batch at the end, which the answer to a Fetch may
+    hold, is left out.
 
-    Raises CorruptBatch at a size that no batch has or a magic other than 2; CRCs are the caller's to check.
+    Raises CorruptBatch at a size that no batch has or a magic other than 2. It does not check CRCs.
     """
     view = memoryview(buf)
     total = len(view)

@@ -1,7 +1,7 @@
 """Records to columns: the loop behind Arrow batches, compiled by mypyc as wire/kernel.py is (setup.py).
 
-Who wants millions of records as columns cannot make an object of each. One call of `walk` goes over the records of one batch, in
-a buffer that may hold many batches, and writes what Arrow needs, little-endian:
+With millions of records there is no time to make an object of each. One call of `walk` goes over the records of one batch, in a
+buffer that may hold many batches, and writes what Arrow needs, little-endian:
 
     bounds      int32, two for each field that is asked for, in the order key, value: where it starts and where it ends
     flags       a byte a record: KEY_NULL | VALUE_NULL
@@ -10,13 +10,13 @@ a buffer that may hold many batches, and writes what Arrow needs, little-endian:
     headers     `header_bounds` int32, four a header: key start, key end, value start, value end; `header_flags` a byte a header,
                 VALUE_NULL; `header_ends` int32, one a record: how many headers there are up to its end
 
-Fields lie in the buffer in the order in which they are written down, so the bounds never fall, and `bounds` with the buffer
-itself is a binary array of Arrow in which every second or fourth element is a key or a value: a `take` in C++ cuts them out
+The bounds follow the order of the fields in the buffer, so they never decrease. Therefore `bounds` with the buffer itself is an
+Arrow binary array in which every second or fourth element is a key or a value: a `take` in C++ selects these
 (ottla.pipeline.columns). Nothing is copied here.
 
-Writers are librt's, which compiled code appends to without the interpreter: 60-100 ns a record. Any bytes give a count or a code
-of wire.kernel, never an exception; what was written for a batch that is refused is of no use. Where neither key, value nor
-headers are asked for, records are stepped over by their length and their inside is not looked at.
+The writers are librt's, to which compiled code appends without the interpreter: 60-100 ns a record. For any bytes the result is a
+count or a code of wire.kernel, never an exception; what was written for a batch that is refused must not be used. If neither
+keys, values nor headers are wanted, records are skipped by their length without a look inside.
 """
 
 from typing import Final
@@ -35,7 +35,7 @@ from ottla.wire.kernel import (
     wrapping_add,
 )
 
-# what is asked for
+# What the caller wants, as bits
 KEYS: Final = 1
 VALUES: Final = 2
 HEADERS: Final = 4
@@ -49,7 +49,7 @@ MAX_BUFFER: Final = 2147483647  # bounds are int32
 
 
 class Columns:
-    """What `walk` writes, of as many batches as are walked into it."""
+    """The arrays that `walk` writes, for any number of batches."""
 
     def __init__(self) -> None:
         self.bounds: BytesWriter = BytesWriter()
@@ -62,9 +62,9 @@ class Columns:
         self.header_count: i64 = 0
 
     def walk(self, buf: bytes, start: i64, end: i64, base_offset: i64, base_timestamp: i64, appended: bool, wanted: i64) -> i64:
-        """Takes in the records in buf[start:end]; returns how many, or minus the code of what is wrong (wire.kernel.REASONS).
+        """Adds the records in buf[start:end]; returns how many, or minus the code of what is wrong (wire.kernel.REASONS).
 
-        `appended`: every record has `base_timestamp`, whatever its delta says (LogAppendTime).
+        If `appended` (LogAppendTime), every record has `base_timestamp`, whatever its delta says.
         """
         bounds = self.bounds
         offsets = self.offsets
@@ -122,7 +122,7 @@ class Columns:
         return count
 
     def take_headers(self, buf: bytes, at: i64, stop: i64) -> None:
-        """The headers of a record, which `skip_headers` found sound; `at` is the position of their count."""
+        """Adds the headers of a record, which `skip_headers` has checked; `at` is the position of their count."""
         bounds = self.header_bounds
         count, at = varint(buf, at, stop)
         while count > 0:

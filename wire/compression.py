@@ -1,19 +1,19 @@
-"""The codecs of record batches: gzip, snappy, lz4, zstd, with a bound on what may come out.
+"""The codecs of record batches: gzip, snappy, lz4, zstd, with a bound on the size of the output.
 
-The records of a batch are compressed as one stream; the codec's number stands in the batch's attributes. Each in its own words:
+The records of a batch are compressed as one stream, and the codec's number is in the batch's attributes. The formats are:
 
 - gzip (1): RFC 1952, possibly several members.
-- snappy (2): either one raw block or the stream of xerial's snappy-java, `82 "SNAPPY" 00`, two int32 versions, then
-  (int32 length, raw block)…. Java clients write the stream, librdkafka both, and everyone reads both. We write the stream.
-- lz4 (3): the LZ4 frame format, with the header checksum where the frame format wants it (it was elsewhere before batches of
-  version 2). We write what Kafka writes: independent blocks of 64 KiB, no checksum of the content and no size of it.
+- snappy (2): either one raw block or the stream of xerial's snappy-java, `82 "SNAPPY" 00`, two int32 versions, then (int32
+  length, raw block)…. Java clients write the stream, librdkafka both, and everyone reads both. ottla writes the stream.
+- lz4 (3): the LZ4 frame format, with the header checksum where the frame format has it (it was elsewhere before batches of
+  version 2). ottla writes what Kafka writes: independent blocks of 64 KiB, with neither checksum nor size of the content.
 - zstd (4): frames of RFC 8878, usually without a content size, because producers stream.
 
-Whoever decompresses a stranger's bytes must not believe a size they declare: decoding goes in steps, memory grows with what came
-out, and one byte above `max_bytes` ends it with CompressionError. A raw snappy block has to be decoded in one piece, but its size
-is believed only as far as the format can expand (a copy of 64 bytes takes 3).
+Bytes from outside may declare any size, so that is not trusted: decoding goes in steps, memory grows with the output, and one
+byte above `max_bytes` ends it with CompressionError. A raw snappy block has to be decoded in one piece, but its declared size is
+accepted only as far as the format can expand (a copy of 64 bytes takes 3).
 
-The codec libraries are imported when first needed: together they cost more start-up than the rest of `wire`.
+The codec libraries are imported when first needed, because together they take more start-up time than the rest of `wire`.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ NAMES: Final = {NONE: "none", GZIP: "gzip", SNAPPY: "snappy", LZ4: "lz4", ZSTD: 
 NUMBERS: Final = {name: number for number, name in NAMES.items()}
 
 MAX_DECOMPRESSED_BYTES: Final = 256 * 1024 * 1024
-"""Bound for one batch. Kafka bounds single records only (max.decompressed.message.bytes); one event loop needs this one too."""
+"""The bound for one batch. Kafka bounds only single records (max.decompressed.message.bytes); one event loop needs this, too."""
 
 _XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
 _XERIAL_HEADER: Final = _XERIAL_MAGIC + Struct(">ii").pack(1, 1)
@@ -42,17 +42,18 @@ _XERIAL_BLOCK: Final = 32 * 1024
 _SNAPPY_EXPANSION: Final = 22
 _INT32: Final = Struct(">i")
 
-_STEP: Final = 1024 * 1024  # how much may come out of a decoder at once
+_STEP: Final = 1024 * 1024  # bytes that a decoder may put out at once
 _ZSTD_SLICE: Final = 1024  # a zstd block of 4 bytes can stand for 128 KiB: 1 KiB of input is at most 32 MiB of output
 _LZ4_DEFAULT_LEVEL: Final = 9
 
 
 class CompressionError(ValueError):
-    """Bytes that the codec cannot decode, or that decode to more than the bound, or no codec with that number."""
+    """The codec cannot decode the bytes, or they decode to more than the bound, or no codec has the number."""
 
 
 def compress(codec: int, data: Buffer, level: int | None = None) -> bytes:
-    """`data` compressed by `codec` (1-4; 0 copies it). `level`: that of compression.<codec>.level, None for Kafka's default."""
+    """Returns `data` compressed by `codec` (1-4; 0 copies it). `level` is that of compression.<codec>.level, None for Kafka's
+    default. Raises CompressionError for an unknown codec."""
     try:
         encode = _COMPRESS[codec]
     except KeyError:
@@ -61,7 +62,7 @@ def compress(codec: int, data: Buffer, level: int | None = None) -> bytes:
 
 
 def decompress(codec: int, data: Buffer, max_bytes: int) -> bytes:
-    """Returns what `data` decompresses to, at most `max_bytes` of it. Raises CompressionError for anything else."""
+    """Returns what `data` decompresses to. Raises CompressionError if it does not decode or gives more than `max_bytes`."""
     try:
         decode = _DECOMPRESS[codec]
     except KeyError:
@@ -92,7 +93,7 @@ def _gunzip(data: Buffer, max_bytes: int) -> bytes:
     parts: list[bytes] = []
     size = 0
     rest: Buffer = data
-    while True:  # one member after the other
+    while True:  # for each member
         decoder = zlib.decompressobj(31)
         while not decoder.eof:
             try:
@@ -132,7 +133,7 @@ def _unsnappy(data: Buffer, max_bytes: int) -> bytes:
     if len(view) < at:
         raise CompressionError("snappy: the stream's header is cut short")
     while at < len(view):
-        if bytes(view[at : at + len(_XERIAL_MAGIC)]) == _XERIAL_MAGIC:  # streams may be joined
+        if bytes(view[at : at + len(_XERIAL_MAGIC)]) == _XERIAL_MAGIC:  # streams may be concatenated
             at += len(_XERIAL_HEADER)
             continue
         try:
@@ -165,7 +166,7 @@ def _unsnappy_block(block: memoryview, max_bytes: int) -> bytes:
 
 
 def _declared_size(block: memoryview) -> int:
-    """Returns the size a raw block begins with: a varint of at most five bytes."""
+    """Returns the size with which a raw block begins: a varint of at most five bytes."""
     value = 0
     for index in range(min(5, len(block))):
         value |= (block[index] & 127) << (7 * index)
@@ -191,7 +192,7 @@ def _unlz4(data: Buffer, max_bytes: int) -> bytes:
     parts: list[bytes] = []
     size = 0
     rest: Buffer = data
-    while True:  # one frame after the other
+    while True:  # for each frame
         decoder = frame.LZ4FrameDecompressor()
         feed: Buffer = rest
         while not decoder.eof:
@@ -228,7 +229,7 @@ def _unzstd(data: Buffer, max_bytes: int) -> bytes:
     for at in range(0, len(view), _ZSTD_SLICE):
         rest: Buffer = view[at : at + _ZSTD_SLICE]
         while rest:
-            if decoder.eof:  # another frame
+            if decoder.eof:  # another frame follows
                 decoder = decoders.decompressobj()
             try:
                 part = decoder.decompress(rest)

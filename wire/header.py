@@ -1,13 +1,12 @@
 """Request and response headers.
 
-Request header: v1 (api key, version, correlation id, nullable client id), and v2 = v1 plus tagged fields. The client
-id keeps its 2-byte length in v2, so that a broker can read the first fields of any request, whatever its version.
-Response header: v0 (correlation id), and v1 = v0 plus tagged fields. Which of them is used follows from the API and
-its version: the flexible versions have the newer header, except that an ApiVersions response always has v0, for its
-reader does not know yet what the broker speaks.
+Request header: v1 (api key, version, correlation id, nullable client id), and v2 = v1 plus tagged fields. The client id keeps its
+2-byte length in v2, so that a broker can read the first fields of any request, whatever its version. Response header: v0
+(correlation id), and v1 = v0 plus tagged fields. Which of them is used follows from the API and its version: the flexible
+versions have the newer header, except that an ApiVersions response always has v0, because its reader does not know yet which
+versions the broker supports.
 
-A version that we do not know is read as its nearest known neighbour: v1 up to the first flexible one, v2 from there
-on.
+An unknown version is read like its nearest known neighbour: v1 below the first flexible one, v2 from there on.
 """
 
 from __future__ import annotations
@@ -22,14 +21,14 @@ API_VERSIONS: Final = 18
 _FLEXIBLE_FROM: Final = {api.key: api.flexible_from for api in APIS.values()}
 _NEVER: Final = 32767
 
-_new = tuple.__new__  # a NamedTuple without the detour through its own __new__: 0.13 us less, once a request
+_new = tuple.__new__  # makes a NamedTuple without its own __new__, which saves 0.13 us a request
 _fixed = Struct(">hhih")
 _correlation_id = Struct(">i")
 _correlation_id_tags = Struct(">ix")
 
 
 class RequestHeader(NamedTuple):
-    """What precedes every request."""
+    """The header that precedes every request."""
 
     api_key: int
     api_version: int
@@ -38,12 +37,12 @@ class RequestHeader(NamedTuple):
 
 
 def is_flexible(api_key: int, api_version: int) -> bool:
-    """Whether requests of this API and version have compact lengths and tagged fields. Keys that we do not know have not."""
+    """Returns whether requests of this API and version have compact lengths and tagged fields; False for unknown APIs."""
     return api_version >= _FLEXIBLE_FROM.get(api_key, _NEVER)
 
 
 def decode_request_header(buf: Buffer, pos: int) -> tuple[RequestHeader, int]:
-    """Decode the header at `pos`; returns (header, position of the body). Raises what frame.MALFORMED names."""
+    """Decodes the header at `pos`; returns (header, position of the body). Raises one of frame.MALFORMED."""
     api_key, api_version, correlation_id, n = _fixed.unpack_from(buf, pos)
     pos += 10
     if n >= 0:
@@ -75,7 +74,7 @@ def encode_response_header(api_key: int, api_version: int, correlation_id: int) 
 
 
 def decode_response_header(api_key: int, api_version: int, buf: Buffer, pos: int) -> tuple[int, int]:
-    """Decode a response's header; returns (correlation id, position of the body)."""
+    """Decodes the header of a response at `pos`; returns (correlation id, position of the body)."""
     (correlation_id,) = _correlation_id.unpack_from(buf, pos)
     pos += 4
     if is_flexible(api_key, api_version) and api_key != API_VERSIONS:

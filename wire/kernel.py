@@ -1,8 +1,9 @@
-"""The loops that run once a record: plain Python that mypyc compiles, the same source where there is no compiler.
+"""The loops that run once a record: plain Python that mypyc compiles; without a compiler the same source runs uncompiled.
 
-Kafka's broker looks at every record of every batch it accepts, and so must we: a batch whose count, lengths or offset deltas lie
-would stop each consumer that meets it. In CPython that costs several hundred nanoseconds a record, compiled about ten, so every
-loop over record bytes in ottla lives in this module and nothing else is compiled (`setup.py`).
+Kafka's broker looks at every record of every batch that it accepts, and so must ottla: a batch with a wrong count, length or
+offset delta would stop each consumer that meets it. In CPython that takes several hundred nanoseconds a record, compiled about
+ten. So the loops over record bytes live in this module, wire/columns.py and log/compaction/offset_map.py, which are compiled
+(`setup.py`).
 
 A record of a v2 batch (KIP-98, `org.apache.kafka.common.record`), all integers zigzag varints:
 
@@ -10,15 +11,15 @@ A record of a v2 batch (KIP-98, `org.apache.kafka.common.record`), all integers 
     | key length (-1: null), key | value length (-1: null), value | header count
     | per header: key length, key (UTF-8, never null), value length (-1: null), value
 
-Varints are taken as Kafka takes them: up to five bytes (ten for the timestamp delta), longer than needed is fine, bits beyond 32
-(64) are dropped. Any negative key or value length is null; a negative header key length or header count is refused.
+Varints are accepted as in Kafka: up to five bytes (ten for the timestamp delta), even if that is longer than needed; bits beyond
+32 (64) are dropped. Any negative key or value length means null; a negative header key length or header count is refused.
 
-Input is `bytes` and nothing else. Compiled code reads a byte of a `bytes` object in a nanosecond; from a memoryview it would go
-through the interpreter's general item access (30 times slower), while `bytes(view)` costs 0.02 s/GiB, which is nothing next to
-the disk. Every read is checked against the end of its record or of the section: any bytes at all give a code, never an
-exception, a read beyond the end or a loop without progress.
+The input is always `bytes`. Compiled code reads a byte of a `bytes` object in a nanosecond; from a memoryview it would go through
+the interpreter's general item access (30 times slower), while `bytes(view)` takes 0.02 s/GiB, which is nothing next to the disk.
+Every read is checked against the end of its record or of the section: any bytes at all give a code, never an exception, a read
+beyond the end or a loop without progress.
 
-Results are codes and plain tuples because a call must be cheap from interpreted code; `REASONS` words the codes.
+Results are codes and plain tuples because a call must be cheap from interpreted code; `REASONS` has a text for each code.
 """
 
 from typing import Final
@@ -50,7 +51,7 @@ REASONS: Final = {
     TOO_LARGE: "a record is larger than max.decompressed.message.bytes",
 }
 
-# what is wrong with single records of a well-formed batch
+# What can be wrong with single records of a well-formed batch.
 KEY_MISSING: Final = 1
 TIMESTAMP_OUT_OF_RANGE: Final = 2
 
@@ -64,9 +65,9 @@ MAX_BAD_RECORDS: Final = 1000
 
 
 def varint(buf: bytes, at: i64, end: i64) -> tuple[i64, i64]:
-    """Returns (value as int32, position after it); the position is -1 where no varint of at most five bytes ends before `end`.
+    """Returns (value as int32, position after it); the position is -1 if no varint of at most five bytes ends before `end`.
 
-    `end` must lie inside `buf`: the functions that are called from outside check it once."""
+    `end` must lie inside `buf`; the functions that are called from outside check that once."""
     if at >= end:
         return 0, -1
     c: i64 = buf[at]
@@ -87,15 +88,15 @@ def varint(buf: bytes, at: i64, end: i64) -> tuple[i64, i64]:
 
 
 def varlong(buf: bytes, at: i64, end: i64) -> tuple[i64, i64]:
-    """Returns (value as int64, position after it); the position is -1 where no varint of at most ten bytes ends before `end`."""
+    """Returns (value as int64, position after it); the position is -1 if no varint of at most ten bytes ends before `end`."""
     if at >= end:
         return 0, -1
     c: i64 = buf[at]
     at += 1
     if c < 128:
         return (c >> 1) ^ -(c & 1), at
-    low: i64 = c & 127  # 63 bits: all that fits without a sign
-    top: i64 = 0  # the 64th
+    low: i64 = c & 127  # the lower 63 bits, which fit without a sign
+    top: i64 = 0  # the 64th bit
     shift: i64 = 7
     while at < end and shift < 70:
         c = buf[at]
@@ -111,7 +112,7 @@ def varlong(buf: bytes, at: i64, end: i64) -> tuple[i64, i64]:
 
 
 def wrapping_add(a: i64, b: i64) -> i64:
-    """a + b as a 64-bit register gives it, the same compiled and uncompiled: a hostile delta must not overflow."""
+    """Returns a + b wrapped around to 64 bits, the same compiled and uncompiled, because a hostile delta must not overflow."""
     if b > 0 and a > MAX_INT64 - b:
         return (a - MAX_INT64 - 1) + (b - MAX_INT64 - 1)
     if b < 0 and a < MIN_INT64 - b:
@@ -141,8 +142,8 @@ def skip_headers(buf: bytes, at: i64, stop: i64) -> i64:
 
 
 def record_fields(buf: bytes, at: i64, stop: i64) -> tuple[i64, i64, i64, i64]:
-    """Walks over the body buf[at:stop] of one record: (code, timestamp delta, offset delta, key length)."""
-    delta, at = varlong(buf, at + 1, stop)  # one byte of attributes, which have no meaning yet
+    """Walks over the body buf[at:stop] of one record; returns (code, timestamp delta, offset delta, key length)."""
+    delta, at = varlong(buf, at + 1, stop)  # skips the byte of attributes, which have no meaning yet
     if at < 0:
         return BAD_VARINT, 0, 0, 0
     offset_delta, at = varint(buf, at, stop)
@@ -162,7 +163,7 @@ def record_fields(buf: bytes, at: i64, stop: i64) -> tuple[i64, i64, i64, i64]:
         return BAD_FIELD, 0, 0, 0
     if value_size > 0:
         at += value_size
-    if at == stop - 1 and buf[at] == 0:  # no headers, as nearly always
+    if at == stop - 1 and buf[at] == 0:  # no headers, which is nearly always so
         return OK, delta, offset_delta, key_size
     at = skip_headers(buf, at, stop)
     if at != stop:
@@ -181,14 +182,14 @@ def check_records(
     keys_required: bool,
     max_record_bytes: i64,
 ) -> tuple[int, int, int, list[tuple[int, int, int]] | None]:
-    """Judges the records in buf[at:end].
+    """Checks the records in buf[at:end].
 
-    `count`: how many the batch declares. `earliest`, `latest` (ms): bounds of a valid timestamp; -1 (none given) is always
-    valid. `max_record_bytes`: bound for the body of one record.
-    Returns (code, max timestamp or -1, index of the first record that has it or -1, bad records or None). A bad record is
-    (index, KEY_MISSING | TIMESTAMP_OUT_OF_RANGE, its timestamp); at most MAX_BAD_RECORDS are named.
+    `count` is how many the batch declares. `earliest` and `latest` (ms) bound a valid timestamp; -1 (none given) is always valid.
+    `max_record_bytes` bounds the body of one record. Returns (code, max timestamp or -1, index of the first record that has it or
+    -1, bad records or None). A bad record is (index, KEY_MISSING | TIMESTAMP_OUT_OF_RANGE, its timestamp); at most
+    MAX_BAD_RECORDS are named.
     """
-    room: i64 = LARGE if -LARGE < base_timestamp < LARGE else MIN_INT64  # a delta below it cannot overflow
+    room: i64 = LARGE if -LARGE < base_timestamp < LARGE else MIN_INT64  # the sum with a delta below this cannot overflow
     index: i64 = 0
     max_timestamp: i64 = NO_TIMESTAMP
     index_of_max: i64 = -1
@@ -234,9 +235,10 @@ def note_bad(bad: list[tuple[int, int, int]] | None, index: i64, what: i64, time
 
 
 def first_at_or_after(buf: bytes, at: i64, end: i64, base_timestamp: i64, target: i64) -> tuple[int, int]:
-    """Returns (offset delta, timestamp) of the first record in buf[at:end] whose timestamp is at least `target`; (-1, -1): none.
+    """Returns (offset delta, timestamp) of the first record in buf[at:end] whose timestamp is at least `target`; (-1, -1) if
+    there is none.
 
-    For batches of the log, which were checked when they were appended; in a damaged one the search just ends.
+    It is for batches of the log, which were checked when they were appended; in a damaged one the search just ends.
     """
     if at < 0 or end > len(buf):
         return -1, -1
@@ -261,8 +263,9 @@ def first_at_or_after(buf: bytes, at: i64, end: i64, base_timestamp: i64, target
 def spans(buf: bytes, at: i64, end: i64) -> list[tuple[int, int, int, int, int, int, int, int]]:
     """Returns where the parts of each record in buf[at:end] lie, for decoding, compaction and columns.
 
-    One tuple a record: (start, end, timestamp delta, offset delta, key position, key length, value position, value length),
-    lengths -1 for null; the header count stands right after the value. Raises ValueError at the first malformed record.
+    There is one tuple a record: (start, end, timestamp delta, offset delta, key position, key length, value position, value
+    length), with the length -1 for null; the header count follows right after the value. Raises ValueError at the first malformed
+    record.
     """
     found: list[tuple[int, int, int, int, int, int, int, int]] = []
     if at < 0 or end > len(buf):
@@ -313,7 +316,7 @@ def header_spans(buf: bytes, at: i64, stop: i64) -> list[tuple[int, int, int, in
     return found
 
 
-# What BatchScan.feed found.
+# What BatchScan.feed returns.
 NEED_MORE: Final = 0
 BAD_FRAME: Final = 20
 BAD_CRC: Final = 21
@@ -328,35 +331,35 @@ SCAN_REASONS: Final = {
 }
 
 BATCH_HEADER: Final = 61
-COPY_BELOW: Final = 4096  # a copy of so few bytes costs less than a view of them
+COPY_BELOW: Final = 4096  # a copy of fewer bytes costs less than a view of them
 PLAIN: Final = 0
 TRANSACTIONAL: Final = 1
 CONTROL: Final = 2
-PRODUCER_BATCHES: Final = 5  # how many the log remembers of a producer
+PRODUCER_BATCHES: Final = 5  # how many batches of a producer the log remembers
 
 
 def int32_at(buf: bytes, at: i64) -> i64:
-    """Big-endian and signed."""
+    """Returns the big-endian signed integer that begins at `at`."""
     value: i64 = (buf[at] << 24) | (buf[at + 1] << 16) | (buf[at + 2] << 8) | buf[at + 3]
     return value - 4294967296 if value > 2147483647 else value
 
 
 def int64_at(buf: bytes, at: i64) -> i64:
-    """Big-endian and signed."""
+    """Returns the big-endian signed integer that begins at `at`."""
     low: i64 = (buf[at + 4] << 24) | (buf[at + 5] << 16) | (buf[at + 6] << 8) | buf[at + 7]
     return (int32_at(buf, at) << 32) | low
 
 
 class BatchScan:
-    """Looks at the batches of a segment one after the other, as recovery must: framing, CRC, ascending offsets.
+    """Checks the batches of a segment one after the other, as recovery must: framing, CRC, ascending offsets.
 
-    What is learned on the way lies in the attributes and outlives the buffers: `sound` is where the last good batch ends in the
-    file, `expected` the offset after it; `last_position`, `last_offset`, `last_epoch` and `last_crc` are of that batch: where it
-    begins, its base offset, leader epoch and CRC. `entries` are the entries of the offset index that are due, as (last offset,
-    position), and `times` those of the time index, as (greatest timestamp so far, its offset); `epochs` where a leader epoch
-    above `latest_epoch` begins, as (epoch, offset), `producers` the batches that producer state must see, as (position, size,
-    producer id, PLAIN | TRANSACTIONAL | CONTROL). `gaps`: an offset is missing between two batches or in one, as only a
-    compaction leaves it.
+    What it learns on the way is in its attributes and outlives the buffers: `sound` is where the last good batch ends in the
+    file, and `expected` the offset after it; `last_position`, `last_offset`, `last_epoch` and `last_crc` are that batch's start,
+    base offset, leader epoch and CRC. `entries` are the entries that the offset index gets, as (last offset, position), and
+    `times` those of the time index, as (greatest timestamp so far, its offset). `epochs` are the leader epochs above
+    `latest_epoch`, as (epoch, first offset), and `producers` the batches that producer state must see, as (position, size,
+    producer id, PLAIN | TRANSACTIONAL | CONTROL). `gaps` says that an offset is missing between two batches or in one, which only
+    a compaction causes.
     """
 
     def __init__(self, base_offset: i64, interval_bytes: i64, latest_epoch: i64) -> None:
@@ -380,8 +383,9 @@ class BatchScan:
         self.producers: list[tuple[int, int, int, int]] = []
 
     def feed(self, buf: bytes, end: i64) -> int:
-        """Goes on with the bytes at `sound` of a file that ends at `end`. NEED_MORE: feed again from the new `sound` on, unless
-        that is the end; a batch that does not fit the buffer is taken with the next. Else why the batch at `sound` is bad.
+        """Continues with the bytes at `sound` of a file that ends at `end`. Returns NEED_MORE if the caller is to feed again from
+        the new `sound` on, unless that is the end (a batch that is not whole in the buffer is left for the next one), and
+        otherwise the code of what is wrong with the batch at `sound`.
         """
         at: i64 = 0
         length: i64 = len(buf)
@@ -404,7 +408,7 @@ class BatchScan:
         return NEED_MORE if length < rest or at == length else BAD_FRAME
 
     def note(self, buf: bytes, at: i64, size: i64) -> int:
-        """Takes down one batch, which is sound but for its offsets."""
+        """Notes one batch, which is sound except perhaps for its offsets; returns the code for these."""
         first: i64 = int64_at(buf, at)
         delta: i64 = int32_at(buf, at + 23)
         if first < self.expected or delta < 0 or first > LARGE:
@@ -441,8 +445,9 @@ class BatchScan:
         return NEED_MORE
 
     def thin(self) -> None:
-        """Drops from `producers` what later batches of the same producer make forgotten: of a transaction the first batch stays,
-        of every producer the first (the order in which they came shows in a snapshot) and the last few, and all markers."""
+        """Drops from `producers` the batches that later ones of the same producer make irrelevant. What stays is the first batch
+        of each transaction, the first of each producer (the order of producers shows in a snapshot) and its last few, and all
+        markers."""
         seen: dict[int, int] = {}
         late: set[int] = set()
         for entry in reversed(self.producers):

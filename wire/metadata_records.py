@@ -1,12 +1,12 @@
-"""Bytes of the metadata log: records, control records, snapshots' first and last batch. Kafka's `MetadataRecordSerde` and raft
-module.
+"""Encodes and decodes the metadata log: records, control records, the first and last batch of snapshots. In Kafka this is
+`MetadataRecordSerde` and part of the raft module.
 
-A record's key is null; its value is `uvarint 1` (version of this frame), `uvarint` kind (the API key of the record's
-definition), `uvarint` version, then the message. A control batch's record has the key `int16 version 0, int16 type` and a
-message as its value, which begins with its own version field.
+A record's key is null; its value is `uvarint 1` (version of this frame), `uvarint` kind (the API key of the record's definition),
+`uvarint` version, then the message. A control batch's record has the key `int16 version 0, int16 type` and a message as its
+value, which begins with its own version field.
 
-Versions written follow the finalized `metadata.version`, so that a directory stays readable for the Kafka that it came from
-(`_VERSIONS`, seen in Kafka 4.4.0). Every version that Kafka 4.4 defines is read.
+The version in which a record is written follows from the finalized `metadata.version`, so that a directory stays readable for the
+Kafka that it came from (`_VERSIONS`, as observed in Kafka 4.4.0). Every version that Kafka 4.4 defines can be read.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ _KINDS: Final[dict[int, str]] = {
     29: "unregister_controller_record",
 }
 
-# Record -> (lowest metadata.version, version of the record), newest first. What is not here is written in version 0.
+# Record -> (lowest metadata.version, version of the record), newest first. Records that are not here are written in version 0.
 _VERSIONS: Final[dict[str, tuple[tuple[int, int], ...]]] = {
     "PartitionRecord": ((23, 2), (17, 1), (0, 0)),
     "PartitionChangeRecord": ((23, 2), (17, 1), (0, 0)),
@@ -83,11 +83,11 @@ _INT16: Final = struct.Struct(">h")
 
 
 class MetadataError(Exception):
-    """Metadata records that cannot be read, or that contradict what came before them. A broker must not start on them."""
+    """Metadata records cannot be read, or contradict earlier ones. A broker must not start with them."""
 
 
 class ControlRecord(NamedTuple):
-    """`message` is None for a type that we do not know; a newer Kafka may add one, and readers pass over it."""
+    """A control record. `message` is None for an unknown type, which a newer Kafka may add and readers skip."""
 
     type: int
     message: Any
@@ -95,12 +95,12 @@ class ControlRecord(NamedTuple):
 
 @functools.cache
 def _module(name: str) -> ModuleType:
-    """Imported when the first record of its kind turns up: a broker meets a dozen of the thirty kinds."""
+    """Imports the module of a kind of record with the first such record: a broker meets a dozen of the thirty kinds."""
     return importlib.import_module(f"ottla.wire.messages.internal.{name}")
 
 
 def version_of(record: WireStruct, metadata_version: int) -> int:
-    """Returns the version in which to write `record`."""
+    """Returns the version in which `record` is written."""
     for lowest, version in _VERSIONS.get(type(record).__name__, ()):
         if metadata_version >= lowest:
             return version
@@ -117,7 +117,7 @@ def encode_value(record: WireStruct, metadata_version: int) -> bytes:
 
 
 def decode_value(value: Buffer | None) -> WireStruct:
-    """Raises MetadataError for bytes that are no metadata record of Kafka 4.4."""
+    """Returns the metadata record that `value` encodes. Raises MetadataError if it is not one of Kafka 4.4."""
     if value is None:
         raise MetadataError("a metadata record has no value")
     try:
@@ -139,7 +139,7 @@ def decode_value(value: Buffer | None) -> WireStruct:
 
 
 def decode_control(record: Record) -> ControlRecord:
-    """Raises MetadataError for bytes that do not follow their schema."""
+    """Returns the decoded control record. Raises MetadataError if its bytes do not follow their schema."""
     try:
         _, kind = _CONTROL_KEY.unpack_from(record.key or b"")
         name = _CONTROL_TYPES.get(kind)
@@ -154,12 +154,12 @@ def decode_control(record: Record) -> ControlRecord:
 
 
 def build_records(records: Iterable[WireStruct], metadata_version: int, timestamp_ms: int) -> bytes:
-    """One batch: these records become true together or not at all."""
+    """Returns one batch with these metadata records, which therefore take effect together or not at all."""
     return build_batch([Record(0, timestamp_ms, None, encode_value(record, metadata_version)) for record in records])
 
 
 def build_control(records: Sequence[tuple[int, WireStruct]], timestamp_ms: int) -> bytes:
-    """One control batch of (type, message); the message's `version` field says in which version it is written."""
+    """Returns one control batch of (type, message). The `version` field of a message says in which version it is written."""
     built = []
     for kind, message in records:
         module: Any = sys.modules[type(message).__module__]

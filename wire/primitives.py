@@ -1,8 +1,7 @@
-"""The few primitives that the generated codecs stand on: varints, tagged fields, uuids, and the base of every message
-class.
+"""The few primitives that the generated codecs use: varints, tagged fields, uuids, and the base of every message class.
 
-The generated functions read fixed-width fields with `struct` on their own; what is here is off the fast path, except
-the table UV. Whatever is wrong with the bytes surfaces as one of the exceptions in `ottla.wire.frame.MALFORMED`.
+The generated functions read fixed-width fields with `struct` on their own; what is here is off the fast path, except the table
+UV. Malformed bytes raise one of the exceptions in `ottla.wire.frame.MALFORMED`.
 """
 
 from __future__ import annotations
@@ -17,29 +16,30 @@ Buffer: TypeAlias = bytes | bytearray | memoryview
 
 
 class Region(Protocol):
-    """Bytes that are not in memory: a stretch of a file, sent by the kernel (log.files.FileSlice)."""
+    """Bytes that are not in memory: a part of a file, which the kernel sends (log.disk.files.FileSlice)."""
 
     def __len__(self) -> int: ...
 
     def read(self) -> bytes: ...
 
 
-# What an encoder appends to: buffers, and regions where a field holds one. `Any`, as list is invariant and callers have either.
+# What an encoder appends to: buffers, and regions for fields that hold one. `Any`, because list is invariant.
 Parts: TypeAlias = list[Any]
-Put: TypeAlias = Callable[[Any], object]  # its bound append
+Put: TypeAlias = Callable[[Any], object]  # the bound append of Parts
 
 ZERO_UUID: Final = bytes(16)
-# Default of parameters whose default is a fresh list or struct, known by its identity. A list, for compiled modules check types.
+# Stands for a default that is a fresh list or struct, and is known by its identity. A list, because compiled code checks types.
 EMPTY: Final[Any] = []
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)  # setup.py compiles this module, and few of the messages
 class WireStruct:
-    """Base of generated message classes and their like: equality and repr over __slots__. Mutable, hence not hashable."""
+    """The base of generated message classes and similar ones: equality and repr over __slots__. They are mutable, hence not
+    hashable."""
 
     __slots__: ClassVar[tuple[str, ...]] = ()
     NESTED: ClassVar[tuple[tuple[str, type[WireStruct], bool], ...]] = ()
-    """Of answers: field, class and whether it is a list, for each field that is a struct or a list of structs."""
+    """For answers: name, class and whether it is a list, for each field that is a struct or a list of structs."""
     __hash__: ClassVar[None]  # type: ignore[assignment]
 
     def __eq__(self, other: object) -> bool:
@@ -55,7 +55,7 @@ class WireStruct:
 
 
 def uvarint(buf: Buffer, pos: int) -> tuple[int, int]:
-    """Decode an unsigned varint of at most 5 bytes; returns (value, next position)."""
+    """Decodes an unsigned varint of at most 5 bytes; returns (value, next position)."""
     value = shift = 0
     while True:
         byte = buf[pos]
@@ -69,7 +69,7 @@ def uvarint(buf: Buffer, pos: int) -> tuple[int, int]:
 
 
 def compact_length(buf: Buffer, pos: int) -> tuple[int, int]:
-    """Decode a compact length (length + 1, returned as it is) where null is not allowed."""
+    """Decodes a compact length where null is not allowed; returns (length + 1 as it is, next position)."""
     value, pos = uvarint(buf, pos)
     if not value:
         raise negative_length(-1)
@@ -77,13 +77,13 @@ def compact_length(buf: Buffer, pos: int) -> tuple[int, int]:
 
 
 def varint(buf: Buffer, pos: int) -> tuple[int, int]:
-    """Decode a zigzag varint of at most 5 bytes; returns (value, next position)."""
+    """Decodes a zigzag varint of at most 5 bytes; returns (value, next position)."""
     value, pos = uvarint(buf, pos)
     return (value >> 1) ^ -(value & 1), pos
 
 
 def varlong(buf: Buffer, pos: int) -> tuple[int, int]:
-    """Decode a zigzag varint of at most 10 bytes; returns (value, next position)."""
+    """Decodes a zigzag varint of at most 10 bytes; returns (value, next position)."""
     value = shift = 0
     while True:
         byte = buf[pos]
@@ -97,7 +97,7 @@ def varlong(buf: Buffer, pos: int) -> tuple[int, int]:
 
 
 def encode_uvarint(value: int) -> bytes:
-    """Encode an unsigned varint of any size."""
+    """Encodes an unsigned varint of any size."""
     assert value >= 0, value
     out = bytearray()
     while value > 0x7F:
@@ -108,14 +108,15 @@ def encode_uvarint(value: int) -> bytes:
 
 
 def encode_varint(value: int) -> bytes:
-    """Encode a zigzag varint; the same bytes serve for varlong."""
+    """Encodes a zigzag varint; a varlong has the same bytes."""
     return encode_uvarint(value << 1 if value >= 0 else (-value << 1) - 1)
 
 
 class _Uvarints(dict[int, bytes]):
-    """Encoded unsigned varints, filled as they are met: a hit is one dict lookup in C.
+    """A cache of encoded unsigned varints, filled as they are needed: a hit is one dict lookup in C.
 
-    Only those of one and two bytes are kept, 16384 entries at most. Three bytes, as most records fields need, are made at once.
+    Only those of one and two bytes are kept, 16384 entries at most. Three bytes, as most records fields need, are encoded each
+    time.
     """
 
     def __missing__(self, value: int) -> bytes:
@@ -133,7 +134,8 @@ UV: Final = _Uvarints()
 
 
 def skip_tags(buf: Buffer, pos: int, count: int) -> int:
-    """Step over tagged fields that this version does not define. `count` is the section's first byte, read by the caller."""
+    """Skips tagged fields that this version does not define; returns the next position. `count` is the section's first byte,
+    which the caller has read."""
     if count > 127:
         count, pos = uvarint(buf, pos - 1)
     for _ in range(count):
@@ -144,13 +146,13 @@ def skip_tags(buf: Buffer, pos: int, count: int) -> int:
 
 
 def put_tag(parts: Parts, tag: int, body: Parts) -> None:
-    """Append one tagged field whose value is `body`, and empty `body` for the next."""
+    """Appends one tagged field whose value is `body`, and empties `body` for the next."""
     data = b"".join(body)
     body.clear()
     parts.append(UV[tag] + UV[len(data)] + data)
 
 
-# -- errors of the outside, made here so that generated code stays short --------------------------------------------------
+# -- errors in the input, made here so that generated code stays short ----------------------------------------------------
 
 
 def negative_length(length: int) -> ValueError:
@@ -162,19 +164,19 @@ def too_long(count: int) -> ValueError:
 
 
 def wrong_tag_size(tag: int, size: int) -> ValueError:
-    return ValueError(f"tagged field {tag} does not take the {size} bytes that it announces")
+    return ValueError(f"tagged field {tag} does not have the {size} bytes that it announces")
 
 
 # -- uuids -------------------------------------------------------------------------------------------------------------
 
 
 def uuid_to_text(uuid: bytes) -> str:
-    """Kafka's form of a uuid: 22 characters of url-safe base64 without padding."""
+    """Returns a uuid in Kafka's form: 22 characters of url-safe base64 without padding."""
     return base64.urlsafe_b64encode(uuid).decode("ascii").rstrip("=")
 
 
 def uuid_from_text(text: str) -> bytes:
-    """Returns the 16 bytes of a uuid in Kafka's form; raises ValueError if it is none."""
+    """Returns the 16 bytes of a uuid in Kafka's form. Raises ValueError if the text is not one."""
     if len(text) > 24:
         raise ValueError(f"uuid of {len(text)} characters")
     raw = base64.b64decode(text.rstrip("=") + "==", altchars=b"-_", validate=True)

@@ -1,8 +1,8 @@
-"""Records as objects, for those who look inside a batch: coordinators, tests, tools. The way through the broker has none.
+"""Records as objects, for code that looks inside batches: coordinators, tests, tools. Produce and Fetch never make such objects.
 
-A record's parts lie one after the other as wire/kernel.py describes; kernel.spans finds them, this module cuts them out. Offsets
-and timestamps become absolute here: the header's base plus the record's delta, or, in a LogAppendTime batch, the header's
-maximum timestamp for every record.
+wire/kernel.py describes the layout of a record; kernel.spans finds its parts, and this module cuts them out. Offsets and
+timestamps become absolute here: the header's base plus the record's delta, or, in a LogAppendTime batch, the header's maximum
+timestamp for every record.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ from ottla.wire.batch import (
 from ottla.wire.compression import MAX_DECOMPRESSED_BYTES, NONE, decompress
 from ottla.wire.primitives import Buffer
 
-_NULL: Final = b"\x01"  # zigzag varint of -1
+_NULL: Final = b"\x01"  # the zigzag varint of -1
 
 Header = tuple[str, bytes | None]
 
 
 @dataclass(slots=True)
 class Record:
-    """One record. `offset` is absolute when read and of no meaning when written (its place in the batch counts).
+    """One record. `offset` is absolute in a record that was read; when a record is written, only its place in the batch counts.
 
-    Header keys are UTF-8; bytes that are not survive as surrogate escapes, because no broker checks them.
+    Header keys are UTF-8; other bytes are kept as surrogate escapes, because no broker checks them.
     """
 
     offset: int
@@ -48,7 +48,7 @@ class Record:
 
 
 def records_section(batch: Buffer, header: BatchHeader, max_bytes: int = MAX_DECOMPRESSED_BYTES) -> bytes:
-    """Returns the records of a whole batch, uncompressed. Raises CompressionError."""
+    """Returns the records section of a whole batch, decompressed. Raises CompressionError."""
     section = memoryview(batch)[HEADER_SIZE : header.size]
     if header.codec == NONE:
         return bytes(section)
@@ -108,7 +108,7 @@ def build_batch(
 ) -> bytes:
     """Returns one whole batch of `records`, numbered from `base_offset` in their order (their own offsets do not count).
 
-    The base timestamp is the first record's, the maximum the largest, as Kafka's builder has it.
+    The base timestamp is the first record's and the maximum the largest, as in batches that Kafka builds.
     """
     if not records:
         raise ValueError("a batch holds at least one record")
@@ -132,7 +132,8 @@ def build_batch(
 
 
 def encode_records(records: Sequence[Record], base_timestamp: int, offset_deltas: Sequence[int] | None = None) -> bytes:
-    """Returns the section after the header, uncompressed. `offset_deltas` are 0, 1, 2 … unless given (compaction leaves gaps)."""
+    """Returns the records section of a batch, uncompressed. `offset_deltas` are 0, 1, 2 … unless given (compaction leaves
+    gaps)."""
     parts: list[bytes] = []
     for index, record in enumerate(records):
         delta = index if offset_deltas is None else offset_deltas[index]
@@ -157,7 +158,7 @@ def _sized(value: bytes | None) -> tuple[bytes, ...]:
 
 
 def varint(value: int) -> bytes:
-    """Zigzag varint of a signed 64-bit integer (a 32-bit one has the same form)."""
+    """Returns the zigzag varint of a signed 64-bit integer (a 32-bit one has the same form)."""
     value = ((value << 1) ^ (value >> 63)) & 0xFFFFFFFFFFFFFFFF
     if value < 128:
         return _ONE_BYTE[value]

@@ -25,7 +25,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from ottla.log.compaction.cleaning_job import CleanedGroup, CleaningJob, CleaningStats, MapTooSmall
-from ottla.log.compaction.filtered_batch import FilteredBatch, Rules, filtered
+from ottla.log.compaction.filtered_batch import FilteredBatch, Rules, filter_batch
 from ottla.log.compaction.offset_map import SLOT_BYTES, OffsetMap, put_keys
 from ottla.log.compaction.transactions import CleanedTransactions
 from ottla.log.disk.files import Disk, OpenFiles
@@ -213,7 +213,7 @@ class Cleaner:
                 raise CorruptRecord(f"{segment!r}: the CRC of the batch at position {position} does not fit")
             obsolete = transactions.on_control_batch(header, batch) if header.is_control else transactions.on_batch(header)
             try:
-                result = filtered(batch, header, obsolete, rules)
+                result = filter_batch(batch, header, obsolete, rules)
             except ValueError as error:
                 raise _undecodable(segment, header, error) from error
             stats.records_read += result.read

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from ottla.log.compaction.offset_map import OffsetMap, joined, rebased, survivors
+from ottla.log.compaction.offset_map import OffsetMap, join_runs, rebase, survivors
 from ottla.wire.batch import (
     CODEC_MASK,
     DELETE_HORIZON_BIT,
@@ -62,7 +62,7 @@ class Rules:
         return header.is_control and header.producer_epoch == epoch
 
 
-def filtered(batch: Buffer, header: BatchHeader, obsolete: bool, rules: Rules) -> FilteredBatch:
+def filter_batch(batch: Buffer, header: BatchHeader, obsolete: bool, rules: Rules) -> FilteredBatch:
     """Returns what stays of the batch. `obsolete` says that it belongs to an aborted transaction, or is a marker that nothing
     needs. Raises ValueError if it does not decode."""
     horizon_ms = header.base_timestamp if header.has_delete_horizon else None
@@ -86,12 +86,12 @@ def filtered(batch: Buffer, header: BatchHeader, obsolete: bool, rules: Rules) -
     max_timestamp = header.max_timestamp if stamped else found.max_timestamp
     base_timestamp = horizon_ms if horizon_ms is not None else (max_timestamp if stamped else found.first_timestamp)
     if stamped:
-        records = rebased(section, found.runs, _shift(max_timestamp, base_timestamp), True)
+        records = rebase(section, found.runs, _shift(max_timestamp, base_timestamp), True)
     elif base_timestamp != header.base_timestamp:
-        records = rebased(section, found.runs, _shift(header.base_timestamp, base_timestamp), False)
+        records = rebase(section, found.runs, _shift(header.base_timestamp, base_timestamp), False)
     else:
-        records = joined(section, found.runs)
-    parts = _made_anew(header, records, kept, base_timestamp, max_timestamp, horizon_ms is not None)
+        records = join_runs(section, found.runs)
+    parts = _rebuild(header, records, kept, base_timestamp, max_timestamp, horizon_ms is not None)
     return FilteredBatch(parts, max_timestamp, read, kept, keyless)
 
 
@@ -106,12 +106,12 @@ def _kept_control(batch: Buffer, header: BatchHeader, section: bytes, obsolete: 
     count = header.records_count
     if not obsolete or header.has_delete_horizon:
         return FilteredBatch([batch], header.max_timestamp, count, count, 0)
-    records = rebased(section, [0, len(section)], _shift(header.base_timestamp, rules.horizon_ms), False)
-    parts = _made_anew(header, records, count, rules.horizon_ms, header.max_timestamp, True)
+    records = rebase(section, [0, len(section)], _shift(header.base_timestamp, rules.horizon_ms), False)
+    parts = _rebuild(header, records, count, rules.horizon_ms, header.max_timestamp, True)
     return FilteredBatch(parts, header.max_timestamp, count, count, 0)
 
 
-def _made_anew(
+def _rebuild(
     header: BatchHeader, records: bytes, count: int, base_timestamp: int, max_timestamp: int, has_horizon: bool
 ) -> list[Buffer]:
     attributes = header.attributes & KNOWN_BITS & ~DELETE_HORIZON_BIT | (DELETE_HORIZON_BIT if has_horizon else 0)

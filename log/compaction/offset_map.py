@@ -218,7 +218,7 @@ def survivors(offsets: OffsetMap, buf: bytes, base_offset: i64, base_timestamp: 
     return found
 
 
-def encoded(value: i64) -> bytes:
+def encode_varint(value: i64) -> bytes:
     """Returns the zigzag varint of `value`."""
     if -64 <= value < 64:
         return bytes([int((value << 1) ^ (value >> 63))])
@@ -234,12 +234,12 @@ def encoded(value: i64) -> bytes:
     return bytes(out)
 
 
-def joined(buf: bytes, runs: list[int]) -> bytes:
+def join_runs(buf: bytes, runs: list[int]) -> bytes:
     """Returns the bytes of the runs, one after the other, unchanged."""
     return b"".join([buf[runs[at] : runs[at + 1]] for at in range(0, len(runs), 2)])
 
 
-def rebased(buf: bytes, runs: list[int], shift: i64, fixed: bool) -> bytes:
+def rebase(buf: bytes, runs: list[int], shift: i64, fixed: bool) -> bytes:
     """Returns the records in the runs with new timestamp deltas: the old delta plus `shift`, or, if `fixed`, `shift` itself.
     Raises ValueError."""
     parts: list[bytes] = []
@@ -255,8 +255,8 @@ def rebased(buf: bytes, runs: list[int], shift: i64, fixed: bool) -> bytes:
             delta, at = varlong(buf, at + 1, stop)
             if at < 0:
                 raise ValueError(REASONS[BAD_VARINT])
-            time = encoded(shift if fixed else wrapping_add(delta, shift))
-            parts.append(encoded(1 + len(time) + (stop - at)))
+            time = encode_varint(shift if fixed else wrapping_add(delta, shift))
+            parts.append(encode_varint(1 + len(time) + (stop - at)))
             parts.append(buf[attributes : attributes + 1])
             parts.append(time)
             parts.append(buf[at:stop])

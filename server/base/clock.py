@@ -1,7 +1,7 @@
-"""Time as a parameter: what the server asks of a clock, and asyncio's.
+"""Time as a parameter: the interface of a clock, and its implementation by asyncio.
 
-Nothing in the server calls time.time or sleeps; it is handed a Clock. Tests hand it one that stands still until it is told to
-advance (tests/fakes.py), so that a session timeout of half an hour is tested in no time.
+Nothing in the server calls time.time or sleeps; it gets a Clock as a parameter. Tests pass one that stands still until the test
+advances it (tests/fakes.py), so that a session timeout of half an hour is tested in no time.
 """
 
 from __future__ import annotations
@@ -13,30 +13,30 @@ from typing import Protocol
 
 
 class Cancellable(Protocol):
-    """A callback that has not run yet."""
+    """A scheduled callback that can be cancelled."""
 
     def cancel(self) -> None:
-        """Do not run it. Harmless when it has run."""
+        """Cancels the callback. This does nothing if it has run already."""
 
 
 class Clock(Protocol):
-    """Wall time for what is written down, monotonic time for waiting."""
+    """Gives the wall time, for what is stored, and monotonic time, for waiting."""
 
     def now_ms(self) -> int:
-        """Milliseconds since 1970, as records and checkpoints carry them."""
+        """Returns the wall time in milliseconds since 1970, as in records and checkpoints."""
         ...
 
     def monotonic(self) -> float:
-        """Seconds that never go back."""
+        """Returns a time in seconds that never goes back."""
         ...
 
     def call_later(self, seconds: float, callback: Callable[[], None]) -> Cancellable:
-        """Run `callback` on the event loop after `seconds`."""
+        """Runs `callback` on the event loop after `seconds`."""
         ...
 
 
 class LoopClock:
-    """The clock of the running event loop. Make it inside the loop."""
+    """The clock of the running event loop, which must be running when this is made."""
 
     def __init__(self) -> None:
         loop = asyncio.get_running_loop()

@@ -1,4 +1,4 @@
-"""What comes to an end and says so, for those who keep something that belongs to it."""
+"""`Closes`: something that ends and then notifies those who keep state that belongs to it."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any, Protocol
 
 
 class Closes(Protocol):
-    """A client's session (server/requests/session.py), to the rooms below it. It is compared by identity."""
+    """A client's session (server/requests/session.py), as the rooms below it see it. It is compared by identity."""
 
     def on_close(self, callback: Callable[[Any], object]) -> None:
-        """Calls back once, with what has ended."""
+        """Registers a callback that is called once, at the end, with the object that has ended."""
         ...

@@ -1,8 +1,8 @@
-"""From exceptions to Kafka's error codes, in one table.
+"""Maps exceptions to Kafka's error codes, in one table.
 
-`log` raises what went wrong in its own words and knows no codes; here each class gets the code that Kafka's broker answers.
-An exception that is not in the table is a bug of ours and must not be answered as if it were the client's: `code_of` lets
-UNKNOWN_SERVER_ERROR stand for it and logs the traceback, once, where it is caught.
+`log` raises exceptions of its own and knows no codes; here each class gets the code that Kafka's broker answers. An exception
+that is not in the table is a bug of ours and must not be answered as if the client were to blame: `code_of` answers
+UNKNOWN_SERVER_ERROR for it and logs the traceback.
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ def code_of(error: Exception) -> ErrorCode:
 
 
 def append_error(error: Exception) -> ErrorCode:
-    """Returns what clients of a coordinator hear when it could not write its records: mostly what makes them try again
-    elsewhere."""
+    """Returns the code that clients of a coordinator get when it could not write its records: mostly one that makes them find the
+    coordinator again and retry."""
     if isinstance(error, log.RecordTooLarge | log.RecordListTooLarge):
         return ErrorCode.UNKNOWN_SERVER_ERROR
     if isinstance(error, log.StorageError | NotLeaderOrFollower | OSError):

@@ -1,4 +1,4 @@
-"""Promises: answers that come later and reach who waits for them within the call that keeps the promise.
+"""Promises: answers that come later and reach those who wait for them within the call that sets them.
 
 An asyncio future runs its callbacks in the event loop's next turn. A `Promise` runs them at once, so that a record reaches the
 consumer that waits for it two turns of the loop earlier.
@@ -32,11 +32,11 @@ class Promise(Generic[T]):
 
     @property
     def answer(self) -> T | None:
-        """None as long as there is none: not yet, or not at all."""
+        """The answer; None if it has not come yet, or never will because the promise failed or was cancelled."""
         return self._answer
 
     def result(self) -> T:
-        """Returns the answer; or raises what it failed with. Only once it is done, and not cancelled."""
+        """Returns the answer, or raises the error with which the promise failed. It must be done and not cancelled."""
         assert self._done
         assert not self._cancelled
         if self._error is not None:
@@ -84,7 +84,7 @@ class Promise(Generic[T]):
 
 
 class Acknowledgement(Promise[T]):
-    """The answer to a Produce whose batches are appended and may not be acknowledged yet.
+    """The answer to a Produce whose batches are appended but may not be acknowledged yet.
 
     The next Produce of its connection does not wait for it; only its answer does.
     """

@@ -1,10 +1,11 @@
-"""The broker's recurring work: retention, flushes, checkpoints, expiries. Each pass is a function of the layer it serves.
+"""Runs the broker's recurring work: retention, flushes, checkpoints, expiries. Each pass is a function of the layer it serves.
 
 One pass of a kind runs at a time: the next one is due an interval after the last one ended. A pass that raises is logged, with
-its traceback where that is our bug, and runs again at its next time, since a broker that quietly stops deleting old segments
-fails a week later.
+its traceback if the error is a bug of ours, and runs again when it is due next, because a broker that quietly stops deleting old
+segments fails a week later.
 
-fsync blocks for milliseconds and more on a busy disk, so flushes run in threads; everything else is quick and runs on the loop.
+fsync blocks for milliseconds, and longer on a busy disk, so flushes run in threads; everything else is quick and runs on the
+loop.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ MIN_INTERVAL_MS = 1
 
 
 class Scheduler:
-    """Passes by name. `stop` ends them; one that is under way is waited for."""
+    """Runs passes, each of which has a name. `stop` ends them and waits for those that are under way."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -36,8 +37,8 @@ class Scheduler:
         self._stopped = False
 
     def every(self, name: str, interval_ms: int | Callable[[], int], action: Callable[[], object]) -> None:
-        """Run `action`, a plain or an async function, every `interval_ms` from an interval from now on. An interval that may
-        change is asked for each time."""
+        """Runs `action`, a plain or an async function, every `interval_ms`, the first time after one interval. An interval that
+        may change is given as a function, which is called each time."""
         assert name not in self._due
         self._plan(name, interval_ms, action)
 
@@ -82,15 +83,15 @@ class Scheduler:
 
 
 async def flush_in_threads(logs: LogManager, now_ms: int) -> int:
-    """Every fsync that is due, each in a thread of the loop's pool; returns how many logs were flushed."""
+    """Does every flush that is due, each in a thread of the loop's pool; returns how many logs were flushed."""
 
     async def flush(job: FlushJob) -> int:
         try:
             await asyncio.get_running_loop().run_in_executor(None, job.run)
-        except StorageError:  # logged where the directory went offline, and all its partitions answer 56 from now on
+        except StorageError:  # logged where the directory went offline; all its partitions answer KAFKA_STORAGE_ERROR from now on
             job.give_up()
             return 0
-        except BaseException:  # a job that stays in flight would be the log's last
+        except BaseException:  # if a job stayed in flight, the log could never be flushed again
             job.give_up()
             raise
         job.finish()

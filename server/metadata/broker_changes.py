@@ -1,12 +1,13 @@
-"""What may be written to a broker's settings while it runs. Everything here is refused with 42 INVALID_REQUEST, Kafka's choice.
+"""The rules for changing a broker's settings while it runs. What breaks them is refused with 42 INVALID_REQUEST, as by Kafka.
 
-Three kinds of rules. A setting by itself: whether it can change at all, its text, and whether it is one broker's or a listener's
-own matter. All settings together: the rules of a start (server/settings/rules.py), on the values as they would be. And the step:
-the size of a pool of threads may be halved or doubled at most. We have no threads to size; what was taken would be shown as if it
-counted, and the clusters that a tool manages should answer alike.
+There are three kinds of rules. The first look at a setting by itself: whether it can change at all, its text, and whether it
+belongs to one broker or to a listener. The second look at all settings together: they are those of a start
+(server/settings/rules.py), on the values as they would be. The third looks at the step: the size of a pool of threads may at most
+be halved or doubled. ottla has no such pools, but it shows what was set, and tools that manage clusters should get the same
+answers from it as from Kafka.
 
-Names that nobody knows are taken as they are; they may be a plug-in's. What others wrote into the metadata and could not be
-written today counts as not there, so that it keeps nobody from changing the rest.
+Settings of unknown name are accepted as they are, because they may be a plug-in's. A setting that is already in the metadata and
+could not be written today is ignored, so that it does not keep anybody from changing the others.
 """
 
 from __future__ import annotations
@@ -35,15 +36,15 @@ POOLS: Final = frozenset((
     "remote.log.manager.follower.thread.pool.size",
     "remote.log.reader.threads",
 ))  # fmt: skip
-"""Sizes of pools of threads."""
+"""The settings that are sizes of pools of threads."""
 _OF_ALL_LISTENERS: Final = frozenset(("max.connections", "max.connection.creation.rate", "num.network.threads"))
-"""A listener's own that may be set for all brokers at once; its others are for one broker."""
+"""The settings of a single listener that may be set for all brokers at once; its others may be set only for one broker."""
 _NOT_ZERO: Final = frozenset(("max.connections", "max.connection.creation.rate"))
 _OF_LISTENERS_ONLY: Final = ("ssl.key.", "ssl.keystore.", "ssl.truststore.")
-"""Beginnings of names that are refused without a listener's name before them."""
+"""The beginnings of setting names that are refused without a listener's name in front."""
 _LOADED: Final = frozenset(("metric.reporters", "principal.builder.class", "ssl.engine.factory.class"))
 _MAY_REPEAT: Final = frozenset(("config.providers", "metric.reporters"))
-"""Lists whose elements may come twice. At a start all lists are taken so, with what is repeated left out."""
+"""Lists in which an element may occur twice. At a start this is accepted in every list, and repetitions are dropped."""
 _LISTENER: Final = "listener.name."
 _AS_RETENTION: Final = -2
 _UNLIMITED: Final = -1
@@ -52,7 +53,8 @@ _UNLIMITED: Final = -1
 def check(
     settings: ControllerSettings, image: MetadataImage, name: str, after: Mapping[str, str], written: Collection[str]
 ) -> None:
-    """`after`: all settings that broker `name`, or "" for all of them, would have; `written`: those that the request sets."""
+    """Raises ConfigError if a change of settings may not be made. `after` are all settings that broker `name` would have, or with
+    "" those of all brokers; `written` are the names of those that the request sets."""
     listeners = frozenset(f"{_LISTENER}{each.lower()}." for each in settings.listener_names)
     legal: dict[str, str] = {}
     for key, text in after.items():
@@ -74,7 +76,8 @@ def check(
 
 
 def _check_one(key: str, text: str, listeners: Collection[str], *, for_all: bool) -> None:
-    """One setting by itself. `listeners`: how the names of this broker's listeners' own settings begin. Raises ConfigError."""
+    """Checks one setting by itself. `listeners` are the prefixes of the settings of this broker's listeners. Raises
+    ConfigError."""
     base = base_name(key)
     setting = BROKER_SETTINGS.get(base)
     plain = key == base
@@ -82,33 +85,33 @@ def _check_one(key: str, text: str, listeners: Collection[str], *, for_all: bool
         if plain and (not setting.dynamic or key in FIXED_HERE):
             kafkas = f"Cannot update these configs dynamically: [{key}]"
             raise ConfigError(
-                f"{key}: it cannot change while the broker runs; set it in server.properties and start again", kafkas
+                f"{key}: it cannot change while the broker runs; set it in server.properties and restart the broker", kafkas
             )
         if plain and key.startswith(_OF_LISTENERS_ONLY):
-            raise ConfigError(f"{key}: it changes for one listener at a time; put listener.name.<name>. before it")
+            raise ConfigError(f"{key}: it can only change for one listener at a time; put listener.name.<name>. before it")
         ours = plain or key.startswith(tuple(listeners))
         if ours or setting.dynamic:
             _check_text(key, setting, text)
         if ours and base in _NOT_ZERO and setting.parse(text) == 0:
-            raise ConfigError(f"{key}: 0 lets nobody in; the least is 1")
+            raise ConfigError(f"{key}: 0 would allow no connection; the least is 1")
     per_broker = base not in _OF_ALL_LISTENERS if not plain else setting is not None and setting.update is Update.PER_BROKER
     if for_all and per_broker:
-        raise ConfigError(f"{key}: it cannot be set for all brokers at once; name one")
+        raise ConfigError(f"{key}: it cannot be set for all brokers at once; name one broker")
 
 
 def _check_text(key: str, setting: Setting, text: str) -> None:
-    """Raises ConfigError, which begins with the whole name."""
+    """Checks the text of a setting. Raises ConfigError, which begins with the whole name."""
     value = setting._replace(name=key).parse(text)
     elements = [element.strip() for element in text.split(",")] if setting.type is ConfigType.LIST else []
     if len(set(elements)) < len(elements) and setting.name not in _MAY_REPEAT:
-        raise ConfigError(f"{key}: '{text}' names an element twice; name each once")
+        raise ConfigError(f"{key}: '{text}' names an element twice; name each only once")
     if setting.name in _LOADED and value not in (setting.default, ()):
         kind = "classes" if setting.type is ConfigType.LIST else "class"
         raise ConfigError(f"{key}: there is no JVM to load the {kind} '{text}' in; leave it as it is")
 
 
 def _check_tiers(values: Mapping[str, Any]) -> None:
-    """How long records stay here while a second storage has them, too: no longer than at all. Raises ConfigError."""
+    """Raises ConfigError if records would stay on local disk, with tiered storage, for longer than they are kept at all."""
     for unit, retention in (("ms", _retention_ms(values)), ("bytes", values["log.retention.bytes"])):
         local = values[f"log.local.retention.{unit}"]
         if retention >= 0 and local != _AS_RETENTION and not 0 <= local <= retention:
@@ -126,7 +129,7 @@ def _retention_ms(values: Mapping[str, Any]) -> int:
 
 
 def _check_cordoned(cordoned: Collection[str], log_dirs: Collection[str]) -> None:
-    """Raises ConfigError."""
+    """Raises ConfigError if a directory in `cordoned` is not one of `log_dirs`."""
     unknown = {os.path.abspath(path) for path in cordoned if path != "*"} - set(log_dirs)
     if unknown:
         raise ConfigError(f"cordoned.log.dirs: {min(unknown)} is not in log.dirs; name directories that are")
@@ -139,7 +142,8 @@ def _check_pools(
     legal: Mapping[str, str],
     listeners: Collection[str],
 ) -> None:
-    """`before` and `values` are the broker's values without and with `legal`; `texts` what is set now. Raises ConfigError."""
+    """Checks the steps by which sizes of thread pools change. `before` and `values` are the broker's values without and with
+    `legal`; `texts` are those that are set now. Raises ConfigError."""
     for name in POOLS:
         _check_step(name, before[name], values[name])
     for key, text in legal.items():
@@ -154,5 +158,5 @@ def _check_step(name: str, before: Any, after: Any) -> None:
         bound = "not be greater than double" if after > before else "be at least half"
         kafkas = f"Dynamic thread count update validation failed for {name}={after}, value should {bound} the current value"
         kafkas = f"Invalid value org.apache.kafka.common.config.ConfigException: {kafkas} {before} for configuration"
-        text = f"{name}: {after} is too far from {before}, which it is now; at most halve or double it"
+        text = f"{name}: {after} is too far from the present {before}; at most halve or double it"
         raise ConfigError(text, f"{kafkas} Invalid dynamic configuration")

@@ -1,8 +1,8 @@
-"""Cluster: the broker's place in a cluster, whoever its controllers are.
+"""`Cluster`, the interface between a broker and its cluster, whichever nodes are its controllers.
 
 A broker opens its cluster, registers, serves, and leaves; in between it follows the image and asks the controller for changes.
-What may have to ask controllers over the network is a coroutine; a cluster of one awaits nothing in it.
-`broker/start.py` chooses the implementation; nothing else knows which it is.
+What may have to ask controllers over the network is a coroutine; a cluster of one awaits nothing in it. `broker/start.py` chooses
+the implementation, and nothing else knows which it is.
 """
 
 from __future__ import annotations
@@ -26,28 +26,28 @@ class Pass(NamedTuple):
 
 
 class Cluster(ABC):
-    """See the module's docstring."""
+    """The broker's view of its cluster; the module's docstring says how it is used."""
 
     @property
     @abstractmethod
     def image(self) -> MetadataImage:
-        """Returns the metadata as this broker knows them now, replayed from its log. Subscribers hear of every change."""
+        """The metadata as this broker knows it now, replayed from its log. Subscribers are called for every change."""
 
     @property
     @abstractmethod
     def controller(self) -> Controller:
-        """Who changes the metadata."""
+        """The controller, which changes the metadata."""
 
     @abstractmethod
     async def register(self, endpoints: Sequence[Endpoint], *, rack: str | None = None) -> int:
         """Registers this broker, which can be reached at `endpoints` (advertised listeners), and returns its new broker epoch.
 
-        Call it once a start, when the ports are known and before the first request. Raises StorageError.
+        It is called once, at the start, when the ports are known and before the first request. Raises StorageError.
         """
 
     @abstractmethod
     async def ready(self) -> None:
-        """Says that the broker accepts requests now: it need not be fenced any longer."""
+        """Announces that the broker accepts requests now and need not be fenced any longer."""
 
     @abstractmethod
     async def begin_leaving(self) -> None:
@@ -58,22 +58,22 @@ class Cluster(ABC):
 
     @abstractmethod
     async def leave(self) -> None:
-        """Says that the broker has stopped serving: it leads nothing and is fenced, as after Kafka's controlled shutdown.
+        """Announces that the broker has stopped serving: it leads nothing and is fenced, as after Kafka's controlled shutdown.
 
-        A broker that the metadata shows as alive would keep an Apache Kafka that takes the directory over waiting for its
-        session's end (9 s). Raises StorageError; without a directory to write it to, nothing happens.
+        If the metadata showed the broker as alive, an Apache Kafka that takes over the directory would wait for the end of its
+        session (9 s). Raises StorageError; if there is no directory to write to, nothing happens.
         """
 
     @abstractmethod
     def lose_directories(self, failed: Collection[str], lost: Mapping[tuple[str, int], str | None]) -> None:
-        """Says that this broker's log directories in `failed`, absolute paths, do not work any more. `lost` are the partitions
-        that it led and has no log of now, each with its directory as far as that is known. Raises StorageError.
+        """Announces that this broker's log directories in `failed`, absolute paths, do not work any more. `lost` are the
+        partitions that it led and whose logs are gone, each with its directory as far as that is known. Raises StorageError.
         """
 
     @abstractmethod
     def assign_directories(self, assignments: Sequence[tuple[bytes, int, bytes]]) -> None:
-        """Says where replicas of this broker lie: (topic id, partition, directory id). What is gone is left out. Raises
-        StorageError."""
+        """Announces in which directories replicas of this broker lie: (topic id, partition, directory id). Partitions that no
+        longer exist are ignored. Raises StorageError."""
 
     @abstractmethod
     def passes(self) -> Sequence[Pass]:

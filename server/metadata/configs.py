@@ -1,11 +1,11 @@
 """Changing settings while the cluster runs: IncrementalAlterConfigs, and what AlterConfigs and new topics share with it.
 
-Resources: a topic; the broker's own id, or "" for all brokers; a group; a client-metrics subscription. Operations: 0 SET, 1
-DELETE, 2 APPEND and 3 SUBTRACT of elements of a topic's or a broker's list. A resource's changes hold together or not at all; the
-resources of a request do not depend on each other.
+A resource is a topic; the broker's own id, or "" for all brokers; a group; or a client-metrics subscription. The operations are 0
+SET, 1 DELETE, and 2 APPEND and 3 SUBTRACT for elements of a topic's or a broker's list. The changes of a resource take effect
+together or not at all; the resources of a request do not depend on each other.
 
-A broker's settings of unknown name are taken as they are, as Kafka does (they may be a plug-in's); a topic's and a group's are
-not. Broker settings that only count at a start are refused with 42, which is Kafka's choice of code.
+As in Kafka, broker settings of unknown name are accepted (they may be a plug-in's), but those of topics and groups are not.
+Broker settings that only count at a start are refused with 42 INVALID_REQUEST, which is Kafka's choice of code.
 """
 
 from __future__ import annotations
@@ -39,18 +39,18 @@ APPEND: Final = 2
 SUBTRACT: Final = 3
 TAGS: Final = "streams.rack.aware.assignment.tags"
 LONGEST_TEXT: Final = 32_767
-"""In bytes, of a setting's name or value: the most that DescribeConfigs below v4 can carry. Kafka sets no limit here; we would
-close the connection of everyone who asks for the resource in such a version."""
+"""The most bytes that the name or the value of a setting may have: DescribeConfigs below v4 cannot carry more. Kafka has no
+limit; without it ottla would close the connection of every client that asks for the resource in such a version."""
 _OPERATION_NAMES: Final = {SET: "SET", DELETE: "DELETE", APPEND: "APPEND", SUBTRACT: "SUBTRACT"}
 
 _KNOWN: Final = frozenset((TOPIC, BROKER, CLIENT_METRICS, GROUP))
 _LISTS: Final[dict[int, Mapping[str, Setting]]] = {TOPIC: TOPIC_SETTINGS, BROKER: BROKER_SETTINGS}
-"""Where APPEND and SUBTRACT find lists: Kafka's controller does not know those of groups and subscriptions for what they are."""
+"""The tables in which APPEND and SUBTRACT look up lists. As in Kafka's controller, groups and subscriptions have none."""
 _KINDS: Final = {CLIENT_METRICS: "client-metrics subscription", GROUP: "group"}
 
 
 class _Named(Protocol):
-    """A resource of a request of either kind."""
+    """A resource in an IncrementalAlterConfigs or AlterConfigs request."""
 
     resource_type: int
     resource_name: str
@@ -62,20 +62,20 @@ _Resource = TypeVar("_Resource", bound=_Named)
 def alter(
     image: MetadataImage, settings: ControllerSettings, request: IncrementalAlterConfigsRequest
 ) -> Outcome[IncrementalAlterConfigsResponse]:
-    """IncrementalAlterConfigs; no records where `validate_only`."""
-    made, refusals = each(request.resources, partial(_alter, image, settings))
+    """Carries out IncrementalAlterConfigs. If `validate_only`, the outcome has no records."""
+    made, refusals = alter_each(request.resources, partial(_alter, image, settings))
     answers = [
         AlterConfigsResourceResponse(*refusal, resource.resource_type, resource.resource_name)
         for resource, refusal in zip(request.resources, refusals, strict=True)
     ]
-    done = [] if request.validate_only else [*made, *eligible.cleared(image, made)]
+    done = [] if request.validate_only else [*made, *eligible.clearing_records(image, made)]
     return Outcome(done, IncrementalAlterConfigsResponse(responses=answers))
 
 
-def each(
+def alter_each(
     resources: Sequence[_Resource], alter_one: Callable[[_Resource], list[ConfigRecord]]
 ) -> tuple[list[ConfigRecord], list[tuple[int, str | None]]]:
-    """Returns the records of those that are not refused; and code and message for each."""
+    """Calls `alter_one` for each resource. Returns the records of those that are not refused, and (code, message) of each."""
     times = Counter((resource.resource_type, resource.resource_name) for resource in resources)
     made: list[ConfigRecord] = []
     refusals: list[tuple[int, str | None]] = []
@@ -94,14 +94,15 @@ def each(
 
 
 def records(resource_type: int, name: str, changes: Mapping[str, str | None] | Mapping[str, str]) -> list[ConfigRecord]:
-    """One record a setting; None removes it."""
+    """Returns one record for each setting; the value None removes it."""
     return [ConfigRecord(resource_type, name, key, value) for key, value in changes.items()]
 
 
 def change(
     image: MetadataImage, settings: ControllerSettings, kind: int, name: str, changes: Mapping[str, str | None]
 ) -> list[ConfigRecord]:
-    """Returns the settings of one resource, None to remove one; `check_resource` comes first. Raises Refused: 40, 42, 17, 3."""
+    """Returns the records that change settings of one resource, where None removes one. The caller has called `check_resource`.
+    Raises Refused with 40 INVALID_CONFIG, 42 INVALID_REQUEST, 17 INVALID_TOPIC_EXCEPTION or 3 UNKNOWN_TOPIC_OR_PARTITION."""
     current = image.config_of(kind, name)
     after = {key: value for key, value in {**current, **changes}.items() if value is not None}
     check_lengths(after)
@@ -119,12 +120,12 @@ def change(
         _check_group(image, settings, after)
     else:
         _check_client_metrics(after)
-    # A broker's unchanged settings are written again: it is how an operator has one read anew, as from a changed key store.
+    # A broker's unchanged settings are written again: that is how an operator has one read again, such as a changed key store.
     return [record for record in records(kind, name, changes) if kind == BROKER or record.value != current.get(record.name)]
 
 
 def check_resource(settings: ControllerSettings, kind: int, name: str) -> None:
-    """Raises Refused: 42, where the resource has no settings, or is another broker."""
+    """Raises Refused with 42 INVALID_REQUEST if the resource has no settings, or is another broker."""
     if kind not in _KNOWN:
         raise Refused(ErrorCode.INVALID_REQUEST, f"Resources of type {kind} have no settings that can be changed.")
     if kind == BROKER and name and name != str(settings.node_id):
@@ -132,13 +133,14 @@ def check_resource(settings: ControllerSettings, kind: int, name: str) -> None:
 
 
 def check_once(names: Iterable[str]) -> None:
-    """Raises Refused: 42."""
+    """Raises Refused with 42 INVALID_REQUEST if a name occurs twice."""
     if any(count > 1 for count in Counter(names).values()):
         raise Refused(ErrorCode.INVALID_REQUEST, "A request may name each setting of a resource only once.")
 
 
 def _alter(image: MetadataImage, settings: ControllerSettings, resource: AlterConfigsResource) -> list[ConfigRecord]:
-    """One resource. Raises Refused: 42 INVALID_REQUEST, 40 INVALID_CONFIG, 17, 3."""
+    """Returns the records of one resource. Raises Refused with 42 INVALID_REQUEST, 40 INVALID_CONFIG, 17 INVALID_TOPIC_EXCEPTION
+    or 3 UNKNOWN_TOPIC_OR_PARTITION."""
     kind, name = resource.resource_type, resource.resource_name
     _check_request(resource)
     check_resource(settings, kind, name)
@@ -149,21 +151,21 @@ def _alter(image: MetadataImage, settings: ControllerSettings, resource: AlterCo
 
 
 def _check_request(resource: AlterConfigsResource) -> None:
-    """What is wrong whatever the resource is. Raises Refused: 42."""
+    """Raises Refused with 42 INVALID_REQUEST for what is wrong with any kind of resource."""
     check_once(config.name for config in resource.configs)
     nulls = [config.name for config in resource.configs if config.value is None and config.config_operation != DELETE]
     if nulls:
-        raise Refused(ErrorCode.INVALID_REQUEST, f"Only DELETE goes without a value: {', '.join(nulls)}.")
+        raise Refused(ErrorCode.INVALID_REQUEST, f"Only DELETE may have no value: {', '.join(nulls)}.")
     for config in resource.configs:
         if config.config_operation not in _OPERATION_NAMES:
-            raise Refused(ErrorCode.INVALID_REQUEST, f"{config.config_operation} is no operation on settings.")
+            raise Refused(ErrorCode.INVALID_REQUEST, f"{config.config_operation} is not an operation on settings.")
 
 
 def _changed(table: Mapping[str, Setting], current: str | None, config: AlterableConfig, repeats: bool) -> str | None:
-    """Returns the setting's new text, None to remove it. Raises Refused: 40, where a list's operation meets what is none in
-    `table`.
+    """Returns the setting's new text, None to remove it. Raises Refused with 40 INVALID_CONFIG for APPEND or SUBTRACT of a
+    setting that is not a list in `table`.
 
-    With `repeats`, what is named twice is appended twice, and left to the checks.
+    With `repeats`, an element that is named twice is appended twice, and the later checks decide about it.
     """
     if config.config_operation == DELETE:
         return None
@@ -185,7 +187,7 @@ def _changed(table: Mapping[str, Setting], current: str | None, config: Alterabl
 
 
 def _split(text: str) -> list[str]:
-    """As Java does it: empty elements at the end are none, but an empty text is one."""
+    """Splits a list as Java does: empty elements at the end are dropped, but an empty text is one element."""
     elements = text.split(",")
     while text and elements and not elements[-1]:
         elements.pop()
@@ -193,14 +195,14 @@ def _split(text: str) -> list[str]:
 
 
 def check_lengths(texts: Mapping[str, str]) -> None:
-    """Raises Refused: 40 INVALID_CONFIG."""
+    """Raises Refused with 40 INVALID_CONFIG if a name or a value is longer than LONGEST_TEXT."""
     for name, text in texts.items():
         if max(len(name.encode()), len(text.encode())) > LONGEST_TEXT:
-            raise Refused(ErrorCode.INVALID_CONFIG, f"{name[:100]}: name and value may have {LONGEST_TEXT} bytes each, no more.")
+            raise Refused(ErrorCode.INVALID_CONFIG, f"{name[:100]}: name and value may have at most {LONGEST_TEXT} bytes each.")
 
 
 def check_topic(settings: ControllerSettings, overrides: Mapping[str, str]) -> None:
-    """All settings of one topic, alone and against each other. Raises Refused: 40 INVALID_CONFIG."""
+    """Checks all settings of one topic, alone and against each other. Raises Refused with 40 INVALID_CONFIG."""
     try:
         settings.validate_topic(overrides)
     except ConfigError as error:
@@ -214,13 +216,13 @@ def _check_topic_name(name: str) -> None:
 
 
 def _check_group(image: MetadataImage, settings: ControllerSettings, after: Mapping[str, str]) -> None:
-    """Only settings that are in the table, and within the broker's bounds. Raises Refused: 40."""
+    """Checks that a group's settings are in the table and within the broker's bounds. Raises Refused with 40 INVALID_CONFIG."""
     unknown = next((key for key in after if key not in GROUP_SETTINGS), None)
     if unknown is not None:
         raise Refused(ErrorCode.INVALID_CONFIG, f"Unknown group config name: {unknown}")
     tags = [tag.strip() for tag in after.get(TAGS, "").split(",")]
     if len(set(tags)) < len(tags):
-        raise Refused(ErrorCode.INVALID_CONFIG, f"{TAGS}: '{after[TAGS]}' names a tag twice; name each once")
+        raise Refused(ErrorCode.INVALID_CONFIG, f"{TAGS}: '{after[TAGS]}' names a tag twice; name each only once")
     try:
         settings.validate_group(image, {key: GROUP_SETTINGS[key].parse(text) for key, text in after.items()})
     except ConfigError as error:
@@ -228,8 +230,9 @@ def _check_group(image: MetadataImage, settings: ControllerSettings, after: Mapp
 
 
 def _check_client_metrics(after: Mapping[str, str]) -> None:
-    """Kafka has 42 for an unknown name and for an interval out of bounds, 40 for a text that is none of the setting's type. The
-    texts are its own, for `kafka-client-metrics` prints them.
+    """Checks the settings of a client-metrics subscription. Raises Refused, as Kafka does, with 42 INVALID_REQUEST for an unknown
+    name or an interval out of bounds, and with 40 INVALID_CONFIG for a text that is not of the setting's type. The messages are
+    Kafka's, because `kafka-client-metrics` prints them.
     """
     unknown = next((key for key in after if key not in CLIENT_METRICS_SETTINGS), None)
     if unknown is not None:

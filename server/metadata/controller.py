@@ -1,9 +1,9 @@
-"""Controller: who changes the cluster's metadata, as handlers and coordinators see it.
+"""`Controller`, the interface through which handlers and coordinators change the cluster's metadata.
 
-The operations take and return the messages of Kafka's own APIs: in a quorum a twin of this class sends them on to the active
-controller in an Envelope, as they are, and the answer comes back the same way. A handler adds what belongs to its connection
-and nothing else; `caller` is the client that asks, or None if the broker itself does. Answers are complete in the newest version;
-the encoder leaves out what an older one does not have.
+The operations take and return the messages of Kafka's own APIs: in a quorum another implementation forwards them unchanged to the
+active controller in an Envelope, and the answer comes back the same way. A handler adds only what belongs to its connection;
+`caller` is the client that asks, or None if the broker itself does. Answers are complete in the newest version; the encoder
+leaves out what an older one does not have.
 
 When an operation returns, its records are durable and the local image has them.
 """
@@ -39,19 +39,19 @@ if TYPE_CHECKING:
 
 
 class Controller(ABC):
-    """See the module's docstring. Everything here may raise StorageError where the metadata log cannot be written."""
+    """The operations that change the metadata. All of them may raise StorageError if the metadata log cannot be written."""
 
     @abstractmethod
     async def create_topics(
         self, request: CreateTopicsRequest, caller: Caller | None, permits: Permits = NO_LIMIT
     ) -> CreateTopicsResponse:
-        """Each topic succeeds or fails on its own; those that succeed become true together."""
+        """Creates topics. Each succeeds or fails on its own; those that succeed take effect together."""
 
     @abstractmethod
     async def delete_topics(
         self, request: DeleteTopicsRequest, caller: Caller, permits: Permits = NO_LIMIT
     ) -> DeleteTopicsResponse:
-        """Takes topics by name or id from `request.topics`; the handler puts the names of versions 1-5 there too."""
+        """Deletes the topics named by name or id in `request.topics`; the handler puts the names of versions 1-5 there, too."""
 
     @abstractmethod
     async def create_partitions(
@@ -63,41 +63,41 @@ class Controller(ABC):
     async def incremental_alter_configs(
         self, request: IncrementalAlterConfigsRequest, caller: Caller
     ) -> IncrementalAlterConfigsResponse:
-        """Settings of topics, brokers and groups; resources that the broker has dealt with itself are not in the request."""
+        """Changes settings of topics, brokers and groups. The broker leaves out the resources with which it deals itself."""
 
     @abstractmethod
     async def alter_configs(self, request: AlterConfigsRequest, caller: Caller) -> AlterConfigsResponse:
-        """Sets all settings of a resource at once: what is not in the request goes back to its default."""
+        """Replaces all settings of a resource: a setting that is not in the request goes back to its default."""
 
     @abstractmethod
     async def alter_client_quotas(self, request: AlterClientQuotasRequest, caller: Caller) -> AlterClientQuotasResponse:
-        """Quotas of users, client ids and addresses, each entity on its own."""
+        """Changes quotas of users, client ids and addresses, each entity on its own."""
 
     @abstractmethod
     async def elect_leaders(self, request: ElectLeadersRequest, caller: Caller) -> ElectLeadersResponse:
-        """Elections that an administrator asks for, each partition on its own."""
+        """Holds the elections that an administrator asks for, each partition on its own."""
 
     @abstractmethod
     async def alter_user_scram_credentials(
         self, request: AlterUserScramCredentialsRequest, caller: Caller
     ) -> AlterUserScramCredentialsResponse:
-        """Gives users SCRAM credentials and takes them away; those users that succeed do so together."""
+        """Sets and deletes SCRAM credentials of users; the changes of those users that succeed take effect together."""
 
     @abstractmethod
     async def create_delegation_token(
         self, request: CreateDelegationTokenRequest, caller: Caller
     ) -> CreateDelegationTokenResponse:
-        """A new token, which the caller's principal owns unless the request names another owner."""
+        """Makes a delegation token, which the caller's principal owns unless the request names another owner."""
 
     @abstractmethod
     async def renew_delegation_token(self, request: RenewDelegationTokenRequest, caller: Caller) -> RenewDelegationTokenResponse:
-        """A token lasts longer."""
+        """Extends the life of a delegation token."""
 
     @abstractmethod
     async def expire_delegation_token(
         self, request: ExpireDelegationTokenRequest, caller: Caller
     ) -> ExpireDelegationTokenResponse:
-        """A token ends earlier."""
+        """Ends the life of a delegation token earlier, or at once."""
 
     @abstractmethod
     async def update_features(self, request: UpdateFeaturesRequest, caller: Caller) -> UpdateFeaturesResponse:
@@ -105,32 +105,32 @@ class Controller(ABC):
 
     @abstractmethod
     async def unregister_broker(self, broker_id: int, caller: Caller) -> None:
-        """A broker is gone for good. Raises Refused."""
+        """Removes the registration of a broker that is gone for good. Raises Refused."""
 
     @abstractmethod
     async def unregister_controller(self, controller_id: int, caller: Caller) -> None:
-        """A controller is gone for good. Raises Refused."""
+        """Removes the registration of a controller that is gone for good. Raises Refused."""
 
     @abstractmethod
     async def add_raft_voter(self, request: AddRaftVoterRequest, caller: Caller) -> AddRaftVoterResponse:
-        """Another node is to vote on the metadata."""
+        """Makes another node a voter of the metadata quorum."""
 
     @abstractmethod
     async def remove_raft_voter(self, request: RemoveRaftVoterRequest, caller: Caller) -> RemoveRaftVoterResponse:
-        """A node is to vote no more."""
+        """Removes a node from the voters of the metadata quorum."""
 
     @abstractmethod
     async def describe_quorum(self, request: DescribeQuorumRequest, caller: Caller) -> DescribeQuorumResponse:
-        """Who votes on the metadata, who leads, and how far each has come."""
+        """Answers which nodes vote on the metadata, which one leads, and how far each has replicated."""
 
     @abstractmethod
     async def allocate_producer_ids(self) -> range:
-        """A block of producer ids that nobody else gets, ever."""
+        """Returns a block of producer ids that is never given out again."""
 
     @abstractmethod
     def create_in_background(self, names: Iterable[str], caller: Caller | None, permits: Permits = NO_LIMIT) -> None:
         """Creates topics with the broker's defaults, internal ones with theirs, some time after this call returns.
 
-        For auto-creation: callers answer "unknown, ask again" meanwhile. Failures are logged; a name that exists or is already
-        on its way counts as done.
+        This is for auto-creation: until then callers answer UNKNOWN_TOPIC_OR_PARTITION, which clients retry. Failures are logged;
+        a topic that exists or is already being created is not a failure.
         """

@@ -1,4 +1,5 @@
-"""What the controller takes from the broker's settings. Which of several written values counts: server/settings/sources.py."""
+"""What the controller uses of the broker's settings. server/settings/sources.py decides which of several written values
+counts."""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ _UNASSIGNED: Final = ZERO_UUID  # directory of a replica that its broker has not
 
 
 class InternalTopic(NamedTuple):
-    """How an internal topic is made."""
+    """The partitions, replicas and settings with which an internal topic is made."""
 
     partition_count: int
     replication_factor: int
@@ -32,7 +33,7 @@ class InternalTopic(NamedTuple):
 
 
 class ControllerSettings:
-    """`directory_ids` are those of the log directories."""
+    """The broker's settings as the controller needs them. `directory_ids` has the id of each log directory by its path."""
 
     def __init__(self, config: BrokerConfig, directory_ids: Mapping[str, bytes]) -> None:
         self._config = config
@@ -46,37 +47,39 @@ class ControllerSettings:
             for address in config.controller_listeners
             if address.port
         )
-        """Where this node is reached as a controller."""
+        """The addresses at which this node is reached as a controller."""
         self.controller_listener: str = next(iter(self._value("controller.listener.names") or ()), "CONTROLLER").upper()
-        """Where controllers talk to each other."""
+        """The name of the listener through which controllers talk to each other."""
         self.names_voters_in_log = bool(
             self.controller_endpoints
             and self._value("controller.quorum.bootstrap.servers")
             and not self._value("controller.quorum.voters")
         )
-        """Whether the configuration leaves the voters to the log (KIP-853) instead of listing them."""
+        """Whether the voters are kept in the metadata log (KIP-853) instead of listed in the configuration."""
 
     @property
     def broker_values(self) -> Mapping[str, Any]:
-        """As the broker was started with."""
+        """The settings with which the broker was started."""
         return self._config.values
 
     def _value(self, name: str) -> Any:
         return self._config.values[name]
 
     def directory_of(self, broker_id: int, registered: tuple[bytes, ...]) -> bytes:
-        """Returns where a new replica will lie, as far as it is known now: with one log directory there is no choice."""
+        """Returns the id of the log directory of a new replica, as far as it is known: with a single directory there is no
+        choice."""
         directories = self.directory_ids if broker_id == self.node_id else registered
         return directories[0] if len(directories) == 1 else _UNASSIGNED
 
     def cordoned_ids(self, image: MetadataImage) -> tuple[bytes, ...]:
-        """Returns the log directories that get no new partitions (KIP-1066), as settings are now."""
+        """Returns the ids of the log directories that by the present settings get no new partitions (KIP-1066)."""
         values = current_settings(self._config, image).values
         paths = cordoned_paths(values, self.ids_by_path)
         return tuple(directory_id for path, directory_id in self.ids_by_path.items() if path in paths)
 
     def internal_topic(self, name: str) -> InternalTopic:
-        """Of `__consumer_offsets`, `__transaction_state` and `__share_group_state`, in Kafka's own configuration."""
+        """Returns how `__consumer_offsets`, `__transaction_state` or `__share_group_state` is made, with Kafka's
+        configuration."""
         if name == CONSUMER_OFFSETS:
             overrides = {
                 "compression.type": "producer",
@@ -92,7 +95,7 @@ class ControllerSettings:
                 "cleanup.policy": "delete",
                 "min.insync.replicas": str(self._value("share.coordinator.state.topic.min.isr")),
                 "segment.bytes": str(self._value("share.coordinator.state.topic.segment.bytes")),
-                "retention.ms": "-1",  # what is not needed any more is deleted by its coordinator
+                "retention.ms": "-1",  # the coordinator deletes what is not needed any more
             }
             return InternalTopic(
                 self._value("share.coordinator.state.topic.num.partitions"),
@@ -115,46 +118,47 @@ class ControllerSettings:
 
     def sources(self, image: MetadataImage) -> Sources:
         """Returns the broker's settings as the image has them now, level by level."""
-        from ottla.server.settings.sources import Sources  # not needed at a start, which is to be quick
+        from ottla.server.settings.sources import Sources  # imported here, because a start does not need it and is to be quick
 
         return Sources(current_settings(self._config, image))
 
     def validate_topic(self, overrides: Mapping[str, str]) -> None:
-        """All settings of one topic, alone and against each other and the broker's. Raises ConfigError."""
+        """Checks all settings of one topic, alone, against each other and against the broker's. Raises ConfigError."""
         validate_overrides(overrides, self._config.values)
 
     @property
     def listener_names(self) -> tuple[str, ...]:
-        """Of clients; the controllers' are not among them."""
+        """The names of the listeners for clients; those for controllers are not among them."""
         return tuple(address.name for address in self._config.listeners)
 
     @property
     def log_dirs(self) -> Sequence[str]:
-        """Absolute paths."""
+        """The log directories as absolute paths."""
         return self._config.log_dirs
 
     def validate_broker(self, image: MetadataImage, name: str, texts: Mapping[str, str]) -> Mapping[str, Any]:
-        """Returns what would be all dynamic settings of this broker, or with "" of all brokers, against the rest. Raises
-        ConfigError.
+        """Checks `texts`, which would be all dynamic settings of this broker, or with the name "" of all brokers, against the
+        others.
 
-        Returns the values that would count then.
+        Returns the values that would count then. Raises ConfigError.
         """
         values = current_settings(self._config, image).values_with(name, texts)
         check_broker(values, texts)
         return values
 
     def validate_group(self, image: MetadataImage, overrides: Mapping[str, Value]) -> None:
-        """What would be all settings of one group, parsed, against the broker's bounds and each other. Raises ConfigError."""
+        """Checks `overrides`, which would be all settings of one group, parsed, against the broker's bounds and each other.
+        Raises ConfigError."""
         check_group(overrides, current_settings(self._config, image).values)
 
 
 def current_settings(config: BrokerConfig, image: MetadataImage) -> CurrentSettings:
-    """Returns the settings of a broker as this image has them at each moment."""
+    """Returns the settings of a broker, which follow this image."""
     return CurrentSettings(config, partial(image.config_of, BROKER))
 
 
 def cordoned_paths(values: Mapping[str, Any], log_dirs: Iterable[str]) -> frozenset[str]:
-    """Returns those of `log_dirs` that cordoned.log.dirs names; `*` is all."""
+    """Returns those of `log_dirs` that cordoned.log.dirs names; `*` names all."""
     named: Sequence[str] = values["cordoned.log.dirs"]
     if not named:
         return frozenset()

@@ -1,4 +1,4 @@
-"""Which log directory a replica lies in, as its broker says (KIP-858): the rule, as a function of the image."""
+"""Recording in which log directory a replica lies, as its broker announces it (KIP-858): the rule, as a function of the image."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from ottla.server.metadata.image import MetadataImage
 from ottla.wire.messages.internal.partition_change_record import PartitionChangeRecord
 
 _SINCE: int = 17
-"""metadata.version 3.7-IV2: older ones have no place for it."""
+"""metadata.version 3.7-IV2, the first whose records have a field for it."""
 
 
 def assign(image: MetadataImage, broker_id: int, assignments: Sequence[tuple[bytes, int, bytes]]) -> list[PartitionChangeRecord]:
-    """What changes with these (topic id, partition, directory id); nothing for what is gone, not the broker's, or so already."""
+    """Returns the changes that follow from these (topic id, partition, directory id); none for a partition that is gone, not on
+    this broker, or recorded like that already."""
     if image.metadata_version < _SINCE:
         return []
     records = []

@@ -1,11 +1,11 @@
 """ElectLeaders: the rules, as functions of the image. An administrator asks for elections; a start holds its own (elections.py).
 
-Two kinds, by Kafka's numbers. A *preferred* election (0) gives a partition back to the first of its replicas: that one if it is
-alive and has all that was committed; else things stay as they are, or, where nobody leads, any such replica takes over. An
-*unclean* one (1) is for a partition without a leader: rather than none it makes one of whoever is alive, and what only the others
-had is lost.
+There are two kinds, by Kafka's numbers. A *preferred* election (0) makes the first replica of a partition leader again, if it is
+alive and has all that was committed; otherwise the leader stays or, if there is none, any replica with all that was committed
+takes over. An *unclean* election (1) is for a partition without a leader: any replica that is alive becomes leader, and what only
+the others had is lost.
 
-Who has all that was committed: the in-sync replicas; when there are none any more, those that were eligible (KIP-966).
+The in-sync replicas have all that was committed; if there are none any more, the eligible leader replicas have it (KIP-966).
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ _NOT_ELECTED: Final = {
 
 
 class Winner(NamedTuple):
-    """Who won. `clean` is False where committed records may be lost with it."""
+    """The winner of an election. `clean` is False if committed records may be lost."""
 
     broker_id: int
     clean: bool
 
 
 def elect_leaders(image: MetadataImage, alive: Container[int], request: ElectLeadersRequest) -> Outcome[ElectLeadersResponse]:
-    """Each partition on its own; `alive` are the brokers that may lead. No topics (null): all partitions, of which those that
-    need no election are not in the answer.
+    """Holds the elections of a request, each partition on its own; `alive` are the brokers that may lead. If the request has no
+    topics (null), all partitions are meant, and those that need no election are not in the answer.
     """
     if request.topic_partitions is not None and not request.topic_partitions:
         return Outcome([], ElectLeadersResponse())
@@ -51,7 +51,8 @@ def elect_leaders(image: MetadataImage, alive: Container[int], request: ElectLea
 
 
 def refused_whole(request: ElectLeadersRequest, code: ErrorCode, message: str | None) -> ElectLeadersResponse:
-    """Returns the same for everything that was asked for; version 0 has room for nothing else."""
+    """Returns an answer with the same error for every partition of the request; version 0 has no other way to refuse it as a
+    whole."""
     return ElectLeadersResponse(
         error_code=code,
         replica_election_results=[
@@ -88,7 +89,8 @@ def _elect_all(image: MetadataImage, alive: Container[int], request: ElectLeader
 
 
 def _elect(image: MetadataImage, alive: Container[int], kind: int, name: str, index: int) -> PartitionChangeRecord:
-    """Raises Refused: 3, 80, 83, 84."""
+    """Returns the record of one partition's election. Raises Refused with 3 UNKNOWN_TOPIC_OR_PARTITION, 80
+    PREFERRED_LEADER_NOT_AVAILABLE, 83 ELIGIBLE_LEADERS_NOT_AVAILABLE or 84 ELECTION_NOT_NEEDED."""
     topic = image.topics.get(name)
     if topic is None:
         raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such topic as {name}")
@@ -121,8 +123,9 @@ def _winner(partition: PartitionImage, alive: Container[int], kind: int) -> Winn
 
 
 def _record(topic_id: bytes, index: int, partition: PartitionImage, winner: Winner) -> PartitionChangeRecord:
-    """Returns an unclean leader is in sync with itself alone. Kafka then marks the partition as recovering until its leader has
-    looked at its log, and says so; our leader has nothing to look at, so it is not marked.
+    """Returns the record that makes the winner leader. After an unclean election it is the only in-sync replica. Kafka then marks
+    the partition as recovering until its leader reports that it has checked its log; ottla's leader has nothing to check and is
+    not marked.
     """
     record = PartitionChangeRecord(index, topic_id, leader=winner.broker_id)
     if not winner.clean or winner.broker_id not in partition.isr:

@@ -1,4 +1,4 @@
-"""Who leads after a start, and nobody after a stop: the rules, as functions of the image."""
+"""Elections at the start and the stop of the only broker: the rules, as functions of the image."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def everything_is_here(topic: str, index: int, directory_id: bytes) -> bool:
-    """The broker has every log directory that it ever had."""
+    """Returns True, for a broker that has every log directory that it ever had."""
     return True
 
 
@@ -21,10 +21,10 @@ def elect(
 ) -> list[PartitionChangeRecord]:
     """Returns what changes when `broker_id`, the only broker, starts: a new leader epoch for every partition that it can lead.
 
-    Kafka gets there in two steps, a fence that takes the leader away and an election, and its epoch goes up by two; one is enough
-    for clients and followers to see that a leader started anew and may have lost its log's unflushed end. A partition whose
-    in-sync and eligible replicas are all elsewhere keeps waiting for them. So does one whose log directory is gone: `is_here` is
-    asked by topic, partition and the id of the directory that the metadata names. It has no leader until that comes back.
+    Kafka needs two steps, a fence that takes the leader away and an election, so its epoch rises by two. One is enough for
+    clients and followers to see that a leader has restarted and may have lost the unflushed end of its log. A partition whose
+    in-sync and eligible replicas are all on other brokers waits for these without a leader, and so does one whose log directory
+    is gone: `is_here` says whether it is there, by topic, partition and the id of the directory that the metadata names.
     """
     records = []
     for topic in image.topics.values():
@@ -41,7 +41,7 @@ def elect(
 
 
 def resign(image: MetadataImage, broker_id: int) -> list[PartitionChangeRecord]:
-    """Returns what changes when `broker_id` stops: nobody leads what it led. It stays in sync, and will be elected when it is
+    """Returns what changes when `broker_id` stops: what it led has no leader. It stays in sync, and will be elected when it is
     back."""
     return [
         _resignation(topic, index)
@@ -58,14 +58,15 @@ def _resignation(topic: TopicImage, index: int) -> PartitionChangeRecord:
 
 
 def _can_lead(partition: PartitionImage, broker_id: int) -> bool:
-    """Is all that was committed on this replica? Or, the last resort (KIP-966), was it when the last of them went?"""
+    """Returns whether this replica has all that was committed, or, as the last resort (KIP-966), had it when the last in-sync
+    replica went."""
     if broker_id in partition.isr or broker_id in partition.elr:
         return True
     return not partition.isr and broker_id in partition.last_known_elr
 
 
 def _election(topic: TopicImage, index: int, partition: PartitionImage, broker_id: int) -> PartitionChangeRecord:
-    """`broker_id` leads, and so is no longer among those that could."""
+    """Returns the record that makes `broker_id` leader and takes it out of the eligible leader replicas."""
     from ottla.wire.messages.internal.partition_change_record import PartitionChangeRecord
 
     record = PartitionChangeRecord(index, topic.topic_id, leader=broker_id)

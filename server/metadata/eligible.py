@@ -1,9 +1,10 @@
 """Eligible leader replicas (KIP-966): what `eligible.leader.replicas.version` 1 asks of the settings.
 
-A replica that leaves the in-sync ones when these are as few as `min.insync.replicas` stays eligible to lead, for it has all that
-was committed. Who is eligible, and who wins, is decided where partitions change: lost_directories.py, elections.py,
-elect_leaders.py. All nodes must mean the same number. So it is written down for the whole cluster, by the first leader or when
-the feature is turned on, stays there, and cannot be set for one broker; who was eligible is so no more when it changes.
+A replica that leaves the in-sync replicas when there are only `min.insync.replicas` of them stays eligible to lead, because it
+has all that was committed. Which replicas are eligible, and which one wins, is decided where partitions change:
+lost_directories.py, elections.py, elect_leaders.py. All nodes must use the same number. So it is recorded for the whole cluster,
+by the first leader or when the feature is turned on, cannot be removed, and cannot be set for one broker. When it changes, no
+replica stays eligible.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ def is_on(image: MetadataImage) -> bool:
 
 
 def check(image: MetadataImage, kind: int, name: str, changes: Mapping[str, str | None]) -> None:
-    """Settings of one resource are to change, None is removed. Raises Refused: 40 INVALID_CONFIG."""
+    """Checks changes to the settings of one resource, where None removes one. Raises Refused with 40 INVALID_CONFIG."""
     if kind != BROKER or MIN_ISR not in changes or not is_on(image):
         return
     from ottla.server.metadata.operation import Refused
@@ -39,8 +40,9 @@ def check(image: MetadataImage, kind: int, name: str, changes: Mapping[str, str 
         raise Refused(ErrorCode.INVALID_CONFIG, f"Cluster-level {MIN_ISR} cannot be removed while ELR is enabled.")
 
 
-def cleared(image: MetadataImage, changes: Iterable[WireStruct]) -> list[WireStruct]:
-    """Returns what goes with these records of settings: one that changes the number ends who was eligible by the old one."""
+def clearing_records(image: MetadataImage, changes: Iterable[WireStruct]) -> list[WireStruct]:
+    """Returns the records that must accompany these: a setting that changes the number clears the replicas eligible by the old
+    one."""
     if not is_on(image):
         return []
     from ottla.wire.messages.internal.clear_elr_record import ClearElrRecord
@@ -53,8 +55,9 @@ def cleared(image: MetadataImage, changes: Iterable[WireStruct]) -> list[WireStr
     ]
 
 
-def written_down(image: MetadataImage, min_isr: int) -> list[WireStruct]:
-    """The feature is turned on: the number is the cluster's, which has it already or begins with `min_isr`."""
+def min_isr_records(image: MetadataImage, min_isr: int) -> list[WireStruct]:
+    """Returns the records that set the number for the cluster when the feature is turned on: `min_isr`, unless it is set
+    already."""
     from ottla.wire.messages.internal.config_record import ConfigRecord
 
     records: list[WireStruct] = []

@@ -1,4 +1,4 @@
-"""The levels of features that this version of ottla knows: what it offers, and what a new directory begins with."""
+"""The levels of features that this version of ottla supports, and those with which a new directory begins."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ SUPPORTED_FEATURES: Final = {
     "streams.version": (0, 1),
     eligible.FEATURE: (0, 1),
 }
-"""What this broker registers as able to do: (lowest, highest) level. Clients are shown these and no others; a feature is here
-once its promises are kept."""
+"""The features that this broker registers, with the (lowest, highest) level. Clients see these and no others; a feature is here
+only if it is fully supported."""
 
 FORMATTED_FEATURES: Final = {
     "group.version": 1,
@@ -26,7 +26,7 @@ FORMATTED_FEATURES: Final = {
     "transaction.version": 2,
     eligible.FEATURE: 1,
 }
-"""What else than metadata.version a directory is formatted with, as `kafka-storage format` of 4.4 does."""
+"""The features besides metadata.version with which a directory is formatted, as by `kafka-storage format` of 4.4."""
 
 CONTROLLERS_REGISTER: Final = 15
 """The level of metadata.version (3.7-IV0) from which controllers register."""

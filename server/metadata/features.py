@@ -1,16 +1,17 @@
-"""Levels of features (KIP-584): what the cluster has agreed on, and how that changes.
+"""The levels of features (KIP-584) that the cluster has agreed on, and how they change.
 
-A feature's *finalized* level is what every node goes by; it may be raised to what all of them support, and lowered again by who
-says that he means it (a safe downgrade, or an unsafe one, which may lose something). Level 0 is the feature turned off.
+A feature's *finalized* level is the one that every node uses; it may be raised to what all of them support, and lowered again if
+the request explicitly says so (a safe downgrade, or an unsafe one, which may lose something). At level 0 the feature is turned
+off.
 
-- `metadata.version` says how metadata is written. It is lowered only past levels that changed nothing in the records.
+- `metadata.version` says how metadata is written. It can only be lowered past levels that changed nothing in the records.
 - `kraft.version` is not kept as a feature's record but as a control record of the log (KIP-853): 1 writes the voters into the
   log. It is never lowered.
-- `eligible.leader.replicas.version` needs a metadata.version that can write such replicas, and writes min.insync.replicas down
-  (eligible.py).
+- `eligible.leader.replicas.version` needs a metadata.version that can write such replicas, and fixes min.insync.replicas for the
+  cluster (eligible.py).
 - All others are independent of each other.
 
-A request succeeds or fails as a whole. What it is refused for is said in Kafka's words, for `kafka-features` prints them.
+A request succeeds or fails as a whole. A refusal has Kafka's words, because `kafka-features` prints them.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ Levels = Mapping[str, tuple[int, int]]
 METADATA: Final = "metadata.version"
 KRAFT: Final = "kraft.version"
 CHANGED_RECORDS: Final = (7, 8, 11, 13, 14, 15, 17, 23, 30, 32, 33)
-"""The levels of metadata.version that brought new records, or new fields."""
+"""The levels of metadata.version that introduced new records or new fields."""
 
 UPGRADE: Final = 1
 SAFE_DOWNGRADE: Final = 2
@@ -51,7 +52,7 @@ _LOSSES: Final = {
 
 
 class Update(NamedTuple):
-    """What a request comes to. `raises_kraft`: kraft.version, which the log writes itself, goes from 0 to 1."""
+    """The result of a request. `raises_kraft` says that kraft.version, which the log writes itself, rises from 0 to 1."""
 
     records: list[WireStruct]
     raises_kraft: bool
@@ -59,9 +60,10 @@ class Update(NamedTuple):
 
 
 def update(image: MetadataImage, node_id: int, supported: Levels, min_isr: int, request: UpdateFeaturesRequest) -> Update:
-    """`supported` are the levels of this node, `min_isr` its min.insync.replicas as it was started with.
+    """Carries out UpdateFeatures. `supported` are the levels of this node, `min_isr` is the min.insync.replicas with which it was
+    started.
 
-    A feature that is named twice gets the later level, and is answered twice.
+    A feature that is named twice gets the later level, and is in the answer twice.
     """
     records: list[WireStruct] = []
     raises_kraft = False
@@ -71,7 +73,7 @@ def update(image: MetadataImage, node_id: int, supported: Levels, min_isr: int, 
             _check(image, node_id, supported, wish)
             _check_dependency(image, wishes, wish)
             if wish.feature == eligible.FEATURE and wish.max_version_level > 0:
-                records += eligible.written_down(image, min_isr)
+                records += eligible.min_isr_records(image, min_isr)
             if wish.feature != KRAFT:
                 records.append(FeatureLevelRecord(wish.feature, wish.max_version_level))
             elif wish.max_version_level > image.kraft_version:
@@ -84,7 +86,7 @@ def update(image: MetadataImage, node_id: int, supported: Levels, min_isr: int, 
 
 
 def _check(image: MetadataImage, node_id: int, supported: Levels, wish: FeatureUpdateKey) -> None:
-    """Raises Refused: 95, always."""
+    """Checks the update of one feature by itself. Raises Refused with 95 INVALID_UPDATE_VERSION."""
     name, level = wish.feature, wish.max_version_level
     if wish.upgrade_type not in (UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE):
         raise _invalid(wish, "The controller does not support the given upgrade type.")
@@ -110,7 +112,7 @@ def _check(image: MetadataImage, node_id: int, supported: Levels, wish: FeatureU
 
 
 def _check_dependency(image: MetadataImage, wishes: Mapping[str, FeatureUpdateKey], wish: FeatureUpdateKey) -> None:
-    """Raises Refused: 95."""
+    """Checks that the feature's prerequisites hold. Raises Refused with 95 INVALID_UPDATE_VERSION."""
     if wish.feature == eligible.FEATURE and wish.max_version_level > 0:
         metadata = wishes[METADATA].max_version_level if METADATA in wishes else image.metadata_version
         if metadata < eligible.NEEDS:
@@ -119,7 +121,7 @@ def _check_dependency(image: MetadataImage, wishes: Mapping[str, FeatureUpdateKe
 
 
 def _nodes(image: MetadataImage, node_id: int, supported: Levels) -> Iterator[tuple[str, Levels]]:
-    """This node, and whoever else is registered."""
+    """Yields the name and the levels of this node and of all others that are registered."""
     yield f"Local controller {node_id}", supported
     for broker in image.brokers.values():
         yield f"Broker {broker.broker_id}", broker.features

@@ -1,16 +1,16 @@
-"""MetadataImage: the cluster as the metadata records up to some offset describe it. Its only mutators are records.
+"""MetadataImage: the cluster as the metadata records up to some offset describe it. Only records change it.
 
-`apply_all` takes the records of one batch, which is one operation of the controller; `apply` takes one. Events go out after the
-whole batch is applied, so a subscriber never sees half an operation; subscribers must not raise. What a start replays and what
-the running broker appends go through the same methods. In a cluster the records will come from the quorum, and nothing here
-changes.
+`apply_all` applies the records of one batch, which is one operation of the controller; `apply` applies one record. Events go out
+after the whole batch is applied, so a subscriber never sees half an operation; subscribers must not raise. The records that a
+start replays and those that the running broker appends go through the same methods. In a cluster the records will come from the
+quorum, and nothing here changes.
 
-`_APPLY` names every record type of Kafka 4.4's metadata. Those that no other part of the image depends on (quotas,
-credentials, tokens; access control, which nothing of ours acts on yet) are kept whole, by their identity, for modules of their
-own and for any snapshot we write. Those with nothing to keep are listed as `_nothing` with the reason.
+`_APPLY` names every record type of Kafka 4.4's metadata. Those that no other part of the image depends on (quotas, credentials,
+tokens; access control, which ottla does not enforce yet) are kept whole, by their identity, for modules of their own and for
+snapshots. Those with nothing to keep are listed as `_nothing` with the reason.
 
 Lookups that a request makes are single dictionary hits: `topics` by name, `topics_by_id`, `TopicImage.partitions` by index. The
-values are never changed in place but for the dictionaries themselves, so an event may hold on to them.
+values are never changed in place, only the dictionaries are, so an event may keep them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from ottla.wire.metadata_records import MetadataError
 from ottla.wire.primitives import ZERO_UUID, WireStruct, uuid_to_text
 
-if TYPE_CHECKING:  # record classes are imported when the first record of their kind turns up (records.py)
+if TYPE_CHECKING:  # record classes are imported with the first record of their kind (wire/metadata_records.py)
     from ottla.wire.messages.internal.broker_registration_change_record import BrokerRegistrationChangeRecord
     from ottla.wire.messages.internal.clear_elr_record import ClearElrRecord
     from ottla.wire.messages.internal.client_quota_record import ClientQuotaRecord
@@ -44,7 +44,7 @@ GROUP: Final = 32
 
 NO_LEADER: Final = -1
 RECOVERED: Final = 0
-"""A leader's recovery state: 1 is that of one that was not in sync when it was elected."""
+"""The normal recovery state of a leader; 1 is that of a leader that was not in sync when it was elected."""
 _NO_LEADER_CHANGE: Final = -2
 _NO_RECOVERY_CHANGE: Final = -1
 UNASSIGNED: Final = ZERO_UUID  # directory of a replica that its broker has not placed yet (KIP-858)
@@ -52,7 +52,8 @@ MIGRATING: Final = ZERO_UUID[:-1] + b"\x02"  # directory of a replica that no re
 
 
 class Endpoint(NamedTuple):
-    """Where a broker or controller listens. `security_protocol`: 0 PLAINTEXT, 1 SSL, 2 SASL_PLAINTEXT, 3 SASL_SSL."""
+    """An address at which a broker or controller listens. `security_protocol` is 0 PLAINTEXT, 1 SSL, 2 SASL_PLAINTEXT or 3
+    SASL_SSL."""
 
     name: str
     host: str
@@ -76,17 +77,18 @@ class BrokerImage(NamedTuple):
 
     @property
     def active(self) -> bool:
-        """May lead partitions and be shown to clients."""
+        """Whether the broker may lead partitions and be shown to clients."""
         return not self.fenced and not self.in_controlled_shutdown
 
     @property
     def cordoned(self) -> bool:
-        """All of its log directories are closed to new partitions (KIP-1066)."""
+        """Whether all of the broker's log directories are closed to new partitions (KIP-1066)."""
         return bool(self.log_dirs) and set(self.log_dirs) <= set(self.cordoned_log_dirs)
 
 
 class PartitionImage(NamedTuple):
-    """One partition's replicas and leadership. `directories` has one directory id a replica. `leader` is -1 if there is none.
+    """The replicas and the leadership of one partition. `directories` has one directory id for each replica. `leader` is -1 if
+    there is none.
 
     `leader_epoch` counts elections, `partition_epoch` every change. `elr` are the eligible leader replicas (KIP-966).
     """
@@ -108,13 +110,13 @@ class PartitionImage(NamedTuple):
         return self.directories[self.replicas.index(broker_id)] if broker_id in self.replicas else None
 
     def directories_with(self, broker_id: int, directory_id: bytes) -> list[bytes]:
-        """`directories`, if the broker's replica lay in this one."""
+        """Returns what `directories` would be if the broker's replica lay in the directory `directory_id`."""
         pairs = zip(self.replicas, self.directories, strict=True)
         return [directory_id if replica == broker_id else directory for replica, directory in pairs]
 
 
 class TopicImage:
-    """A topic; its partitions are keyed by index and inserted in ascending order by every record that we know of."""
+    """A topic. Its partitions are keyed by index; all known ways of making records insert them in ascending order."""
 
     __slots__ = ("name", "partitions", "topic_id")
 
@@ -129,14 +131,15 @@ class TopicImage:
 
 @dataclass(frozen=True, slots=True)
 class TopicCreated:
-    """Comes before the PartitionChanged of its partitions."""
+    """A topic was created. This comes before the PartitionChanged of its partitions."""
 
     topic: TopicImage
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionChanged:
-    """`partition` is the index, `image` what it is now, `previous` what it was (None: it is new)."""
+    """A partition was made or changed. `partition` is its index, `image` what it is now, `previous` what it was, None if it is
+    new."""
 
     topic: TopicImage
     partition: int
@@ -146,14 +149,14 @@ class PartitionChanged:
 
 @dataclass(frozen=True, slots=True)
 class TopicDeleted:
-    """The topic and its configs are gone; `topic.partitions` still says what it had."""
+    """The topic and its settings are gone; `topic.partitions` still has the partitions that it had."""
 
     topic: TopicImage
 
 
 @dataclass(frozen=True, slots=True)
 class ConfigChanged:
-    """Settings of a resource; `MetadataImage.config_of` has the new ones. Not sent for the configs of a topic that is deleted."""
+    """Settings of a resource changed; `MetadataImage.config_of` has the new ones. There is no such event for a deleted topic."""
 
     resource_type: int
     name: str
@@ -161,14 +164,14 @@ class ConfigChanged:
 
 @dataclass(frozen=True, slots=True)
 class BrokerChanged:
-    """Registered, changed, or gone (then it is no longer in `MetadataImage.brokers`)."""
+    """A broker was registered, changed, or is gone; then it is no longer in `MetadataImage.brokers`."""
 
     broker_id: int
 
 
 @dataclass(frozen=True, slots=True)
 class QuotasChanged:
-    """Client quotas; server/metadata/quotas.py reads what they are now."""
+    """Client quotas changed; server/metadata/quotas.py reads what they are now."""
 
 
 Event = TopicCreated | PartitionChanged | TopicDeleted | ConfigChanged | BrokerChanged | QuotasChanged
@@ -177,7 +180,8 @@ _EMPTY: Final[Mapping[str, str]] = {}
 
 @dataclass(slots=True)
 class MetadataImage:
-    """See the module's docstring. `highest_offset` is that of the last applied record, -1 before the first."""
+    """The cluster's metadata, as the module's docstring describes. `highest_offset` is that of the last applied record, -1 before
+    the first."""
 
     cluster_id: str
     brokers: dict[int, BrokerImage] = field(default_factory=dict)
@@ -186,20 +190,20 @@ class MetadataImage:
     configs: dict[tuple[int, str], dict[str, str]] = field(default_factory=dict)
     features: dict[str, int] = field(default_factory=dict)
     kraft_version: int = 0
-    """From 1 on the voters are in the log. It has no record, but a control record of the log, which sets it here."""
+    """From level 1 on the voters are kept in the log. The level is in a control record of the log, whose reader sets it here."""
     next_producer_id: int = 0
     highest_offset: int = -1
     changes: int = 0
-    """Counts what was applied: what was made from the image is right as long as this is the same."""
+    """Counts changes: what was derived from the image is valid as long as this number is the same."""
     kept: dict[tuple[object, ...], WireStruct] = field(default_factory=dict)
-    """Records that stand for themselves, by kind and identity."""
+    """Records that are kept whole, by kind and identity."""
     _subscribers: list[Callable[[Event], None]] = field(default_factory=list)
     _events: list[Event] = field(default_factory=list)
     _changed_resources: set[tuple[int, str]] = field(default_factory=set)
-    """Those of the ConfigChanged among `_events`: a snapshot has as many as there are topics with settings."""
+    """The resources of the ConfigChanged among `_events`, of which a snapshot has one for each topic with settings."""
 
     def config_of(self, resource_type: int, resource_name: str) -> Mapping[str, str]:
-        """Returns what was set for the resource itself, by name; defaults are not in it."""
+        """Returns the settings of the resource itself, by name, without defaults."""
         return self.configs.get((resource_type, resource_name), _EMPTY)
 
     def partition(self, topic: str, index: int) -> PartitionImage | None:
@@ -221,21 +225,22 @@ class MetadataImage:
         return self.features | {"kraft.version": self.kraft_version} if self.kraft_version else self.features
 
     def subscribe(self, callback: Callable[[Event], None]) -> None:
-        """`callback` hears of every change from now on, in the order of the records. It must not raise."""
+        """Calls `callback` for every change from now on, in the order of the records. It must not raise."""
         self._subscribers.append(callback)
 
     def apply(self, record: WireStruct, offset: int | None = None) -> None:
-        """One record; `offset` is its offset in the log, unknown for those of a snapshot. Raises MetadataError."""
+        """Applies one record. `offset` is its offset in the log, None for a record of a snapshot. Raises MetadataError."""
         self.apply_all((record,), offset)
 
     def apply_all(self, records: Iterable[WireStruct], last_offset: int | None = None) -> None:
-        """The records of one batch, then their events. Raises MetadataError, after which the image is of no use."""
+        """Applies the records of one batch, then sends their events. Raises MetadataError, after which the image must not be
+        used."""
         self.changes += 1
         for record in records:
             try:
                 apply = _APPLY[type(record).__name__]
             except KeyError:
-                raise MetadataError(f"{type(record).__name__} is no metadata record") from None
+                raise MetadataError(f"{type(record).__name__} is not a metadata record") from None
             apply(self, record)
         if last_offset is not None:
             self.highest_offset = last_offset
@@ -245,7 +250,7 @@ class MetadataImage:
             for subscriber in self._subscribers:
                 subscriber(event)
 
-    # One method a record type, named after it
+    # One method for each record type, named after it
 
     def _topic(self, record: TopicRecord) -> None:
         if record.name in self.topics or record.topic_id in self.topics_by_id:
@@ -312,7 +317,7 @@ class MetadataImage:
         self._events.append(PartitionChanged(topic, record.partition_id, new, old))
 
     def _clear_elr(self, record: ClearElrRecord) -> None:
-        """Empties the ELR of one topic, or of all where the name is empty."""
+        """Empties the eligible leader replicas of one topic, or of all topics if the name is empty."""
         names = [record.topic_name] if record.topic_name else list(self.topics)
         for name in names:
             topic = self.topics.get(name)
@@ -356,7 +361,7 @@ class MetadataImage:
         )
 
     def _broker_registration_change(self, record: BrokerRegistrationChangeRecord) -> None:
-        """In `fenced`, 1 fences and -1 unfences."""
+        """Changes a registration. In the field `fenced`, 1 fences the broker and -1 unfences it."""
         old = self._broker(record.broker_id, record.broker_epoch)
         log_dirs = tuple(record.log_dirs)
         self._set_broker(
@@ -408,16 +413,16 @@ class MetadataImage:
             self._events.append(QuotasChanged())
 
     def _nothing(self, record: WireStruct) -> None:
-        """For records that mean something to the log's reader or to nobody, not to the image."""
+        """Ignores a record that does not concern the image but the reader of the log, or nobody."""
 
 
 def _one_a_replica(directories: tuple[bytes, ...], replicas: int) -> tuple[bytes, ...]:
-    """Returns the records of older metadata versions name none."""
+    """Returns one directory for each replica. Records of older metadata versions name none, which gives MIGRATING."""
     return directories if len(directories) == replicas else (MIGRATING,) * replicas
 
 
 def _changed(new: list[Any] | None, old: tuple[Any, ...]) -> tuple[Any, ...]:
-    """None in a change record leaves the old."""
+    """Returns the new value of a field in a change record, or the old one if that is None."""
     return old if new is None else tuple(new)
 
 
@@ -460,9 +465,9 @@ _APPLY: Final[dict[str, Callable[[MetadataImage, Any], None]]] = {
     "RegisterControllerRecord": _keep("controller", "controller_id"),
     "UnregisterControllerRecord": _forget("controller", "controller_id"),
     # Nothing to keep
-    "NoOpRecord": MetadataImage._nothing,  # an idle quorum's sign of life
-    "ZkMigrationStateRecord": MetadataImage._nothing,  # ended with Kafka 3.9
-    "BeginTransactionRecord": MetadataImage._nothing,  # these three bracket other records: replay.py acts on them
+    "NoOpRecord": MetadataImage._nothing,  # an idle quorum writes it as a sign of life
+    "ZkMigrationStateRecord": MetadataImage._nothing,  # migration from ZooKeeper ended with Kafka 3.9
+    "BeginTransactionRecord": MetadataImage._nothing,  # these three enclose other records: metadata_log.py acts on them
     "EndTransactionRecord": MetadataImage._nothing,
     "AbortTransactionRecord": MetadataImage._nothing,
 }

@@ -1,8 +1,8 @@
-"""An image as records: what a snapshot holds, in the order of Kafka's: features (metadata.version first, for it says how to read
-the rest), brokers, controllers, topics with their partitions, settings, quotas, producer ids, and last who may do what.
+"""Turns an image into the records of a snapshot, in Kafka's order: features (metadata.version first, because it says how the rest
+is read), brokers, controllers, topics with their partitions, settings, quotas, producer ids, and finally access control.
 
 The image goes on changing while its records are written, so `freeze` copies its dictionaries at once (their values never change
-in place), and `Frozen.records` is made from the copy, at leisure. 10,000 partitions take a millisecond or two to copy.
+in place), and `Frozen.records` makes the records from the copy bit by bit. 10,000 partitions take a millisecond or two to copy.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _NOBODY: Final = -1
 
 
 class Frozen(NamedTuple):
-    """An image as it was. `topics` has (name, id, partitions by index)."""
+    """A copy of an image that does not change. `topics` has (name, id, partitions by index)."""
 
     metadata_version: int
     features: Mapping[str, int]
@@ -39,7 +39,7 @@ class Frozen(NamedTuple):
     kept: list[tuple[tuple[object, ...], WireStruct]]
 
     def records(self) -> Iterator[WireStruct]:
-        """Yields all of it. Applied to an empty image they make an equal one."""
+        """Yields the records of the whole image. Applied to an empty image they make an equal one."""
         yield from self._features()
         for broker in self.brokers:
             yield _broker(broker, self.metadata_version)
@@ -68,7 +68,7 @@ class Frozen(NamedTuple):
 
 
 def freeze(image: MetadataImage) -> Frozen:
-    """Returns what the image says now, and never anything else."""
+    """Returns a copy of the image as it is now, which later changes do not affect."""
     return Frozen(
         image.metadata_version,
         dict(image.features),

@@ -1,9 +1,9 @@
-"""A broker's log directories failed: the rule, as a function of the image (KIP-858).
+"""What changes when log directories of a broker fail (KIP-858): the rule, as a function of the image.
 
-What Kafka's controller does when a heartbeat names offline directories: the broker stays registered with those that work, and
-leaves the in-sync replicas of each partition that lay in the others. Where nobody is left, the partition has no leader, and the
-replica that went last is eligible to lead again (KIP-966), or, where the cluster has no such replicas, stays in-sync. So a start
-that finds the directory in order makes it leader again (elections.py).
+It is what Kafka's controller does when a heartbeat names offline directories: the broker stays registered with those that work,
+and leaves the in-sync replicas of each partition that lay in the others. If no in-sync replica is left, the partition has no
+leader, and the replica that went last is eligible to lead again (KIP-966) or, if the cluster does not have that feature, stays in
+sync. So a start that finds the directory in order makes it leader again (elections.py).
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from ottla.wire.primitives import WireStruct
 def lose(
     image: MetadataImage, broker_id: int, online: Collection[bytes], lost: Mapping[tuple[str, int], bytes | None]
 ) -> list[WireStruct]:
-    """Returns what changes when of the directories of `broker_id` only those in `online` (ids) work. `lost` are the partitions
-    whose replica there is gone, with the id of the directory that it lay in, None where that is not known.
+    """Returns what changes when, of the directories of `broker_id`, only those in `online` (ids) work. `lost` are the partitions
+    whose replica there is gone, with the id of the directory that it lay in, None if that is not known.
     """
     records: list[WireStruct] = []
     for (name, index), directory_id in lost.items():

@@ -1,7 +1,8 @@
-"""Brokers and controllers that are gone for good: UnregisterBroker and UnregisterController, as functions of the image.
+"""Unregistering brokers and controllers that are gone for good (UnregisterBroker, UnregisterController): the rules, as functions
+of the image.
 
-Only a node that is not there any more is unregistered, such as one that a data directory of a larger cluster still names. This
-one refuses for itself: Kafka's broker would go on without a place in the metadata, and serve nobody until it is started again.
+Only a node that no longer exists can be unregistered, such as one that a data directory of a larger cluster still names. This
+node refuses to unregister itself. Kafka does not refuse, and that broker then serves nobody until it is restarted.
 """
 
 from __future__ import annotations
@@ -21,9 +22,10 @@ CONTROLLERS_UNREGISTER: Final = 33
 
 
 def unregister_broker(image: MetadataImage, node_id: int, broker_id: int) -> Outcome[None]:
-    """It leads nothing any more, and is in sync with nobody, unless it is the last that was. Raises Refused: 42, 102."""
+    """Removes the broker from leadership and from the in-sync replicas, except where it is the last of these. Raises Refused with
+    42 INVALID_REQUEST or 102 BROKER_ID_NOT_REGISTERED."""
     if broker_id == node_id:
-        raise Refused(ErrorCode.INVALID_REQUEST, f"Broker {broker_id} is at work: it is this one.")
+        raise Refused(ErrorCode.INVALID_REQUEST, f"Broker {broker_id} is running: it is this one.")
     broker = image.brokers.get(broker_id)
     if broker is None:
         raise Refused(ErrorCode.BROKER_ID_NOT_REGISTERED, f"Broker ID {broker_id} is not currently registered")
@@ -44,11 +46,12 @@ def unregister_broker(image: MetadataImage, node_id: int, broker_id: int) -> Out
 
 
 def unregister_controller(image: MetadataImage, node_id: int, controller_id: int) -> Outcome[None]:
-    """Raises Refused: 35, 42, 136."""
+    """Removes the controller's registration. Raises Refused with 35 UNSUPPORTED_VERSION, 42 INVALID_REQUEST or 136
+    CONTROLLER_ID_NOT_REGISTERED."""
     if controller_id == node_id:
-        raise Refused(ErrorCode.INVALID_REQUEST, f"Controller {controller_id} is at work: it is this one.")
+        raise Refused(ErrorCode.INVALID_REQUEST, f"Controller {controller_id} is running: it is this one.")
     if image.metadata_version < CONTROLLERS_UNREGISTER:
-        raise Refused(ErrorCode.UNSUPPORTED_VERSION, "To unregister a controller needs a newer metadata.version.")
+        raise Refused(ErrorCode.UNSUPPORTED_VERSION, "Unregistering a controller needs a newer metadata.version.")
     if ("controller", controller_id) not in image.kept:
         raise Refused(ErrorCode.CONTROLLER_ID_NOT_REGISTERED, f"Controller ID {controller_id} is not currently registered.")
     return Outcome([UnregisterControllerRecord(controller_id)], None)

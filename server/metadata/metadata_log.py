@@ -1,14 +1,14 @@
 """The log of `__cluster_metadata-0` as its only voter writes it: replay at the start, a new epoch, then one batch an operation.
 
-A start reads the newest snapshot and every committed batch behind it (a log that ends before it, as where somebody restored the
-snapshot alone, begins anew there), then elects itself: quorum-state with an epoch that
-nobody used before, a LeaderChange control record in that epoch, and everything after it carries the epoch. With one voter a
-batch is committed when it is durable, so `append` returns after fsync. That is done on the event loop: an operation of the
-controller takes the 3 ms that its fsync takes, all requests wait as long, and in return no operation ever sees half of another.
-Metadata changes are rare; whoever makes thousands of topics notices, nobody else does.
+A start reads the newest snapshot and every committed batch behind it. (If the log ends before the snapshot, because somebody
+restored the snapshot alone, it begins again, empty, at the snapshot's end.) Then the voter elects itself: it writes quorum-state
+with an epoch that was never used before and a LeaderChange control record of that epoch, and everything after it has the epoch.
+With one voter a batch is committed when it is durable, so `append` returns after fsync. That happens on the event loop: an
+operation of the controller takes the 3 ms of its fsync, all requests wait as long, and in return no operation ever sees half of
+another. Metadata changes are rare, so that is only noticeable when thousands of topics are created.
 
-Records between BeginTransaction and EndTransaction count as one operation, over several batches; Kafka's controller writes such
-for what does not fit into one. A transaction that was open at the end is aborted by the next leader.
+Records between BeginTransaction and EndTransaction count as one operation over several batches; Kafka's controller writes these
+for operations that do not fit into one batch. The next leader aborts a transaction that is open at the log's end.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ logger = logging.getLogger("ottla.server.metadata")
 
 
 class Transactions:
-    """Gives records on as operations: single ones at once, those of a transaction together at its end."""
+    """Groups records into operations: single records at once, those of a transaction together at its end."""
 
     def __init__(self) -> None:
         self._pending: list[WireStruct] | None = None
@@ -61,7 +61,7 @@ class Transactions:
         return self._pending is not None
 
     def feed(self, records: Iterable[WireStruct]) -> Iterator[list[WireStruct]]:
-        """Yields the operations that `records`, one batch, complete. Raises MetadataError."""
+        """Yields the operations that are complete with `records`, which are one batch. Raises MetadataError."""
         plain: list[WireStruct] = []
         for record in records:
             kind = type(record).__name__
@@ -84,7 +84,8 @@ class Transactions:
 
 
 def voter_controls(node_id: int, directory_id: bytes, endpoints: Sequence[Endpoint]) -> list[tuple[int, WireStruct]]:
-    """Returns what `kafka-storage format --standalone` adds: `kraft.version` 1, and this node as the only voter."""
+    """Returns the control records that `kafka-storage format --standalone` adds: `kraft.version` 1, and this node as the only
+    voter."""
     from ottla.wire.messages.internal import voters_record
     from ottla.wire.messages.internal.kraft_version_record import KRaftVersionRecord
 
@@ -98,7 +99,8 @@ def voter_controls(node_id: int, directory_id: bytes, endpoints: Sequence[Endpoi
 
 
 class MetadataLog:
-    """`load`, then `begin_epoch`, then `append`. `epoch` is this leader's, -1 before `begin_epoch`."""
+    """The metadata log of its only voter. The caller calls `load`, then `begin_epoch`, then `append`. `epoch` is this leader's,
+    -1 before `begin_epoch`."""
 
     def __init__(
         self, log: PartitionLog, disk: Disk, node_id: int, now_ms: Callable[[], int], directory_id: bytes = ZERO_UUID
@@ -111,7 +113,7 @@ class MetadataLog:
         self._kraft_version = 0
         self._voters: VotersRecord | None = None
         self.appended_bytes = 0
-        """Since the start."""
+        """The number of bytes that were appended since the start."""
         self.last_append_ms = 0
         self._transactions = Transactions()
         self._latest_epoch = 0
@@ -123,16 +125,17 @@ class MetadataLog:
 
     @property
     def directory_id(self) -> bytes:
-        """Tells this voter from one of the same id on another disk; zeros where voters have ids only (kraft.version 0)."""
+        """The id that tells this voter from one of the same node id on another disk; zeros if voters have only node ids
+        (kraft.version 0)."""
         return self._directory_id if self._kraft_version > 0 else ZERO_UUID
 
     @property
     def partition_log(self) -> PartitionLog:
-        """Returns the log as any other."""
+        """The log as a partition's log like any other."""
         return self._log
 
     def voter_controls(self) -> list[tuple[int, WireStruct]]:
-        """Returns what a snapshot repeats of the log's own records: who votes, where that is not the configuration's to say."""
+        """Returns the control records that a snapshot repeats: the voters, unless the configuration lists them."""
         if self._kraft_version == 0:
             return []
         from ottla.wire.messages.internal.kraft_version_record import KRaftVersionRecord
@@ -146,7 +149,7 @@ class MetadataLog:
 
     @property
     def is_new(self) -> bool:
-        """Nobody has ever led this log. Raises OSError."""
+        """Whether the log has never had a leader. Raises OSError."""
         return self._log.log_end_offset == 0 and not any(found.end_offset for found in snapshot.find(self._disk, self._log.path))
 
     # Replay
@@ -159,7 +162,7 @@ class MetadataLog:
             start = self._load_snapshot(image)
             self._check_quorum()
             if start > self._log.log_end_offset:
-                logger.warning("%s ends before its newest snapshot, and begins anew behind that", self._log.path)
+                logger.warning("%s ends before its newest snapshot, and begins again at the end of that", self._log.path)
                 self._latest_epoch = max(self._latest_epoch, self._log.leader_epoch)
                 self._log.truncate_fully_and_start_at(start)
         except OSError as error:
@@ -178,7 +181,7 @@ class MetadataLog:
         )
 
     def _load_snapshot(self, image: MetadataImage) -> int:
-        """Returns the newest snapshot's end offset, 0 without one."""
+        """Loads the newest snapshot; returns its end offset, 0 if there is none."""
         found = snapshot.find(self._disk, self._log.path)
         if not found:
             return 0
@@ -211,7 +214,7 @@ class MetadataLog:
             self._check_voters(record.message)
 
     def _check_voters(self, voters: Any) -> None:
-        """A directory that belongs to a quorum of several must not be led by one of them alone."""
+        """Raises MetadataError if the log belongs to a quorum of several nodes, which one of them must not lead alone."""
         self._voters = voters or self._voters
         ids = [] if voters is None else sorted(voter.voter_id for voter in voters.voters)
         if ids not in ([], [self._node_id]):
@@ -230,7 +233,7 @@ class MetadataLog:
     # Leading
 
     def begin_epoch(self) -> None:
-        """Elects itself. Raises StorageError."""
+        """Makes this voter the leader of a new epoch. Raises StorageError."""
         self.epoch = self._latest_epoch = self._latest_epoch + 1
         path = f"{self._log.path}/{quorum_state.FILE_NAME}"
         try:
@@ -245,12 +248,14 @@ class MetadataLog:
             self._transactions = Transactions()
 
     def append(self, records: Sequence[WireStruct], metadata_version: int) -> int:
-        """One batch, durable when this returns; the offset of its last record. Raises StorageError."""
+        """Appends the records as one batch, which is durable when this returns; returns the offset of its last record. Raises
+        StorageError."""
         assert self.epoch >= 0, "begin_epoch comes first"
         return self._append(build_records(records, metadata_version, self._now_ms()))
 
     def raise_kraft_version(self, image: MetadataImage, endpoints: Sequence[Endpoint]) -> None:
-        """From 0 to 1: who votes, and where they are as controllers, is the log's to say from now on. Raises StorageError."""
+        """Raises kraft.version from 0 to 1: from now on the voters and their addresses are kept in the log. Raises
+        StorageError."""
         from ottla.wire.messages.internal.voters_record import VotersRecord
 
         controls = voter_controls(self._node_id, self._directory_id, endpoints)
@@ -264,7 +269,7 @@ class MetadataLog:
         try:
             log.flush()
         except StorageError:
-            if log.directory.failed is None:  # only descriptors or room were wanting: what is not committed goes again
+            if log.directory.failed is None:  # only descriptors or room ran out, so what is not committed is cut off again
                 log.truncate_to(info.base_offset)
             raise
         self.appended_bytes += len(batch)

@@ -1,4 +1,4 @@
-"""Topic names: which are legal, which collide, which are the broker's own."""
+"""The rules for topic names: which are legal, which collide, and which are internal."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ CONSUMER_OFFSETS: Final = "__consumer_offsets"
 TRANSACTION_STATE: Final = "__transaction_state"
 SHARE_GROUP_STATE: Final = "__share_group_state"
 INTERNAL_TOPICS: Final = frozenset((CONSUMER_OFFSETS, TRANSACTION_STATE, SHARE_GROUP_STATE))
-"""What clients may read but not write, and Metadata marks as internal."""
+"""The topics that clients may read but not write, and that Metadata marks as internal."""
 
 MAX_LENGTH: Final = 249  # so that "<topic>-<partition>.<32 hex digits>-delete" still fits into a file name of 255
 _LEGAL: Final = re.compile(r"[a-zA-Z0-9._-]+")
 
 
 def invalid_reason(name: str) -> str | None:
-    """Why `name` cannot be a topic's, None if it can. In Kafka's words, which its tools print."""
+    """Returns why `name` cannot be a topic's, None if it can. The text is Kafka's, because its tools print it."""
     if not name:
         return "Topic name is invalid: the empty string is not allowed"
     if name in (".", ".."):

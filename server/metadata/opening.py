@@ -1,4 +1,4 @@
-"""The start of a cluster of one: `open_standalone` formats an empty directory as `kafka-storage format` would, replays the
+"""Starts a cluster of one node: `open_standalone` formats an empty directory as `kafka-storage format` would, replays the
 metadata log and begins a new epoch of it.
 """
 
@@ -45,9 +45,10 @@ def open_standalone(
     clock: Clock,
     random: Random,
 ) -> StandaloneCluster:
-    """Returns the cluster, with its image replayed and a new epoch begun. `logs` is formatted and has opened what is on disk.
+    """Returns the cluster, with its image replayed and a new epoch begun. `logs` must be formatted and have opened what is on
+    disk.
 
-    Raises MetadataError or StorageError: the broker must not start.
+    Raises MetadataError or StorageError; then the broker must not start.
     """
     directory_ids = _directory_ids(logs)
     settings = ControllerSettings(config, {path: directory_ids[path] for path in config.log_dirs if path in directory_ids})
@@ -74,16 +75,17 @@ def open_standalone(
         return (topic, index) in logs.logs or (topic, index) in logs.unavailable
 
     controller = StandaloneController(log, image, settings, clock, random)
-    if is_new:  # the first leader repeats in the log what the directory was formatted with
+    if is_new:  # the first leader repeats in the log the records with which the directory was formatted
         levels = bootstrap or [FeatureLevelRecord(name, level) for name, level in image.features.items()]
         turned_on = any(isinstance(each, FeatureLevelRecord) and each.name == eligible.FEATURE for each in levels)
-        settled = eligible.written_down(image, config.values["min.insync.replicas"]) if turned_on else []
+        settled = eligible.min_isr_records(image, config.values["min.insync.replicas"]) if turned_on else []
         controller.commit([*levels, *settled])
     return StandaloneCluster(controller, log, disk, settings, clock, random, holds)
 
 
 def _bootstrap_records(disk: Disk, directory: str) -> list[WireStruct]:
-    """Returns what an older `kafka-storage format` wrote down for the first leader. Raises MetadataError or StorageError."""
+    """Returns the records that an older `kafka-storage format` left for the first leader. Raises MetadataError or
+    StorageError."""
     path = f"{directory}/{snapshot.BOOTSTRAP}"
     try:
         return snapshot.read(disk, path, needs_footer=False).records
@@ -94,18 +96,18 @@ def _bootstrap_records(disk: Disk, directory: str) -> list[WireStruct]:
 
 
 def _refuse_orphans(logs: LogManager, path: str) -> None:
-    """Raises MetadataError where there are partitions and no metadata that says what they are: somebody lost it, and a start on
-    empty metadata would make every topic disappear.
+    """Raises MetadataError if there are partitions but no metadata about them: it was lost, and a start with empty metadata would
+    make every topic disappear.
     """
     held = sum(topic != CLUSTER_METADATA for topic, _ in (*logs.logs, *logs.unavailable))
     if held:
         raise MetadataError(
-            f"{path} is empty, but {held} partitions lie beside it; restore it from a copy, or move the data away"
+            f"{path} is empty, but there are {held} partitions beside it; restore it from a copy, or move the data away"
         )
 
 
 def metadata_log_config(values: Mapping[str, object]) -> LogConfig:
-    """Returns the settings of the metadata log's segments: only snapshots may end what it keeps."""
+    """Returns the settings of the metadata log, which keeps everything until a snapshot replaces it."""
     overrides = {
         "cleanup.policy": "delete",
         "retention.ms": "-1",
@@ -120,7 +122,7 @@ def metadata_log_config(values: Mapping[str, object]) -> LogConfig:
 
 
 def _directory_ids(logs: LogManager) -> dict[str, bytes]:
-    """Returns the path of each log directory -> its id."""
+    """Returns the id of each log directory by its path."""
     return {path: uuid_from_text(meta.directory_id) for path, meta in logs.meta_properties().items() if meta is not None}
 
 

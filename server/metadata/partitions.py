@@ -1,7 +1,7 @@
 """Adding partitions to topics: the rules, as functions of the image.
 
-A request without time, or for too many partitions, is refused as a whole: every topic in it hears the same. Topics named twice do
-not count there.
+A request whose timeout is over, or for too many partitions, is refused as a whole: every topic in it gets the same error. Topics
+that are named twice do not count for that.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ def create(
     request: CreatePartitionsRequest,
     permits: Permits = NO_LIMIT,
 ) -> Outcome[CreatePartitionsResponse]:
-    """CreatePartitions. Each topic on its own; the records of those that succeed, none where `validate_only`."""
+    """Carries out CreatePartitions, each topic on its own. The outcome has the records of those that succeed, none if
+    `validate_only`."""
     times = Counter(topic.name for topic in request.topics)
     try:
         _check_whole(image, [topic for topic in request.topics if times[topic.name] == 1], request.timeout_ms)
@@ -54,7 +55,8 @@ def create(
 
 
 def _check_whole(image: MetadataImage, topics: list[CreatePartitionsTopic], timeout_ms: int) -> None:
-    """What is wrong with a request as a whole, whatever its topics are. Raises Refused: 7, 44."""
+    """Checks what concerns the request as a whole, whatever its topics are. Raises Refused with 7 REQUEST_TIMED_OUT or 44
+    POLICY_VIOLATION."""
     if topics:
         check_time(timeout_ms)
         known = [(topic.count, image.topics[topic.name]) for topic in topics if topic.name in image.topics]
@@ -64,7 +66,8 @@ def _check_whole(image: MetadataImage, topics: list[CreatePartitionsTopic], time
 def _create(
     image: MetadataImage, settings: ControllerSettings, random: Random, topic: CreatePartitionsTopic, permits: Permits
 ) -> list[WireStruct]:
-    """Raises Refused: 3 UNKNOWN_TOPIC_OR_PARTITION, 37 INVALID_PARTITIONS, 38, 39, 89."""
+    """Returns the records of one topic. Raises Refused with 3 UNKNOWN_TOPIC_OR_PARTITION, 37 INVALID_PARTITIONS, 38
+    INVALID_REPLICATION_FACTOR, 39 INVALID_REPLICA_ASSIGNMENT or 89 THROTTLING_QUOTA_EXCEEDED."""
     found = image.topics.get(topic.name)
     if found is None:
         raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)

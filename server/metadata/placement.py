@@ -1,8 +1,8 @@
-"""Which brokers hold a new partition's replicas.
+"""Chooses the brokers that hold a new partition's replicas.
 
-Brokers with racks take turns rack by rack, so that a partition's replicas lie in as many racks as there are; within a rack
-brokers take turns too. Partitions go on where the one before stopped, with a random start a topic, which spreads leaders.
-Fenced brokers hold replicas only after all others, and never lead. Those whose log directories are all cordoned hold none. With
+Brokers with racks take turns rack by rack, so that a partition's replicas lie in as many racks as possible; within a rack brokers
+take turns, too. Each partition continues where the one before stopped, with a random start for each topic, which spreads leaders.
+Fenced brokers get replicas only after all others, and never lead. Brokers whose log directories are all cordoned get none. With
 one broker all of this is one line.
 """
 
@@ -20,7 +20,8 @@ from ottla.wire.errors import ErrorCode
 def place(
     brokers: Mapping[int, BrokerImage], partition_count: int, replication_factor: int, random: Random
 ) -> list[tuple[int, ...]]:
-    """Replicas of each new partition, preferred leader first. Raises Refused: 38 INVALID_REPLICATION_FACTOR."""
+    """Returns the replicas of each new partition, the preferred leader first. Raises Refused with 38
+    INVALID_REPLICATION_FACTOR."""
     if replication_factor > len(brokers):
         raise Refused(
             ErrorCode.INVALID_REPLICATION_FACTOR,
@@ -51,7 +52,7 @@ def place(
 
 
 def _too_few(wanted: int, there: int) -> str:
-    """In Kafka's words, which its tools print."""
+    """Returns the message for too few brokers, in Kafka's words, because its tools print it."""
     reached = f"The target replication factor of {wanted} cannot be reached because only {there} broker(s) are registered"
     return (
         f"Unable to replicate the partition {wanted} time(s): {reached} or some brokers have all their log directories cordoned."
@@ -59,7 +60,7 @@ def _too_few(wanted: int, there: int) -> str:
 
 
 def _interleaved(brokers: Iterable[BrokerImage]) -> list[int]:
-    """Broker ids, one of each rack after the other."""
+    """Returns the ids of the brokers, one from each rack in turn."""
     racks: dict[str, list[int]] = {}
     for broker in brokers:
         racks.setdefault(broker.rack or "", []).append(broker.broker_id)
@@ -68,9 +69,9 @@ def _interleaved(brokers: Iterable[BrokerImage]) -> list[int]:
 
 
 def check_assignment(brokers: Mapping[int, BrokerImage], replicas: Sequence[int], replication_factor: int | None) -> None:
-    """Replicas that a client chose. `replication_factor`: what the topic's other partitions have, None for the first.
+    """Checks the replicas that a client chose. `replication_factor` is that of the topic's other partitions, None for the first.
 
-    Raises Refused: 39 INVALID_REPLICA_ASSIGNMENT.
+    Raises Refused with 39 INVALID_REPLICA_ASSIGNMENT.
     """
     reason = None
     if not replicas:

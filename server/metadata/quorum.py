@@ -1,10 +1,10 @@
-"""The quorum of `__cluster_metadata-0`, whose only voter this node is: what it tells, and that it stays alone.
+"""The quorum of `__cluster_metadata-0`, of which this node is and stays the only voter.
 
-DescribeQuorum: it leads, and nobody lags behind it. Kafka's brokers that are no voters follow the metadata log as observers; a
-node that is both, as ours is, counts as a voter only.
+DescribeQuorum answers that this node leads and that nobody lags behind it. Kafka's brokers that do not vote follow the metadata
+log as observers; a node that is both broker and voter, as here, counts only as a voter.
 
-AddRaftVoter and RemoveRaftVoter are checked as by Kafka. What passes would need another controller: nobody follows this node's
-metadata log, so a voter to be added is one that cannot be reached, and the last one is never removed.
+AddRaftVoter and RemoveRaftVoter are checked as by Kafka. A request that passes would need another controller: since no node
+follows this one's metadata log, a voter to be added counts as unreachable, and the last voter is never removed.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ _THE_PARTITION: Final = [RequestTopicData(CLUSTER_METADATA, [RequestPartitionDat
 
 
 class Voter(NamedTuple):
-    """`directory_id` is all zeros where the configuration names the voters (`kraft.version` 0) and not the log."""
+    """A voter of the quorum. `directory_id` is all zeros if the configuration, not the log, names the voters (`kraft.version`
+    0)."""
 
     node_id: int
     directory_id: bytes
@@ -45,7 +46,7 @@ class Voter(NamedTuple):
 def describe(
     voter: Voter, leader_epoch: int, end_offset: int, now_ms: int, request: DescribeQuorumRequest
 ) -> DescribeQuorumResponse:
-    """For exactly the one partition that there is; a request for anything else, or more, finds nothing at all."""
+    """Answers DescribeQuorum if it asks for exactly the one partition that has a quorum; anything else, or more, is an error."""
     if request.topics != _THE_PARTITION:
         code, message = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Only {CLUSTER_METADATA}-0, alone, has a quorum to describe."
         return DescribeQuorumResponse(
@@ -68,7 +69,8 @@ def describe(
 
 
 def add(voter: Voter, cluster_id: str, listener: str, request: AddRaftVoterRequest) -> AddRaftVoterResponse:
-    """`listener` is where controllers talk to each other. Errors, always one: 7, 35, 42, 104, 126."""
+    """Answers AddRaftVoter. `listener` is the one through which controllers talk to each other. Answers 7 REQUEST_TIMED_OUT, 35
+    UNSUPPORTED_VERSION, 42 INVALID_REQUEST, 104 INCONSISTENT_CLUSTER_ID or 126 DUPLICATE_VOTER, never success."""
     try:
         _check_request(cluster_id, request)
         if listener not in {each.name.upper() for each in request.listeners}:
@@ -84,7 +86,7 @@ def add(voter: Voter, cluster_id: str, listener: str, request: AddRaftVoterReque
 
 
 def remove(voter: Voter, cluster_id: str, request: RemoveRaftVoterRequest) -> RemoveRaftVoterResponse:
-    """Errors, always one: 35, 42, 104, 127."""
+    """Answers 35 UNSUPPORTED_VERSION, 42 INVALID_REQUEST, 104 INCONSISTENT_CLUSTER_ID or 127 VOTER_NOT_FOUND, never success."""
     try:
         _check_request(cluster_id, request)
         _check_dynamic(voter)
@@ -95,12 +97,13 @@ def remove(voter: Voter, cluster_id: str, request: RemoveRaftVoterRequest) -> Re
 
 
 def _key(voter_id: int, directory_id: bytes) -> str:
-    """As kafka-metadata-quorum prints it."""
+    """Returns a voter's key as kafka-metadata-quorum prints it."""
     return f"ReplicaKey(id={voter_id}, directoryId={uuid_to_text(directory_id)})"
 
 
 def _check_request(cluster_id: str, request: AddRaftVoterRequest | RemoveRaftVoterRequest) -> None:
-    """Raises Refused: 42, 104."""
+    """Checks the cluster and the voter that a request names. Raises Refused with 42 INVALID_REQUEST or 104
+    INCONSISTENT_CLUSTER_ID."""
     if request.cluster_id not in (None, cluster_id):
         raise Refused(ErrorCode.INCONSISTENT_CLUSTER_ID, f"This is cluster {cluster_id}, not {request.cluster_id}.")
     if request.voter_id < 0 or request.voter_directory_id == ZERO_UUID:
@@ -108,6 +111,6 @@ def _check_request(cluster_id: str, request: AddRaftVoterRequest | RemoveRaftVot
 
 
 def _check_dynamic(voter: Voter) -> None:
-    """Raises Refused: 35."""
+    """Raises Refused with 35 UNSUPPORTED_VERSION if the voters are fixed by the configuration."""
     if voter.directory_id == ZERO_UUID:
         raise Refused(ErrorCode.UNSUPPORTED_VERSION, "The configuration names the voters: kraft.version is 0.")

@@ -1,8 +1,8 @@
-"""`quorum-state` beside the metadata log: the newest epoch that this voter knows, and whom it voted for. JSON in Kafka's two
-forms.
+"""The file `quorum-state` beside the metadata log: the newest epoch that this voter knows, and the voter for which it voted. It
+is JSON in Kafka's two forms.
 
-Version 0, with `kraft.version` 0, names the voters, which the configuration fixes; version 1, where the log itself names them,
-has the directory id of the vote instead. A single voter elects itself at each start: it writes the new epoch here, durably,
+Version 0, with `kraft.version` 0, names the voters, which the configuration fixes; version 1, for voters that are kept in the
+log, has the directory id of the vote instead. A single voter elects itself at each start: it writes the new epoch here, durably,
 before anything of that epoch goes to the log.
 """
 
@@ -19,7 +19,7 @@ FILE_NAME: Final = "quorum-state"
 
 
 class QuorumState(NamedTuple):
-    """`voters` is empty in version 1."""
+    """The content of quorum-state. `voters` is empty in version 1."""
 
     leader_epoch: int
     leader_id: int
@@ -27,7 +27,8 @@ class QuorumState(NamedTuple):
 
 
 def read(disk: Disk, path: str) -> QuorumState | None:
-    """None if there is none yet. Raises MetadataError if it cannot be read: an epoch used twice would split the log's history."""
+    """Returns the content of the file, None if there is none yet. Raises MetadataError if it cannot be read, because an epoch
+    that is used twice would split the log's history."""
     try:
         data = disk.read_bytes(path)
     except FileNotFoundError:
@@ -37,11 +38,11 @@ def read(disk: Disk, path: str) -> QuorumState | None:
         voters = tuple(int(voter["voterId"]) for voter in fields.get("currentVoters") or ())
         return QuorumState(int(fields["leaderEpoch"]), int(fields["leaderId"]), voters)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise MetadataError(f"{path} cannot be read: no JSON with leaderEpoch and leaderId; restore it from a copy") from error
+        raise MetadataError(f"{path} is not JSON with leaderEpoch and leaderId; restore it from a copy") from error
 
 
 def write(disk: Disk, path: str, *, epoch: int, leader_id: int, kraft_version: int) -> None:
-    """`leader_id` is the only voter and leads `epoch`. Durable when it returns. Raises OSError."""
+    """Writes, durably, that `leader_id`, the only voter, leads `epoch`. Raises OSError."""
     fields: dict[str, object]
     if kraft_version == 0:
         fields = {

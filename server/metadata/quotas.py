@@ -1,11 +1,11 @@
 """Client quotas (KIP-546, KIP-599, KIP-612): how the image keeps them, and AlterClientQuotas, as functions of the image.
 
-An entity is who a quota is for: a user, a client id, both, or an address (`ip`), as a dictionary from the kind of name to the
-name; a name of None is the default for all that have none of their own. A quota is a double by its key. What may be set, and for
-whom, is in `KEYS`; all of them are positive, and bytes and connections are whole.
+An entity is what a quota applies to: a user, a client id, both, or an address (`ip`), as a dictionary from the kind of name to
+the name; the name None stands for the default of all that have no quota of their own. A quota is a double with a key. `KEYS` says
+which may be set for which entities; all of them are positive, and numbers of bytes and connections are whole.
 
-One ClientQuotaRecord is one key of one entity, set or removed. A request names each entity once: the second time it is refused,
-and what was asked the first time is done, as in Kafka.
+One ClientQuotaRecord sets or removes one key of one entity. A request may name each entity once. As in Kafka, the second time is
+refused, and what was asked the first time is done.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ CONTROLLER_MUTATION_RATE: Final = "controller_mutation_rate"
 CONNECTION_CREATION_RATE: Final = "connection_creation_rate"
 
 Entity = tuple[tuple[str, str | None], ...]
-"""(kind of name, name), sorted by kind: equal for the same entity however a client orders it."""
+"""(kind of name, name), sorted by kind, so that the same entity is equal in whatever order a client names it."""
 
 
 class _Key(NamedTuple):
-    """What values a quota may have: up to `most`, and no fractions where it is `whole`."""
+    """The values that a quota may have: up to `most`, and without fractions if it is `whole`."""
 
     most: float
     whole: bool
@@ -62,12 +62,12 @@ KEYS: Final[Mapping[str, Mapping[str, _Key]]] = {
     CLIENT_ID: _KEYS_OF_CLIENTS,
     IP: {CONNECTION_CREATION_RATE: _Key(2.0**31 - 1, True)},
 }
-"""Kind of name -> the quotas of entities that have such a name."""
+"""The quotas that an entity may have, by the kind of its name."""
 _WHOLE_ENOUGH: Final = 1e-6
 
 
 def entity_of(parts: Iterable[tuple[str, str | None]]) -> Entity:
-    """Returns the entity with these names; of two of one kind the later counts."""
+    """Returns the entity with these names; of two names of the same kind the later counts."""
     return tuple(sorted(dict(parts).items(), key=lambda part: part[0]))
 
 
@@ -86,15 +86,15 @@ def has_quotas(image: MetadataImage) -> bool:
 
 
 async def unknown_hosts(request: AlterClientQuotasRequest) -> set[str]:
-    """Returns the names of kind `ip` in the request that are neither addresses nor resolve to one. Asks the resolver only about
-    hosts."""
+    """Returns the names of kind `ip` in the request that neither are addresses nor resolve to one. It asks the resolver only
+    about host names."""
     names = {part.entity_name for entry in request.entries for part in entry.entity if part.entity_type == IP}
     unknown = set()
     for name in names:
         if name and not is_address(name):
             try:
                 await asyncio.get_running_loop().getaddrinfo(name, None, type=socket.SOCK_STREAM)
-            except (OSError, UnicodeError):  # no such host; or a name that no host can have
+            except (OSError, UnicodeError):  # the host does not exist, or no host can have such a name
                 unknown.add(name)
     return unknown
 
@@ -110,7 +110,7 @@ def is_address(name: str) -> bool:
 def alter(
     image: MetadataImage, request: AlterClientQuotasRequest, unknown: Container[str] = ()
 ) -> Outcome[AlterClientQuotasResponse]:
-    """Each entity on its own. `unknown` are the hosts that do not resolve."""
+    """Carries out AlterClientQuotas, each entity on its own. `unknown` are the hosts that do not resolve."""
     present = quotas_of(image)
     results: dict[Entity, Refused | None] = {}
     records: list[ClientQuotaRecord] = []
@@ -133,7 +133,7 @@ def alter(
 
 
 def refused_whole(request: AlterClientQuotasRequest, code: ErrorCode, message: str | None) -> AlterClientQuotasResponse:
-    """Returns the same for all that was asked for."""
+    """Returns an answer with the same error for every entity of the request."""
     refused = Refused(code, message)
     entities = ([(part.entity_type, part.entity_name) for part in entry.entity] for entry in request.entries)
     return AlterClientQuotasResponse(entries=[_entry(entity, refused) for entity in entities])
@@ -151,7 +151,7 @@ def _invalid(reason: str) -> Refused:
 def _alter_entity(
     entity: Entity, ops: Iterable[OpData], present: Mapping[str, float], unknown: Container[str]
 ) -> list[ClientQuotaRecord]:
-    """Returns what changes, if anything does. Raises Refused: 42."""
+    """Returns the records that change the quotas of one entity. Raises Refused with 42 INVALID_REQUEST."""
     wanted: dict[str, float | None] = {}
     for op in ops:
         if op.key in wanted:
@@ -169,14 +169,14 @@ def _alter_entity(
 
 
 def _keys_of(entity: Entity, unknown: Container[str]) -> Mapping[str, _Key]:
-    """Returns the quotas that it may have. Raises Refused: 42."""
+    """Returns the quotas that the entity may have, by key. Raises Refused with 42 INVALID_REQUEST."""
     if not entity:
         raise _invalid("An entity needs a user, a client id, or an ip.")
     for kind, name in entity:
         if kind not in KEYS:
             raise _invalid(f"There are no entities of type '{kind}'.")
         if name == "":
-            raise _invalid(f"An empty name of type '{kind}' is nobody's; a null one is the default.")
+            raise _invalid(f"A name of type '{kind}' cannot be empty; null stands for the default.")
     names = dict(entity)
     if IP in names:
         if len(names) > 1:
@@ -187,10 +187,10 @@ def _keys_of(entity: Entity, unknown: Container[str]) -> Mapping[str, _Key]:
 
 
 def _check(keys: Mapping[str, _Key], key: str, value: float) -> None:
-    """Raises Refused: 42."""
+    """Raises Refused with 42 INVALID_REQUEST if the entity cannot have this quota or this value."""
     rule = keys.get(key)
     if rule is None:
-        raise _invalid(f"This entity has no quota '{key}', but {', '.join(sorted(keys))}.")
+        raise _invalid(f"This entity has no quota '{key}'; it can have {', '.join(sorted(keys))}.")
     if not math.isfinite(value):
         raise _invalid(f"The quota {key} has to be a finite number.")
     if value <= 0:

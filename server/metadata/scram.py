@@ -1,11 +1,11 @@
-"""SCRAM credentials of users (KIP-554): what may be written, and what the metadata has.
+"""SCRAM credentials of users (KIP-554): changing them, and looking them up in the metadata.
 
-A client never sends a password. It sends the salted one (PBKDF2 of password, salt and iterations), and what is kept of it are the
-two keys of RFC 5802 with which a broker checks a login, and proves itself, without being able to log in. The image keeps the
-records, by user and mechanism.
+A client never sends a password. It sends the salted one (PBKDF2 of password, salt and iterations), of which the two keys of RFC
+5802 are kept. With these a broker checks a login, and proves itself, without being able to log in. The image keeps the records,
+by user and mechanism.
 
-Each user of a request succeeds or fails as a whole, and may be named once, whichever mechanisms are meant. What succeeds becomes
-true together.
+Each user of a request succeeds or fails as a whole, and may be named once, whatever the mechanism. The changes that succeed take
+effect together.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from ottla.wire.messages.internal.user_scram_credential_record import UserScramC
 from ottla.wire.primitives import WireStruct
 
 HASHES: Final = {1: "sha256", 2: "sha512"}
-"""Of the mechanisms, by Kafka's numbers: SCRAM-SHA-256 and SCRAM-SHA-512."""
+"""The hash of each mechanism, by Kafka's numbers: SCRAM-SHA-256 and SCRAM-SHA-512."""
 MIN_ITERATIONS: Final = 4096
 MAX_ITERATIONS: Final = 16384
 SINCE: Final = 11
@@ -38,19 +38,19 @@ SINCE: Final = 11
 
 
 def credential(image: MetadataImage, user: str, mechanism: int) -> UserScramCredentialRecord | None:
-    """Returns what a login of this user is checked against."""
+    """Returns the credential against which a login of this user is checked, None if there is none."""
     found = image.kept.get(("scram", user, mechanism))
     assert found is None or isinstance(found, UserScramCredentialRecord)
     return found
 
 
 def credentials(image: MetadataImage) -> Iterator[UserScramCredentialRecord]:
-    """Yields those of all users."""
+    """Yields the credentials of all users."""
     return (record for record in image.kept.values() if isinstance(record, UserScramCredentialRecord))
 
 
 def alter(image: MetadataImage, request: AlterUserScramCredentialsRequest) -> Outcome[AlterUserScramCredentialsResponse]:
-    """Deletions come first: whoever is deleted and written in one request is named twice."""
+    """Carries out AlterUserScramCredentials. A user that one request both deletes and writes counts as named twice."""
     changes: dict[str, WireStruct] = {}
     refused: dict[str, Refused] = {}
     wishes: list[ScramCredentialDeletion | ScramCredentialUpsertion] = [*request.deletions, *request.upsertions]
@@ -75,13 +75,14 @@ def alter(image: MetadataImage, request: AlterUserScramCredentialsRequest) -> Ou
 
 
 def _change(image: MetadataImage, wish: ScramCredentialDeletion | ScramCredentialUpsertion) -> WireStruct:
-    """Raises Refused: 33, 35, 91, 93, -1."""
+    """Returns the record of one change. Raises Refused with 33 UNSUPPORTED_SASL_MECHANISM, 35 UNSUPPORTED_VERSION, 91
+    RESOURCE_NOT_FOUND, 93 UNACCEPTABLE_CREDENTIAL or -1 UNKNOWN_SERVER_ERROR."""
     if image.metadata_version < SINCE:
         raise Refused(ErrorCode.UNSUPPORTED_VERSION, "SCRAM credentials need a newer metadata.version.")
     if not wish.name:
         raise Refused(ErrorCode.UNACCEPTABLE_CREDENTIAL, "A user needs a name.")
     if wish.mechanism not in HASHES:
-        raise Refused(ErrorCode.UNSUPPORTED_SASL_MECHANISM, f"{wish.mechanism} is no SCRAM mechanism.")
+        raise Refused(ErrorCode.UNSUPPORTED_SASL_MECHANISM, f"{wish.mechanism} is not a SCRAM mechanism.")
     if isinstance(wish, ScramCredentialDeletion):
         if credential(image, wish.name, wish.mechanism) is None:
             raise Refused(ErrorCode.RESOURCE_NOT_FOUND, "Attempt to delete a user credential that does not exist")
@@ -96,7 +97,7 @@ def _change(image: MetadataImage, wish: ScramCredentialDeletion | ScramCredentia
 
 
 def keys(mechanism: int, salted_password: bytes) -> tuple[bytes, bytes]:
-    """StoredKey and ServerKey of RFC 5802."""
+    """Returns the StoredKey and the ServerKey of RFC 5802."""
     name = HASHES[mechanism]
     client_key = hmac.digest(salted_password, b"Client Key", name)
     return hashlib.new(name, client_key).digest(), hmac.digest(salted_password, b"Server Key", name)

@@ -1,15 +1,15 @@
 """Snapshots of the metadata log: `<end offset, 20 digits>-<epoch, 10 digits>.checkpoint` beside its segments.
 
-A snapshot holds what all records below its end offset come to. Its first batch is a control batch with a SnapshotHeaderRecord
-(and, where the log itself names its voters, KRaftVersionRecord and VotersRecord), its last one a SnapshotFooterRecord; without
-that it is not whole. Offsets inside it count from 0 and mean nothing.
+A snapshot holds the result of all records below its end offset. Its first batch is a control batch with a SnapshotHeaderRecord
+(and, if the voters are kept in the log, KRaftVersionRecord and VotersRecord), its last one has a SnapshotFooterRecord; without
+that it is not complete. Offsets inside a snapshot count from 0 and mean nothing.
 
-Formatting an empty directory makes the one that ends at offset 0, of epoch 0: the feature levels that the cluster begins with.
-Later ones: snapshot_keeper.py says when, snapshot_writer.py how. Other names that belong to them, all removed by a start
-(`tidy`): `<name>-<random>.checkpoint.part` is not whole yet, `<name>.checkpoint.deleted` waits for its end.
+Formatting an empty directory makes the snapshot that ends at offset 0, of epoch 0, with the feature levels with which the cluster
+begins. snapshot_keeper.py says when later ones are made, snapshot_writer.py how. A start (`tidy`) removes
+`<name>-<random>.checkpoint.part`, which is not complete, and `<name>.checkpoint.deleted`, which was to be removed after a delay.
 
-`bootstrap.checkpoint`, in the log directory itself, is what Kafka's older formatting tools left: the records that the first
-leader begins the log with. It has no offset and need not have a footer.
+`bootstrap.checkpoint`, in the log directory itself, was left by Kafka's older formatting tools: it has the records with which the
+first leader begins the log. It has no offset and need not have a footer.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from ottla.wire.metadata_records import KRAFT_VERSION, KRAFT_VOTERS, SNAPSHOT_FO
 from ottla.wire.primitives import WireStruct
 from ottla.wire.records import decode_records
 
-_STAMPED: Final = 16  # bytes that stamp() makes anew
-_FIRST_BATCH_BYTES: Final = 65_536  # more than any header batch takes: it has a few voters at most
+_STAMPED: Final = 16  # bytes that stamp() replaces
+_FIRST_BATCH_BYTES: Final = 65_536  # more than any header batch has, since it names a few voters at most
 _NAME: Final = re.compile(r"(\d{20})-(\d{10})\.checkpoint")
 PARTIAL_SUFFIX: Final = ".checkpoint.part"
 DELETED_SUFFIX: Final = ".deleted"
@@ -40,7 +40,7 @@ logger = logging.getLogger("ottla.server.metadata")
 
 
 class SnapshotId(NamedTuple):
-    """The offset after the last record that it stands for, and that record's epoch."""
+    """Identifies a snapshot by the offset after the last record that it covers, and that record's epoch."""
 
     end_offset: int
     epoch: int
@@ -54,7 +54,7 @@ class SnapshotId(NamedTuple):
 
 
 class Snapshot(NamedTuple):
-    """`voters` is a VotersRecord or None."""
+    """The content of a snapshot. `voters` is a VotersRecord or None."""
 
     records: list[WireStruct]
     kraft_version: int
@@ -68,16 +68,17 @@ def find(disk: Disk, directory: str) -> list[SnapshotId]:
 
 
 def tidy(disk: Disk, directory: str, log_start_offset: int) -> None:
-    """Removes what a start has no use for: halves, deleted ones, and snapshots that end below the log's start. Raises OSError."""
+    """Removes the files that a start does not need: incomplete and deleted snapshots, and those that end below the log's start.
+    Raises OSError."""
     stale = [found.file_name for found in find(disk, directory) if found.end_offset < log_start_offset]
     endings = (PARTIAL_SUFFIX, f".checkpoint{DELETED_SUFFIX}")
     for name in stale + [name for name in disk.list(directory) if name.endswith(endings)]:
-        logger.info("%s/%s is not needed any more and removed", directory, name)
+        logger.info("%s/%s is not needed any more and is removed", directory, name)
         disk.remove(f"{directory}/{name}")
 
 
 def read(disk: Disk, path: str, *, needs_footer: bool = True) -> Snapshot:
-    """Returns a whole snapshot. Raises MetadataError if it is not whole or a record cannot be read, and OSError."""
+    """Returns the content of a snapshot. Raises MetadataError if it is not complete or a record cannot be read, and OSError."""
     data = disk.read_bytes(path)
     found = Snapshot([], 0, None)
     whole = False
@@ -98,14 +99,15 @@ def read(disk: Disk, path: str, *, needs_footer: bool = True) -> Snapshot:
     except MALFORMED as error:
         raise MetadataError(f"{path} cannot be read: {error}") from error
     if needs_footer and not whole:
-        raise MetadataError(f"{path} is not whole: its last record is missing")
+        raise MetadataError(f"{path} is not complete: its last record is missing")
     return found
 
 
 def write_bootstrap(
     disk: Disk, directory: str, features: Sequence[WireStruct], *, controls: Sequence[tuple[int, WireStruct]], now_ms: int
 ) -> None:
-    """The snapshot of a new directory. `controls` are the records that name the voters, if the log is to. Raises OSError."""
+    """Writes the snapshot of a new directory. `controls` are the control records that name the voters, if they are kept in the
+    log. Raises OSError."""
     first = SnapshotHeaderRecord(last_contained_log_timestamp=now_ms)
     batches = [
         records.build_control([(SNAPSHOT_HEADER, first), *controls], now_ms),
@@ -122,13 +124,13 @@ def write_bootstrap(
 
 
 def stamped(batch: bytes, offset: int, epoch: int) -> tuple[list[bytes], int]:
-    """Returns the batch in two parts, at this offset and of this epoch, and how many records it has."""
+    """Returns the batch with this offset and epoch, in two parts, and how many records it has."""
     header = read_header(batch)
     return [stamp(header, offset, epoch), batch[_STAMPED:]], header.records_count
 
 
 def last_contained_ms(disk: Disk, path: str) -> int:
-    """Returns when the last record that the snapshot stands for was written: what its header says. Raises MetadataError or
+    """Returns when the last record that the snapshot covers was written, in ms, as its header says. Raises MetadataError or
     OSError."""
     file = disk.open(path)
     try:
@@ -137,6 +139,6 @@ def last_contained_ms(disk: Disk, path: str) -> int:
     except (*MALFORMED, StopIteration, IndexError) as error:
         raise MetadataError(f"{path} cannot be read: {error!r}") from error
     if control.type != SNAPSHOT_HEADER or control.message is None:
-        raise MetadataError(f"{path} does not begin as a snapshot does")
+        raise MetadataError(f"{path} does not begin like a snapshot")
     at_ms: int = control.message.last_contained_log_timestamp
     return at_ms

@@ -1,15 +1,15 @@
-"""When the metadata log gets a snapshot, and what goes because of it. Kafka's SnapshotGenerator and the cleaning of its metadata
-log.
+"""Makes snapshots of the metadata log when they are due, and deletes what they replace, as Kafka's SnapshotGenerator and the
+cleaning of its metadata log do.
 
 - A snapshot is due once `metadata.log.max.record.bytes.between.snapshots` were appended since the last one, or
-  `metadata.log.max.snapshot.interval.ms` (0: never) after it, if anything was appended. Both count from the start anew.
+  `metadata.log.max.snapshot.interval.ms` (0: never) after it, if anything was appended. A start counts as a snapshot for both.
 - It is written on the event loop in slices of half a millisecond (`snapshot_writer.py`), from a copy of the image; the fsync runs
-  in a thread. Operations go on meanwhile and are not in it.
-- Cleaning, at the start and once a minute: while log and snapshots are larger than `metadata.max.retention.bytes`, or the
-  oldest snapshot's last record is older than `metadata.max.retention.ms` (-1: no limit), the oldest snapshot goes, and the log
-  begins where the next one ends: segments that lie wholly below it go too. The newest snapshot always stays.
+  in a thread. Operations that happen meanwhile are not in it.
+- The log is cleaned at the start and once a minute: while log and snapshots are larger than `metadata.max.retention.bytes`, or
+  the oldest snapshot's last record is older than `metadata.max.retention.ms` (-1: no limit), the oldest snapshot is deleted, and
+  the log begins where the next one ends: segments that lie wholly below that are deleted, too. The newest snapshot always stays.
 
-A failure of the disk takes the log directory offline, as everywhere; StorageError.
+A failure of the disk takes the log directory offline, as everywhere, and raises StorageError.
 """
 
 from __future__ import annotations
@@ -38,14 +38,15 @@ logger = logging.getLogger("ottla.server.metadata")
 
 
 class _Known(NamedTuple):
-    """Of a snapshot on disk."""
+    """The size and age of a snapshot on disk."""
 
     size_bytes: int
     last_contained_ms: int
 
 
 class SnapshotKeeper:
-    """Made once the log is led. `run` is to be called often, by the scheduler; it mostly finds nothing to do."""
+    """Keeps the snapshots of a metadata log that has a leader. The scheduler calls `run` often, which mostly finds nothing to
+    do."""
 
     def __init__(
         self, log: MetadataLog, image: MetadataImage, disk: Disk, values: Mapping[str, Any], clock: Clock, random: Random
@@ -64,11 +65,11 @@ class SnapshotKeeper:
         self._last_bytes = 0
         self._last_end_offset = -1
         self._last = clock.monotonic()
-        self._next_cleaning = self._last  # a start cleans
+        self._next_cleaning = self._last  # the first cleaning is at the start
 
     @property
     def why_due(self) -> str | None:
-        """None: no snapshot is due."""
+        """Why a snapshot is due, None if none is."""
         if self._image.highest_offset + 1 == self._last_end_offset:
             return None
         appended = self._log.appended_bytes - self._last_bytes
@@ -80,7 +81,7 @@ class SnapshotKeeper:
         return None
 
     def run(self) -> Awaitable[None] | None:
-        """Returns a pass: cleans if it is time to, and returns the writing of a snapshot, to be awaited, if one is due. Raises
+        """Cleans the log if it is time to, and, if a snapshot is due, returns the coroutine that writes it. Raises
         StorageError."""
         if self._log.partition_log.directory.failed is not None:
             return None
@@ -113,17 +114,17 @@ class SnapshotKeeper:
             )
             try:
                 while writer.step():  # noqa: ASYNC110
-                    await asyncio.sleep(0)  # nothing is waited for: this is everybody else's turn
+                    await asyncio.sleep(0)  # lets the event loop serve others
                 await asyncio.get_running_loop().run_in_executor(None, writer.finish)
             except BaseException:
                 writer.abandon()
                 raise
-        logger.info("snapshot %s is written: %d bytes", snapshot_id, writer.size_bytes)
+        logger.info("wrote snapshot %s of %d bytes", snapshot_id, writer.size_bytes)
 
     # Cleaning
 
     def clean(self) -> int:
-        """Deletes the snapshots and segments that retention lets go; returns how many snapshots. Raises StorageError."""
+        """Deletes the snapshots and segments that retention allows to; returns how many snapshots. Raises StorageError."""
         log = self._log.partition_log
         try:
             with log.directory.guard(f"cleaning {log.path}"):
@@ -160,7 +161,7 @@ class SnapshotKeeper:
         return count
 
     def _snapshots(self) -> list[SnapshotId]:
-        """Oldest first."""
+        """Returns the snapshots on disk, the oldest first."""
         return snapshot.find(self._disk, self._log.partition_log.path)[::-1]
 
     def _look(self, found: SnapshotId) -> _Known:
@@ -170,7 +171,8 @@ class SnapshotKeeper:
         return self._known[found]
 
     def _delete_before(self, snapshot_id: SnapshotId, snapshots: Sequence[SnapshotId], reason: str) -> bool:
-        """The log begins at this snapshot's end; older ones go. False where that is no later than it begins now."""
+        """Makes the log begin at the end of this snapshot and deletes older ones. Returns False if it begins there or later
+        already."""
         log = self._log.partition_log
         if snapshot_id.end_offset <= log.log_start_offset:
             return False
@@ -180,7 +182,7 @@ class SnapshotKeeper:
         for older in snapshots:
             path = f"{log.path}/{older.file_name}"
             if older < snapshot_id and self._disk.exists(path):
-                logger.info("snapshot %s goes: %s", older, reason)
+                logger.info("snapshot %s is deleted: %s", older, reason)
                 self._disk.rename(path, path + snapshot.DELETED_SUFFIX)
                 log.directory.remove_later(path + snapshot.DELETED_SUFFIX, due_ms)
         return True

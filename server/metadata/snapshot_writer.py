@@ -1,12 +1,12 @@
-"""Writes one snapshot of the metadata log, in steps, so that whoever drives it can do other things between them.
+"""Writes one snapshot of the metadata log, in steps, so that the caller can do other things between them.
 
     writer = SnapshotWriter(...)
     while writer.step(): ...        # each encodes some records, or makes a batch of those encoded and writes it
     writer.finish()                 # in any thread: fsync, then the name without `.part`
 
-The file is `<name>-<random>.checkpoint.part` until it is whole and durable; a start removes what carries that name. Batches
-are Kafka's: the header's control batch, then 1,024 records a batch, at last the footer's; all of them of the snapshot's epoch,
-and numbered from 0.
+The file is `<name>-<random>.checkpoint.part` until it is complete and durable; a start removes files of that name. The batches
+are as in Kafka: first the header's control batch, then 1,024 records a batch, and at last the footer's. All have the snapshot's
+epoch, and offsets count from 0.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ if TYPE_CHECKING:
 
 BATCH_RECORDS: Final = 1024
 STEP_RECORDS: Final = 64
-"""Records that a step encodes: some half millisecond's worth."""
+"""How many records a step encodes, which takes about half a millisecond."""
 
 
 class SnapshotWriter:
-    """`directory` is the metadata log's. `controls` name the voters where the log does. `last_contained_ms` is when the last
-    record that the snapshot stands for was written. Everything may raise OSError.
+    """Writes a snapshot into `directory`, which is the metadata log's. `controls` name the voters if they are kept in the log.
+    `last_contained_ms` is when the last record that the snapshot covers was written. Every method may raise OSError.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class SnapshotWriter:
         return self._file.size
 
     def step(self) -> bool:
-        """Does a little; False once all is written."""
+        """Does one step of the work; returns False once everything is written."""
         now_ms = self._now_ms()
         if self._header:
             self._write(records.build_control(self._header, now_ms))
@@ -82,7 +82,7 @@ class SnapshotWriter:
         if new:
             self._encoded += new
         elif self._encoded or room == 0:
-            # One time for all: Kafka refuses a metadata batch whose records differ in it.
+            # All records have the same time: Kafka refuses a metadata batch whose records differ in it.
             self._write(build_batch([Record(0, now_ms, None, value) for value in self._encoded]))
             self._encoded = []
         else:
@@ -97,13 +97,13 @@ class SnapshotWriter:
         self._offset += count
 
     def finish(self) -> None:
-        """Durable, under its name, when this returns."""
+        """Makes the snapshot durable and gives it its name. May be called in any thread."""
         assert self._whole
         self._file.sync()
         self._disk.rename(self._part, f"{self._directory}/{self._id.file_name}")
         self._disk.sync_dir(self._directory)
 
     def abandon(self) -> None:
-        """It will not be finished: the part goes, if the disk still lets it."""
+        """Gives the snapshot up and removes the part that was written, if the disk still allows that."""
         with contextlib.suppress(OSError):
             self._disk.remove(self._part)

@@ -1,10 +1,10 @@
 """The controller of a broker that is its own quorum: the only voter of `__cluster_metadata-0`.
 
-Every operation is the same four steps: a rule looks at the image and makes records, the records become one batch on disk, the
-image applies them, the caller gets the answer. There is no await between them, so operations cannot mix.
+Every operation takes the same four steps: a rule looks at the image and makes records, the records become one batch on disk, the
+image applies them, and the caller gets the answer. There is no await between them, so operations cannot interleave.
 
-The rules (topics.py, partitions.py, configs.py and so on) are imported with the first operation that needs them: they and their
-messages would be a tenth of the time that a start may take, and a start needs none of them.
+The rules (topics.py, partitions.py, configs.py and so on) are imported with the first operation that needs them: importing them
+and their messages would take a tenth of the time allowed for a start, which needs none of them.
 """
 
 from __future__ import annotations
@@ -56,7 +56,8 @@ _Answer = TypeVar("_Answer")
 
 
 class StandaloneController(Controller):
-    """See the module's docstring. `image` is the cluster as it is now; `log` is its only voter's."""
+    """The controller of a cluster whose only voter is this node. `image` is the cluster as it is now; `log` is the metadata
+    log."""
 
     def __init__(
         self, log: MetadataLog, image: MetadataImage, settings: ControllerSettings, clock: Clock, random: Random
@@ -69,13 +70,13 @@ class StandaloneController(Controller):
         self._wanted: dict[str, None] = {}  # topics to create in the background, in the order asked for
 
     def commit(self, records: Sequence[WireStruct]) -> None:
-        """Makes the records durable, then visible. Raises StorageError, with the image unchanged."""
+        """Makes the records durable, then applies them to the image. Raises StorageError, with the image unchanged."""
         if records:
             last_offset = self._log.append(records, self.image.metadata_version)
             self.image.apply_all(records, last_offset)
 
     def _carry_out(self, outcome: Outcome[_Answer]) -> _Answer:
-        """Returns the answer once its records are durable and true. Raises StorageError."""
+        """Commits the records of an outcome and returns its answer. Raises StorageError."""
         self.commit(outcome.records)
         return outcome.answer
 
@@ -255,8 +256,8 @@ class StandaloneController(Controller):
                 logger.info("topic %s created with %d partitions", result.name, result.num_partitions)
 
     def _default_topic(self, name: str) -> CreatableTopic:
-        """As nobody asked for anything special. Internal topics may have more replicas configured than there are brokers: a
-        lone broker, for which Kafka's defaults do not fit, makes what it can.
+        """Returns a topic with the broker's defaults. The configuration may ask for more replicas of internal topics than there
+        are brokers, as Kafka's defaults do for a single broker; then the topic gets as many as possible.
         """
         from ottla.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig
 

@@ -1,4 +1,4 @@
-"""The cluster of a broker that is its own quorum: its registration, its end, its directories, its recurring work.
+"""The cluster of a broker that is its own quorum: its registration, its stop, its directories, its recurring work.
 
 `open_standalone` (opening.py) makes it. Once the listeners are bound, `register` writes where this broker can be reached, and
 elects it leader of its partitions.
@@ -31,13 +31,13 @@ if TYPE_CHECKING:
     from ottla.server.metadata.standalone import StandaloneController
 
 SNAPSHOT_PASS_INTERVAL_MS: Final = 1_000
-"""How often it is asked whether the metadata log needs a snapshot."""
+"""How often the broker checks whether the metadata log needs a snapshot."""
 
 logger = logging.getLogger("ottla.server.metadata")
 
 
 class StandaloneCluster(Cluster):
-    """See the module's docstring."""
+    """A cluster whose only node is this one."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class StandaloneCluster(Cluster):
         random: Random,
         holds: Callable[[str, int], bool],
     ) -> None:
-        """`holds` says whether a partition's log is on this broker, in whichever directory."""
+        """Makes the cluster. `holds` returns whether a partition's log is on this broker, in any directory."""
         self._controller = controller
         self._log = log
         self._disk = disk
@@ -69,7 +69,7 @@ class StandaloneCluster(Cluster):
 
     @property
     def epoch(self) -> int:
-        """Returns the epoch of this leader of the metadata log."""
+        """The epoch of the metadata log that this node leads."""
         return self._log.epoch
 
     # Registration
@@ -89,7 +89,7 @@ class StandaloneCluster(Cluster):
         broker = broker_record.RegisterBrokerRecord(
             broker_id=node_id,
             incarnation_id=incarnation,
-            broker_epoch=self._log.end_offset + len(records),  # the offset of this very record
+            broker_epoch=self._log.end_offset + len(records),  # the offset that this record gets
             end_points=[broker_record.BrokerEndpoint(*endpoint) for endpoint in endpoints],
             features=[broker_record.BrokerFeature(name, *levels) for name, levels in SUPPORTED_FEATURES.items()],
             rack=rack,
@@ -117,12 +117,14 @@ class StandaloneCluster(Cluster):
         self._controller.commit([*resign(self.image, broker.broker_id), gone])
 
     def _is_here(self, topic: str, index: int, directory_id: bytes) -> bool:
-        """Whether this broker can have the partition: it does, or its log directory is there, or nobody knows where it was."""
+        """Returns whether this broker can have the partition: it has it, or has its log directory, or the directory is not
+        known."""
         known = (*self._settings.directory_ids, UNASSIGNED, MIGRATING)
         return directory_id in known or self._holds(topic, index)
 
     def _follow(self, event: object) -> None:
-        """What is registered may have changed with a setting: in the next turn, for this one is in the middle of an operation."""
+        """Schedules a look at whether a changed setting changes the registration. It happens in the next turn of the event loop,
+        because an operation is in progress."""
         if isinstance(event, ConfigChanged) and event.resource_type == BROKER and self._is_registered_otherwise():
             self._clock.call_later(0, self._register_cordoned)
 
@@ -140,7 +142,7 @@ class StandaloneCluster(Cluster):
         try:
             self._controller.commit([BrokerRegistrationChangeRecord(broker.broker_id, broker.epoch, cordoned_log_dirs=ids)])
         except StorageError as error:
-            logger.error("cordoned.log.dirs has no effect on new topics yet: %s", error)
+            logger.error("the change of cordoned.log.dirs does not affect new topics yet: %s", error)
 
     # Directories
 
@@ -168,7 +170,7 @@ class StandaloneCluster(Cluster):
         return Pass("token expiration", interval_ms, self._controller.expire_tokens), snapshots
 
     def _snapshot_pass(self) -> Awaitable[None] | None:
-        """Writes a snapshot of the metadata and cleans behind it, if it is time to. Raises StorageError."""
+        """Makes a snapshot of the metadata and deletes what it replaces, if either is due. Raises StorageError."""
         if self._keeper is None:
             from ottla.server.metadata.snapshot_keeper import SnapshotKeeper
 

@@ -1,11 +1,10 @@
 """Delegation tokens (KIP-48): short-lived credentials that a principal makes for others, and their life in the metadata.
 
-A token is an id that is in the metadata, and an HMAC of it, made with `delegation.token.secret.key`, that only its holder and
-the brokers know: who shows the HMAC has the token. It lasts for `delegation.token.expiry.time.ms`, may be renewed for as long
-again by its owner and its renewers, and ends for good after `delegation.token.max.lifetime.ms`; a request may ask for less of
-each, never for more. Until expired tokens are swept (`expired`), they are described, and can be neither renewed nor used.
-
-Who may ask at all is decided before: server/security/delegation.py.
+A token is an id that is in the metadata, and an HMAC of it, made with `delegation.token.secret.key`, that only its holder and the
+brokers know: a client that presents the HMAC holds the token. A token is valid for `delegation.token.expiry.time.ms`, may be
+renewed for as long again by its owner and its renewers, and ends for good after `delegation.token.max.lifetime.ms`; a request may
+ask for a shorter time, never for a longer one. Until expired tokens are removed (`expired`), they can be described, but neither
+renewed nor used. server/security/delegation.py decides beforehand who may make requests at all.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ SINCE: Final = 14
 
 
 class Principal(NamedTuple):
-    """Who somebody is, written `User:alice`."""
+    """The identity of a user, written `User:alice`."""
 
     kind: str
     name: str
@@ -48,7 +47,7 @@ def principal_of(text: str) -> Principal:
 
 
 class TokenSettings(NamedTuple):
-    """Without a secret key there are no tokens."""
+    """The settings of delegation tokens. Without a secret key there are no tokens."""
 
     secret_key: str | None
     max_lifetime_ms: int
@@ -56,7 +55,7 @@ class TokenSettings(NamedTuple):
 
 
 def settings_of(values: Mapping[str, Any]) -> TokenSettings:
-    """Of the broker's settings."""
+    """Returns the token settings among the broker's settings."""
     return TokenSettings(
         values["delegation.token.secret.key"] or None,
         values["delegation.token.max.lifetime.ms"],
@@ -69,12 +68,12 @@ def tokens(image: MetadataImage) -> Iterator[DelegationTokenRecord]:
 
 
 def hmac_of(token_id: str, secret_key: str) -> bytes:
-    """Returns what the token's holder shows: HMAC-SHA-512."""
+    """Returns the HMAC-SHA-512 that the holder of the token presents."""
     return hmac.digest(secret_key.encode(), token_id.encode(), "sha512")
 
 
 def token_for(image: MetadataImage, secret_key: str, shown: bytes) -> DelegationTokenRecord | None:
-    """Returns the token that this HMAC is of."""
+    """Returns the token to which this HMAC belongs, None if there is none."""
     for token in tokens(image):
         if hmac.compare_digest(hmac_of(token.token_id, secret_key), shown):
             return token
@@ -86,7 +85,7 @@ def is_expired(token: DelegationTokenRecord, now_ms: int) -> bool:
 
 
 def owner_of(request: CreateDelegationTokenRequest, requester: Principal) -> Principal:
-    """Whom the token will stand for: whoever asks, if nobody else is named."""
+    """Returns the principal that the token will stand for: the requester, unless the request names another."""
     if not request.owner_principal_name:
         return requester
     return Principal(request.owner_principal_type or "", request.owner_principal_name)
@@ -128,7 +127,7 @@ def create(
 def renew(
     image: MetadataImage, settings: TokenSettings, now_ms: int, requester: Principal, request: RenewDelegationTokenRequest
 ) -> Outcome[RenewDelegationTokenResponse]:
-    """A period of nothing or less is the longest there is."""
+    """Carries out RenewDelegationToken. A period of 0 or less means the longest possible one."""
     try:
         token = _shown(image, settings, request.hmac)
         _check_time(token, now_ms)
@@ -143,7 +142,7 @@ def renew(
 def expire(
     image: MetadataImage, settings: TokenSettings, now_ms: int, requester: Principal, request: ExpireDelegationTokenRequest
 ) -> Outcome[ExpireDelegationTokenResponse]:
-    """A negative period ends the token at once, also one whose time is over already."""
+    """Carries out ExpireDelegationToken. A negative period ends the token at once, even if it has expired already."""
     try:
         token = _shown(image, settings, request.hmac)
         _check_renewer(token, requester)
@@ -157,12 +156,12 @@ def expire(
 
 
 def expired(image: MetadataImage, now_ms: int) -> list[WireStruct]:
-    """Returns what removes the tokens whose time is over."""
+    """Returns the records that remove the tokens that have expired."""
     return [RemoveDelegationTokenRecord(token.token_id) for token in tokens(image) if is_expired(token, now_ms)]
 
 
 def _secret_key(image: MetadataImage, settings: TokenSettings) -> str:
-    """Raises Refused: 35, 61."""
+    """Raises Refused with 35 UNSUPPORTED_VERSION or 61 DELEGATION_TOKEN_AUTH_DISABLED."""
     if settings.secret_key is None:
         raise Refused(ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED)
     if image.metadata_version < SINCE:
@@ -171,7 +170,7 @@ def _secret_key(image: MetadataImage, settings: TokenSettings) -> str:
 
 
 def _shown(image: MetadataImage, settings: TokenSettings, shown: bytes) -> DelegationTokenRecord:
-    """Raises Refused: 35, 61, 62."""
+    """Raises Refused with 35 UNSUPPORTED_VERSION, 61 DELEGATION_TOKEN_AUTH_DISABLED or 62 DELEGATION_TOKEN_NOT_FOUND."""
     token = token_for(image, _secret_key(image, settings), shown)
     if token is None:
         raise Refused(ErrorCode.DELEGATION_TOKEN_NOT_FOUND)
@@ -179,19 +178,19 @@ def _shown(image: MetadataImage, settings: TokenSettings, shown: bytes) -> Deleg
 
 
 def _check_time(token: DelegationTokenRecord, now_ms: int) -> None:
-    """Raises Refused: 66."""
+    """Raises Refused with 66 DELEGATION_TOKEN_EXPIRED."""
     if is_expired(token, now_ms):
         raise Refused(ErrorCode.DELEGATION_TOKEN_EXPIRED)
 
 
 def _check_renewer(token: DelegationTokenRecord, requester: Principal) -> None:
-    """Raises Refused: 63."""
+    """Raises Refused with 63 DELEGATION_TOKEN_OWNER_MISMATCH."""
     if str(requester) not in (token.owner, *token.renewers):
         raise Refused(ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH)
 
 
 def _lasting(token: DelegationTokenRecord, expiry_ms: int) -> WireStruct:
-    """Returns the same token until another time."""
+    """Returns the record of the same token with another expiry time."""
     return DelegationTokenRecord(
         token.owner, token.requester, list(token.renewers), token.issue_timestamp, token.max_timestamp, expiry_ms, token.token_id
     )

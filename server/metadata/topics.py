@@ -1,9 +1,10 @@
 """Creating and deleting topics: the rules, as functions of the image.
 
-A CreateTopics without time, or for too many partitions, is refused as a whole: every topic in it hears the same. Topics named
-twice do not count there. Then each new topic is checked in this order, and the first failure is the answer: name, collision,
-existence, null settings, settings, manual assignment, replication factor, partition count, placement. What each failure says is a
-row of CT* in the compatibility table (tests/server/metadata/test_topics.py); codes are Kafka's, sentences ours.
+A CreateTopics whose timeout is over, or for too many partitions, is refused as a whole: every topic in it gets the same error.
+Topics that are named twice do not count for that. Then each new topic is checked in this order, and the first failure is the
+answer: name, collision, existence, null settings, settings, manual assignment, replication factor, partition count, placement.
+The answers to these failures are the rows CT* of docs/kafka-behaviour.md (tests/server/metadata/test_topics.py); the codes are
+Kafka's, the sentences ours.
 """
 
 from __future__ import annotations
@@ -34,11 +35,11 @@ from ottla.wire.messages.internal.topic_record import TopicRecord
 from ottla.wire.primitives import ZERO_UUID, WireStruct, uuid_to_text
 
 DEFAULT: Final = -1
-"""Number of partitions or replicas that leaves the choice to the broker."""
+"""The number of partitions or replicas that leaves the choice to the broker."""
 
 
 class NewPartitions(NamedTuple):
-    """Partition index -> its replicas, in order of index."""
+    """The replicas of each new partition by its index, in order of index."""
 
     replicas: dict[int, tuple[int, ...]]
 
@@ -50,7 +51,8 @@ class NewPartitions(NamedTuple):
 def create(
     image: MetadataImage, settings: ControllerSettings, random: Random, request: CreateTopicsRequest, permits: Permits = NO_LIMIT
 ) -> Outcome[CreateTopicsResponse]:
-    """CreateTopics. Each topic on its own; the records of those that succeed, none where `validate_only`."""
+    """Carries out CreateTopics, each topic on its own. The outcome has the records of those that succeed, none if
+    `validate_only`."""
     times = Counter(topic.name for topic in request.topics)
     try:
         _check_whole(
@@ -81,14 +83,15 @@ def create(
 
 
 def _check_whole(topics: list[CreatableTopic], settings: ControllerSettings, timeout_ms: int) -> None:
-    """What is wrong with a request as a whole, whatever its topics are. Raises Refused: 7, 44."""
+    """Checks what concerns the request as a whole, whatever its topics are. Raises Refused with 7 REQUEST_TIMED_OUT or 44
+    POLICY_VIOLATION."""
     if topics:
         check_time(timeout_ms)
         check_size(sum(_count(topic, settings) for topic in topics))
 
 
 def _count(topic: CreatableTopic, settings: ControllerSettings) -> int:
-    """Returns how many partitions are asked for; a number that is none counts as 0."""
+    """Returns how many partitions a topic asks for; a number that is not valid counts as 0."""
     if topic.assignments:
         return len(topic.assignments)
     return settings.num_partitions if topic.num_partitions == DEFAULT else max(topic.num_partitions, 0)
@@ -129,7 +132,7 @@ def _create(
 
 def _check_new_name(image: MetadataImage, name: str) -> None:
     if name == CLUSTER_METADATA:
-        raise Refused(ErrorCode.INVALID_REQUEST, f"{CLUSTER_METADATA} is the controller's and cannot be created.")
+        raise Refused(ErrorCode.INVALID_REQUEST, f"{CLUSTER_METADATA} belongs to the controller and cannot be created.")
     check_name(name)
     if name in image.topics:
         raise Refused(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
@@ -157,7 +160,8 @@ def _partitions(image: MetadataImage, settings: ControllerSettings, random: Rand
 
 
 def _assigned(image: MetadataImage, topic: CreatableTopic) -> NewPartitions:
-    """Returns where the client chose the replicas itself. Raises Refused: 42 INVALID_REQUEST, 39 INVALID_REPLICA_ASSIGNMENT."""
+    """Returns the partitions of a topic for which the client chose the replicas itself. Raises Refused with 42 INVALID_REQUEST or
+    39 INVALID_REPLICA_ASSIGNMENT."""
     if topic.replication_factor != DEFAULT or topic.num_partitions != DEFAULT:
         raise Refused(
             ErrorCode.INVALID_REQUEST, "With a manual assignment, the numbers of partitions and replicas must both be -1."
@@ -180,7 +184,8 @@ def _assigned(image: MetadataImage, topic: CreatableTopic) -> NewPartitions:
 def partition_records(
     image: MetadataImage, settings: ControllerSettings, topic_id: bytes, partitions: dict[int, tuple[int, ...]]
 ) -> list[PartitionRecord]:
-    """New partitions, led by the first active replica. Raises Refused: 38, where no replica of one is active."""
+    """Returns the records of new partitions, each led by its first active replica. Raises Refused with 38
+    INVALID_REPLICATION_FACTOR if no replica of one is active."""
     records = []
     for index, replicas in partitions.items():
         isr = [broker_id for broker_id in replicas if image.brokers[broker_id].active]
@@ -194,7 +199,8 @@ def partition_records(
 
 
 def delete(image: MetadataImage, request: DeleteTopicsRequest, permits: Permits = NO_LIMIT) -> Outcome[DeleteTopicsResponse]:
-    """DeleteTopics, in the form of version 6: `request.topics` by name or id. One that is named twice is not deleted."""
+    """Carries out DeleteTopics in the form of version 6, where `request.topics` has names or ids. A topic that is named twice is
+    not deleted."""
     states = Counter((state.name, state.topic_id) for state in request.topics)
     if any(times == 1 and (name is None) != (topic_id == ZERO_UUID) for (name, topic_id), times in states.items()):
         try:
@@ -203,12 +209,12 @@ def delete(image: MetadataImage, request: DeleteTopicsRequest, permits: Permits 
             refusals = [DeletableTopicResult(state.name, state.topic_id, refused.code) for state in request.topics]
             return Outcome([], DeleteTopicsResponse(responses=refusals))
     results: list[DeletableTopicResult] = []
-    found: dict[str, tuple[TopicImage, int]] = {}  # name -> topic, how often it is meant
+    found: dict[str, tuple[TopicImage, int]] = {}  # name -> (topic, how often the request names it)
     for (name, topic_id), times in states.items():
         try:
             if times > 1:
                 raise Refused(ErrorCode.INVALID_REQUEST, "The request names this topic more than once.")
-            topic = _meant(image, DeleteTopicState(name, topic_id))
+            topic = _topic_named_by(image, DeleteTopicState(name, topic_id))
         except Refused as refused:
             results.append(DeletableTopicResult(name, topic_id, refused.code, refused.message))
             continue
@@ -229,8 +235,9 @@ def delete(image: MetadataImage, request: DeleteTopicsRequest, permits: Permits 
     return Outcome(records, DeleteTopicsResponse(responses=results))
 
 
-def _meant(image: MetadataImage, state: DeleteTopicState) -> TopicImage:
-    """Returns the topic that a request means. Raises Refused: 42, 3 UNKNOWN_TOPIC_OR_PARTITION, 100 UNKNOWN_TOPIC_ID."""
+def _topic_named_by(image: MetadataImage, state: DeleteTopicState) -> TopicImage:
+    """Returns the topic that an entry of the request names. Raises Refused with 42 INVALID_REQUEST, 3 UNKNOWN_TOPIC_OR_PARTITION
+    or 100 UNKNOWN_TOPIC_ID."""
     if state.name is not None and state.topic_id != ZERO_UUID:
         raise Refused(ErrorCode.INVALID_REQUEST, "A topic is named by its name or by its id, not by both.")
     if state.name is None and state.topic_id == ZERO_UUID:

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from ottla.log.config import LogConfig, legible
+from ottla.log.config import LogConfig, parseable
 from ottla.log.errors import InconsistentMetadata, StorageError
 from ottla.server.metadata.controller_settings import cordoned_paths
 from ottla.server.metadata.image import (
@@ -190,7 +190,7 @@ class Replicas:
         return self._config(topic, self._settings.values)
 
     def _config(self, topic: str, values: Mapping[str, Any]) -> LogConfig:
-        return LogConfig.from_overrides(legible(topic, self._image.config_of(TOPIC, topic)), values)
+        return LogConfig.from_overrides(parseable(topic, self._image.config_of(TOPIC, topic)), values)
 
     def _reconfigure(self, resource_type: int, name: str) -> None:
         if resource_type not in (TOPIC, BROKER):

@@ -1,4 +1,4 @@
-"""Access rules (ACLs) while there is no authorizer to keep them: what their three APIs answer, and what no answer is possible to.
+"""Access rules (ACLs) without an authorizer: the answers of their three APIs, and the requests that cannot be answered at all.
 
 A broker without an authorizer refuses every request about rules with 54 SECURITY_DISABLED, whatever the rule says.
 """
@@ -10,14 +10,13 @@ from typing import Final
 from ottla.server.base.errors import CloseConnection
 
 UNKNOWN: Final = 0
-"""Of a resource type, pattern type, operation or permission: the client itself does not know which."""
+"""The value of a resource type, pattern type, operation or permission that the client itself does not know."""
 DISABLED: Final = "No Authorizer is configured."
 DISABLED_HERE: Final = "No Authorizer is configured on the broker"
-"""Two texts for one thing, as `kafka-acls` prints them: the controller's, and that of a broker that is to list the rules."""
+"""Two texts for the same thing, which `kafka-acls` prints: the controller's, and that of a broker that is to list the rules."""
 
 
 def check_elements(resource_type: int, pattern_type: int, operation: int, permission_type: int) -> None:
-    """Raises CloseConnection where one is UNKNOWN: Kafka's decoder takes no such request. Codes that nobody knows are let
-    through."""
+    """Raises CloseConnection if one of these is UNKNOWN, because Kafka's decoder refuses such a request. Undefined codes pass."""
     if UNKNOWN in (resource_type, pattern_type, operation, permission_type):
         raise CloseConnection("an access rule's resource type, pattern type, operation and permission may not be unknown (0)")

@@ -1,7 +1,8 @@
-"""Who may ask for delegation tokens, and which of them somebody is told of. The tokens themselves: server/metadata/tokens.py.
+"""Decides who may make requests about delegation tokens, and which tokens a description shows. The tokens themselves are in
+server/metadata/tokens.py.
 
-A token stands for its owner, so only a client that has proven who it is may have to do with any: not on a PLAINTEXT listener, nor
-anonymously on one with TLS. All listeners that ottla opens are PLAINTEXT, so every request is refused today.
+A token stands for its owner, so only an authenticated client may make such requests: not on a PLAINTEXT listener, nor anonymously
+on one with TLS. All listeners that ottla opens are PLAINTEXT, so every request is refused today.
 """
 
 from __future__ import annotations
@@ -16,17 +17,17 @@ if TYPE_CHECKING:
     from ottla.wire.messages.internal.delegation_token_record import DelegationTokenRecord
 
 NO_TIME: Final = -1
-"""In the answer to a request that is not let through."""
+"""The time in the answer to a request that is refused."""
 
 
 def may_ask(listeners: Iterable[ListenerAddress], listener: str, principal: str) -> bool:
-    """Whether a client may have to do with tokens that came as `principal` by the listener of this name."""
+    """Returns whether a client that is `principal`, on the listener of this name, may make requests about tokens."""
     (protocol,) = (each.protocol for each in listeners if each.name == listener)
     return protocol != "PLAINTEXT" and not (protocol == "SSL" and principal == ANONYMOUS)
 
 
 def is_wanted(token: DelegationTokenRecord, owners: Collection[str] | None) -> bool:
-    """Whether somebody who asks for the tokens of these principals (None: of all) means this one. There is no authorizer that
-    would keep anybody's from anybody.
+    """Returns whether a request for the tokens of these owners (None: of all) means this token. Without an authorizer everybody
+    may see all tokens.
     """
     return owners is None or any(each in owners for each in (token.owner, *token.renewers))

@@ -1,8 +1,8 @@
-"""Principals: who a client is to the broker, as a text of kind and name."""
+"""Principals: the identities of clients, as texts of kind and name."""
 
 from __future__ import annotations
 
 from typing import Final
 
 ANONYMOUS: Final = "User:ANONYMOUS"
-"""The principal of every client that has not proven who it is: all of them, on a listener without authentication."""
+"""The principal of every client that is not authenticated: of all clients, on a listener without authentication."""

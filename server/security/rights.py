@@ -1,13 +1,13 @@
-"""What the handlers declare about authorisation: which right each request needs, and where it is looked for.
+"""The declarations of handlers about authorisation: which right each request needs, and on which resource.
 
 The names and numbers are those of Kafka's ACLs (AclOperation, ResourceType). A handler's declaration (`TRAITS`, in
 server/requests/traits.py) holds one of three:
 
 - `Whole`: one right decides about the request as a whole.
-- `Inside`: the request names resources, each of which is judged by itself. The needs stand in the order in which Kafka asks
-  about them. Which of them a request has follows from its version and what is in it: a Produce without a transactional id needs
-  no right to one.
-- `Open`: no right is asked about, and why.
+- `Inside`: the request names resources, and each is authorised by itself. The needs are in the order in which Kafka checks them.
+  Which of them a request has follows from its version and its content: a Produce without a transactional id needs no right to
+  one.
+- `Open`: no right is needed, for the reason that is given.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 
 class Operation(IntEnum):
-    """What somebody may do with a resource."""
+    """An operation on a resource, which a right allows."""
 
     READ = 3
     WRITE = 4
@@ -34,7 +34,7 @@ class Operation(IntEnum):
 
 
 class Resource(IntEnum):
-    """What a right can be about."""
+    """A type of resource, on which there can be rights."""
 
     TOPIC = 2
     GROUP = 3
@@ -45,27 +45,28 @@ class Resource(IntEnum):
 
 
 class Need(NamedTuple):
-    """One right."""
+    """One right that a request needs."""
 
     operation: Operation
     resource: Resource
 
 
 class Either(NamedTuple):
-    """Two rights, one of which is enough. The first is asked about first."""
+    """Two rights, one of which is enough. The first is checked first."""
 
     first: Need
     second: Need
 
 
 class Whole(NamedTuple):
-    """Dispatch asks once, and whoever is refused gets the error in every place of the answer where an error code can stand."""
+    """Dispatch checks once for the whole request. If it is refused, every field of the answer that can have an error code has
+    it."""
 
     need: Need | Either
 
 
 class Inside:
-    """The request is judged part by part; what is refused is answered with its error and the rest is served."""
+    """The request is authorised part by part; a refused part is answered with its error and the others are served."""
 
     __slots__ = ("needs",)
 
@@ -74,7 +75,7 @@ class Inside:
 
 
 class Open(NamedTuple):
-    """Everybody who reached the handler may do this, or the handler's own rules decide."""
+    """Every client that can reach the handler may make the request, or the handler's own rules decide."""
 
     why: str
 

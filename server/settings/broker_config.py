@@ -1,13 +1,12 @@
-"""BrokerConfig: the values of the settings that one broker was started with.
+"""BrokerConfig: the values of the settings with which one broker was started.
 
-Text comes in (a file, the environment, the command line; server/settings/properties.py reads them), is parsed by the tables,
-checked against itself, and stands in `values` by Kafka's names: `config.values["num.partitions"]`. A part that needs a setting
-often copies it into a field of its own, once (GroupCoordinatorConfig, SocketSettings and so on); there is no magic attribute for
-every name.
+Texts from a file, the environment and the command line (server/settings/properties.py reads them) are parsed by the tables and
+checked against each other, and the result is in `values` by Kafka's names: `config.values["num.partitions"]`. A part that needs a
+setting often copies it once into a field of its own (GroupCoordinatorConfig, SocketSettings and so on).
 
-A value that does not parse, or that contradicts another, is a ConfigError with one line that names the key and the remedy. A name
-that nobody knows is not an error, here as in Kafka, since plug-ins bring their own: `unknown` has them, and `advice()` says what
-was probably meant.
+A value that does not parse, or that contradicts another, is a ConfigError with one line that names the key and the remedy. An
+unknown name is not an error, here as in Kafka, because plug-ins have settings of their own: `unknown` lists these names, and
+`advice()` says what was probably meant.
 
 The broker is its own controller quorum (`process.roles=broker,controller` with itself as the only voter), so the usual
 `server.properties` of a combined node runs as it is. Its CONTROLLER listener serves administration (`bootstrap.controllers`).
@@ -33,10 +32,11 @@ from ottla.server.settings.rules import check_broker, check_references
 
 
 class BrokerConfig:
-    """What a broker was started with. Read `values`; it is complete, and does not change while the broker runs.
+    """The settings with which a broker was started. They do not change while the broker runs.
 
-    `values`: parsed, by name, defaults included. `texts`: as they were given, unknown names included, which `unknown` lists.
-    `cluster_id`: for formatting an empty directory, and what a used one must belong to; None if any will do.
+    `values` has the parsed values of all settings by name, defaults included. `texts` has the texts as they were given, including
+    those of the unknown names that `unknown` lists. `cluster_id` is for formatting an empty directory, and the cluster to which a
+    used one must belong; None accepts any.
     """
 
     def __init__(self, values: dict[str, Any], texts: Mapping[str, str], cluster_id: str | None = None) -> None:
@@ -48,13 +48,13 @@ class BrokerConfig:
         controllers = {name.upper() for name in values["controller.listener.names"] or ()}
         everything = parse_addresses("listeners", values["listeners"], protocols)
         self.listeners = tuple(listener for listener in everything if listener.name not in controllers)
-        """Where clients connect: what the broker opens."""
+        """The listeners for clients, which the broker opens."""
         self.controller_listeners = tuple(listener for listener in everything if listener.name in controllers)
-        """Where this node is reached as a controller: by who administrates it, for the quorum is this node alone."""
+        """The listeners of this node as a controller. Only administrators use them, because the quorum is this node alone."""
         self.advertised_listeners = self._advertised(protocols, controllers)
-        """What clients are told, one for each of `listeners`, in their order; port 0 stands for the one that is bound."""
+        """The addresses that clients are given, one for each of `listeners`, in their order; port 0 stands for the bound port."""
         self.log_dirs = _directories(values["log.dirs"] or values["log.dir"])
-        """Absolute paths."""
+        """The log directories as absolute paths."""
         self._check_listeners()
         self._check_roles()
         check_broker(values, self.texts)
@@ -62,7 +62,7 @@ class BrokerConfig:
 
     @classmethod
     def from_mapping(cls, texts: Mapping[str, str], cluster_id: str | None = None) -> tuple[BrokerConfig, list[str]]:
-        """From text by name. Returns the configuration and the names that nobody knows. Raises ConfigError."""
+        """Parses texts by name. Returns the configuration and the unknown names. Raises ConfigError."""
         values: dict[str, Any] = {name: setting.default for name, setting in (BROKER_SETTINGS | OWN_SETTINGS).items()}
         texts = _with_both_ids(texts)
         for name, text in texts.items():
@@ -74,31 +74,31 @@ class BrokerConfig:
 
     @property
     def node_id(self) -> int:
-        """`node.id`."""
+        """The setting `node.id`."""
         return int(self.values["node.id"])
 
     @property
     def rack(self) -> str | None:
-        """`broker.rack`."""
+        """The setting `broker.rack`."""
         return self.values["broker.rack"] or None
 
     @property
     def metadata_log_dir(self) -> str:
-        """Returns where `__cluster_metadata-0` lies: `metadata.log.dir`, or the first log directory."""
+        """The directory of `__cluster_metadata-0`: `metadata.log.dir`, or else the first log directory."""
         path = self.values["metadata.log.dir"]
         return os.path.abspath(path) if path else self.log_dirs[0]
 
     def is_controllers(self, listener: str) -> bool:
-        """Whether the listener of this name is a controller's, no broker's."""
+        """Returns whether the listener of this name is for controllers, not for clients."""
         return any(listener == address.name for address in self.controller_listeners)
 
     def advertised_for(self, name: str, bound_port: int) -> ListenerAddress:
-        """Returns what clients are told for listener `name`, now that its port is known."""
+        """Returns the address that clients are given for listener `name`, now that its port is known."""
         address = next(address for address in self.advertised_listeners if address.name == name)
         return address._replace(port=address.port or bound_port)
 
     def _protocols(self) -> dict[str, str]:
-        """Listener names -> protocols. Controllers are PLAINTEXT where no map was given, as in Kafka."""
+        """Returns the protocol of each listener name. Without a map those of controllers are PLAINTEXT, as in Kafka."""
         key = "listener.security.protocol.map"
         protocols = parse_protocol_map(self.values[key])
         if key not in self.texts:
@@ -107,19 +107,21 @@ class BrokerConfig:
         return protocols
 
     def _advertised(self, protocols: dict[str, str], controllers: set[str]) -> tuple[ListenerAddress, ...]:
-        """In the order of `listeners`; a listener that is not advertised advertises itself."""
+        """Returns the advertised addresses in the order of `listeners`; a listener that is not named there advertises itself."""
         given = parse_addresses("advertised.listeners", self.values["advertised.listeners"] or (), protocols)
         check_advertised(given, (*self.listeners, *self.controller_listeners))
         named = {address.name: address for address in given if address.name not in controllers}
         if given and not named:
-            raise ConfigError("advertised.listeners: none of them is for clients; advertise a listener that is no controller's")
+            raise ConfigError(
+                "advertised.listeners: none of them is for clients; advertise a listener that is not for controllers"
+            )
         shown = (named.get(listener.name, listener) for listener in self.listeners)
         return tuple(address._replace(host=reachable_host(address.host)) for address in shown)
 
     def _check_listeners(self) -> None:
         if not self.listeners:
             raise ConfigError(
-                "listeners: all of them are controllers' (controller.listener.names); add one such as PLAINTEXT://:9092"
+                "listeners: all of them are for controllers (controller.listener.names); add one such as PLAINTEXT://:9092"
             )
         check_open(self.listeners)
         inter_broker = self.values["inter.broker.listener.name"]
@@ -127,10 +129,10 @@ class BrokerConfig:
             raise ConfigError(f"inter.broker.listener.name: {inter_broker} is not in listeners; name one that is")
 
     def _check_roles(self) -> None:
-        """A standalone broker is all that there is yet."""
+        """Raises ConfigError if the broker is not to be its own quorum, which is all that ottla can be yet."""
         broker_id = self.values["broker.id"]
         if broker_id != self.node_id and "broker.id" in self.texts:
-            raise ConfigError(f"broker.id: {broker_id} is not node.id {self.node_id}; set only node.id")
+            raise ConfigError(f"broker.id: {broker_id} is not the same as node.id, {self.node_id}; set only node.id")
         if self.node_id < 0:
             raise ConfigError(f"node.id: {self.node_id} is negative; set node.id=1")
         roles = frozenset(self.values["process.roles"])
@@ -150,7 +152,8 @@ class BrokerConfig:
 
 
 def _with_both_ids(texts: Mapping[str, str]) -> Mapping[str, str]:
-    """`broker.id` is the old name of `node.id`: where one is set, so is the other."""
+    """Returns the texts with both `broker.id` and `node.id` set if one of them is: they are the old and the new name of one
+    setting."""
     for given, missing in (("node.id", "broker.id"), ("broker.id", "node.id")):
         if given in texts and missing not in texts:
             return {**texts, missing: texts[given]}
@@ -162,5 +165,5 @@ def _directories(paths: Iterable[str]) -> list[str]:
     if not result:
         raise ConfigError("log.dirs: no directory is named; set one")
     if len(set(result)) < len(result):
-        raise ConfigError("log.dirs: a directory is named twice; name each once")
+        raise ConfigError("log.dirs: a directory is named twice; name each only once")
     return result

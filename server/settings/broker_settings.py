@@ -1,8 +1,8 @@
 """The table of the broker's settings: every name that Kafka 4.4 knows, and ottla's own, as Settings by name.
 
-The rows stand by subject in server/settings/table/, each with its text; what a row cannot say for itself (choices, checks, which
-settings are one in several units) is here. tests/server/settings/test_table.py compares all of it with Kafka's own ConfigDef.
-ottla starts without a configuration, which Kafka does not: the defaults that make this possible are OWN_DEFAULTS.
+The rows are in server/settings/table/ by subject, each with its text; what a row has no column for (choices, checks, settings
+that are the same in several units) is here. tests/server/settings/test_table.py compares all of it with Kafka's own ConfigDef.
+Unlike Kafka, ottla starts without a configuration; OWN_DEFAULTS are the defaults that make this possible.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ottla.server.settings.group_settings import GROUP_SETTINGS
 from ottla.server.settings.table import coordinators, logs, network, nodes, security
 
 OWN_DEFAULTS: Final = frozenset({"node.id", "process.roles", "controller.listener.names", "listeners", "log.dir"})
-"""Settings whose default is not Kafka's."""
+"""The settings whose default is not Kafka's."""
 
 CHOICES: Final[dict[str, tuple[str, ...]]] = {
     "compression.type": COMPRESSION_TYPES,
@@ -49,21 +49,21 @@ REQUIRED: Final = frozenset(
     | {f"remote.log.metadata.manager.{what}" for what in ("class.name", "impl.prefix", "listener.name")}
     | {f"remote.log.storage.manager.{what}" for what in ("class.name", "impl.prefix")}
 )
-"""What may not be set to nothing."""
+"""The settings that must not be empty."""
 
 FIXED_HERE: Final = frozenset(("listeners", "listener.security.protocol.map"))
-"""What Kafka changes while it runs and we do not: a change is refused, for an answer of 0 would be a promise."""
+"""The settings that Kafka can change while it runs and ottla cannot: a change is refused, because success would be a promise."""
 
 SAME_IN_OTHER_UNITS: Final = (
     ("log.retention.ms", "log.retention.minutes", "log.retention.hours"),
     ("log.roll.jitter.ms", "log.roll.jitter.hours"),
     ("log.roll.ms", "log.roll.hours"),
 )
-"""Settings of one meaning, the first that is set counts."""
+"""Settings with the same meaning, of which the first that is set counts."""
 
 REMOVED: Final[dict[str, str]] = {
     "broker.id.generation.enable": "ids are not generated since Kafka 4.0; set node.id",
-    "control.plane.listener.name": "it went with ZooKeeper in Kafka 4.0; see controller.listener.names",
+    "control.plane.listener.name": "Kafka 4.0 removed it with ZooKeeper; see controller.listener.names",
     "delegation.token.master.key": "its name is delegation.token.secret.key since Kafka 4.0",
     "inter.broker.protocol.version": "Kafka 4.0 replaced it by the feature level metadata.version",
     "log.message.downconversion.enable": "old record formats are gone since Kafka 4.0",
@@ -74,9 +74,9 @@ REMOVED: Final[dict[str, str]] = {
     "offsets.commit.required.acks": "commits always wait for all replicas since Kafka 4.0",
     "reserved.broker.max.id": "ids are not generated since Kafka 4.0",
     "zookeeper": "ZooKeeper is gone since Kafka 4.0",
-    "password.encoder": "it went with ZooKeeper in Kafka 4.0",
+    "password.encoder": "Kafka 4.0 removed it with ZooKeeper",
 }
-"""Names and first words of names that older Kafkas knew -> what became of them."""
+"""Names, and first words of names, that older versions of Kafka knew, with what became of them."""
 
 _SYNONYMS: Final = {name: family for family in SAME_IN_OTHER_UNITS for name in family} | {
     "log.flush.interval.ms": ("log.flush.interval.ms", "log.flush.scheduler.interval.ms")
@@ -93,7 +93,7 @@ def _in_any_case(choices: tuple[str, ...]) -> Callable[[Value], str | None]:
 
 
 def _all_match(pattern: str, form: str) -> Callable[[Value], str | None]:
-    """Every element of a list is of `form`, which `pattern` describes to the machine."""
+    """Returns a check that every element of a list matches `pattern`; `form` says in words what it must be."""
     compiled = re.compile(pattern)
 
     def check(value: Value) -> str | None:
@@ -137,7 +137,7 @@ BROKER_SETTINGS: Final[dict[str, Setting]] = {
     for rows in (nodes.ROWS, network.ROWS, security.ROWS, logs.ROWS, coordinators.ROWS)
     for row in rows
 }
-"""Every broker setting of Kafka 4.4, by name; internal ones included."""
+"""Every broker setting of Kafka 4.4 by name, internal ones included."""
 
 OWN_SETTINGS: Final[dict[str, Setting]] = {
     setting.name: setting
@@ -148,27 +148,30 @@ OWN_SETTINGS: Final[dict[str, Setting]] = {
             None,
             0,
             65535,
-            doc="Where /metrics, /healthz and /readyz are served over HTTP; 0 is a free port. Not set: they are not served.",
+            doc="The port on which /metrics, /healthz and /readyz are served over HTTP; 0 is a free port. If it is not set, they "
+            "are not served.",
         ),
         Setting(
             "ottla.metrics.host",
             ConfigType.STRING,
             "127.0.0.1",
-            doc="The address for them; empty is every interface. Whoever reaches it can read them.",
+            doc="The address on which they are served; empty means every interface. Everybody who can reach it can read them.",
         ),
         Setting(
             "ottla.client.metrics",
             ConfigType.BOOLEAN,
             False,
-            doc="Clients are asked for the metrics that kafka-client-metrics subscribes to (KIP-714), and /metrics shows them.",
+            doc="Whether clients are asked for the metrics that kafka-client-metrics subscribes to (KIP-714). /metrics shows "
+            "them.",
         ),
     )
 }
-"""Settings of ottla that Kafka does not have, read from the same places. Clients are not shown them."""
+"""Settings of ottla that Kafka does not have. They are read from the same places and not shown to clients."""
 
 
 def documentation(setting: Setting) -> str:
-    """Returns what a setting is for. A broker's setting that is the default of a topic's or a group's has that one's text."""
+    """Returns what a setting is for. If a broker's setting is the default of a topic's or a group's, it has the text of that
+    one."""
     if setting.doc:
         return setting.doc
     of, heir = next(
@@ -179,11 +182,11 @@ def documentation(setting: Setting) -> str:
     )
     unit = setting.name.rpartition(".")[2]
     in_unit = f", in {unit}" if unit in ("hours", "minutes") else ""
-    return f"What `{heir.name}` is for {of} that do not set it{in_unit}. {heir.doc}"
+    return f"The value of `{heir.name}` for {of} that do not set it{in_unit}. {heir.doc}"
 
 
 def base_name(name: str) -> str:
-    """Returns the setting behind a listener's own: `listener.name.internal.ssl.keystore.type` is `ssl.keystore.type`."""
+    """Returns the setting that a listener's own overrides: `ssl.keystore.type` for `listener.name.internal.ssl.keystore.type`."""
     if name.startswith("listener.name."):
         rest = name.split(".", 3)
         return rest[3] if len(rest) == 4 else name
@@ -191,13 +194,13 @@ def base_name(name: str) -> str:
 
 
 def is_hidden(name: str) -> bool:
-    """Whether nobody is shown what a broker's setting has: a password, or what we do not know."""
+    """Returns whether the value of a broker's setting is never shown, because it is a password or the name is unknown."""
     setting = BROKER_SETTINGS.get(base_name(name))
     return setting is None or setting.sensitive
 
 
 def advice(name: str) -> str:
-    """Returns what to do about a name that BROKER_SETTINGS does not have; one line."""
+    """Returns one line that says what to do about a name that is not in BROKER_SETTINGS."""
     for old, reason in REMOVED.items():
         if name == old or name.startswith(f"{old}."):
             return f"{name} has no effect: {reason}; remove it"

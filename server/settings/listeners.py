@@ -1,12 +1,13 @@
-"""`listeners`, `advertised.listeners` and `listener.security.protocol.map`: where the broker listens, and what it tells clients.
+"""The settings `listeners`, `advertised.listeners` and `listener.security.protocol.map`: where the broker listens, and which
+addresses it gives to clients.
 
-An address is `NAME://host:port`. An empty host listens on all interfaces and is advertised as this machine's name; port 0 is a
-free one, advertised as the one it became. An IPv6 host stands in brackets. Controller listeners are named by
-`controller.listener.names` and are not offered to clients.
+An address is `NAME://host:port`. An empty host means all interfaces and is advertised as this machine's name; port 0 means a free
+port, and the port that was bound is advertised. An IPv6 host is in brackets. `controller.listener.names` names the listeners for
+controllers, which are not offered to clients.
 
-What Kafka refuses is refused: two listeners of one name or on one address, a name without a protocol, an advertised address of
-all interfaces. One thing more is: protocols other than PLAINTEXT on listeners that we open, because we do not speak them yet, and
-a broker that quietly spoke plain text there would be worse than none.
+What Kafka refuses is refused: two listeners with the same name or address, a name without a protocol, an advertised address of
+all interfaces. In addition, protocols other than PLAINTEXT are refused on listeners that ottla opens, because it does not support
+them yet, and a broker that quietly used plain text there would be worse than none.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from typing import Final, NamedTuple
 from ottla.log.config_def import ConfigError
 
 PROTOCOLS: Final = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
-"""Security protocols -> their numbers in RegisterBroker records."""
+"""The numbers of the security protocols in RegisterBroker records."""
 SPOKEN: Final = frozenset({"PLAINTEXT"})
 MAX_CREATION_RATE: Final = "max.connection.creation.rate"
 """A setting of the broker and, with the listener's prefix before it, of each listener."""
@@ -31,7 +32,7 @@ _ADDRESS: Final = re.compile(
 
 
 class ListenerAddress(NamedTuple):
-    """One listener. `host` "" is every interface, `port` 0 a free one; `protocol` is the name of a security protocol."""
+    """One listener. An empty `host` means all interfaces, `port` 0 a free port; `protocol` is the name of a security protocol."""
 
     name: str
     host: str
@@ -43,7 +44,7 @@ class ListenerAddress(NamedTuple):
 
 
 def parse_protocol_map(text: str) -> dict[str, str]:
-    """`NAME:PROTOCOL,...` as a dict, names in capitals. Raises ConfigError."""
+    """Parses `NAME:PROTOCOL,...`; returns the protocols by listener name, in capitals. Raises ConfigError."""
     key = "listener.security.protocol.map"
     result: dict[str, str] = {}
     for part in filter(None, (part.strip() for part in text.split(","))):
@@ -57,7 +58,7 @@ def parse_protocol_map(text: str) -> dict[str, str]:
 
 
 def parse_addresses(key: str, texts: Iterable[str], protocols: dict[str, str]) -> tuple[ListenerAddress, ...]:
-    """Returns the addresses of `listeners` or `advertised.listeners` (`key` is for messages). Raises ConfigError."""
+    """Returns the addresses of `listeners` or `advertised.listeners`, which `key` names for messages. Raises ConfigError."""
     result: list[ListenerAddress] = []
     for text in texts:
         match = _ADDRESS.fullmatch(text.strip())
@@ -75,12 +76,12 @@ def parse_addresses(key: str, texts: Iterable[str], protocols: dict[str, str]) -
 
 
 def check_open(addresses: Iterable[ListenerAddress]) -> None:
-    """Whether all of these can be listened on. Raises ConfigError."""
+    """Raises ConfigError if the broker cannot listen on all of these addresses."""
     places: dict[int, ListenerAddress] = {}
     for address in addresses:
         if address.protocol not in SPOKEN:
             raise ConfigError(
-                f"listeners: {address.name} uses {address.protocol}, which ottla does not speak yet; use PLAINTEXT "
+                f"listeners: {address.name} uses {address.protocol}, which ottla does not support yet; use PLAINTEXT "
                 "(listeners, listener.security.protocol.map)"
             )
         other = places.get(address.port) if address.port else None
@@ -90,26 +91,26 @@ def check_open(addresses: Iterable[ListenerAddress]) -> None:
 
 
 def _distinct(host: str, other: str) -> bool:
-    """Whether two listeners may share a port: both hosts are given, and differ."""
+    """Returns whether two listeners may share a port, because both hosts are given and differ."""
     return host not in ANY_HOST and other not in ANY_HOST and host != other
 
 
 def check_advertised(advertised: Iterable[ListenerAddress], listeners: Iterable[ListenerAddress]) -> None:
-    """Whether clients can make use of these. Raises ConfigError."""
+    """Raises ConfigError if clients could not use these addresses."""
     names = {listener.name for listener in listeners}
     for address in advertised:
         if address.host in ANY_HOST - {""}:
             raise ConfigError(
-                f"advertised.listeners: {address.host} is no address that a client can connect to; name a host or an interface"
+                f"advertised.listeners: {address.host} is not an address that a client can connect to; name a host or interface"
             )
         if address.name not in names:
             raise ConfigError(f"advertised.listeners: {address.name} is not in listeners ({', '.join(sorted(names))})")
 
 
 def reachable_host(host: str) -> str:
-    """Returns what to advertise for a listener: its host, or this machine's name where it listens on all interfaces.
+    """Returns the host that is advertised for a listener: its own, or this machine's name if it listens on all interfaces.
 
-    A name that nothing resolves (a container without DNS) would be of no use to anyone: then it is localhost.
+    A name that does not resolve (in a container without DNS) would be useless: then it is localhost.
     """
     if host not in ANY_HOST:
         return host

@@ -1,7 +1,7 @@
 """The broker's loggers as a resource of the config APIs (type 8): their levels can be read and set while it runs.
 
-Names are those of Python's logging below `ottla`, and `root`. Levels are log4j's: TRACE and DEBUG are one here, FATAL is
-CRITICAL. What is set lasts until the broker stops, as in Kafka.
+The names are those of Python's loggers below `ottla`, and `root`. The levels are log4j's: TRACE is the same as DEBUG here, and
+FATAL is Python's CRITICAL. A change lasts until the broker stops, as in Kafka.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ _NAMES: Final = {number: name for name, number in LEVELS.items() if name != "TRA
 
 
 def levels() -> dict[str, str]:
-    """Level by name of logger, as it counts: its own, or that of the nearest above it."""
+    """Returns the effective level of each logger by its name: its own, or else that of the nearest logger above it."""
     return {name: _level_name(_logger(name).getEffectiveLevel()) for name in sorted(_existing())}
 
 
 def check(name: str, level: str | None) -> str | None:
-    """Why `level` cannot be set, or with None the level be removed; None if it can."""
+    """Returns why `level` cannot be set, or, if it is None, why the level cannot be removed; None if it can."""
     if name not in _existing():
         return f"There is no logger {name}."
     if level is not None and level.upper() not in LEVELS:
-        return f"{level} is no level of a logger; levels are {', '.join(LEVELS)}."
+        return f"{level} is not a level of a logger; the levels are {', '.join(LEVELS)}."
     return None
 
 
 def set_level(name: str, level: str | None) -> None:
-    """None gives the logger the level of the one above it."""
+    """Sets the level of a logger. None removes it, so that the logger has the level of the one above it."""
     _logger(name).setLevel(logging.NOTSET if level is None else LEVELS[level.upper()])
 
 
@@ -51,5 +51,5 @@ def _logger(name: str) -> logging.Logger:
 
 
 def _level_name(number: int) -> str:
-    """Returns the level at or above `number`: between two of them lies what the upper one lets through."""
+    """Returns the name of the level at or above `number`, because a number between two levels filters like the upper one."""
     return next((name for level, name in sorted(_NAMES.items()) if level >= number), "FATAL")

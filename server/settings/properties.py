@@ -1,13 +1,14 @@
-"""Where settings come from as text: a Java `.properties` file, the `KAFKA_*` environment, `key=value` on the command line.
+"""Reads settings as text from a Java `.properties` file, from the `KAFKA_*` environment, and from `key=value` on the command
+line.
 
-The file's grammar is in log/properties.py.
+log/properties.py has the grammar of the file.
 
-The environment is that of the apache/kafka container image: `KAFKA_LOG_RETENTION_MS` is `log.retention.ms`, `_` is a dot, `__` an
-underscore, `___` a dash; variables for the JVM and its logging (RESERVED) are no settings. The image also lets a broker listen on
-all interfaces where only `KAFKA_ADVERTISED_LISTENERS` says, and gives `CLUSTER_ID` to an empty directory. A variable that is set
-beats the file.
+The environment is that of the apache/kafka container image: `KAFKA_LOG_RETENTION_MS` is `log.retention.ms`, `_` stands for a dot,
+`__` for an underscore, `___` for a dash; variables for the JVM and its logging (RESERVED) are not settings. As in the image, a
+broker with `KAFKA_ADVERTISED_LISTENERS` and no listeners listens on all interfaces, and an empty directory gets `CLUSTER_ID`. A
+variable overrides the file.
 
-Each text remembers where it came from, so that a complaint about it can say so.
+Each text remembers where it came from, so that an error message about it can say so.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ RESERVED: Final = frozenset(
         "TOOLS_LOG4J_LOGLEVEL",
     )
 )
-"""Variables that the image does not take for settings, and KAFKA_JMX_PORT, which its start script uses up."""
+"""The variables that the image does not treat as settings, and KAFKA_JMX_PORT, which its start script consumes."""
 
 LOG_LEVEL: Final = "KAFKA_LOG4J_ROOT_LOGLEVEL"
 
@@ -45,14 +46,14 @@ _HOST: Final = re.compile(r"://[^:]*:")
 
 
 class Given(NamedTuple):
-    """A setting's text, and where it was given, for people."""
+    """The text of a setting, and, for messages, where it was given."""
 
     text: str
     origin: str
 
 
 def read_file(path: Path) -> dict[str, Given]:
-    """Returns the settings of a `.properties` file. Raises ConfigError where it cannot be read."""
+    """Returns the settings of a `.properties` file. Raises ConfigError if it cannot be read."""
     try:
         raw = path.read_bytes()
     except OSError as error:
@@ -64,7 +65,7 @@ def read_file(path: Path) -> dict[str, Given]:
 
 
 def read_environment(environment: Mapping[str, str]) -> dict[str, Given]:
-    """Returns the settings among the variables, by the rules of Kafka's image."""
+    """Returns the settings among the environment variables, by the rules of Kafka's image."""
     result = {
         _setting_name(variable): Given(text, variable)
         for variable, text in environment.items()
@@ -77,7 +78,7 @@ def read_environment(environment: Mapping[str, str]) -> dict[str, Given]:
 
 
 def read_overrides(pairs: Iterable[str]) -> dict[str, Given]:
-    """`key=value` as given to --override. Raises ConfigError where there is no `=`."""
+    """Returns the settings of the arguments `key=value` of --override. Raises ConfigError if one has no `=`."""
     result = {}
     for pair in pairs:
         key, equals, text = pair.partition("=")

@@ -1,12 +1,12 @@
-"""Settings against each other: what a broker does not start with, and what cannot be set while it runs.
+"""Rules about several settings: combinations with which a broker does not start, or which cannot be set while it runs.
 
-A setting's own bounds are in its table (server/settings/table/). Here is what takes two: a bound that is itself a setting
-(`AT_MOST`), times that are written in several units, and some values that Kafka reads later than its table. Each rule refuses
-what Kafka 4.4's broker refuses at a start (tests/server/settings/test_rules.py asks its own classes); what is said is ours, one
-line that begins with a setting that somebody wrote.
+A setting's own bounds are in its table (server/settings/table/). Here are bounds that are themselves settings (`AT_MOST`), times
+that can be written in several units, and some values that Kafka checks later than those of its table. Each rule refuses what
+Kafka 4.4's broker refuses at a start (tests/server/settings/test_rules.py asks its own classes); the message is ours, one line
+that begins with a setting that the user wrote.
 
-`check_broker` is for the values of a whole broker, `check_group` for one group's overrides, whose bounds are the broker's. What
-only counts for a change while the broker runs stands in server/metadata/broker_changes.py.
+`check_broker` is for the values of a whole broker, `check_group` for one group's overrides, whose bounds are the broker's. Rules
+that apply only to changes while the broker runs are in server/metadata/broker_changes.py.
 """
 
 from __future__ import annotations
@@ -46,12 +46,12 @@ AT_MOST: Final = (
     ("replica.fetch.wait.max.ms", "replica.socket.timeout.ms"),
     ("replica.fetch.wait.max.ms", "replica.lag.time.max.ms"),
 )
-"""(smaller, larger): the one may not be above the other."""
+"""Pairs (smaller, larger) of settings, of which the first must not be above the second."""
 
 BELOW: Final = tuple(
     (f"group.{protocol}.heartbeat.interval.ms", f"group.{protocol}.session.timeout.ms") for protocol in _PROTOCOLS
 )
-"""(smaller, larger): the one must be below the other."""
+"""Pairs (smaller, larger) of settings, of which the first must be below the second."""
 
 CODECS: Final = range(5)
 _CODEC_SETTINGS: Final = ("offsets.topic.compression.codec", "share.coordinator.state.topic.compression.codec")
@@ -63,20 +63,20 @@ _KAFKAS_ASSIGNORS: Final = "org.apache.kafka.coordinator.group.assignor."
 
 
 def assignor_name(text: str) -> str:
-    """Of an assignor that may be named by the class that it has in Kafka."""
+    """Returns the name of an assignor, which may also be given as the name of its class in Kafka."""
     if not text.startswith(_KAFKAS_ASSIGNORS):
         return text
     return text.removeprefix(_KAFKAS_ASSIGNORS).removesuffix("Assignor").lower()
 
 
 def check_broker(values: Mapping[str, Any], written: Collection[str] = ()) -> None:
-    """`values`: all of a broker's, parsed. `written`: the names that somebody wrote. Raises ConfigError."""
+    """Checks `values`, all settings of a broker, parsed. `written` are the names that the user wrote. Raises ConfigError."""
     _check_pairs(values, written)
     _check_times(values)
     _check_connections(values, written)
     for name in _CODEC_SETTINGS:
         if values[name] not in CODECS:
-            raise ConfigError(f"{name}: {values[name]} is no codec; use 0 (none), 1 (gzip), 2 (snappy), 3 (lz4) or 4 (zstd)")
+            raise ConfigError(f"{name}: {values[name]} is not a codec; use 0 (none), 1 (gzip), 2 (snappy), 3 (lz4) or 4 (zstd)")
     threads = values["log.cleaner.threads"]
     if threads < 1 or values["log.cleaner.dedupe.buffer.size"] // threads <= _LEAST_DEDUPE_BYTES:
         raise ConfigError(
@@ -95,7 +95,7 @@ def check_broker(values: Mapping[str, Any], written: Collection[str] = ()) -> No
 def check_references(
     values: Mapping[str, Any], written: Collection[str], listeners: Set[str], controllers: Set[str], log_dirs: Iterable[str]
 ) -> None:
-    """Names of listeners (in capitals) and paths of directories that have to be there. Raises ConfigError."""
+    """Checks that the listeners (names in capitals) and directories that settings name exist. Raises ConfigError."""
     protocol = values["security.inter.broker.protocol"]
     if "security.inter.broker.protocol" in written and not values["inter.broker.listener.name"] and protocol not in listeners:
         raise ConfigError(f"security.inter.broker.protocol: no listener has the name {protocol}; remove it")
@@ -108,7 +108,7 @@ def check_references(
 
 
 def check_group(overrides: Mapping[str, Any], broker: Mapping[str, Any]) -> None:
-    """One group's own settings, parsed, against the broker's bounds and each other. Raises ConfigError."""
+    """Checks one group's own settings, parsed, against the broker's bounds and each other. Raises ConfigError."""
     values = {**broker, **{f"group.{name}": value for name, value in overrides.items()}}
     own = {f"group.{name}": name for name in overrides}
     try:
@@ -121,7 +121,7 @@ def check_group(overrides: Mapping[str, Any], broker: Mapping[str, Any]) -> None
 
 
 def _check_pairs(values: Mapping[str, Any], written: Collection[str], only: Collection[str] | None = None) -> None:
-    """`only`: pairs that one of these names is in."""
+    """Checks AT_MOST and BELOW, with `only` just the pairs that have one of these names. Raises ConfigError."""
     for pairs, strict in ((AT_MOST, False), (BELOW, True)):
         for smaller, larger in pairs:
             low, high = values[smaller], values[larger]
@@ -131,19 +131,22 @@ def _check_pairs(values: Mapping[str, Any], written: Collection[str], only: Coll
 
 
 class _Contradiction(ConfigError):
-    """Two settings of AT_MOST, or of BELOW (`strict`). Said of the one that somebody wrote."""
+    """Two settings of AT_MOST, or of BELOW (`strict`), contradict each other. The message begins with the one that the user
+    wrote."""
 
     def __init__(self, smaller: str, larger: str, values: Mapping[str, Any], written: Collection[str], *, strict: bool) -> None:
         low, high = values[smaller], values[larger]
         if smaller in written or larger not in written:
-            text = f"{smaller}: {low} {'must be below' if strict else 'is above'} {larger}, {high}; lower it or raise that"
+            relation = "must be below" if strict else "is above"
+            text = f"{smaller}: {low} {relation} {larger}, {high}; lower the first or raise the second"
         else:
-            text = f"{larger}: {high} {'must be above' if strict else 'is below'} {smaller}, {low}; raise it or lower that"
+            relation = "must be above" if strict else "is below"
+            text = f"{larger}: {high} {relation} {smaller}, {low}; raise the first or lower the second"
         super().__init__(text)
         self._smaller, self._larger, self._strict = smaller, larger, strict
 
     def refusal_of_group(self, own: Mapping[str, str], values: Mapping[str, Any]) -> str:
-        """In Kafka's words. `own`: the names of the group's settings by the broker's."""
+        """Returns the message for a group in Kafka's words. `own` has the names of the group's settings by the broker's."""
         if self._strict:
             return f"{self._larger.removeprefix('group.')} must be greater than {self._smaller.removeprefix('group.')}"
         said = self._smaller if self._smaller in own else self._larger
@@ -174,9 +177,9 @@ def _check_connections(values: Mapping[str, Any], written: Collection[str]) -> N
     overrides = values["max.connections.per.ip.overrides"]
     wrong = [part for part in overrides.split(",") if limit_of_address(part) is None] if overrides else []
     if wrong:
-        raise ConfigError(f"max.connections.per.ip.overrides: '{wrong[0]}' is not address:count; write such as 127.0.0.1:100")
+        raise ConfigError(f"max.connections.per.ip.overrides: '{wrong[0]}' is not address:count; write for example 127.0.0.1:100")
     if values["max.connections.per.ip"] == 0 and not overrides:
-        raise ConfigError("max.connections.per.ip: 0 lets nobody in; name addresses in max.connections.per.ip.overrides")
+        raise ConfigError("max.connections.per.ip: 0 allows no connection; name addresses in max.connections.per.ip.overrides")
     if 0 < values["queued.max.request.bytes"] < values["socket.request.max.bytes"]:
         raise _Contradiction("socket.request.max.bytes", "queued.max.request.bytes", values, written, strict=False)
     if 0 <= values["connections.max.idle.ms"] <= values["connection.failed.authentication.delay.ms"]:
@@ -185,7 +188,7 @@ def _check_connections(values: Mapping[str, Any], written: Collection[str]) -> N
 
 
 def limit_of_address(part: str) -> tuple[str, int] | None:
-    """One element of max.connections.per.ip.overrides, `address:count`; None for anything else."""
+    """Parses one element of max.connections.per.ip.overrides, `address:count`; returns None for anything else."""
     found = _LIMIT_OF_ADDRESS.fullmatch(part)
     if found is None or int(found[2]) not in _INTS:
         return None

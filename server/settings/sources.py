@@ -1,14 +1,15 @@
 """Where a setting's value comes from, for DescribeConfigs: each candidate with its source, the strongest first.
 
 A broker setting may be written at four levels: for this broker while it ran (DYNAMIC_BROKER), for all brokers while they ran
-(DYNAMIC_DEFAULT), at the start (STATIC), and in the table (DEFAULT). Settings of one meaning in other units (log.retention.ms,
-.minutes, .hours) are candidates for each other. Topics and groups come before all of these with their own.
+(DYNAMIC_DEFAULT), at the start (STATIC), and in the table (DEFAULT). Settings with the same meaning in other units
+(log.retention.ms, .minutes, .hours) are candidates for each other. The own settings of topics and groups come before all of
+these.
 
-Habits of Kafka's answers are kept, since tools show what they get. Candidates before the one that carries the asked name are
-left out, so that `retention.ms` with nothing but `log.retention.hours` behind it has none, and counts as a default; only the
-answer to CreateTopics names the true source, and writes the value as it was written. Of settings that nobody knows the value is
-hidden: it may be a plug-in's password. And what a broker setting's family was given at the start is as if it were not there once
-one of the family is set while the broker runs (`overlaid`), though it stays a candidate.
+The peculiarities of Kafka's answers are kept, because tools show what they get. Candidates before the one with the requested name
+are left out, so that `retention.ms` with only `log.retention.hours` behind it has none, and counts as a default; only the answer
+to CreateTopics names the true source, and has the value as it was written. The value of an unknown setting is hidden, because it
+may be a plug-in's password. Once a setting is written in one unit while the broker runs, what the start said in other units no
+longer counts (`overlaid`), though it stays a candidate.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from ottla.server.settings.current import CurrentSettings
 
 
 class Source(IntEnum):
-    """As DescribeConfigs numbers them."""
+    """The sources of values, with the numbers of DescribeConfigs."""
 
     UNKNOWN = 0
     TOPIC = 1
@@ -40,7 +41,7 @@ class Source(IntEnum):
 
 
 class Candidate(NamedTuple):
-    """A value a setting could have; None where it may not be shown."""
+    """A value that a setting could have; None if it may not be shown."""
 
     name: str
     value: str | None
@@ -48,7 +49,7 @@ class Candidate(NamedTuple):
 
 
 class Described(NamedTuple):
-    """A setting as it is. `setting` is None where nobody knows it. Each candidate counts once those before it are removed."""
+    """A setting with its candidates, each of which counts if those before it are removed. `setting` is None if it is unknown."""
 
     name: str
     value: str | None
@@ -59,7 +60,8 @@ class Described(NamedTuple):
 
     @property
     def documented(self) -> bool:
-        """Whether Kafka would have a text: it has one for each name of its table, and for no listener's own and no quota."""
+        """Whether Kafka has a text for the setting: it has one for each name in its table, but not for listeners' own settings
+        and quotas."""
         return self.setting is not None and self.setting.name == self.name and not _only_dynamic(self.name)
 
     @property
@@ -68,23 +70,22 @@ class Described(NamedTuple):
 
 
 class Sources:
-    """The levels of one broker's settings at one moment. `own` and `common` are the dynamic ones: those of this broker, and those
-    of all brokers.
-    """
+    """The levels of one broker's settings at one moment. `own` and `common` are the dynamic ones of this broker and of all
+    brokers."""
 
     def __init__(self, current: CurrentSettings) -> None:
         self.own = current.own
         self.common = current.common
         self.static = current.config.texts
         self.values: Mapping[str, Any] = current.values
-        """What counts now, parsed."""
+        """The values that count now, parsed."""
         self._plain_topic: dict[str, Described] = {}
-        """What a topic without settings of its own has, by name; empty until somebody asks."""
+        """The settings of a topic without any of its own, by name; empty until they are needed."""
 
-    # Of each kind of resource
+    # One method for each kind of resource
 
     def of_broker(self) -> Iterator[Described]:
-        """Yields all that the broker itself has."""
+        """Yields all settings of the broker itself."""
         names = [name for name, setting in BROKER_SETTINGS.items() if not _only_where_written(setting)]
         for name in _with(names, self.static, self.common, self.own):
             if name in OWN_SETTINGS:
@@ -92,13 +93,14 @@ class Sources:
             yield self._broker_setting(name, self._candidates(name))
 
     def of_all_brokers(self) -> Iterator[Described]:
-        """Yields what was set for all brokers while they ran, and nothing else."""
+        """Yields only the settings that were written for all brokers while they ran."""
         for name, text in sorted(self.common.items()):
             candidates = [each for each in self._candidates(name) if each.source is Source.DYNAMIC_DEFAULT]
             yield self._broker_setting(name, candidates)._replace(value=None if is_hidden(name) else text)
 
     def of_topic(self, settings: Mapping[str, Setting], overrides: Mapping[str, str]) -> Iterator[Described]:
-        """`settings` is log.config.TOPIC_SETTINGS. What a topic does not have of its own is worked out once for all topics."""
+        """Yields the settings of a topic. `settings` is log.config.TOPIC_SETTINGS. Those that a topic does not override are
+        worked out once for all topics."""
         if not self._plain_topic:
             plain = (setting for setting in settings.values() if not setting.internal)
             self._plain_topic = {
@@ -114,8 +116,8 @@ class Sources:
             yield self._resource_setting(name, setting, overrides, Source.TOPIC, inherits)
 
     def of_new_topic(self, settings: Mapping[str, Setting], overrides: Mapping[str, str]) -> Iterator[Described]:
-        """Yields what a topic with these overrides begins with, for the answer to CreateTopics: each value as it was written.
-        Internal settings are among them where they were given."""
+        """Yields the settings with which a topic with these overrides begins, for the answer to CreateTopics: each value as it
+        was written, internal settings only if they were given."""
         for name, setting in sorted(settings.items()):
             if setting.internal and name not in overrides:
                 continue
@@ -128,7 +130,8 @@ class Sources:
             yield Described(name, None if setting.sensitive else value, source, False, setting, ())
 
     def of_group(self, settings: Mapping[str, Setting], overrides: Mapping[str, str]) -> Iterator[Described]:
-        """`settings` is GROUP_SETTINGS. One without a broker's setting behind it has its own default."""
+        """Yields the settings of a group. `settings` is GROUP_SETTINGS. One without a synonym at the broker has its own
+        default."""
         for name, setting in sorted(settings.items()):
             if setting.internal and name not in overrides and not any(self._written(setting.synonyms)):
                 continue
@@ -138,21 +141,21 @@ class Sources:
             yield self._resource_setting(name, setting, overrides, Source.GROUP, inherits)
 
     def of_client_metrics(self, settings: Mapping[str, Setting], overrides: Mapping[str, str]) -> Iterator[Described]:
-        """`settings` is CLIENT_METRICS_SETTINGS."""
+        """Yields the settings of a client-metrics subscription. `settings` is CLIENT_METRICS_SETTINGS."""
         for name, setting in sorted(settings.items()):
             yield self._resource_setting(name, setting, overrides, Source.CLIENT_METRICS, [])
 
     # Parts
 
     def _written(self, names: Sequence[str]) -> Iterator[Candidate]:
-        """Yields what somebody wrote for these names, which have one meaning, the strongest level first. This is the
+        """Yields what was written for these names, which have the same meaning, the strongest level first. This defines the
         precedence."""
         levels = ((self.own, Source.DYNAMIC_BROKER), (self.common, Source.DYNAMIC_DEFAULT), (self.static, Source.STATIC))
         for texts, source in levels:
             yield from (Candidate(name, texts[name], source) for name in names if name in texts)
 
     def _candidates(self, name: str) -> list[Candidate]:
-        """Of a broker setting: level by level, and at each level all settings of its meaning."""
+        """Returns the candidates of a broker setting, level by level, and at each level all settings of the same meaning."""
         base = base_name(name)
         setting = BROKER_SETTINGS.get(base)
         names: Sequence[str] = (name,) if setting is None else setting.synonyms if base == name else (name, base)
@@ -175,7 +178,7 @@ class Sources:
         return Described(name, value, source, known is None or not known.dynamic, setting, candidates)
 
     def _inherited(self, setting: Setting) -> list[Candidate]:
-        """Returns what stands behind a topic's or a group's setting."""
+        """Returns the candidates that a topic's or a group's setting inherits from the broker."""
         return self._candidates(setting.synonyms[0]) if setting.synonyms else []
 
     def _resource_setting(
@@ -187,7 +190,7 @@ class Sources:
         value = setting.format(_first_of_list(setting, inherited(setting, self.values)))
         if override is not None:
             written = override if setting.internal else _formatted(setting, override)
-            value = value if written is None else written  # a text that does not parse is shown, and does not count
+            value = value if written is None else written  # a text that does not parse is shown but does not count
             inherits = [Candidate(name, override if written is None else written, source), *inherits]
         return Described(name, value, inherits[0].source if inherits else Source.DEFAULT, False, setting, inherits)
 
@@ -197,17 +200,17 @@ def _with(names: Iterable[str], *more: Mapping[str, str]) -> list[str]:
 
 
 def _only_where_written(setting: Setting) -> bool:
-    """Whether a broker's setting is shown only if somebody wrote it, and then as it was written."""
+    """Returns whether a broker's setting is shown only if it was written, and then as it was written."""
     return setting.internal or _only_dynamic(setting.name)
 
 
 def _only_dynamic(name: str) -> bool:
-    """Quotas of replication: they exist while somebody has set them, and have no value otherwise."""
+    """Returns whether the name is that of a replication quota, which exists only while it is set."""
     return name.endswith(".throttled.rate") or name == "replica.alter.log.dirs.io.max.bytes.per.second"
 
 
 def _parses(written: Candidate) -> bool:
-    """Whether a broker setting's text is one. What does not parse counts as not there, as in `overlaid`."""
+    """Returns whether the text of a broker setting parses. If not, it is ignored, as in `overlaid`."""
     try:
         BROKER_SETTINGS[written.name].parse(written.value or "")
     except ConfigError:
@@ -216,7 +219,7 @@ def _parses(written: Candidate) -> bool:
 
 
 def _formatted(setting: Setting, text: str) -> str | None:
-    """None where it does not parse."""
+    """Returns the text in Kafka's form, None if it does not parse."""
     try:
         return setting.format(setting.parse(text))
     except ConfigError:
@@ -224,14 +227,15 @@ def _formatted(setting: Setting, text: str) -> str | None:
 
 
 def _in_unit(setting: Setting, written: Candidate) -> str | None:
-    """Returns a broker setting's text for a topic's: as it stands where the unit is the same."""
+    """Returns the text of a broker setting in the unit of the topic's: unchanged if the units are the same, None if it does not
+    parse."""
     value = BROKER_SETTINGS[written.name].parse(written.value or "")
     converted = in_topic_unit(written.name, value)
     return written.value if converted == value else setting.format(converted)
 
 
 def _first_of_list(setting: Setting, value: Value) -> Value:
-    """A group has one assignor where the broker lists several: the first."""
+    """Returns the first of the broker's assignors for the setting of a group, which has only one; other values unchanged."""
     if isinstance(value, tuple) and setting.type is not ConfigType.LIST:
         return value[0] if value else None
     return value

@@ -1,16 +1,16 @@
-"""Metrics as clients push them: OpenTelemetry's `MetricsData` (OTLP 1.x), in protobuf's encoding, read without a library.
+"""Decodes the metrics that clients push: OpenTelemetry's `MetricsData` (OTLP 1.x) in protobuf's encoding, read without a library.
 
     MetricsData      1 ResourceMetrics*
-    ResourceMetrics  2 ScopeMetrics*            (1, the resource, says of the client what its connection has said already)
+    ResourceMetrics  2 ScopeMetrics*            (1, the resource, describes the client, which its connection has done already)
     ScopeMetrics     2 Metric*
-    Metric           1 name, 5 Gauge or 7 Sum   (clients of Kafka push nothing else; other kinds are passed over)
+    Metric           1 name, 5 Gauge or 7 Sum   (clients of Kafka push nothing else; other kinds are skipped)
     Gauge, Sum       1 NumberDataPoint*; of a Sum also 2 temporality: 1 is delta
     NumberDataPoint  7 KeyValue*, 4 a double or 6 a signed integer of 64 bits
     KeyValue         1 key, 2 AnyValue: 1 text, 2 true or false, 3 an integer, 4 a double
 
-A field is a varint `number << 3 | wire type` and its value: 0 varint, 1 eight bytes, 2 a length and so many bytes, 5 four bytes.
-Fields that we do not know are passed over. Numbers are little-endian. Reading stops at MOST_FIELDS, for it keeps the event loop
-from everything else: a push of a Java client has some thousands.
+A field is a varint `number << 3 | wire type` and its value: 0 varint, 1 eight bytes, 2 a length and that many bytes, 5 four
+bytes. Unknown fields are skipped. Numbers are little-endian. Reading stops at MOST_FIELDS, because it blocks the event loop; a
+push of a Java client has some thousands of fields.
 """
 
 from __future__ import annotations
@@ -34,11 +34,12 @@ Value = int | bytes
 
 
 class Malformed(Exception):
-    """The bytes are no MetricsData."""
+    """The bytes are not a MetricsData."""
 
 
 class Point(NamedTuple):
-    """One number. `attributes` are sorted by key. A delta counts from the push before; anything else is the value itself."""
+    """One number of a metric. `attributes` are sorted by key. A delta is relative to the push before; otherwise it is the
+    value."""
 
     name: str
     attributes: tuple[tuple[str, str], ...]
@@ -47,12 +48,12 @@ class Point(NamedTuple):
 
 
 def points(data: bytes) -> Iterator[Point]:
-    """Raises Malformed, perhaps after some points."""
+    """Yields the points in a push. Raises Malformed, perhaps after some points."""
     return _Reader().points(data)
 
 
 class _Reader:
-    """Of one push."""
+    """Reads one push, and counts its fields."""
 
     def __init__(self) -> None:
         self._left = MOST_FIELDS
@@ -100,7 +101,7 @@ class _Reader:
         return (value for number, _, value in self._fields(data) if number == wanted and isinstance(value, bytes))
 
     def _fields(self, data: bytes) -> Iterator[tuple[int, int, Value]]:
-        """Yields (number, wire type, value). Raises Malformed."""
+        """Yields (number, wire type, value) of each field of a message. Raises Malformed."""
         at = 0
         while at < len(data):
             self._left -= 1
@@ -141,7 +142,7 @@ def _text(value: bytes) -> str:
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:
-    """Returns the number and where it ends. Raises Malformed."""
+    """Returns the varint that begins at `at`, and where it ends. Raises Malformed."""
     value = 0
     for shift, byte in enumerate(data[at : at + _LONGEST_VARINT]):
         value |= (byte & 0x7F) << 7 * shift

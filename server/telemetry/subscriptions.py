@@ -1,27 +1,28 @@
-"""Metrics that clients push (KIP-714): who asked, what it was told to push, and whether a push is as agreed.
+"""Metrics that clients push (KIP-714): matching clients with subscriptions, checking pushes, and keeping the numbers.
 
-Kafka's broker hands pushed metrics to those of its reporters that take them. Without any, as it comes, it advertises neither API
-and still answers both: subscriptions are matched, pushes are checked, and what passes is dropped. So do we, unless
-`ottla.client.metrics` is true: then clients are told of both, and the numbers that they push are kept (`Instance.numbers`) for
-/metrics, for as long as the client is known; deltas are summed. A client has room for 1,000 numbers, all together for 100,000.
+Kafka's broker hands pushed metrics to those of its reporters that accept them. By default it has none; then it advertises neither
+API and still answers both: subscriptions are matched, pushes are checked, and what passes is dropped. ottla does the same, unless
+`ottla.client.metrics` is true: then both APIs are advertised, and the numbers that clients push are kept (`Instance.numbers`) for
+/metrics, as long as the client is known; deltas are summed. There is room for 1,000 numbers of each client, and 100,000 in all.
 
-A subscription is a resource of type client-metrics: metric prefixes, an interval, and patterns that all of a client's attributes
-named there must match whole. A client gets the metrics of all subscriptions that match it, at the shortest of their intervals;
-its subscription id changes whenever any of that does.
+A subscription is a resource of type client-metrics: metric prefixes, an interval, and patterns, each of which must match the
+whole of the client attribute that it names. A client gets the metrics of all subscriptions that match it, at the shortest of
+their intervals; its subscription id changes whenever any of that does.
 
-A *client instance* is a client's own id, given by us with its first request. It is forgotten with the connection that it first
-came on, after three intervals of silence (at least a minute), or when 16,384 others came after it. Its requests keep time:
+A *client instance* is identified by an id that the broker gives the client with its first request. It is forgotten when the
+connection on which it first came is closed, after three intervals of silence (at least a minute), or when 16,384 others came
+after it. Requests must not come too early:
 
-- a Get before the interval is over since the last Get or Push: 89 THROTTLING_QUOTA_EXCEEDED, unless the last Push was refused
-  for 117 or 76, which a client resolves by asking again;
-- a Push before the interval is over since the last one: 89, unless it is the client's last one (`terminating`); if another one
-  follows all the same it is refused: 42 INVALID_REQUEST.
+- A Get before the interval is over since the last Get or Push is answered 89 THROTTLING_QUOTA_EXCEEDED, unless the last Push was
+  refused with 117 or 76, which a client resolves with another Get.
+- A Push before the interval is over since the last one is answered 89, unless it is the client's last one (`terminating`). A Push
+  after the last one is answered 42 INVALID_REQUEST.
 
-A change of subscriptions begins all of this anew.
+A change of subscriptions resets all of this.
 
-Whoever may write a subscription chooses its patterns, and whoever connects chooses what they are matched against, on the event
-loop. So they are matched by RE2, which takes linear time; what of Java's syntax it does not have (references back, looking ahead,
-possessive repetition) makes a pattern that fits nobody, and a line in the log.
+Those who may write subscriptions choose the patterns, and any client chooses the texts against which they are matched, on the
+event loop. So they are matched by RE2, which takes linear time; a pattern with Java syntax that RE2 does not have (back
+references, lookahead, possessive quantifiers) matches no client, and is logged.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ MAX_INSTANCES: Final = 16_384
 MIN_EXPIRY_MS: Final = 60_000
 EVERYTHING: Final = "*"
 CODECS: Final = (4, 3, 1, 2)
-"""Those we take, the best first: zstd, lz4, gzip, snappy."""
+"""The codecs that are accepted, the best first: zstd, lz4, gzip, snappy."""
 NEVER_MS: Final = -1
 _DEFAULT_INTERVAL_MS: Final = 300_000
 MAX_NUMBERS: Final = 100_000
@@ -66,11 +67,11 @@ _RESERVED: Final = (bytes(16), bytes(15) + b"\x01")
 
 
 Key = tuple[str, tuple[tuple[str, str], ...]]
-"""A metric's name, and its attributes by name."""
+"""The name of a metric, and its attributes as (name, value), sorted."""
 
 
 class Subscription(NamedTuple):
-    """What one client is to push: its metrics in order, how often, and the number that stands for both."""
+    """What one client is to push: the metrics in order, how often, and the id that identifies both."""
 
     metrics: tuple[str, ...]
     interval_ms: int
@@ -78,7 +79,7 @@ class Subscription(NamedTuple):
 
 
 class Instance:
-    """One client. `attributes` are what patterns match; one that is None matches nothing."""
+    """One client instance. Patterns are matched against `attributes`; one that is None matches no pattern."""
 
     __slots__ = (
         "attributes",
@@ -98,7 +99,7 @@ class Instance:
     ) -> None:
         self.attributes = attributes
         self.numbers = numbers
-        """What it pushed last, by metric and its attributes, where that is kept."""
+        """The numbers that it pushed last, by metric and attributes, if they are kept."""
         self.subscription = subscription
         self.version = version
         self.last_get_ms = NEVER_MS
@@ -119,19 +120,20 @@ class Client(Closes, Protocol):
 
 
 class ClientTelemetry:
-    """See the module's docstring. Follows the image's subscriptions by itself."""
+    """Answers the requests of clients about metrics, as the module's docstring says. It follows the image's subscriptions by
+    itself."""
 
     def __init__(self, image: MetadataImage, clock: Clock, random: Random, max_bytes: int, *, keeps: bool = False) -> None:
         self.max_bytes = max_bytes
-        """Of one push, as sent and unpacked: telemetry.max.bytes."""
+        """The most bytes of one push, compressed and decompressed: telemetry.max.bytes."""
         self._keeps = keeps
         self._kept = 0
         self._image = image
         self._clock = clock
         self._random = random
-        self._instances: dict[bytes, Instance] = {}  # the last to have asked is the last
+        self._instances: dict[bytes, Instance] = {}  # in the order of their last requests
         self._by_client: dict[Client, bytes] = {}
-        self._version = 0  # of all subscriptions together
+        self._version = 0  # changes whenever any subscription does
         image.subscribe(self._follow)
 
     def __len__(self) -> int:
@@ -142,13 +144,13 @@ class ClientTelemetry:
             self._version += 1
 
     def _forget_client(self, client: Client) -> None:
-        """The client's connection is gone, and with it the instance that it came for."""
+        """Forgets the client instance that first came on a connection that is now closed."""
         instance_id = self._by_client.pop(client, None)
         if instance_id in self._instances:
             self._forget(instance_id)
 
     def numbers(self) -> Iterator[tuple[Instance, Key, float]]:
-        """Yields all that clients pushed and that is kept, as it is when each client's turn comes."""
+        """Yields the numbers of all clients that are kept. The numbers of each client are read when its turn comes."""
         for instance in list(self._instances.values()):
             for key, number in list(instance.numbers.items()):
                 yield instance, key, number
@@ -156,9 +158,10 @@ class ClientTelemetry:
     # The two requests
 
     def get(self, instance_id: bytes, client_id: str | None, client: Client) -> tuple[bytes, Subscription] | ErrorCode:
-        """Answers a GetTelemetrySubscriptions: the client instance's id, a new one for all zeros, and what it is to push.
+        """Answers a GetTelemetrySubscriptions with the id of the client instance, a new one for all zeros, and what it is to
+        push.
 
-        An error code where it may not ask now.
+        Returns an error code if the request comes too early.
         """
         if instance_id == bytes(16):
             instance_id = self._new_id()
@@ -182,7 +185,7 @@ class ClientTelemetry:
         metrics: bytes,
         terminating: bool,
     ) -> ErrorCode:
-        """Takes the metrics of a PushTelemetry, `codec` being what they are compressed by. The answer's error code."""
+        """Takes the metrics of a PushTelemetry, which are compressed by `codec`. Returns the error code of the answer."""
         if instance_id in _RESERVED:
             return ErrorCode.INVALID_REQUEST
         instance = self._instance(instance_id, client_id, client)
@@ -214,7 +217,7 @@ class ClientTelemetry:
         return ErrorCode.NONE
 
     def _keep(self, instance: Instance, metrics: bytes) -> None:
-        """Raises Malformed, with nothing kept."""
+        """Keeps the numbers of a push. Raises Malformed, with none of them kept."""
         numbers = instance.numbers
         for name, attributes, value, is_delta in list(points(metrics)):
             key = name, attributes
@@ -233,7 +236,7 @@ class ClientTelemetry:
                 return made
 
     def _instance(self, instance_id: bytes, client_id: str | None, client: Client) -> Instance:
-        """Returns the instance of this id as a request finds it: a new one where there is none, or none any more."""
+        """Returns the client instance of this id, a new one if there is none or it was forgotten."""
         now_ms = self._clock.now_ms()
         is_new_client = False
         instance = self._instances.get(instance_id)
@@ -291,7 +294,7 @@ def _expiry_ms(instance: Instance) -> int:
 
 
 def _attributes(instance_id: bytes, client_id: str | None, client: Client) -> dict[str, str | None]:
-    """Returns what subscriptions may ask of a client, by the names that KIP-714 gives it."""
+    """Returns the attributes of a client against which patterns are matched, by the names of KIP-714."""
     name, version = client.client_software
     return {
         "client_instance_id": uuid_to_text(instance_id),
@@ -304,7 +307,7 @@ def _attributes(instance_id: bytes, client_id: str | None, client: Client) -> di
 
 
 def _parsed(texts: Mapping[str, str]) -> dict[str, Any]:
-    """Returns what can be read of a subscription's settings. A data directory of Kafka's may have others."""
+    """Returns the settings of a subscription that can be parsed. A data directory of Kafka may have others."""
     values: dict[str, Any] = {}
     for name, text in texts.items():
         with contextlib.suppress(ConfigError, KeyError):
@@ -313,7 +316,7 @@ def _parsed(texts: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _matches(patterns: tuple[str, ...], attributes: Mapping[str, str | None]) -> bool:
-    """Each pattern is `key=regular expression`; the last one of a key counts."""
+    """Returns whether a client matches all patterns. Each is `key=regular expression`; the last one of a key counts."""
     by_key = {key.strip(): pattern.strip() for key, _, pattern in (pair.partition("=") for pair in patterns)}
     return all(_fits(pattern, attributes[key]) for key, pattern in by_key.items())
 
@@ -325,8 +328,8 @@ def _fits(pattern: str, value: str | None) -> bool:
 
 @functools.lru_cache(maxsize=100)
 def _compiled(pattern: str) -> Any:
-    """None for one that only Java understands."""
-    import re2  # loaded by the first subscription that tells clients apart
+    """Returns the compiled pattern, None if only Java understands it."""
+    import re2  # imported with the first subscription that has patterns
 
     quiet = re2.Options()
     quiet.log_errors = False
@@ -334,12 +337,13 @@ def _compiled(pattern: str) -> Any:
         return re2.compile(pattern, options=quiet)
     except re2.error as error:
         said = error.args[0].decode("utf-8", "replace")
-        logger.warning("the pattern %r of a client-metrics subscription fits nobody: %s", pattern, said)
+        logger.warning("the pattern %r of a client-metrics subscription matches no client: %s", pattern, said)
         return None
 
 
 def _subscription_id(instance_id: bytes, metrics: tuple[str, ...], interval_ms: int) -> int:
-    """As Kafka makes it: CRC-32C of the terms as Java writes a list, xor Java's hash of the client's id."""
+    """Returns the subscription id as Kafka computes it: CRC-32C of the terms as Java prints a list, xor Java's hash of the
+    client's id."""
     high, low = int.from_bytes(instance_id[:8], "big"), int.from_bytes(instance_id[8:], "big")
     folded = high ^ low
     value = crc32c(f"[{', '.join(metrics)}]{interval_ms}".encode()) ^ (folded >> 32) ^ (folded & 0xFFFFFFFF)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ottla.log.compaction.cleaning_job import CleaningJob
-from ottla.log.compaction.filtered_batch import FilteredBatch, Rules, filtered
+from ottla.log.compaction.filtered_batch import FilteredBatch, Rules, filter_batch
 from ottla.log.compaction.offset_map import OffsetMap, put_keys
 from ottla.wire.batch import BatchHeader, check_crc, read_header, stamp
 from ottla.wire.compression import GZIP, NONE
@@ -42,7 +42,7 @@ def rules(
 
 def result(data: bytes, by: Rules, obsolete: bool = False) -> tuple[FilteredBatch, BatchHeader | None, list[Record]]:
     """(what is left, its header, its records)."""
-    left = filtered(data, read_header(data), obsolete, by)
+    left = filter_batch(data, read_header(data), obsolete, by)
     joined = b"".join(left.parts)
     if not joined:
         return left, None, []

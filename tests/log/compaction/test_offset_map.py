@@ -110,7 +110,7 @@ def test_survivors_of_a_batch(module: ModuleType) -> None:
     found = module.survivors(offsets, data, 10, 0, False)
     assert (found.read, found.kept, found.keyless, found.tombstones) == (5, 3, 1, 1)
     assert (found.first_timestamp, found.max_timestamp, found.last_offset) == (9, 9, 14)
-    kept = module.joined(data, found.runs)
+    kept = module.join_runs(data, found.runs)
     assert [delta for _, _, _, delta, *_ in kernel.spans(kept, 0, len(kept))] == [1, 2, 4]
     found = module.survivors(offsets, data, 10, 0, True)
     assert (found.kept, found.tombstones, found.first_timestamp, found.max_timestamp) == (2, 0, 7, 7)
@@ -122,7 +122,7 @@ def test_what_lies_beyond_the_map_stays_whatever_it_is(module: ModuleType) -> No
     offsets.latest_offset = 10
     data = section((b"a", b"", 0), (None, b"", 0), (b"b", None, 0))
     found = module.survivors(offsets, data, 11, 0, True)
-    assert (found.kept, module.joined(data, found.runs)) == (3, data)
+    assert (found.kept, module.join_runs(data, found.runs)) == (3, data)
 
 
 @pytest.mark.parametrize("shift", [0, 1, -1, 1 << 40, -(1 << 40), 2**62, -(2**62)])
@@ -130,16 +130,16 @@ def test_other_deltas(module: ModuleType, shift: int) -> None:
     times = [0, 63, 64, -64, -65, 1 << 35]
     records = [Record(0, at, b"k", b"v", [("h", None)]) for at in times]
     data = encode_records(records, 0)
-    assert module.rebased(data, [0, len(data)], shift, False) == encode_records(records, -shift)
+    assert module.rebase(data, [0, len(data)], shift, False) == encode_records(records, -shift)
     fixed = encode_records([Record(0, shift, b"k", b"v", [("h", None)]) for _ in times], 0)
-    assert module.rebased(data, [0, len(data)], shift, True) == fixed
+    assert module.rebase(data, [0, len(data)], shift, True) == fixed
 
 
 def test_varints(module: ModuleType) -> None:
     rng = random.Random(1)
     edges = [edge + near for bits in range(64) for edge in (1 << bits, -(1 << bits)) for near in (-1, 0, 1)]
     values = [value for value in edges if -(2**63) <= value < 2**63] + [rng.getrandbits(64) - 2**63 for _ in range(100)]
-    assert [module.encoded(value) for value in values] == [varint(value) for value in values]
+    assert [module.encode_varint(value) for value in values] == [varint(value) for value in values]
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -156,7 +156,7 @@ def test_any_bytes_give_an_answer_or_a_value_error(module: ModuleType, seed: int
         for call in (
             partial(module.put_keys, offsets, cut, 0, 0),
             partial(module.survivors, offsets, cut, 0, 0, False),
-            partial(module.rebased, cut, [0, len(cut)], 3, False),
+            partial(module.rebase, cut, [0, len(cut)], 3, False),
         ):
             try:
                 call()

@@ -302,7 +302,7 @@ def test_partitions_without_metadata_are_refused() -> None:
         storage = disk()
         await run_with_topics(storage, crash=False)
         storage.write_bytes(METADATA_LOG, b"")
-        with pytest.raises(MetadataError, match="2 partitions lie beside it"):
+        with pytest.raises(MetadataError, match="there are 2 partitions beside it"):
             await Broker(config(), disk=storage).start()
 
     run(scenario)

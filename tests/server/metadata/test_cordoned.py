@@ -127,4 +127,4 @@ def test_a_disk_that_fails(caplog: pytest.LogCaptureFixture) -> None:
     node.disk.fail("append", path="__cluster_metadata-0")
     node.clock.run()
     assert registered(node) == set()
-    assert "cordoned.log.dirs has no effect on new topics yet" in caplog.text
+    assert "the change of cordoned.log.dirs does not affect new topics yet" in caplog.text

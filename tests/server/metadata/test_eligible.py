@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from ottla.server.metadata.eligible import FEATURE, MIN_ISR, written_down
+from ottla.server.metadata.eligible import FEATURE, MIN_ISR, min_isr_records
 from ottla.server.metadata.features import update
 from ottla.server.metadata.image import BROKER, TOPIC, MetadataImage
 from ottla.wire.errors import ErrorCode
@@ -93,7 +93,7 @@ def test_turning_it_on_writes_it_down_and_takes_brokers_own_away() -> None:
     image.apply(ConfigRecord(BROKER, "", MIN_ISR, "5"))
     assert raise_it(image) == 0
     assert image.config_of(BROKER, "") == {MIN_ISR: "5"}
-    assert written_down(image, 9) == []
+    assert min_isr_records(image, 9) == []
 
 
 def test_records_must_be_able_to_name_such_replicas() -> None:

@@ -98,7 +98,7 @@ def test_a_setting_that_does_not_parse_counts_as_not_there(caplog: pytest.LogCap
         broker.image.apply_all([ConfigRecord(TOPIC, "t", name, value)])
     config = replica_of(broker, "t").log.config
     assert (config.segment_bytes, config.retention_ms) == (1 << 30, 1000)
-    assert "topic t: setting ignored: segment.bytes: '14' is too small" in caplog.text
+    assert "topic t: a setting is ignored: segment.bytes: '14' is too small" in caplog.text
 
 
 def test_a_disk_that_refuses_is_told_to_clients_as_a_storage_error() -> None:

@@ -72,7 +72,7 @@ def test_values_are_parsed_and_defaults_kept() -> None:
 def test_broker_id_and_node_id_are_one() -> None:
     assert config(broker_id="7").node_id == 7
     assert config(node_id="7").values["broker.id"] == 7
-    with pytest.raises(ConfigError, match=r"broker.id: 7 is not node.id 8; set only node.id"):
+    with pytest.raises(ConfigError, match=r"broker.id: 7 is not the same as node.id, 8; set only node.id"):
         config(broker_id="7", node_id="8")
 
 
@@ -98,12 +98,12 @@ def test_a_listener_that_is_not_advertised_advertises_itself() -> None:
         ({"num.partitions": "x"}, "num.partitions: 'x' is not a whole number of 32 bits; write it in digits"),
         ({"num.partitions": "0"}, "num.partitions: '0' is too small; the least is 1"),
         ({"listeners": ""}, "listeners: an empty list is not accepted; name at least one element"),
-        ({"log.dirs": "/a,/a/../a"}, "log.dirs: a directory is named twice; name each once"),
+        ({"log.dirs": "/a,/a/../a"}, "log.dirs: a directory is named twice; name each only once"),
         ({"listeners": "CONTROLLER://:9093"},
-         "listeners: all of them are controllers' (controller.listener.names); add one such as PLAINTEXT://:9092"),
+         "listeners: all of them are for controllers (controller.listener.names); add one such as PLAINTEXT://:9092"),
         ({"inter.broker.listener.name": "B"}, "inter.broker.listener.name: B is not in listeners; name one that is"),
         ({"advertised.listeners": "CONTROLLER://a:1", "listeners": "PLAINTEXT://:1,CONTROLLER://:2"},
-         "advertised.listeners: none of them is for clients; advertise a listener that is no controller's"),
+         "advertised.listeners: none of them is for clients; advertise a listener that is not for controllers"),
         ({"process.roles": "broker"}, "process.roles: 'broker' needs other nodes, and ottla does not join a quorum yet; "
          "set process.roles=broker,controller"),
         ({"controller.quorum.voters": "1@a:1,2@b:1"},

@@ -69,13 +69,13 @@ def test_a_port_is_for_one_listener() -> None:
 
 
 def test_only_plaintext_is_opened() -> None:
-    with pytest.raises(ConfigError, match="listeners: SECURE uses SSL, which ottla does not speak yet; use PLAINTEXT"):
+    with pytest.raises(ConfigError, match="listeners: SECURE uses SSL, which ottla does not support yet; use PLAINTEXT"):
         check_open(addresses("SECURE://:1"))
 
 
 @pytest.mark.parametrize(
     ("advertised", "message"),
-    [("PLAINTEXT://0.0.0.0:1", "0.0.0.0 is no address that a client can connect to"), ("OUT://a:1", "OUT is not in listeners")],
+    [("PLAINTEXT://0.0.0.0:1", "0.0.0.0 is not an address that a client can"), ("OUT://a:1", "OUT is not in listeners")],
 )
 def test_what_cannot_be_advertised(advertised: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message):

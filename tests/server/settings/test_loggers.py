@@ -49,4 +49,4 @@ def test_check() -> None:
     assert loggers.check(NAME, "debug") is None
     assert loggers.check("root", None) is None
     assert loggers.check("ottla.nowhere", "INFO") == "There is no logger ottla.nowhere."
-    assert (loggers.check(NAME, "LOUD") or "").startswith("LOUD is no level of a logger; levels are DEBUG, ERROR,")
+    assert (loggers.check(NAME, "LOUD") or "").startswith("LOUD is not a level of a logger; the levels are DEBUG, ERROR,")

@@ -139,9 +139,10 @@ def test_a_refusal_begins_with_a_setting_that_was_written() -> None:
     [
         ({"consumer.session.timeout.ms": 45_000, "share.auto.offset.reset": "latest"}, None),
         ({"consumer.session.timeout.ms": 44_999},
-         "consumer.session.timeout.ms: 44999 is below group.consumer.min.session.timeout.ms, 45000; raise it or lower that"),
+         "consumer.session.timeout.ms: 44999 is below group.consumer.min.session.timeout.ms, 45000; "
+         "raise the first or lower the second"),
         ({"share.delivery.count.limit": 11},
-         "share.delivery.count.limit: 11 is above group.share.max.delivery.count.limit, 10; lower it or raise that"),
+         "share.delivery.count.limit: 11 is above group.share.max.delivery.count.limit, 10; lower the first or raise the second"),
         ({"streams.assignor.name": "nobody"}, "streams.assignor.name: 'nobody' is not one of sticky (group.streams.assignors)"),
     ],
 )  # fmt: skip
