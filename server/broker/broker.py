@@ -1,4 +1,4 @@
-"""One running broker: it is put together from its parts here, started and stopped.
+"""Puts one broker together from its parts, starts it and stops it.
 
 A start takes these steps, in an order that matters:
 

@@ -1,4 +1,4 @@
-"""The first half of a start: it opens directories and partitions, finds out the cluster, and makes the parts that handlers use.
+"""Does the first half of a start: opens directories and partitions, finds out the cluster, makes the parts that handlers use.
 
 `open_cluster` is the only place that knows which implementation of Cluster a broker runs with.
 """

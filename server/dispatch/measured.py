@@ -1,4 +1,4 @@
-"""A dispatch that counts and times its requests for the metrics; a broker without metrics never loads it.
+"""Serves requests and counts and times them for the metrics; a broker without metrics never loads this.
 
 Each route counts its requests, the error codes in its answers, and its answers by how long they took; the time of a promised
 answer runs until the promise is kept. All counts are plain integers, which server/metrics reads when somebody asks for them.

@@ -1,4 +1,4 @@
-"""From the bytes of a request to the parts of its answer: header, route, decode, handle, encode.
+"""Takes the bytes of a request to the parts of its answer: header, route, decode, handle, encode.
 
 A route is one API at one version: two functions of the generated codecs, the handler's `handle`, and the links that stand around
 them at the time (chain.py). It is made when the first such request comes, which is also when the handler and the message classes

@@ -1,4 +1,4 @@
-"""What the broker reports about itself over HTTP: `/metrics` for Prometheus, and `/healthz` and `/readyz` for its operators.
+"""The broker reports on itself over HTTP: by `/metrics` to Prometheus, and by `/healthz` and `/readyz` to its operators.
 
 This is off unless `ottla.metrics.port` is set (`ottla serve --metrics-port`), and then on loopback unless `ottla.metrics.host`
 says otherwise. Nothing of this package, prometheus_client included, is imported before that.

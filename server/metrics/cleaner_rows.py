@@ -1,4 +1,4 @@
-"""The metrics of the log cleaner, as rows for server/metrics/table.py. They are 0 until there is a log to compact."""
+"""Makes the rows of the log cleaner's metrics for server/metrics/table.py. They are 0 until there is a log to compact."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""The metrics that clients have pushed (KIP-714), as rows for server/metrics/table.py; server/telemetry/subscriptions.py keeps
-them.
+"""Makes rows for server/metrics/table.py from the metrics that clients have pushed (KIP-714).
 
-Every client names its metrics and their attributes as it likes, so here these are values of labels and not names of metrics.
+server/telemetry/subscriptions.py keeps these.
+
+Every client names its metrics and their attributes as it likes, so here the names are values of labels.
 """
 
 from __future__ import annotations

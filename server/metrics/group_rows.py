@@ -1,4 +1,4 @@
-"""The numbers of groups that this broker coordinates, by protocol and by state, as rows for server/metrics/table.py.
+"""Counts the groups that this broker coordinates, by protocol and by state, in rows for server/metrics/table.py.
 
 Names and labels are those of Kafka's group-coordinator-metrics. A state without groups has a row of 0.
 """

@@ -1,4 +1,4 @@
-"""What clients use of their quotas, as rows for server/metrics/table.py, for those that have a limit and were active recently."""
+"""Makes rows for server/metrics/table.py of what clients use of their quotas, if they have a limit and were active recently."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The parts of a running broker that metrics are read from."""
+"""Holds the parts of a running broker that metrics are read from."""
 
 from __future__ import annotations
 

@@ -1,27 +1,27 @@
-"""One client connection: bytes in, frames out, answers in the order of the requests.
+"""Serves one client's connection: bytes come in, frames go out, and answers come in the order of the requests.
 
-**In.** asyncio and uvloop ask where to read to (`get_buffer`), read, and say how much (`buffer_updated`), with nothing in
-between. So one receive buffer serves all connections, and an idle one costs none. Whole frames in it are served where they lie.
-What is left of a small frame waits as a copy; a large one gets a buffer of its own, filled in place by the next reads. That
-buffer grows with what has arrived, never to what was announced: ten thousand connections that each declare 100 MB and fall
-silent cost nothing. A few such buffers are kept for the next large frames: memory that goes back to the kernel with every frame
-is a page fault for each 4 KiB when it comes again, and that was a quarter of the CPU of a produce of 1 MB.
+**In.** asyncio and uvloop ask for a buffer (`get_buffer`), read into it, and say how much they have read (`buffer_updated`), with
+nothing in between. So one receive buffer serves all connections, and an idle connection needs none. Whole frames in it are served
+where they lie. The rest of a small frame waits as a copy; a large frame gets a buffer of its own, which the next reads fill in
+place. That buffer grows with what has arrived, not with what was announced: ten thousand connections that each announce 100 MB
+and then fall silent cost nothing. A few of these buffers are kept for the next large frames: memory that goes back to the kernel
+with every frame costs a page fault for each 4 KiB when it is used again, and that was a quarter of the CPU of a produce of 1 MB.
 
 **Order.** Kafka answers the requests of a connection strictly in order, one at a time. While one waits (a long poll, a
-rebalance), or while the client does not read its answers, the frames behind it are kept, as copies, and served afterwards; when
-they are too many, of this connection or of all together (`queued.max.requests`, `queued.max.request.bytes`), we stop reading.
+rebalance), or while the client does not read its answers, the frames behind it are kept as copies and served afterwards. If there
+are too many of them, on this connection or on all together (`queued.max.requests`, `queued.max.request.bytes`), reading stops.
 
-**Turns.** One read holds thousands of small requests, and their answers need not be small. When a turn has made TURN_BYTES of
-answers they go out, the frames behind are kept, and all other connections come first. So neither memory nor anybody else's
-latency depends on how much a client sends at once, nor on whether it reads.
+**Turns.** One read may hold thousands of small requests, and their answers need not be small. When a turn has made TURN_BYTES of
+answers they go out, the frames behind are kept, and all other connections come first. So neither memory nor the latency of other
+clients depends on how much a client sends at once, or on whether it reads.
 
-**Acknowledgements.** Where an answer waits for nothing but an fsync, the Produce requests behind it are served meanwhile, and
-their answers are queued (server/network/answer_queue.py). Everything else waits until the queue is empty.
+**Acknowledgements.** While an answer waits only for an acknowledgement, for instance an fsync, the Produce requests behind it are
+served, and their answers are queued (server/network/answer_queue.py). All other requests wait until the queue is empty.
 
-**Out.** All answers of a turn go out in one write. Those that its appends bring to other connections follow in the same turn. A
-region of a log file is sent by `os.sendfile` straight onto the transport's own descriptor, which is right as long as nothing
-waits inside the transport. If the socket is full, a piece is read and handed to the transport, whose `resume_writing` says when
-there is room to go on: a slow consumer of 50 MB costs one piece of memory.
+**Out.** All answers of a turn go out in one write. Answers on other connections that the turn's appends complete follow in the
+same turn. A region of a log file is sent by `os.sendfile` straight to the transport's own descriptor, which is right as long as
+nothing waits inside the transport. If the socket is full, one piece is read and given to the transport, whose `resume_writing`
+says when there is room for more: a slow consumer of 50 MB costs the memory of one piece.
 """
 
 from __future__ import annotations

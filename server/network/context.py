@@ -1,4 +1,4 @@
-"""The parts of the network that all listeners of a broker share."""
+"""Holds the parts of the network that all listeners of a broker share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a connection knows about the listener that it belongs to, and about the dispatch that serves its requests.
+"""Declares what a connection knows about the listener that it belongs to, and about the dispatch that serves its requests.
 
 Because of these protocols connections are below listeners in the order of imports, and a test can use a connection without a
 listener.

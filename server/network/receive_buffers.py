@@ -1,4 +1,4 @@
-"""The buffers that receive what clients send, for all connections of a broker."""
+"""Holds the buffers that receive what clients send, for all connections of a broker."""
 
 from __future__ import annotations
 

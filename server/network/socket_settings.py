@@ -1,4 +1,4 @@
-"""The settings of the broker that its sockets depend on."""
+"""Reads the settings of the broker that its sockets depend on."""
 
 from __future__ import annotations
 

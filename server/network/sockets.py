@@ -1,4 +1,4 @@
-"""How addresses are bound, and how the event loop serves them.
+"""Binds addresses, and has the event loop serve them.
 
 Listeners and the metrics pages get both functions as parameters, so that a test can give them a network of its own.
 """

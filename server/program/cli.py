@@ -1,4 +1,4 @@
-"""The `ottla` command.
+"""Starts the `ottla` command.
 
     ottla [serve] [server.properties] [options]
     ottla topic | produce | consume | group | txn | config | quota | log | pipeline ...

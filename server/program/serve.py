@@ -1,4 +1,4 @@
-"""`ottla serve`: from settings to a running broker, and from a signal to a clean stop.
+"""Runs `ottla serve`, from settings to a running broker, and from a signal to a clean stop.
 
 Settings come from these sources, of which a later one overrides an earlier: the defaults of the table, the properties file, the
 `KAFKA_*` environment, `--override`, and the options that have a name of their own. Two lines on standard output say that the

@@ -1,4 +1,4 @@
-"""The parts of the broker that handlers use, which come with each request (server/requests/request.py).
+"""Holds the parts of the broker that handlers use. They come with each request (server/requests/request.py).
 
 In this way handlers import none of the layers above them, and a handler's test builds a BrokerContext from just the parts that it
 needs.

@@ -1,4 +1,4 @@
-"""Answers that are kept in their encoded form for as long as they are right.
+"""Keeps answers in their encoded form for as long as they are right.
 
 Clients that subscribe to a pattern of topics, and tools that list topics, ask for the metadata of all topics again and again.
 Between two changes of the metadata the answer is the same, and making it costs 2 us a partition on the event loop, where Kafka

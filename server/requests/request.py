@@ -1,4 +1,4 @@
-"""A request as its handler gets it, without the body: the fields of its header, its session, and the broker that serves it.
+"""Represents a request as its handler gets it, without the body: the fields of its header, its session, and the broker's parts.
 
 Each request is an object of its own that the next request does not overwrite, so an answer that is given later finds the same
 values. Dispatch makes one for every request, so the class is compiled, has few fields, and computes nothing.

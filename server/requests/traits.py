@@ -1,4 +1,4 @@
-"""What a handler declares about itself, in its own file, so that no table elsewhere has to be kept in step with it.
+"""Defines what a handler declares about itself, in its own file, so that no table elsewhere has to be kept in step with it.
 
 Each module of server/handlers has `TRAITS`. Dispatch reads them when it makes the route, and hands them to the links around the
 handler (server/dispatch/chain.py), which are quotas today. `rights` are what an authorizer will check, and
