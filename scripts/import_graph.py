@@ -10,6 +10,7 @@ other. An import whose name is computed, such as that of a handler, counts for e
 from __future__ import annotations
 
 import ast
+import re
 import sys
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
@@ -105,6 +106,25 @@ def graph(root: Path = ROOT) -> dict[str, dict[str, int]]:
             pattern = COMPUTED.get((name, words), "")
             found[name] |= {target: line for target in known if fnmatchcase(target, pattern) and target not in found[name]}
     return {name: {target: line for target, line in targets.items() if target != name} for name, targets in found.items()}
+
+
+def graph_of_tests(root: Path = ROOT) -> dict[str, set[str]]:
+    """The graph, and on top of it the modules of `tests/`, with what they import of ours and of each other.
+
+    An f-string that they import counts for every module of ours that it fits.
+    """
+    below = graph(root)
+    paths = {".".join(path.relative_to(root).with_suffix("").parts): path for path in (root / "tests").rglob("*.py")}
+    tests = {name.removesuffix(".__init__"): path for name, path in paths.items()}
+    found = {name: set(targets) for name, targets in below.items()}
+    for name, path in tests.items():
+        text = path.read_text()
+        found[name] = set(imports(text, {*below, *tests}))
+        for words in computed_imports(text):
+            pattern = re.sub(r"\{.*?\}", "*", words).removeprefix("f").strip("'")
+            if pattern.startswith("ottla."):
+                found[name] |= {target for target in below if fnmatchcase(target, pattern)}
+    return found
 
 
 def reachable(edges: Mapping[str, Iterable[str]], start: str) -> set[str]:

@@ -11,11 +11,12 @@ import ast
 import functools
 import re
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 import pytest
 
+from scripts.import_graph import graph_of_tests, reachable
 from tests.covered_by import COVERED_BY, UNCOVERED
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -126,23 +127,53 @@ def handwritten_modules() -> list[str]:
     return [path.as_posix() for path in ours if not is_generated((ROOT / path).read_text())]
 
 
-def has_its_own_test(module: str) -> bool:
-    """Is there `test_<name>.py`, or one of several `test_<name>_<part>.py`, in the mirror's place?"""
+def own_tests(module: str, modules: Collection[str]) -> list[str]:
+    """The names in the mirror's place of `test_<name>.py` and of `test_<name>_<part>.py`, unless that is another module's."""
     path = Path(module)
-    named = re.compile(rf"test_{path.stem}(_\w+)?\.py")
-    return any(named.fullmatch(test.name) for test in (ROOT / "tests" / path.parent).glob("test_*.py"))
+    beside = {Path(other).stem for other in modules if Path(other).parent == path.parent}
+
+    def owner(test: str) -> str:
+        return max((stem for stem in beside if f"{test}_".startswith(f"test_{stem}_")), key=len, default="")
+
+    there = sorted(test.stem for test in (ROOT / "tests" / path.parent).glob("test_*.py"))
+    return [test for test in there if owner(test) == path.stem]
+
+
+def test_a_test_belongs_to_the_module_that_it_is_named_after() -> None:
+    modules = ["server/metadata/snapshot.py", "server/metadata/snapshot_keeper.py", "log/compaction/cleaner.py", "log/cleaner.py"]
+    assert own_tests(modules[0], modules) == []
+    assert own_tests(modules[0], modules[:1]) == own_tests(modules[1], modules) == ["test_snapshot_keeper"]
+    assert {"test_cleaner", "test_cleaner_model", "test_cleaner_manager"} <= set(own_tests(modules[2], modules))
+    assert own_tests(modules[3], modules) == []
+
+
+@functools.cache
+def modules_without_tests() -> set[str]:
+    modules = handwritten_modules()
+    return {module for module in modules if not own_tests(module, modules)}
 
 
 def test_every_module_has_a_test_or_is_named_with_the_one_that_covers_it() -> None:
-    without = {module for module in handwritten_modules() if not has_its_own_test(module)}
+    without = modules_without_tests()
     assert not (found := sorted(without - COVERED_BY.keys() - UNCOVERED)), f"neither a test nor a line in covered_by.py: {found}"
 
 
 def test_the_table_of_tests_is_true() -> None:
-    without = {module for module in handwritten_modules() if not has_its_own_test(module)}
+    without = modules_without_tests()
     assert not (found := sorted((COVERED_BY.keys() | UNCOVERED) - without)), f"gone, or with a test of its own: {found}"
     assert not (found := sorted(COVERED_BY.keys() & UNCOVERED)), f"covered and uncovered: {found}"
     assert not (found := sorted(test for test in COVERED_BY.values() if not (ROOT / test).exists())), f"no such test: {found}"
+
+
+def test_a_test_that_covers_a_module_imports_it_or_what_imports_it() -> None:
+    edges = graph_of_tests()
+    reached = {test: reachable(edges, dotted(test)) for test in COVERED_BY.values()}
+    found = [f"{module} by {test}" for module, test in COVERED_BY.items() if f"ottla.{dotted(module)}" not in reached[test]]
+    assert not found, f"covered by a test that never loads it: {found}"
+
+
+def dotted(path: str) -> str:
+    return path.removesuffix(".py").replace("/", ".")
 
 
 RIDDLES = re.compile(r"\b(mended|told of|tells of|of late|to be had)\b", re.IGNORECASE)
