@@ -36,7 +36,7 @@ SPARK_JVM: Final = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """The directory of the run's brokers: made by the first process, told to the workers through their input."""
+    """The directory of the run's brokers: made by the first process, which passes it to the workers in their input."""
     if why_not := why_not_to_test():
         raise pytest.UsageError(why_not)
     config.addinivalue_line("filterwarnings", "ignore:(read|open)_text is deprecated:DeprecationWarning")  # within kafka-python

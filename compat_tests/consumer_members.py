@@ -165,7 +165,7 @@ class OfFranz:
 
 
 class Numbers:
-    """Produces numbered records to all partitions, until told to stop; waits while the broker is away."""
+    """Produces numbered records to all partitions, until it is stopped; waits while the broker is away."""
 
     def __init__(self, bootstrap: str, topic: str, partitions: int) -> None:
         self.sent: list[str] = []
@@ -187,7 +187,7 @@ class Numbers:
             self._stop.wait(PAUSE_S)
 
     def _produce(self, value: bytes, partition: int) -> bool:
-        """Waits where the broker is away for so long that the producer's queue is full; False if told to stop meanwhile."""
+        """Waits where the broker is away for so long that the producer's queue is full; False if it is stopped meanwhile."""
         while not self._stop.is_set():
             try:
                 self._producer.produce(self._topic, value, partition=partition)

@@ -252,7 +252,9 @@ class _Taking:
         return found
 
     def _aborted(self, partition: Partition) -> list[tuple[int, int]]:
-        """(first offset, producer id) of what a read_committed consumer is told to leave out, from the log's start on."""
+        """(first offset, producer id) of the aborted transactions that a read_committed consumer has to leave out, from the log's
+        start on.
+        """
         aborted: set[tuple[int, int]] = set()
         at = self._one_offset(partition, EARLIEST)[0]
         while True:

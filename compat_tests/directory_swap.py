@@ -61,7 +61,7 @@ class Directory:
 
     @contextmanager
     def served_by(self, kind: str, end: str = STOP) -> Iterator[Served]:
-        """A running broker of this kind, which ends as told. Raises BrokerFailed."""
+        """A running broker of this kind, which ends in the given way. Raises BrokerFailed."""
         broker = self.broker(kind)
         broker.start()
         assert broker.process is not None

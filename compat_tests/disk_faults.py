@@ -1,7 +1,7 @@
 """Disks that fail, for processes under test: by strace, which makes system calls of a running process fail or take their time,
 and by a small file system of the process's own.
 
-strace is attached to a broker and told which file; every thread of the broker is held, those to come as well. Calls are chosen
+strace is attached to a broker for one file; every thread of the broker is held, those to come as well. Calls are chosen
 by name, so each fault lists those that one or the other broker makes. A mount is in a mount namespace that the broker has to
 itself (`unshare`), so that it goes with it, and no root is needed; from outside it is seen below /proc/<pid>/root.
 """

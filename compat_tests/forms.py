@@ -34,12 +34,12 @@ RUN: Final = pytest.StashKey[dict[str, Any]]()
 
 
 def begin(config: pytest.Config) -> None:
-    """What there is to tell of this run before it has begun: the source may change while it lasts."""
+    """Returns what is recorded about this run before it begins, since the source may change while it lasts."""
     config.stash[RUN] = {**stamp(), "form": "full" if FULL else "short", "left_out": {}}
 
 
 def leave_out(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Takes the tests out of `items` that this form leaves out; they are told as deselected, not as passed."""
+    """Takes the tests out of `items` that this form leaves out; pytest reports them as deselected, not as passed."""
     reasons = {item: why for item in items if (why := _why_not(item))}
     if reasons:
         config.hook.pytest_deselected(items=list(reasons))

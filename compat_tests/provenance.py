@@ -23,7 +23,7 @@ def stamp(root: Path = ROOT) -> dict[str, str]:
 
 
 def day_of(file: Path, root: Path = ROOT) -> str:
-    """The day of the commit that last touched a file which tells no day itself; of the file, where it was changed since."""
+    """Returns the day of a file without one inside: that of its last commit, or its own if it was changed since."""
     changed = _git(root, "status", "--porcelain", "--", str(file))
     committed = _git(root, "log", "-1", "--format=%cs", "--", str(file))
     if committed and not changed:

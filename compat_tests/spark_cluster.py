@@ -3,7 +3,7 @@
     with SparkCluster(directory, workers=2) as cluster: ... cluster.master, cluster.settings
 
 `settings` let an application wait for all workers before its first task, and write an event log, from which `workers_with_work`
-tells who did what. Ports are free ones, everything lies in the directory, and the processes end by their ids.
+shows which worker did what. Ports are free ones, everything lies in the directory, and the processes end by their ids.
 """
 
 from __future__ import annotations

@@ -53,7 +53,7 @@ class Tools:
         self.jvm, self.bootstrap = jvm, bootstrap
 
     def run(self, tool: str, *arguments: str, stdin: str = "", fails: bool = False) -> str:
-        """What the tool says. Its exit code must tell whether it failed."""
+        """Returns what the tool prints. Its exit code must say whether it failed."""
         where = ["--bootstrap-server", self.bootstrap]
         # The cluster tool wants the address behind its subcommand, the quorum's before it; the others do not mind.
         given = [*arguments, *where] if tool == "cluster" else [*where, *arguments]

@@ -48,7 +48,7 @@ class Tools:
         return [*java(tool), "--bootstrap-server", self.bootstrap, *arguments]
 
     def run(self, tool: str, *arguments: str, stdin: str = "", fails: bool = False) -> str:
-        """What the tool says. Its exit code must tell whether it failed."""
+        """Returns what the tool prints. Its exit code must say whether it failed."""
         done = subprocess.run(
             self.command(tool, *arguments), input=stdin, capture_output=True, text=True, timeout=TOOL_TIMEOUT_S, check=False
         )
@@ -151,7 +151,7 @@ def test_offsets_are_reset_and_the_group_deleted(tools: Tools, unique: Callable[
 
 
 def test_verifiable_producer(tools: Tools, unique: Callable[[str], str]) -> None:
-    """Sends the rest when its process is told to end; so it needs one."""
+    """Sends the rest when its process is ended, so it needs a process of its own."""
     topic = unique("at-verifiable")
     tools.run("topics", "--create", "--topic", topic)
     said = tools.run("verifiable-producer", "--topic", topic, "--max-messages", "30", "--acks", "-1", "--value-prefix", "7")

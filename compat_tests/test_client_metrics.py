@@ -1,4 +1,4 @@
-"""Clients tell how they fare (KIP-714): the Java client and librdkafka to ottla, and to Apache Kafka with a plug-in that listens.
+"""Clients push their metrics (KIP-714): the Java client and librdkafka to ottla, and to Apache Kafka with a plug-in that listens.
 
 Which metrics there are is the client's own; that all of them arrive is the broker's. So the names are compared.
 """
@@ -78,7 +78,7 @@ def listening(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Listeni
 
 
 def subscribe(broker: BrokerProcess) -> None:
-    """Each client of these tests is to tell what WANTED says, often."""
+    """Each client of these tests is to push the metrics of WANTED, often."""
     wire = Wire(Address(broker.kind, broker.port, 0, ""), "subscribe")
     wire.warm_up()
     for client_id, metrics in WANTED.items():

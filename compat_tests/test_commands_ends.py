@@ -179,7 +179,7 @@ def test_a_cluster_behind_properties(bootstrap: str, topic: str, tmp_path: Path)
 
 
 def test_a_broker_that_comes_back(fresh_broker: Callable[..., Any]) -> None:
-    """Whoever waits goes on: the reader shows what the writer was told before the broker fell."""
+    """Both commands wait and go on: the reader shows every record that was acknowledged to the writer."""
     broker = fresh_broker()
     bootstrap = f"127.0.0.1:{broker.port}"
     topic = made(bootstrap, 1)

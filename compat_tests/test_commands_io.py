@@ -284,7 +284,7 @@ def test_an_interrupted_member_has_committed_what_it_showed(bootstrap: str, ten:
 
 
 def test_two_members_share_and_take_over(bootstrap: str, unique: Unique) -> None:
-    """Every record is shown once, by whoever has its partition; when one member leaves, the other gets all."""
+    """Every record is shown once, by the member with its partition; when one member leaves, the other gets all."""
     topic, group = made(bootstrap, 2), unique("shared")
     arguments = ("consume", topic, "--group", group, "--format", "%p:%s\n")
     with running(*arguments, bootstrap=bootstrap) as first, running(*arguments, bootstrap=bootstrap) as second:

@@ -85,7 +85,7 @@ class Files:
 
 
 def committed(worker: Worker, files: Files) -> bool:
-    """Whether both connectors have told Kafka that all is done."""
+    """Returns whether both connectors have committed all of their offsets to Kafka."""
     position = [each["offset"]["position"] for each in worker.offsets("source")]
     offset = [each["offset"]["kafka_offset"] for each in worker.offsets("sink")]
     return position == [files.source.stat().st_size] and bool(offset) and offset[0] >= len(files.written)

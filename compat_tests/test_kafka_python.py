@@ -1,6 +1,6 @@
 """kafka-python 3: produce, consume, groups and administration, against ottla and against Apache Kafka.
 
-Its producer is idempotent unless told otherwise; its consumer keeps fetch sessions and sends leader epochs.
+Its producer is idempotent by default; its consumer keeps fetch sessions and sends leader epochs.
 """
 
 from __future__ import annotations
@@ -187,7 +187,7 @@ def test_an_offset_out_of_range_goes_where_the_reset_says(bootstrap: str, topic:
 
 
 class Member(threading.Thread):
-    """A group member that consumes until told to leave."""
+    """A group member that consumes until it is made to leave."""
 
     def __init__(self, bootstrap: str, topic: str, group: str, **settings: Any) -> None:
         super().__init__()

@@ -1,7 +1,7 @@
 """A year of flights through `ottla pipeline run`, driver and broker each killed -9 twice on the way, equal to pandas row for row.
 
 scripts/flights_pipeline.py is the show, and runs all 336,776 flights; here are those of the first weeks. Then the audit: nothing
-is missing or doubled, and it is told when one record is, on purpose. Same test for ottla and for Apache Kafka.
+is missing or doubled, and the audit reports one record that is, on purpose. Same test for ottla and for Apache Kafka.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`ottla pipeline run`: jobs in SQL and in Python, against ottla and against Apache Kafka; and what is told of bad ones.
+"""`ottla pipeline run`: jobs in SQL and in Python, against ottla and against Apache Kafka; and the errors for bad ones.
 
 The jobs run in the session that all tests with Spark share; one runs as the command, up to where it needs no Spark.
 """

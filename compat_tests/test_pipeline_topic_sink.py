@@ -27,7 +27,7 @@ def batch(number: int) -> list[Record]:
 
 
 def values(bootstrap: str, topic: str, count: int) -> list[str]:
-    """Exactly so many committed records, sorted; one after them in each partition tells that there are no more."""
+    """Exactly so many committed records, sorted; one after them in each partition shows that there are no more."""
     end = Producer({"bootstrap.servers": bootstrap})
     for partition in range(PARTITIONS):
         end.produce(topic, partition=partition, value="end")

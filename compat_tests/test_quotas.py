@@ -1,4 +1,4 @@
-"""Quotas as clients feel them, on both brokers: what they are told (`throttle_time_ms`), what they are answered, and that their
+"""Quotas as clients feel them, on both brokers: their `throttle_time_ms`, what they are answered, and that their
 connection is not served until then. Each test is its own client by its id, or its address, so that nobody else is slowed down;
 and the brokers are those of quotas only, for other tests see that there are none.
 
@@ -171,7 +171,7 @@ def test_time_is_a_quota(rig: Rig) -> None:
 
 
 def test_changes_are_a_quota(rig: Rig) -> None:
-    """From a bucket of 1.1 tokens: new versions are refused, each topic, once it is overdrawn; older ones are told to wait."""
+    """From a bucket of 1.1 tokens: new versions are refused, each topic, once it is overdrawn; older ones have to wait."""
     rig.quota(controller_mutation_rate=0.1)
 
     def create(version: int, *counts: int) -> tuple[list[str], list[int], int]:
@@ -234,7 +234,7 @@ def test_librdkafka_hears_of_it(rig: Rig) -> None:
 
 
 def test_addresses_that_come_too_fast_are_turned_away(rig: Rig) -> None:
-    """Closed after a while, without an answer; whoever comes from elsewhere does not notice."""
+    """Such connections are closed after a while, without an answer; those from other addresses are not affected."""
     source = f"127.{sum(rig.client_id.encode()) % 200 + 1}.{time.time_ns() % 200}.7"
     rig.quota(("ip", source), connection_creation_rate=1.0)
     found = [attempts_from(rig.broker, source) for _ in range(12)]

@@ -68,7 +68,7 @@ class Group:
 
 
 class Member:
-    """Does what it is told."""
+    """A share consumer that the test controls."""
 
     def __init__(self, java: JavaAt, name: str) -> None:
         self.java, self.name = java, name

@@ -1,6 +1,6 @@
 """The pipeline on a standalone Spark cluster, a master and two workers: archive and run by --master, segments by spark-submit.
 
-All must have put both workers to work, which Spark's own event log tells, and must say what the topic holds.
+All must have put both workers to work, as Spark's own event log shows, and must say what the topic holds.
 """
 
 from __future__ import annotations

@@ -110,7 +110,7 @@ def test_the_package_reaches_its_folders_by_relative_symlinks(folder: str) -> No
     assert link.readlink() == Path("..") / folder
 
 
-def test_every_module_tells_its_story() -> None:
+def test_every_module_has_a_docstring() -> None:
     silent = []
     for path in source_files():
         lines = path.read_text().splitlines()

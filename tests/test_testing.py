@@ -96,7 +96,7 @@ def test_what_makes_a_first_consumer_wait_is_low_unless_it_is_asked_for() -> Non
     ("wrong", "told"),
     [({"num_partitoins": 3}, "did you mean num.partitions"), ({"num_partitions": "many"}, "num.partitions: 'many'")],
 )
-def test_a_wrong_setting_is_told_before_anything_starts(wrong: dict[str, Any], told: str) -> None:
+def test_a_wrong_setting_is_an_error_before_anything_starts(wrong: dict[str, Any], told: str) -> None:
     broker = Broker.__new__(Broker)
     with pytest.raises(ConfigError, match=told):
         broker.__init__(**wrong)  # type: ignore[misc]

@@ -144,7 +144,7 @@ def made(kind: str, directory: Path, request: Mapping[str, Any]) -> BrokerProces
 
 
 def place(broker: BrokerProcess) -> dict[str, Any]:
-    """What a test is told of its broker."""
+    """What a test gets to know about its broker."""
     controller = broker.settings["listeners"].rpartition("//")[2]
     return {
         "bootstrap": f"localhost:{broker.port}",

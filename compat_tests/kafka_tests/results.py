@@ -81,7 +81,7 @@ def load(path: Path = RESULTS) -> list[Row]:
 
 
 def merged(rows: list[Row], kind: str, cases: Iterable[Case]) -> list[Row]:
-    """The rows with what a run against one kind told."""
+    """Returns the rows with the results of a run against one kind of broker."""
     table = {(row["class"], row["case"]): row for row in rows}
     for case in cases:
         if case.brokers == 0 and not case.owner.startswith("org.apache.kafka.streams.") and case.case:

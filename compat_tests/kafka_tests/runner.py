@@ -1,4 +1,4 @@
-"""Runs classes of Kafka's tests in a JVM against one kind of broker, and tells what became of each case.
+"""Runs classes of Kafka's tests in a JVM against one kind of broker, and reports the result of each case.
 
 `run(kind, classes, directory, cases=...)` -> list of `Case`. The JVM is JUnit's console launcher with our extension (java/) in
 place of Kafka's; it writes a JSON line as each case ends (Results.java), so a JVM that had to be killed has told the rest, and

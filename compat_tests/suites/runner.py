@@ -1,4 +1,4 @@
-"""Runs a library's own suite against one broker, in a pytest of its own, and tells what became of each case.
+"""Runs a library's own suite against one broker, in a pytest of its own, and reports the result of each case.
 
 `run(bootstrap, directory)` -> {case: Outcome}. A case is `<module>::<test>`, as cases.json spells it.
 """

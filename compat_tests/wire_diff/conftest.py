@@ -32,7 +32,7 @@ def warm_brokers(shared_brokers: SharedBrokers) -> list[Address]:
 
 @pytest.fixture(scope="session")
 def brokers_apart(shared_brokers: SharedBrokers) -> list[Address]:
-    """For bad input, in place of those that all tests share: whoever describes all groups would stumble over these members."""
+    """For bad input, in place of those that all tests share: a test that describes all groups would trip over them."""
     return warm([shared_brokers.get(kind, "-apart") for kind in KINDS])
 
 

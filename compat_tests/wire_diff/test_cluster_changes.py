@@ -123,7 +123,7 @@ def test_credentials_that_are_refused(wires: dict[str, Wire], case: str) -> None
 
 
 def update(wire: Wire, version: int, *wishes: tuple[str, int, int], validate_only: bool = False) -> Any:
-    """When it comes back, ApiVersions tells of it: Kafka's broker hears of it some time after its controller has answered."""
+    """When it comes back, ApiVersions shows it: Kafka's broker learns of it some time after its controller has answered."""
     keys = [FeatureUpdateKey(name, level, kind != UPGRADE, kind) for name, level, kind in wishes]
     answer = wire.call(UpdateFeaturesRequest(60_000, keys, validate_only), version)
     if answer.error_code == 0 and not validate_only:

@@ -20,7 +20,7 @@ from ottla.wire.messages.internal import consumer_protocol_assignment, consumer_
 def subscription(
     topics: Sequence[str], owned: Mapping[str, Sequence[int]] | None = None, user_data: bytes | None = None
 ) -> bytes:
-    """What a classic consumer tells the others: ConsumerProtocol, version 1."""
+    """The subscription that a classic consumer sends to the others: ConsumerProtocol, version 1."""
     parts = [consumer_protocol_subscription.TopicPartition(topic, list(p)) for topic, p in (owned or {}).items()]
     told = consumer_protocol_subscription.ConsumerProtocolSubscription(list(topics), user_data, parts)
     out: list[Any] = [pack(">h", 1)]

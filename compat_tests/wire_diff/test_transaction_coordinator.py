@@ -1,4 +1,4 @@
-"""The transaction coordinator: the life of transactional ids, told by the answers of every request that takes part in it.
+"""The transaction coordinator: the life of transactional ids, as the answers to all requests that take part in it show it.
 
 Kafka writes markers after it has answered EndTxn, and ottla before; so a scenario waits for the end of an end where the next
 answer would tell the difference. What is seen of it in the log is compared in test_transactions.py.

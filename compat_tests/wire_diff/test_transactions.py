@@ -1,4 +1,4 @@
-"""Transactions as the log shows them: WriteTxnMarkers, and what read_committed readers are told
+"""Transactions as the log shows them: WriteTxnMarkers, and the aborted transactions in the answers to read_committed readers
 (docs/kafka-behaviour.md, rows T13 to T38).
 
 There is no coordinator in this: the brokers, which are this file's own, do not verify partitions with one
@@ -343,7 +343,7 @@ def test_a_waiting_fetch_is_woken_by_a_marker(wires: dict[str, Wire], result: bo
 
 @pytest.mark.parametrize("seed", range(6))
 def test_many_transactions_over_segments(wires: dict[str, Wire], seed: int) -> None:
-    """Read from every offset with several limits: exactly those transactions are told of that Kafka tells of."""
+    """Read from every offset with several limits: exactly the transactions that Kafka lists are listed."""
 
     def scenario(wire: Wire) -> Any:
         rng = random.Random(seed)

@@ -1,4 +1,7 @@
-"""Which names are meant, how an alteration is told, who is asked. With a cluster: compat_tests/test_commands_admin.py."""
+"""commands/admin.py: selecting names, reporting alterations, asking for confirmation, all without a cluster.
+
+compat_tests/test_commands_admin.py has the commands with one.
+"""
 
 from __future__ import annotations
 

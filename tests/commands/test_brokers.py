@@ -31,7 +31,7 @@ def cluster(broker: ottla.testing.Broker) -> Cluster:
     return Cluster({"bootstrap.servers": broker.bootstrap}, timeout_s=10)
 
 
-def told(brokers: dict[int, Any]) -> Any:
+def metadata_with(brokers: dict[int, Any]) -> Any:
     """A cluster's metadata as a caller may have it already: with these brokers, and the topic u."""
     return SimpleNamespace(brokers=brokers, topics={"u": SimpleNamespace(partitions={0: None, 1: None})})
 
@@ -47,7 +47,7 @@ def test_a_broker_is_connected_to_once_and_let_go_of_at_the_end(running: ottla.t
 def test_a_broker_is_found_where_the_metadata_says(running: ottla.testing.Broker) -> None:
     place = SimpleNamespace(host="127.0.0.1", port=running.port)
     nowhere = SimpleNamespace(host="127.0.0.1", port=1)
-    with Brokers(Cluster({}, timeout_s=10), told({7: place, 8: nowhere})) as brokers:
+    with Brokers(Cluster({}, timeout_s=10), metadata_with({7: place, 8: nowhere})) as brokers:
         assert brokers.at(7).who == f"127.0.0.1:{running.port}", "the other broker is not asked for"
         with pytest.raises(Failure, match=r"^127\.0\.0\.1:1: "):
             brokers.at(8)
@@ -57,7 +57,7 @@ def test_a_broker_is_found_where_the_metadata_says(running: ottla.testing.Broker
 
 
 def test_partitions_are_those_of_the_metadata_that_is_given_or_else_asked_for(running: ottla.testing.Broker) -> None:
-    with Brokers(cluster(running)) as asked, Brokers(cluster(running), told({})) as given:
+    with Brokers(cluster(running)) as asked, Brokers(cluster(running), metadata_with({})) as given:
         assert [asked.partitions(topic) for topic in ("t", "u", "gone")] == [3, 0, 0]
         assert [given.partitions(topic) for topic in ("t", "u", "gone")] == [0, 2, 0]
 

@@ -1,4 +1,4 @@
-"""`ottla pipeline`: what is told before Spark starts, and what fills a gap."""
+"""`ottla pipeline`: the errors that are reported before Spark starts, and what fills a gap."""
 
 from __future__ import annotations
 

@@ -83,9 +83,7 @@ def test_spark_is_as_the_command_line_says(jobs: Jobs) -> None:
     ("signal", "words", "code"),
     [(None, ["--once"], 0), (None, [], 0), (SIGINT, [], 0), (SIGINT, ["--continuous"], 0), (SIGINT, ["--once"], 128 + SIGINT)],
 )
-def test_a_job_that_goes_on_until_it_is_told_to_end_ends_well_by_a_signal(
-    jobs: Jobs, signal: Signals | None, words: list[str], code: int
-) -> None:
+def test_a_signal_is_the_normal_end_of_a_continuous_job(jobs: Jobs, signal: Signals | None, words: list[str], code: int) -> None:
     jobs.signal = signal
     result = jobs.run("job.sql", *words)
     assert (result.exit_code, result.stdout, result.stderr) == (code, "", "a line of progress\n")

@@ -1,4 +1,4 @@
-"""`ottla log repair`: what it mends, what it leaves alone unless told, what it keeps, and that no crash does harm."""
+"""`ottla log repair`: what it repairs, what it leaves alone by default, what it keeps, and that no crash does harm."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_a_clean_directory_is_left_alone(data: Path) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(DAMAGES))
-def test_what_verify_finds_is_mended(data: Path, name: str) -> None:
+def test_what_verify_finds_is_repaired(data: Path, name: str) -> None:
     before = offsets(data / "t-0")
     DAMAGES[name][0](data)
     code, out, errors = run("repair", "--yes", data)

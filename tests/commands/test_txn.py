@@ -33,7 +33,7 @@ def test_only_an_ongoing_transaction_is_open() -> None:
     assert txn.as_object(1, one, 4_000)["partitions"] == []
 
 
-def test_what_fails_is_told_by_name() -> None:
+def test_failures_are_reported_by_name() -> None:
     def fail() -> bool:
         raise Failure("no answer in time")
 

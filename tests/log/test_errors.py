@@ -1,4 +1,4 @@
-"""log/errors.py: what callers tell apart. tests/server/base/test_errors.py holds each class against its code."""
+"""log/errors.py: what callers distinguish. tests/server/base/test_errors.py compares each class with its code."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ def test_other_control_records_end_nothing(key: bytes | None, value: bytes | Non
     assert producers.end_offset == 6
 
 
-def test_a_marker_tells_what_it_ended() -> None:
+def test_a_marker_says_what_it_ended() -> None:
     producers, begun = ProducerStates(), read_header(batch(2, producer=(9, 0, 0), transactional=True))
     producers.update(begun, 10)
     data = marker(9, 0, commit=False)

@@ -344,7 +344,7 @@ def test_no_descriptor_for_the_file_is_no_failure_of_the_marker(caplog: pytest.L
 
 
 def test_a_disk_on_which_the_file_cannot_be_made_is_offline() -> None:
-    """The marker is in the log all the same: its coordinator is told so."""
+    """The marker is in the log all the same, so the coordinator gets no error."""
     log = rig()
     log.send(1)
     log.memory.fail("open", errno.EIO, path=".txnindex")

@@ -1,4 +1,4 @@
-"""Errors as Spark tells them, in one line. The texts are those of Spark 4.0, with fewer frames."""
+"""pipeline/errors.py: Spark's errors in one line. The texts are those of Spark 4.0, with fewer frames."""
 
 from __future__ import annotations
 

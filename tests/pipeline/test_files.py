@@ -40,7 +40,7 @@ class HadoopPath:
 
 
 class Stream:
-    """Of a file that breaks off where it is told to."""
+    """A file whose reading breaks off at a chosen place."""
 
     def __init__(self, path: Path, breaks: bool) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -119,7 +119,7 @@ def test_a_file_that_cannot_get_its_name_is_an_error(tmp_path: Path) -> None:
         made.write_json("_ottla/archive.json", {"topic": "t"})
 
 
-def test_an_archive_tells_in_one_line_that_it_cannot_be_described(tmp_path: Path) -> None:
+def test_an_archive_that_cannot_be_described_is_an_error_of_one_line(tmp_path: Path) -> None:
     made, fs = files(tmp_path)
     fs.refuses = True
     spark: Any = None

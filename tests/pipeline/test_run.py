@@ -35,7 +35,7 @@ class Query:
 
 
 class Stop:
-    """Never told to end; waiting takes no time."""
+    """A stop that never comes; waiting for it takes no time."""
 
     def __init__(self, *, after: int | None = None) -> None:
         self.waits, self.after = 0, after
@@ -68,7 +68,7 @@ def test_a_job_is_attended_until_its_last_query_has_ended() -> None:
     assert job.started() == [short, long]
 
 
-def test_told_to_end_it_looks_no_more() -> None:
+def test_a_job_that_is_stopped_does_not_look_again() -> None:
     job = running([], progress_s=0)
     job.queries = {"a": (Query(100), 1)}
     stop: Any = Stop(after=2)
@@ -113,7 +113,7 @@ def test_metrics_are_served_while_the_job_runs_and_no_longer() -> None:
         urllib.request.urlopen(said[0].removeprefix("metrics at "))
 
 
-def test_steps_are_taken_until_the_job_is_told_to_end() -> None:
+def test_steps_are_taken_until_the_job_is_stopped() -> None:
     taken: list[str] = []
 
     def sql(text: str) -> Any:

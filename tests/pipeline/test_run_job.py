@@ -144,7 +144,7 @@ def test_of_a_python_job_the_header_alone_is_filled_in(tmp_path: Path) -> None:
         ("CREATE TABLE s FROM TOPIC t WITH (spark.endingOffsets = 'latest');", 1, "spark.endingOffsets"),
     ],
 )
-def test_what_is_wrong_is_told_with_its_line(tmp_path: Path, text: str, line: int, said: str) -> None:
+def test_an_error_names_its_line(tmp_path: Path, text: str, line: int, said: str) -> None:
     found, words = error(tmp_path, text)
     assert (found, said in words) == (line, True), (found, words)
     assert "\n" not in words

@@ -1,4 +1,4 @@
-"""What a session is made of, and what is told where there can be none. Spark itself is started by the compat tests."""
+"""pipeline/session.py: what a session is made of, and the errors if there can be none. The compat tests start Spark itself."""
 
 from __future__ import annotations
 

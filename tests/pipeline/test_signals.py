@@ -50,7 +50,7 @@ def handled_by(handler: Any) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("number", SIGNALS)
-def test_a_signal_is_told_and_the_handlers_come_back_when_the_queries_have_ended(number: signal.Signals) -> None:
+def test_a_signal_is_reported_and_the_handlers_are_restored_when_the_queries_have_ended(number: signal.Signals) -> None:
     query = Ended()
 
     def pyspark(*_: object) -> None:

@@ -251,7 +251,7 @@ def test_a_stream_follows_a_log_that_grows_and_rolls(tmp_path: Path) -> None:
     log.manager.close(True)
 
 
-def test_a_stream_begins_at_the_end_unless_told_otherwise(data: Path) -> None:
+def test_a_stream_begins_at_the_end_by_default(data: Path) -> None:
     assert stream(data).initialOffset() == {"t": {"0": 300}}
     assert stream(data, startingTimestamp=str(NOW_MS + 40_000)).initialOffset() == {"t": {"0": 40}}
     with pytest.raises(SourceError, match="endingOffsets is for batch queries"):
@@ -300,7 +300,7 @@ def test_a_partition_that_appears_is_read_from_its_start(tmp_path: Path) -> None
     log.manager.close(True)
 
 
-def test_a_stream_tells_of_offsets_that_are_gone(data: Path) -> None:
+def test_a_stream_reports_offsets_that_are_gone(data: Path) -> None:
     reader = stream(data)
     reader.latestOffset()
     with pytest.raises(DataLoss, match="t-0 has offsets from 0 to below 300, and those from 290 to below 310 are wanted"):

@@ -128,7 +128,7 @@ def limited_stream(path: Path, most: int) -> object:
     return of.streamReader(schema_of(source(path, columns="offset")))
 
 
-def test_an_earlier_spark_is_told_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_earlier_spark_is_recognized(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     log = rig(tmp_path)
     fill(log, 1)
     log.manager.close(True)

@@ -222,7 +222,7 @@ def transactional(log: Rig) -> None:
 
 
 def committed(log: PartitionLog) -> tuple[int, list[tuple[tuple[int, int, int], ...]]]:
-    """Up to where records are stable, and the aborted transactions that a reader of them is told of."""
+    """Up to where records are stable, and the aborted transactions that a reader of them has to leave out."""
     where = Place(log.path, log.topic, log.partition)
     return log.last_stable_offset, [one.aborted for one in slices(log, where, Wanted(committed=True), 1 << 30)]
 

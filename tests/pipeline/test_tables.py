@@ -145,7 +145,7 @@ def test_an_archive_says_what_its_session_needs(tmp_path: Path) -> None:
     assert archive.conf_of("s3a://bucket/archive") == {}
 
 
-def test_a_sink_without_its_package_is_told_with_its_line() -> None:
+def test_a_sink_without_its_package_is_an_error_with_its_line() -> None:
     frame: Any = SimpleNamespace(isStreaming=True, sparkSession=fake_spark())
     start: Any = {"checkpoint": None, "cluster": None, "tasks": 1, "once": True, "line": 7}
     with pytest.raises(JobError, match=r"^query into out: Spark has no delta: give its package by --packages$") as raised:

@@ -66,7 +66,7 @@ def test_a_break_is_caught_by_a_failure_of_its_test(tmp_path: Path) -> None:
     ],
     ids=["setup", "no broker", "no end", "with Kafka", "skipped"],
 )
-def test_what_is_not_the_tests_word_catches_nothing_and_is_told(tmp_path: Path, name: str, what: str) -> None:
+def test_a_failure_for_another_reason_catches_nothing_and_is_reported(tmp_path: Path, name: str, what: str) -> None:
     row = ran(tmp_path, (OWN, name, what))
     assert (row["caught"], row["by"]) == (False, "")
     assert [why.startswith(f"test_x::{name}: ") for why in row["broken_off"]] == [True]

@@ -185,7 +185,7 @@ def test_each_line_says_of_which_run_it_is(tmp_path: Path) -> None:
     assert "The suite ran on 2026-11-22 at 1a2b3c4: 5 cases" in pages.markdown(sections.report(results))
 
 
-def test_a_suite_of_two_runs_says_both_and_one_that_does_not_tell_is_of_an_unknown_commit(tmp_path: Path) -> None:
+def test_a_suite_of_two_runs_says_both_and_a_run_without_a_commit_is_of_an_unknown_one(tmp_path: Path) -> None:
     (tmp_path / "compat.xml").write_text(JUNIT)
     assert read(tmp_path).origins["suite"].endswith(", unknown commit")
     (tmp_path / "compat.run.json").write_text(json.dumps(RUN))
@@ -213,18 +213,18 @@ def test_cases_of_kafkas_that_wait_to_be_compared_are_a_figure_of_their_own(tmp_
     row = {"class": "x.Y", "case": "a", "brokers": 1, "kafka": "passed", "ottla": "passed", "reason": "", "seconds": 1.0}
     rows = [row, row | {"case": "b", "kafka": None}, row | {"case": "c", "kafka": "failed", "reason": "why"}]
 
-    def told(rows: list[dict[str, Any]]) -> tuple[str, str, str]:
+    def reported(rows: list[dict[str, Any]]) -> tuple[str, str, str]:
         (tmp_path / "k.json").write_text(json.dumps(rows))
         results = read(tmp_path, kafka_tests=tmp_path / "k.json")
         line = next(line for line in sections.readme_lines(results) if line.startswith("- Kafka's own"))
         text = pages.markdown(sections.report(results))
         return lines_of(results)["Kafka's own integration tests"][1], line, text
 
-    cell, line, text = told(rows)
+    cell, line, text = reported(rows)
     assert cell == "1 of 1; not yet compared: 1"
     assert line == "- Kafka's own integration tests: ottla 1 of 1; not yet compared: 1, Apache Kafka 1 of 1"
     assert "1 cases are out of the denominator" in text
-    assert "not yet compared" not in "".join(told([rows[0], rows[2]]))
+    assert "not yet compared" not in "".join(reported([rows[0], rows[2]]))
 
 
 @pytest.mark.parametrize(("form", "full"), [("short", None), ("full", "1")])

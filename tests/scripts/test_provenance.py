@@ -1,4 +1,4 @@
-"""What is said of where results are from: the commit, whether the tree was as it is there, and days of files that tell none."""
+"""Where results come from: the commit, whether the tree was changed since, and the days of files that contain none."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_without_a_repository_or_git_the_commit_is_unknown(tmp_path: Path, monke
     assert provenance.stamp(ROOT)["commit"] == "unknown"
 
 
-def test_a_file_that_tells_no_day_is_of_its_commits_day_or_of_its_own_if_changed(repository: Path) -> None:
+def test_a_file_without_a_day_has_that_of_its_commit_or_of_its_change(repository: Path) -> None:
     file = repository / "source.py"
     assert provenance.day_of(file, repository) == DAY
     file.write_text("2")

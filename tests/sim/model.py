@@ -47,7 +47,7 @@ class Batch:
 @dataclass(frozen=True)
 class State:
     """One partition. `flushed`: below it everything was acknowledged as synced. `start_floor`: a start of the log that a crash
-    cannot undo. `bases`: where its segments begin. `generation`: how often the topic was made, which its id tells.
+    cannot undo. `bases`: where its segments begin. `generation`: how often the topic was made, which its id shows.
     """
 
     generation: int

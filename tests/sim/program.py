@@ -1,5 +1,5 @@
 """The recorded trace on a real file system: `python -m tests.sim.program DIRECTORY`. Writes a byte to standard output for every
-operation that is done, so that whoever kills it knows how far it came.
+operation that is done, so that the test that kills it knows how far it came.
 """
 
 from __future__ import annotations

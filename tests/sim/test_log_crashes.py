@@ -193,7 +193,7 @@ class Run:
             assert (at.offset if at else None) == expected
 
     def learn_sequences(self) -> None:
-        """Producers go on where the log says, as clients do after an error they were told of."""
+        """Producers go on where the log says, as clients do after an error that they got."""
         for producer_id in (5, 6):
             state = self.rig.log.producers.get(producer_id)
             self.sequences[producer_id] = state.last_sequence + 1 if state else 0

@@ -1,7 +1,7 @@
 """The recorded trace: what a broker's log goes through in a life, operation by operation, with the model's word for each.
 
 Three partitions in one directory: "t" keeps and deletes, "u" is deleted and made again, "c" is compacted. Every operation first
-works out what the model says will be (`Trace.after`), then happens, so that whoever watches the disk (tests/sim's crash points)
+works out what the model says will be (`Trace.after`), then happens, so that what watches the disk (tests/sim's crash points)
 knows at every change what was before and what is to come. Nothing is random: two runs do the same to the byte.
 """
 
@@ -314,7 +314,7 @@ def _compare(logs: LogManager, seen: dict[tuple[str, int], tuple[object, ...]], 
 
 
 def _go_on(log: PartitionLog) -> None:
-    """The next batch gets the next offset, and a producer that repeats its last one is told where that is."""
+    """The next batch gets the next offset, and a producer that repeats its last one gets its place."""
     end = log.log_end_offset
     last = list(log.iterate_batches(log.log_start_offset))[-1:]
     epoch = max(log.leader_epoch, 0)

@@ -1,7 +1,7 @@
 """A second opinion on the messages: kio, an independent codec, at every version that it knows.
 
-Kafka's own classes are the judge (test_messages_oracle.py); kio tells whether a reading of the protocol that nobody
-of us wrote arrives at the same bytes. Random entities of kio's go through our decode and encode. Values come from
+Kafka's own classes are the judge (test_messages_oracle.py); kio shows whether somebody else's reading of the
+protocol arrives at the same bytes. Random entities of kio's go through our decode and encode. Values come from
 hypothesis, with a fixed seed, so that a failure comes again.
 """
 

@@ -108,8 +108,8 @@ def fetch_topic(session: Session, topic: str, version: int, *partitions: fetch.F
 
 
 def with_records(session: Session, answer: Any) -> Any:
-    """The records as values, and each topic once: where a session's partitions are told of in another order than they came, Kafka
-    has a topic twice, with other topics between; and the order of entries is masked.
+    """The records as values, and each topic once: where a session's partitions are answered in another order than they came,
+    Kafka has a topic twice, with other topics between; and the order of entries is masked.
     """
     merged: dict[Any, Any] = {}
     for topic in answer.responses:

@@ -82,7 +82,7 @@ def test_records_without_key_from_before_the_topic_was_compacted_go() -> None:
 
 
 def test_a_key_that_looks_like_a_markers_key() -> None:
-    """Markers are told by their batch, not by their key."""
+    """A marker is recognized by its batch, not by its key."""
     rig = CleanerRig()
     commit_key = b"\0\0\0\1"
     rig.put((commit_key, b"a"), producer=(1, 0, 0), transactional=True)

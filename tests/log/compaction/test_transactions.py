@@ -34,7 +34,7 @@ class TxnRig(CleanerRig):
         self.log.producers.expire(self.now_ms + 10**10, 1)
 
     def aborted(self) -> list[tuple[int, int, int]]:
-        """(producer, first offset, marker) of what readers are told."""
+        """Returns (producer, first offset, marker) of the aborted transactions that readers get."""
         found = collect_aborted(self.log, self.log.log_start_offset, self.log.log_end_offset)
         return [(entry.producer_id, entry.first_offset, entry.last_offset) for entry in found]
 
@@ -302,7 +302,7 @@ def test_a_sequence_that_is_used_again_after_the_producer_was_forgotten() -> Non
 
 @pytest.mark.parametrize("clean", [True, False])
 def test_an_index_that_has_lost_an_abort_costs_no_committed_record(clean: bool) -> None:
-    """Nothing tells an empty index from one that was emptied, but the marker. After an unclean stop it is built anew."""
+    """Only the marker distinguishes an empty index from one that was emptied. After an unclean stop it is rebuilt."""
     rig = CleanerRig()
     rig.put((b"0", b"committed"))
     rig.put((b"0", b"aborted"), producer=(1, 0, 0), transactional=True)

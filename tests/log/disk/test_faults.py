@@ -67,7 +67,7 @@ def test_the_producer_of_a_refused_batch_sends_it_again(rig: Rig) -> None:
     assert (again.base_offset, again.duplicate) == (1, False)
 
 
-def test_no_room_is_told_once_and_its_end_too(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_full_disk_and_its_end_are_logged_once_each(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "ottla.log.directory")
     rig.fill(1)
     for _ in range(3):

@@ -20,7 +20,7 @@ def test_a_partitions_directory_has_its_name_unless_it_is_a_copy() -> None:
     assert copy.directory_name == copy.directory
 
 
-def test_by_default_nothing_is_known_and_nobody_is_told() -> None:
+def test_by_default_nothing_is_known_and_nothing_is_called() -> None:
     plain = opening()
     assert (plain.clean, plain.recovery_point, plain.log_start_offset, plain.high_watermark) == (False, 0, 0, 0)
     plain.progress(7)

@@ -18,7 +18,7 @@ def test_nothing_is_lost_by_a_restart(batches: int, clean: bool) -> None:
 
 @pytest.mark.parametrize("clean", [True, False])
 @pytest.mark.parametrize("cleaned_upto", [0, 9])
-def test_an_emptied_segment_is_told_of(caplog: pytest.LogCaptureFixture, cleaned_upto: int, *, clean: bool) -> None:
+def test_an_emptied_segment_is_reported(caplog: pytest.LogCaptureFixture, cleaned_upto: int, *, clean: bool) -> None:
     rig = rig_of(11, flushed=11)
     rewrite(rig, log_path(rig, 4), b"")
     if cleaned_upto:

@@ -1,4 +1,4 @@
-"""log/opening/start.py: all partitions of all directories, in threads or without, told to stop, and what it says meanwhile."""
+"""log/opening/start.py: all partitions of all directories, in threads or without, stopped midway, and what it logs meanwhile."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def test_a_partition_in_two_directories_is_refused() -> None:
 
 
 @pytest.mark.parametrize("threads", [1, 2])
-def test_told_to_stop_it_ends_with_nothing_changed(threads: int) -> None:
+def test_a_start_that_is_stopped_changes_nothing(threads: int) -> None:
     disk = killed()
     files = {name: disk.read_bytes(f"/a/t-0/{name}") for name in disk.list("/a/t-0")}
     logs = manager(disk, threads)
@@ -144,7 +144,7 @@ def test_a_stop_in_the_middle_leaves_the_rest_for_the_next_start() -> None:
     assert {log.log_end_offset for log in again.logs.values()} == {5}
 
 
-def test_long_work_tells_how_far_it_is(caplog: pytest.LogCaptureFixture) -> None:
+def test_long_work_logs_its_progress(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "ottla.log.start")
     disk, clock = killed(partitions=8, batches=50), Clock()
     clock.step_ms = 3_000

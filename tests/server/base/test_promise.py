@@ -50,7 +50,7 @@ def test_a_promise_can_be_awaited_before_and_after() -> None:
     asyncio.run(run())
 
 
-def test_a_promise_that_is_cancelled_tells_once() -> None:
+def test_a_cancelled_promise_calls_back_once() -> None:
     promise: Promise[int] = Promise()
     told: list[bool] = []
     promise.add_done_callback(lambda done: told.append(done.cancelled()))

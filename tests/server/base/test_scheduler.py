@@ -24,7 +24,7 @@ class Handle:
 
 
 class StandingClock:
-    """Runs what is due only when told to."""
+    """A scheduler that runs what is due only when the test asks for it."""
 
     def __init__(self) -> None:
         self.time = 0.0

@@ -119,16 +119,16 @@ def test_quotas_hold_on_both_listeners() -> None:
         node = broker(port)
         await node.start()
 
-        async def waits_told() -> list[int]:
+        async def throttle_times() -> list[int]:
             answers = [await ask(at, describe_cluster, 2, DescribeClusterRequest(endpoint_type=kind)) for at, kind in addresses]
             return [answer.throttle_time_ms for answer in answers]
 
         addresses = [(node.port, 1), (port, CONTROLLERS)]
-        assert await waits_told() == [0, 0]
+        assert await throttle_times() == [0, 0]
         await quota(node, EVERYBODY, request_percentage=1e-9)
-        assert await waits_told() == [1000, 1000]
+        assert await throttle_times() == [1000, 1000]
         await quota(node, EVERYBODY, request_percentage=None)
-        assert await waits_told() == [0, 0]
+        assert await throttle_times() == [0, 0]
         await node.stop()
 
     run(scenario)

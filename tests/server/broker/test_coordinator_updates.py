@@ -44,7 +44,7 @@ def test_at_the_start_coordinators_whose_topic_is_there_load_their_shards() -> N
     assert Parts("__share_group_state").share_state.since() == [("refresh",)]
 
 
-def test_a_shard_that_changed_hands_is_told_to_its_own_coordinator() -> None:
+def test_a_shard_that_changed_hands_is_reported_to_its_own_coordinator() -> None:
     parts = Parts("__consumer_offsets", "__transaction_state", "__share_group_state")
     coordinators = {
         "__consumer_offsets": parts.groups, "__transaction_state": parts.transactions, "__share_group_state": parts.share_state

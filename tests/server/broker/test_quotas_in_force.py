@@ -33,7 +33,7 @@ async def setting(broker: Broker, name: str, value: str | None) -> None:
     assert [response.error_code for response in answer.responses] == [0]
 
 
-async def wait_told(broker: Broker) -> int:
+async def throttle_time(broker: Broker) -> int:
     answer = await ask(broker.port, metadata, 9, metadata.MetadataRequest(topics=[]))
     return int(answer.throttle_time_ms)
 
@@ -43,12 +43,12 @@ def test_a_quota_is_in_force_at_once_and_as_long_as_it_is_set() -> None:
         broker = Broker(config(), disk=disk())
         await broker.start()
         assert broker.context is not None
-        assert await wait_told(broker) == 0
+        assert await throttle_time(broker) == 0
         assert broker._quotas is None
         await quota(broker, EVERYBODY, request_percentage=1e-9)
-        assert await wait_told(broker) == 1000
+        assert await throttle_time(broker) == 1000
         await quota(broker, EVERYBODY, request_percentage=None)
-        assert await wait_told(broker) == 0
+        assert await throttle_time(broker) == 0
         assert broker.context.quotas is None
         await broker.stop()
 
@@ -63,7 +63,7 @@ def test_quotas_outlive_a_restart() -> None:
             await broker.start()
             if number == 0:
                 await quota(broker, EVERYBODY, request_percentage=1e-9)
-            assert await wait_told(broker) == 3000
+            assert await throttle_time(broker) == 3000
             answer = await ask(
                 broker.port, describe_client_quotas, 1, describe_client_quotas.DescribeClientQuotasRequest([], strict=False)
             )

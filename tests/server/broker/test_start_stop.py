@@ -1,4 +1,4 @@
-"""A start that is given up: by whoever awaits it while the logs are recovered, and by a signal to `ottla serve`."""
+"""A start that is given up: by the task that awaits it while the logs are recovered, and by a signal to `ottla serve`."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_a_start_can_be_given_up_while_logs_are_recovered() -> None:
 
 
 class Starting:
-    """A broker whose start ends when it is told to, if at all."""
+    """A broker whose start ends when the test wants, if at all."""
 
     def __init__(self, error: Exception | None = None, *, ready: bool = False) -> None:
         self._error = error

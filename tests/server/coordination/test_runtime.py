@@ -35,7 +35,7 @@ class SlowLog(LaggingLog):
 
 
 class Runtime:
-    """A runtime with what it told of its shards."""
+    """A runtime, and what it reported about its shards."""
 
     def __init__(self, partitions: int = 2) -> None:
         self.clock = GroupClock()

@@ -1,4 +1,4 @@
-"""A clock that only moves when told, a log of one process, and a cluster image with a few topics: what groups are tested with."""
+"""A clock that only the test moves, a log of one process, and a cluster image with a few topics: what groups are tested with."""
 
 from __future__ import annotations
 

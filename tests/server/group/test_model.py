@@ -1,6 +1,6 @@
 """Groups under random clients: after every step the invariants hold, and a fresh coordinator over the same log agrees.
 
-Clients join (static and dynamic, at all versions), answer what they are told as real ones do, fall silent, leave, commit, lose
+Clients join (static and dynamic, at all versions), react to answers as real ones do, fall silent, leave, commit, lose
 their connections; time passes; appends fail; the broker dies and comes back. Everything follows from the seed.
 """
 

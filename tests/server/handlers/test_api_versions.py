@@ -91,7 +91,9 @@ def test_software_names(broker: MemoryBroker, name: str, version: str, good: boo
         (None, -2, ErrorCode.INVALID_REQUEST),
     ],
 )
-def test_clients_of_another_broker_are_told(broker: MemoryBroker, cluster_id: str | None, node_id: int, code: ErrorCode) -> None:
+def test_clients_of_another_broker_get_an_error(
+    broker: MemoryBroker, cluster_id: str | None, node_id: int, code: ErrorCode
+) -> None:
     """As Kafka 4.4.0 answered each of these."""
     answer = call(broker, "api_versions", 5, ApiVersionsRequest("client", "1.0", cluster_id, node_id))
     assert answer.error_code == code

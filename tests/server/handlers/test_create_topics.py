@@ -51,7 +51,7 @@ def test_validation_and_defaults(node: Node, version: int) -> None:
     assert not node.image.topics
 
 
-def test_an_internal_setting_is_told_where_it_was_given(node: Node) -> None:
+def test_an_internal_setting_is_answered_if_it_was_given(node: Node) -> None:
     small = CreatableTopic("small", 1, 1, configs=[CreatableTopicConfig("internal.segment.bytes", "1000")])
     answer = create(node, MAX_VERSION, small, CreatableTopic("plain", 1, 1))
     told = [{each.name: each.value for each in topic.configs if each.name.startswith("internal.")} for topic in answer.topics]

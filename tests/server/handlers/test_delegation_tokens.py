@@ -78,7 +78,7 @@ def test_who_may_ask(protocol: str, who: str, allowed: bool, api: str, request_:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_a_refusal_tells_who_it_was_for(version: int) -> None:
+def test_a_refusal_names_whom_it_was_for(version: int) -> None:
     answer = ask(started("PLAINTEXT"), "create_delegation_token", CreateDelegationTokenRequest("User", "bob"), version)
     assert (answer.principal_type, answer.principal_name) == ("User", "bob")
     assert (answer.issue_timestamp_ms, answer.expiry_timestamp_ms, answer.max_timestamp_ms) == (-1, -1, -1)

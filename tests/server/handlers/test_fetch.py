@@ -93,7 +93,7 @@ def test_below_the_start_after_delete_records(broker: MemoryBroker) -> None:
 # What is not there
 
 
-def test_damage_is_answered_and_told_of_once(broker: MemoryBroker, caplog: pytest.LogCaptureFixture) -> None:
+def test_damage_is_answered_and_logged_once(broker: MemoryBroker, caplog: pytest.LogCaptureFixture) -> None:
     for _ in range(3):
         produce(broker, "t", ONE)
     replica = broker.replicas.get("t", 0)
@@ -381,7 +381,7 @@ def test_what_went_out_is_counted_by_topic_once_it_is_answered(broker: MemoryBro
     asyncio.run(scenario())
 
 
-def test_who_is_told_of_as_aborted(broker: MemoryBroker) -> None:
+def test_which_transactions_are_listed_as_aborted(broker: MemoryBroker) -> None:
     """As in Kafka also where no bytes are left for a partition; null where its first batch does not fit."""
     replica = broker.replicas.get("t", 0)
     assert replica is not None
@@ -389,7 +389,7 @@ def test_who_is_told_of_as_aborted(broker: MemoryBroker) -> None:
     append_marker(replica.log, producer_id=7, producer_epoch=0, commit=False, coordinator_epoch=0, leader_epoch=0)
     produce(broker, "t", ONE, index=1)
 
-    def told(*, max_bytes: int = 1 << 20, partition_max_bytes: int = 1 << 20) -> list[tuple[int, int]] | None:
+    def aborted_with(*, max_bytes: int = 1 << 20, partition_max_bytes: int = 1 << 20) -> list[tuple[int, int]] | None:
         """Of partition 0, after partition 1, which gets its batch in any case."""
         wanted = fetch_request("t", {1: 0, 0: 0}, isolation_level=1, max_bytes=max_bytes, partition_max_bytes=partition_max_bytes)
         (topic,) = call(broker, "fetch", 12, wanted).responses
@@ -397,7 +397,7 @@ def test_who_is_told_of_as_aborted(broker: MemoryBroker) -> None:
         aborted = data.aborted_transactions
         return None if aborted is None else [(each.producer_id, each.first_offset) for each in aborted]
 
-    assert told() == [(7, 0)]
-    assert told(max_bytes=1) == [(7, 0)]
-    assert told(partition_max_bytes=0) == [(7, 0)]
-    assert told(max_bytes=len(ONE) + 1) is None
+    assert aborted_with() == [(7, 0)]
+    assert aborted_with(max_bytes=1) == [(7, 0)]
+    assert aborted_with(partition_max_bytes=0) == [(7, 0)]
+    assert aborted_with(max_bytes=len(ONE) + 1) is None

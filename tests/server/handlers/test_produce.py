@@ -124,7 +124,7 @@ def test_zstd_needs_version_7(broker: MemoryBroker) -> None:
     assert produce(broker, "t", zstd, 7).error_code == ErrorCode.NONE
 
 
-def test_log_append_time_is_told(broker: MemoryBroker) -> None:
+def test_log_append_time_is_answered(broker: MemoryBroker) -> None:
     broker.create_topic("late", message_timestamp_type="LogAppendTime")
     broker.clock.advance(5)
     assert code(produce(broker, "late", THREE)) == (ErrorCode.NONE, 0, NOW_MS + 5000, 0)

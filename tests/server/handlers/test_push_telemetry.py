@@ -27,7 +27,7 @@ def test_a_client_from_its_first_request_to_its_last(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", versions(PUSH))
-def test_nobody_told_it_so(version: int) -> None:
+def test_an_unknown_subscription_id_is_refused(version: int) -> None:
     broker = MemoryBroker({})
     request = PushTelemetryRequest(bytes(range(16)), 1, False, 0, b"metrics")
     assert call(broker, PUSH, version, request).error_code == ErrorCode.UNKNOWN_SUBSCRIPTION_ID

@@ -41,7 +41,7 @@ def test_every_version_takes_acknowledgements(broker: MemoryBroker, version: int
     assert again == ({T0: [(0, 9, 2)]} if kind == RELEASE else {})
 
 
-def test_the_locks_duration_is_told(broker: MemoryBroker) -> None:
+def test_the_duration_of_locks_is_answered(broker: MemoryBroker) -> None:
     assert holding(broker).acknowledge({T0: [(0, 9, [ACCEPT])]}).acquisition_lock_timeout_ms == LOCK_SECONDS * 1000
 
 
@@ -93,7 +93,7 @@ def test_who_does_not_hold_them(broker: MemoryBroker) -> None:
     assert parts(answer)[T0].error_message
 
 
-def test_partitions_without_any_are_told_of_only_beside_others(broker: MemoryBroker) -> None:
+def test_partitions_without_any_are_answered_only_beside_others(broker: MemoryBroker) -> None:
     member = holding(broker)
     assert errors(member.acknowledge({T0: []})) == {}
     assert errors(member.acknowledge({T0: [(0, 9, [ACCEPT])], ("t", 1): []})) == {T0: 0, ("t", 1): 0}

@@ -24,7 +24,7 @@ WAIT_MS = 1000
 
 
 def disconnect(connection: object) -> None:
-    """The client goes, as whoever opened a session by it hears from its own session with the broker."""
+    """Closes the client's connection; the session with the broker then notifies the share sessions opened over it."""
     assert isinstance(connection, Session)
     connection.close()
 
@@ -293,7 +293,7 @@ def test_renewing_has_no_limits(member: Member, limit: str) -> None:
 # Sessions
 
 
-def test_only_news_are_told(broker: MemoryBroker, member: Member) -> None:
+def test_only_news_are_answered(broker: MemoryBroker, member: Member) -> None:
     produce(broker, "t", batch(1))
     assert errors(member.fetch([T0, T1])) == {T0: 0, T1: 0}
     assert errors(member.fetch()) == {}
@@ -338,7 +338,7 @@ def test_a_new_session_has_nothing_to_acknowledge(member: Member) -> None:
     assert member.fetch((), {T0: [(0, 0, [ACCEPT])]}).error_code == ErrorCode.INVALID_REQUEST
 
 
-def test_too_many_sessions_are_told_so_when_their_wait_is_over() -> None:
+def test_too_many_sessions_are_refused_when_their_wait_is_over() -> None:
     broker, _ = share_broker({"t": 1}, group_share_max_share_sessions="1", group_share_max_size="1")
     Member(broker, "a").fetch([T0])
     promise = Member(broker, "b").fetch([T0], max_wait_ms=WAIT_MS)
@@ -442,7 +442,7 @@ def test_a_group_that_is_fenced_is_loaded_anew(broker: MemoryBroker, share: tupl
     assert acquired(answer) == {T0: [(1, 1, 1)]}
 
 
-def test_damage_is_told(broker: MemoryBroker, member: Member) -> None:
+def test_damage_is_answered(broker: MemoryBroker, member: Member) -> None:
     produce(broker, "t", batch(1))
     replica = broker.replicas.get("t", 0)
     assert replica is not None

@@ -162,7 +162,7 @@ def test_internal_topics_are_made() -> None:
 
 @pytest.mark.parametrize("full", [False, True])
 def test_why_internal_topics_are_not_made(full: bool) -> None:
-    """It is not tried at every heartbeat, and the member is told why they are missing."""
+    """It is not tried at every heartbeat, and the member learns why they are missing."""
     node = Node()
     node.full, node.broken = full, {"between": 44}
     node.join(topology=Topology(0, COUNTS))

@@ -172,7 +172,7 @@ def test_the_events_of_many_settings_are_not_compared_with_each_other(monkeypatc
         assert [event.name for event in events if isinstance(event, ConfigChanged)] == ["t", "u", "v"]
 
 
-def test_settings_come_and_go_and_are_told_once_a_batch() -> None:
+def test_settings_come_and_go_and_are_reported_once_a_batch() -> None:
     image = MetadataImage("cluster")
     events = events_of(
         image,

@@ -17,7 +17,7 @@ from tests.server.metadata.support import Node
 
 
 def test_what_could_not_be_made_durable_for_want_of_descriptors_never_happened() -> None:
-    """The client was told that it failed, so neither this broker nor the next start may find it in the log."""
+    """The client got an error, so neither this broker nor the next start may find it in the log."""
     node = Node()
     node.start()
     assert node.logs is not None

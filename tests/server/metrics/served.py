@@ -98,7 +98,7 @@ async def telling(broker: Broker) -> asyncio.StreamWriter:
     reader, writer = await asyncio.open_connection("127.0.0.1", broker.port)
     instance_id = b"a client's own 1"
 
-    async def told(messages: Any, request: Any) -> Any:
+    async def answer_to(messages: Any, request: Any) -> Any:
         body: list[bytes] = [b"\0"]
         messages.ENCODE_REQUEST[0](request, body)
         frame = messages.API_KEY.to_bytes(2, "big") + bytes(6) + b"\0\x06teller" + b"".join(body)
@@ -107,9 +107,9 @@ async def telling(broker: Broker) -> asyncio.StreamWriter:
         return messages.DECODE_RESPONSE[0](answer, 5)[0]
 
     request = get_telemetry_subscriptions.GetTelemetrySubscriptionsRequest(instance_id)
-    wanted = await told(get_telemetry_subscriptions, request)
+    wanted = await answer_to(get_telemetry_subscriptions, request)
     pushed = metrics_data(total("requests", point(3, {"node": text("1")})))
-    answer = await told(
+    answer = await answer_to(
         push_telemetry, push_telemetry.PushTelemetryRequest(instance_id, wanted.subscription_id, False, 0, pushed)
     )
     assert (wanted.error_code, answer.error_code) == (0, 0)

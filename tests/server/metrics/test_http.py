@@ -156,7 +156,7 @@ def test_a_page_that_fails_is_logged_and_a_500(path: bytes, caplog: pytest.LogCa
     assert record.exc_info is not None
 
 
-def test_who_is_slow_to_ask_is_told_and_closed() -> None:
+def test_a_slow_request_is_answered_408_and_closed() -> None:
     http = server()
     clock = http.clock
     assert isinstance(clock, ManualClock)

@@ -1,6 +1,6 @@
 """A client at a fake transport, which feeds a connection as asyncio would, and a dispatch that answers with echoes.
 
-The shared buffer is filled with garbage after every read: whoever kept a view of it answers nonsense.
+The shared buffer is filled with garbage after every read: code that kept a view of it answers nonsense.
 """
 
 from __future__ import annotations

@@ -101,7 +101,7 @@ def test_impossible_sizes_close_with_one_line(size: int, caplog: pytest.LogCaptu
     ("first", "said"),
     [(b"\x16\x03\x01\x02\x00\x01", "TLS"), (b"GET / HTTP/1.1\r\n", "HTTP"), (b"POST / HTTP/1.1\r\n", "HTTP")],
 )
-def test_who_speaks_another_protocol_is_told_so_in_the_log(first: bytes, said: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_another_protocol_is_named_in_the_log(first: bytes, said: str, caplog: pytest.LogCaptureFixture) -> None:
     peer = Peer(max_request_bytes=100 << 20)
     with caplog.at_level(logging.INFO):
         peer.send(first)

@@ -145,7 +145,7 @@ def frame() -> bytes:
 
 
 class SlowClient:
-    """Reads when it is told to."""
+    """A transport that reads when the test makes it."""
 
     def __init__(self, port: int) -> None:
         self.socket = socket.socket()

@@ -64,7 +64,7 @@ def test_flush_and_replicas_in_either_order(flush_first: bool) -> None:
     assert called == [None]
 
 
-def test_a_flush_that_fails_is_told_and_nothing_else() -> None:
+def test_only_the_failure_of_a_flush_is_reported() -> None:
     led = Led(flush_messages=1)
     called = waiting(led, by_all=True)
     led.broker.disk.fail("sync", path="t-0")

@@ -121,7 +121,7 @@ def test_what_counts_as_news(found: PartitionData) -> None:
     assert indexes(client.fetch(ask(session, 1), {0: found})) == [0]
 
 
-def test_an_error_is_told_each_time_and_so_is_its_end() -> None:
+def test_an_error_is_answered_each_time_and_its_end_too() -> None:
     client = Client()
     session = client.open(0)
     error = PartitionData(0, ErrorCode.KAFKA_STORAGE_ERROR, -1)

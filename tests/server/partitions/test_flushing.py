@@ -1,5 +1,5 @@
-"""server/partitions/flushing.py: one flush of a log at a time, everybody who came before it in it, and who is told what when it
-fails.
+"""server/partitions/flushing.py: there is one flush of a log at a time, for all appends before it, and each append learns of its
+failure.
 """
 
 from __future__ import annotations

@@ -155,7 +155,7 @@ def test_an_isr_change_keeps_where_followers_were() -> None:
     assert led.offset == 3
 
 
-def test_the_end_of_the_leadership_is_told_to_all_who_wait() -> None:
+def test_the_end_of_the_leadership_ends_every_wait() -> None:
     led = Led()
     called: list[Exception | None] = []
     led.high_watermark.when_passed(led.append(), called.append)

@@ -62,7 +62,7 @@ def test_the_metadata_learns_where_new_partitions_lie() -> None:
     run(scenario)
 
 
-def test_a_partition_moved_by_hand_is_found_and_told() -> None:
+def test_a_partition_moved_by_hand_is_found_and_reported() -> None:
     async def scenario() -> None:
         storage = disk()
         broker = await started(storage)
@@ -105,7 +105,7 @@ def test_a_directory_that_is_gone_leaves_its_partitions_without_leader_until_it_
     run(scenario)
 
 
-def test_a_crash_before_the_metadata_was_told() -> None:
+def test_a_crash_before_the_directories_are_in_the_metadata() -> None:
     async def scenario() -> None:
         storage = disk()
         broker = await started(storage)

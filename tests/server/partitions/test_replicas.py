@@ -101,7 +101,7 @@ def test_a_setting_that_does_not_parse_counts_as_not_there(caplog: pytest.LogCap
     assert "topic t: a setting is ignored: segment.bytes: '14' is too small" in caplog.text
 
 
-def test_a_disk_that_refuses_is_told_to_clients_as_a_storage_error() -> None:
+def test_a_disk_that_refuses_is_a_storage_error_to_clients() -> None:
     broker = MemoryBroker({"t": 1})
     broker.disk.fail("append", errno.EIO, path="t-0")
     with pytest.raises(StorageError):

@@ -97,7 +97,7 @@ def test_from_ready_to_a_clean_stop(tmp_path: Path, number: signal.Signals) -> N
     assert "node.id=7" in (tmp_path / "ottla-data" / "meta.properties").read_text()
 
 
-def test_the_ready_line_tells_where_the_metrics_are(tmp_path: Path) -> None:
+def test_the_ready_line_says_where_the_metrics_are(tmp_path: Path) -> None:
     with serving("--port", "0", "--metrics-port", "0", cwd=tmp_path) as broker:
         found = re.search(r", metrics http://127\.0\.0\.1:(\d+)/metrics$", broker.lines[0])
         assert found is not None

@@ -96,7 +96,7 @@ def test_a_complaint_says_where_the_text_stood(tmp_path: Path) -> None:
         config(ServeOptions(str(tmp_path / "nowhere")))
 
 
-def test_what_does_nothing_is_told(caplog: pytest.LogCaptureFixture) -> None:
+def test_settings_without_effect_are_logged(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     options = ServeOptions(override=("num.io.threads=9", "num.partitions=2", "num.partitons=2"))
     _log_ignored_settings(*gather(options, {}))

@@ -1,4 +1,4 @@
-"""A broker in memory whose clients have quotas: requests go through dispatch, time stands still until it is told to pass."""
+"""A broker in memory whose clients have quotas: requests go through dispatch, and time only passes when the test lets it."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""What a client over a limit is told, what it is answered, and that its connection is muted for as long; and that all of it is
-gone with the last limit.
+"""A client over a limit gets a throttle time with its answer, and its connection is muted for as long. All of that is gone with
+the last limit.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def fetched(broker: LimitedBroker, version: int = 12, **fields: Any) -> tuple[in
 
 
 @pytest.mark.parametrize("version", [3, 9, 12])
-def test_a_producer_over_its_rate_is_told_and_muted(broker: LimitedBroker, version: int) -> None:
+def test_a_producer_over_its_rate_is_throttled_and_muted(broker: LimitedBroker, version: int) -> None:
     broker.limit(producer_byte_rate=100.0)
     first = broker.serve(produced(800), version)
     assert (first.throttle_time_ms, broker.client.muted) == (0, [])
@@ -74,7 +74,7 @@ def test_a_produce_that_nobody_waits_for_mutes(broker: LimitedBroker) -> None:
     assert broker.quotas.request.shares == {}
 
 
-def test_an_answer_that_waits_for_a_flush_is_told_then(broker: LimitedBroker) -> None:
+def test_an_answer_that_waits_for_a_flush_has_its_throttle_time_then(broker: LimitedBroker) -> None:
     broker.create_topic("durable", 1, flush_messages="1")
     broker.limit(producer_byte_rate=1.0)
     answer = broker.serve(produce_request("durable", {0: batch(value=b"x" * 500)}), 9)
@@ -137,7 +137,7 @@ def test_a_session_stays_as_it_was(broker: LimitedBroker) -> None:
 
 @pytest.mark.parametrize(("version", "around"), [(7, 4), (12, 5)])
 def test_an_answer_counts_as_it_is_sent(broker: LimitedBroker, version: int, around: int) -> None:
-    """Without its size and, in flexible versions, the tags of its header. What a session does not tell again does not count."""
+    """Without its size and, in flexible versions, the tags of its header. What a session leaves out does not count."""
     broker.serve(produced(800), 9)
     broker.limit(consumer_byte_rate=1e6)
     sent = 0
@@ -270,7 +270,7 @@ def test_what_only_brokers_send_counts_against_nobody(broker: LimitedBroker) -> 
 
 
 @pytest.mark.parametrize(("version", "told"), [(2, 0), (3, 1000), (13, 1000)])
-def test_an_answer_that_is_kept_is_told_to_the_one_only(broker: LimitedBroker, version: int, told: int) -> None:
+def test_the_throttle_time_goes_into_one_copy_of_a_kept_answer(broker: LimitedBroker, version: int, told: int) -> None:
     broker.context.kept_answers = KeptAnswers()
     before = broker.serve(MetadataRequest(None), version)
     broker.limit(request_percentage=1.0)
@@ -305,7 +305,7 @@ def test_changes_are_taken_from_a_bucket(broker: LimitedBroker) -> None:
     assert strict.throttle_time_ms == 0
 
 
-def test_older_versions_are_let_through_and_told(broker: LimitedBroker) -> None:
+def test_older_versions_are_let_through_with_a_throttle_time(broker: LimitedBroker) -> None:
     request = broker.request(5)
     request.client_id = "c"
     broker.limit(controller_mutation_rate=2.0)
@@ -319,8 +319,8 @@ def test_older_versions_are_let_through_and_told(broker: LimitedBroker) -> None:
 
 
 @pytest.mark.parametrize(("version", "code"), [(5, 0), (6, 89)])
-def test_what_a_handler_told_and_what_its_time_costs(broker: LimitedBroker, version: int, code: int) -> None:
-    """The handler is a coroutine; the longer of both waits is told."""
+def test_the_longer_of_a_handlers_wait_and_that_for_its_time_is_answered(broker: LimitedBroker, version: int, code: int) -> None:
+    """The handler is a coroutine; the longer of both waits is answered."""
 
     async def create_topics(request: CreateTopicsRequest, caller: Caller, permits: Permits) -> CreateTopicsResponse:
         try:

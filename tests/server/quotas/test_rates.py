@@ -78,7 +78,7 @@ def test_a_bucket_is_full_at_first_and_fills_no_further() -> None:
     assert bucket.throttle_time_ms(2.0, 1_000_000) == 0
 
 
-def test_an_overdrawn_bucket_tells_how_long_until_it_is_not() -> None:
+def test_an_overdrawn_bucket_says_how_long_until_it_is_not() -> None:
     bucket = TokenBucket(ELEVEN)
     bucket.take(112, 1.0, 0)
     assert bucket.tokens(1.0, 0) == -101.0

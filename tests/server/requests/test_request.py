@@ -26,7 +26,7 @@ class Quotas:
         raise AssertionError(quota)
 
 
-def test_the_controller_is_told_who_asks() -> None:
+def test_the_controller_gets_the_asking_principal() -> None:
     session = Session("PLAINTEXT", "127.0.0.5", principal="User:alice")
     request = Request(MemoryBroker({}).context, session, 19, 7, 1, "me")
     session.client_id = "another request's"

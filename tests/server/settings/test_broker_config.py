@@ -118,7 +118,7 @@ def test_refused_in_one_line_that_begins_with_the_key(texts: dict[str, str], mes
     assert str(refused.value) == message
 
 
-def test_unknown_names_are_told_and_kept() -> None:
+def test_unknown_names_are_reported_and_kept() -> None:
     result, unknown = BrokerConfig.from_mapping({"my.plugin.key": "1", "listener.name.plaintext.max.connections": "5"})
     assert unknown == ["my.plugin.key"]
     assert result.texts["my.plugin.key"] == "1"

@@ -1,4 +1,4 @@
-"""Listeners: addresses, protocols, and what cannot be listened on or told to clients."""
+"""Listeners: addresses, protocols, and what cannot be listened on or advertised to clients."""
 
 from __future__ import annotations
 

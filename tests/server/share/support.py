@@ -1,4 +1,4 @@
-"""A share partition without a broker: a clock that is told to move, a persister in memory, and a log that is only offsets."""
+"""A share partition without a broker: a clock that the test moves, a persister in memory, and a log that is only offsets."""
 
 from __future__ import annotations
 

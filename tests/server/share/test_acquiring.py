@@ -73,7 +73,7 @@ def test_an_offset_below_the_start_is_not_handed_out() -> None:
 
 
 def test_gaps_between_batches_are_handed_out_with_them() -> None:
-    """Members tell that they are gaps."""
+    """Members acknowledge them as gaps."""
     assert given(Partition([(0, 9), (20, 29)]).acquire()) == [(0, 29, 1)]
 
 

@@ -1,4 +1,4 @@
-"""Share sessions: epochs, partitions added and forgotten, what of an answer is told, and how many there may be."""
+"""Share sessions: epochs, partitions added and forgotten, which partitions are answered, and how many sessions there may be."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_partitions_come_and_go(session: ShareSession) -> None:
     assert list(session.partitions) == [T1, T2]
 
 
-def test_told_of_are_records_errors_and_what_is_new(session: ShareSession) -> None:
+def test_records_errors_and_news_are_answered(session: ShareSession) -> None:
     assert not session.report(T0, records=False, error=False)
     session.update(names(T2), [])
     assert session.report(T2, records=False, error=False)
@@ -59,7 +59,7 @@ def test_who_gave_records_is_the_last_of_the_next(session: ShareSession) -> None
     assert list(session.partitions) == [T1, T0]
 
 
-def test_what_was_forgotten_meanwhile_is_told_of_and_stays_forgotten(session: ShareSession) -> None:
+def test_what_was_forgotten_meanwhile_is_answered_and_stays_forgotten(session: ShareSession) -> None:
     session.update({}, [T0])
     assert session.report(T0, records=True, error=False)
     assert T0 not in session.partitions

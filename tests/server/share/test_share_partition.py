@@ -303,7 +303,7 @@ def test_a_gap_that_compaction_left_is_looked_at_once() -> None:
     assert partition.share.start == 15
 
 
-def test_a_group_that_has_not_begun_begins_where_it_is_told() -> None:
+def test_a_share_partition_that_has_not_begun_starts_at_the_given_offset() -> None:
     partition = Partition(persister=MemoryPersister(start_offset=-1))
     partition.share.load(lambda: 7, 100)
     assert (partition.share.start, partition.share.next_fetch_offset()) == (7, 7)

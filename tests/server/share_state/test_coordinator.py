@@ -172,7 +172,7 @@ def test_a_batch_that_nobody_can_read_is_left_out() -> None:
     assert driver.restarted().now().start_offset == 0
 
 
-def test_who_asks_elsewhere_is_told() -> None:
+def test_a_request_to_the_wrong_coordinator_is_refused() -> None:
     driver = Driver()
     driver.log.leaders = [99] * 4
     assert refused(driver.begin) is ErrorCode.NOT_COORDINATOR

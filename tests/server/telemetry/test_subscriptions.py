@@ -1,4 +1,4 @@
-"""Clients' telemetry: who is told what, when it may ask and push again, and when it is forgotten."""
+"""Clients' telemetry: which client gets which subscription, when it may ask and push again, and when it is forgotten."""
 
 from __future__ import annotations
 
@@ -229,7 +229,7 @@ def test_a_new_subscription_counts_at_once(rig: Rig) -> None:
         ({"codec": 1, "metrics": b"x"}, False),
     ],
 )
-def test_a_get_that_mends_what_a_push_was_refused_for(rig: Rig, refused: dict[str, int | bytes], forgiven: bool) -> None:
+def test_a_get_that_clears_the_reason_of_a_refused_push(rig: Rig, refused: dict[str, int | bytes], forgiven: bool) -> None:
     rig.get()
     assert rig.push(**refused) is not NONE  # type: ignore[arg-type]
     assert isinstance(rig.get(), Subscription) == forgiven
@@ -410,7 +410,7 @@ async def sent(writer: asyncio.StreamWriter, reader: asyncio.StreamReader, reque
     return module.DECODE_RESPONSE[version](answer, at)[0]
 
 
-def test_a_connection_tells_who_it_is_and_takes_its_client_along(rig: Rig) -> None:
+def test_a_connection_identifies_its_client_and_takes_it_along(rig: Rig) -> None:
     rig.subscribe("s", metrics="m", match="client_software_name=lib,client_software_version=1\\.2,client_source_port=[1-9]\\d+")
 
     async def scenario() -> None:

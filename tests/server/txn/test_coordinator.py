@@ -137,7 +137,7 @@ async def test_an_end_may_be_asked_for_again_and_not_be_changed() -> None:
 
 
 @in_loop
-async def test_with_version_2_the_epoch_tells_again_from_next() -> None:
+async def test_with_version_2_the_epoch_distinguishes_again_from_next() -> None:
     driver = Driver()
     producer = await driver.init()
     driver.add(producer)

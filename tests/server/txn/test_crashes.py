@@ -1,8 +1,8 @@
 """A broker that dies at any change to its disk: what was decided is ended everywhere, and no transaction is half committed.
 
-A producer writes to two partitions and commits a group's offset with each transaction; `play` is its story, and the model: what
-the end of each transaction was, or that nobody knows. It is told again and again, cut one change to the disk later each time.
-After a kill -9 the disk has all that was written; after a power cut, with flush.messages=1, all that was synced.
+A producer writes to two partitions and commits a group's offset with each transaction; `play` is its story, and the model: how
+each transaction ended, or that this is not known. The story is repeated, cut one change to the disk later each time. After a kill
+-9 the disk has all that was written; after a power cut, with flush.messages=1, all that was synced.
 
 The broker's context is whole: real logs, groups and coordinators; only the metadata come from outside.
 """

@@ -129,7 +129,7 @@ def test_one_that_cannot_be_made_durable_is_tried_again() -> None:
     assert bring(broker) is ErrorCode.KAFKA_STORAGE_ERROR
 
 
-def test_a_partition_that_is_not_to_be_had_is_told_from_one_that_is_gone() -> None:
+def test_a_partition_that_is_unavailable_differs_from_one_that_is_gone() -> None:
     broker = with_open_transaction({})
     assert bring(broker, "gone") is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     broker.logs.directories[0].fail("testing", OSError("broken"))

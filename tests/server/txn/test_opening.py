@@ -43,7 +43,7 @@ class Offsets:
 
 
 class Node:
-    """A broker with the topic t and the transaction coordinator that it opens for whoever asks first."""
+    """A broker with the topic t and the transaction coordinator that it opens with the first request for it."""
 
     def __init__(self, **settings: str) -> None:
         named = {name.replace("_", "."): value for name, value in settings.items()}

@@ -100,7 +100,7 @@ async def test_an_answer_to_a_closed_connection_is_dropped() -> None:
     assert running.awaited_joins == 0
 
 
-def test_members_are_told_apart_by_id_and_fenced_by_instance() -> None:
+def test_members_are_distinguished_by_id_and_fenced_by_instance() -> None:
     running = group(member("a", instance_id="i"), member("b"))
     assert running.validate_member("a", "i").member_id == "a"
     assert running.validate_member("b", None).member_id == "b"

@@ -22,7 +22,7 @@ def facts(answer: object) -> tuple[object, ...]:
 
 
 @in_loop
-async def test_j1_a_new_dynamic_member_is_told_its_id_first() -> None:
+async def test_j1_a_new_dynamic_member_gets_its_id_first() -> None:
     driver = Driver()
     answer = driver.join(client="app")
     assert facts(answer) == ("MEMBER_ID_REQUIRED", -1, None, "", 0, False)

@@ -1,4 +1,4 @@
-"""Delayed joins, timeouts and sessions, on a clock that only moves when told."""
+"""Delayed joins, timeouts and sessions, on a clock that only the test moves."""
 
 from __future__ import annotations
 

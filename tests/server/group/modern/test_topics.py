@@ -1,4 +1,4 @@
-"""What groups see of topics: hashes that are kept until a topic changes, and changes that are told of together."""
+"""What groups see of topics: hashes that are kept until a topic changes, and changes that are reported together."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_a_hash_is_another_after_a_change() -> None:
     assert topics.hash_of(["t"]) != before
 
 
-def test_changes_are_told_of_once_and_together() -> None:
+def test_changes_are_reported_once_and_together() -> None:
     told: list[Set[str]] = []
     topics = Topics(Broker().metadata, told.append)
     topics.report_changes()

@@ -79,7 +79,7 @@ class ShareBroker(Broker):
 
 
 class Driver:
-    """`epochs`: what the members were told last."""
+    """`epochs` are those that the members got last."""
 
     def __init__(self, broker: ShareBroker | None = None, **settings: int) -> None:
         self.broker = broker or ShareBroker(None, None, None, **settings)

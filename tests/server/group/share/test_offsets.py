@@ -63,7 +63,7 @@ async def test_setting_offsets_waits_for_the_topic_that_keeps_them() -> None:
 
 
 @in_loop
-async def test_what_the_share_coordinator_refuses_is_told_by_partition() -> None:
+async def test_refusals_of_the_share_coordinator_are_answered_by_partition() -> None:
     driver = Driver()
     driver.alter("t", {0: 5, 1: 5})
     driver.broker.state.topics[T] = 1

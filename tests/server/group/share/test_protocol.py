@@ -96,7 +96,7 @@ def test_members_share_partitions() -> None:
     assert driver.group().targets == {"a": {U: {0}}, "b": {U: {0}}}
 
 
-def test_a_member_is_told_only_of_what_it_subscribes_to() -> None:
+def test_a_member_is_assigned_only_what_it_subscribes_to() -> None:
     driver = Driver()
     driver.enter("m", "t", "u")
     driver.clock.advance(1.5)
@@ -105,7 +105,7 @@ def test_a_member_is_told_only_of_what_it_subscribes_to() -> None:
     assert not driver.beat().assignment
 
 
-def test_a_member_is_not_told_of_what_its_target_still_has() -> None:
+def test_a_member_keeps_no_topic_that_only_its_target_still_has() -> None:
     """The assignor leaves a topic in targets that nobody subscribes to any more."""
     driver = Driver()
     driver.enter("a", "t", "u")

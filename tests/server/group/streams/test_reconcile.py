@@ -168,7 +168,7 @@ def check(group: Group) -> None:
 
 @pytest.mark.parametrize("seed", range(40))
 def test_whatever_the_targets_every_member_arrives(seed: int) -> None:
-    """Members own what they were last told, or still what they are to give up; targets change under them at any time."""
+    """Members own what they were last assigned, or still what they are to give up; targets change under them at any time."""
     rng = random.Random(seed)
     ids = ["m1a", "m2a", "m3b", "m4c", "m5c"][: rng.randint(2, 5)]
     group = Group(*(member(each, each[-1]) for each in ids))

@@ -125,7 +125,7 @@ def test_what_an_application_needs() -> None:
     assert subtopologies_by_source(topology) == {"t2": "0", "a": "1"}
 
 
-def test_a_repartition_topic_that_does_not_match_is_told_as_streams_itself_tells_it() -> None:
+def test_a_repartition_topic_that_does_not_match_is_reported_in_the_words_of_streams() -> None:
     topology = configured(
         subtopology("0", "t3", sinks=["a"]), subtopology("1", "t2", repartition={"a": 5}, together=[([0], [0])])
     )
