@@ -320,8 +320,8 @@ def test_reset_of_some_partitions(bootstrap: str, group: tuple[str, str]) -> Non
     ran = ottla("group", "reset", name, "-t", f"{second}:0,2", "-t", first, "--to", "7", "--json", bootstrap=bootstrap)
     assert ran.code == 0
     assert sorted(ran.errors.splitlines()) == [
-        f"{second} [0]: has 0 to 0, not 7; 0 taken",
-        f"{second} [2]: has 0 to 0, not 7; 0 taken",
+        f"{second} [0]: has 0 to 0, not 7; using 0",
+        f"{second} [2]: has 0 to 0, not 7; using 0",
     ]
     rows = [
         {"topic": second, "partition": 0, "before": None, "after": 0, "lag_after": 0},
