@@ -17,9 +17,11 @@ from collections.abc import Callable, Iterator, ValuesView
 from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 
 from ottla.log.errors import LogError
+from ottla.server.base.answers import combine_answers
 from ottla.server.base.clock import Clock
 from ottla.server.base.errors import NotLeaderOrFollower
 from ottla.server.coordination.shard import CoordinatorShard
+from ottla.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
     from ottla.server.base.promise import Promise
@@ -60,6 +62,7 @@ class CoordinatorLog(Protocol):
         ...
 
 
+T = TypeVar("T")
 S = TypeVar("S", bound=CoordinatorShard[Any])
 
 Make = Callable[[int, int, Callable[[bytes], "Appended"]], S]
@@ -103,6 +106,15 @@ class CoordinatorRuntime(Generic[S]):
 
     def values(self) -> ValuesView[S]:
         return self._shards.values()
+
+    def answer_or(self, value: T, refused: Callable[[ErrorCode], T]) -> T | Promise[T]:
+        """Does what `CoordinatorShard.answer_or` does, for answers about all shards."""
+        waiting = [
+            shard.answer_or(ErrorCode.NONE, lambda code: code)
+            for shard in self._shards.values()
+            if shard.unreplicated is not None
+        ]
+        return combine_answers(waiting, lambda codes: next((refused(code) for code in codes if code), value))
 
     def take_over(self, partition: int) -> S | None:
         """Returns the shard, and starts to load it if it is not there yet; a small shard is loaded by the time this returns.

@@ -137,6 +137,21 @@ class CoordinatorShard(ABC, Generic[R]):
         self.when_replicated(settle)
         return promise
 
+    def answer_or(self, value: T, refused: Callable[[ErrorCode], T]) -> T | Promise[T]:
+        """Does the same for answers that hold an error code: if this broker loses the partition first, the promise is kept with
+        what `refused` returns for NOT_COORDINATOR.
+        """
+        if self.unreplicated is None:
+            return value
+        promise: Promise[T] = Promise()
+
+        def settle(code: ErrorCode) -> None:
+            if not promise.done():  # otherwise the connection was closed and cancelled it
+                promise.set_result(value if code is ErrorCode.NONE else refused(code))
+
+        self.when_replicated(settle)
+        return promise
+
     def when_replicated(self, then: Callable[[ErrorCode], object]) -> None:
         """Calls `then(NONE)` when everything appended so far is replicated, which may be now, or `then(NOT_COORDINATOR)` if this
         broker loses the partition first.

@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator
 from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from ottla.server.base.clock import Clock
 from ottla.server.coordination.java_hash import java_hash_bucket
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from ottla.server.coordination.internal_topic import Appended
 
 logger = logging.getLogger("ottla.server.group")
+
+T = TypeVar("T")
 
 LONGEST_STRING = 32_767
 """The longest string, in bytes: the keys and values in `__consumer_offsets` have lengths of 16 bits, while newer requests may
@@ -98,6 +100,12 @@ class GroupCoordinator:
             raise GroupError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         for shard in self._shards.values():
             yield from shard.groups.values()
+
+    def answer_about_all(self, value: T, refused: Callable[[ErrorCode], T]) -> T | Promise[T]:
+        """Returns `value`, which is about all groups, or a promise of it if some partitions are not replicated yet; `refused`
+        makes the answer if this broker loses one of those first.
+        """
+        return self._shards.answer_or(value, refused)
 
     def loaded_shards(self) -> list[Shard]:
         """Returns the shards that are loaded."""

@@ -21,7 +21,7 @@ operation returns a Result (result.py) of records and an answer, which is passed
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from random import Random
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
@@ -194,6 +194,10 @@ class GroupShard(Protocol):
 
     def run_timer(self, result: Result[None]) -> None:
         """Writes and replays records that no request waits for. A failure is logged."""
+        ...
+
+    def when_replicated(self, then: Callable[[ErrorCode], object]) -> None:
+        """Calls `then(NONE)` when everything written so far is replicated, or `then(NOT_COORDINATOR)` if it will not be."""
         ...
 
     def join(self, group_id: str, request: Join) -> JoinAnswer:

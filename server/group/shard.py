@@ -152,7 +152,7 @@ class Shard(CoordinatorShard[GroupRecord]):
             return
         group_id = record.key.group
         if record.value is not None and group_id not in self.groups:
-            self.groups[group_id] = ClassicGroup(group_id, record.value.commit_timestamp)
+            self.groups[group_id] = ClassicGroup(group_id, record.value.commit_timestamp, self.when_replicated)
         self.offsets.replay(record, offset, producer_id)
 
     # Loading

@@ -14,6 +14,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final
 
+from ottla.server.base.answers import combine_answers
+from ottla.server.base.promise import Promise
 from ottla.server.group.consumer.group import ConsumerGroup
 from ottla.server.group.consumer.member import ConsumerMember
 from ottla.server.group.consumer.protocol import ConsumerProtocol
@@ -39,25 +41,31 @@ FEATURE: Final = "group.version"
 CLASSIC, CONSUMER = 0, 1
 
 
-def handle(body: ConsumerGroupDescribeRequest, request: Request) -> ConsumerGroupDescribeResponse:
+def handle(
+    body: ConsumerGroupDescribeRequest, request: Request
+) -> ConsumerGroupDescribeResponse | Promise[ConsumerGroupDescribeResponse]:
     if not request.broker.metadata.features.get(FEATURE):
         code, text = ErrorCode.UNSUPPORTED_VERSION, f"{FEATURE} is 0 in this cluster."
         return ConsumerGroupDescribeResponse(groups=[DescribedGroup(code, text, group_id) for group_id in body.group_ids])
-    described = [_describe(group_id, request) for group_id in body.group_ids]
-    if body.include_authorized_operations:
-        for each in described:
-            if not each.error_code:
-                each.authorized_operations = GROUP_OPERATIONS
-    return ConsumerGroupDescribeResponse(groups=described)
+
+    def answer(described: list[DescribedGroup]) -> ConsumerGroupDescribeResponse:
+        if body.include_authorized_operations:
+            for each in described:
+                if not each.error_code:
+                    each.authorized_operations = GROUP_OPERATIONS
+        return ConsumerGroupDescribeResponse(groups=described)
+
+    return combine_answers([_describe(group_id, request) for group_id in body.group_ids], answer)
 
 
-def _describe(group_id: str, request: Request) -> DescribedGroup:
+def _describe(group_id: str, request: Request) -> DescribedGroup | Promise[DescribedGroup]:
     try:
-        protocol = request.broker.groups.member_shard(group_id).protocol(ConsumerProtocol)
+        shard = request.broker.groups.member_shard(group_id)
+        protocol = shard.protocol(ConsumerProtocol)
         group = protocol.existing(group_id)
     except GroupError as error:
         return DescribedGroup(group_id=group_id, error_code=error.code, error_message=error.message)
-    return DescribedGroup(
+    described = DescribedGroup(
         group_id=group_id,
         group_state=group.state_name,
         group_epoch=group.epoch,
@@ -65,6 +73,7 @@ def _describe(group_id: str, request: Request) -> DescribedGroup:
         assignor_name=group.preferred_assignor() or protocol.default_assignor,
         members=[_member(group, member, request) for member in group.members.values()],
     )
+    return shard.answer_or(described, lambda code: DescribedGroup(group_id=group_id, error_code=code))
 
 
 def _member(group: ConsumerGroup, member: ConsumerMember, request: Request) -> Member:

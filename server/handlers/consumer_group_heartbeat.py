@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from ottla.server.base.promise import Promise
 from ottla.server.group.consumer.heartbeat import Heartbeat
 from ottla.server.group.consumer.member import Held
 from ottla.server.group.consumer.protocol import ConsumerProtocol
@@ -43,24 +44,28 @@ FEATURE: Final = "group.version"
 OWN_ID_SINCE: Final = 1
 
 
-def handle(body: ConsumerGroupHeartbeatRequest, request: Request) -> ConsumerGroupHeartbeatResponse:
+def handle(
+    body: ConsumerGroupHeartbeatRequest, request: Request
+) -> ConsumerGroupHeartbeatResponse | Promise[ConsumerGroupHeartbeatResponse]:
     try:
         if not request.broker.metadata.features.get(FEATURE):
             raise GroupError(ErrorCode.UNSUPPORTED_VERSION, f"{FEATURE} is 0 in this cluster.")
         _check(body, request.api_version)
-        protocol = request.broker.groups.member_shard(body.group_id).protocol(ConsumerProtocol)
+        shard = request.broker.groups.member_shard(body.group_id)
+        protocol = shard.protocol(ConsumerProtocol)
         if body.server_assignor is not None and body.server_assignor not in protocol.assignors:
             text = f"There is no assignor '{body.server_assignor}'; choose one of {', '.join(protocol.assignors)}."
             raise GroupError(ErrorCode.UNSUPPORTED_ASSIGNOR, text)
         answer = protocol.group_heartbeat(body.group_id, _heartbeat(body, request, protocol))
     except GroupError as error:
         return ConsumerGroupHeartbeatResponse(error_code=error.code, error_message=error.message or error.code.name)
-    return ConsumerGroupHeartbeatResponse(
+    response = ConsumerGroupHeartbeatResponse(
         member_id=answer.member_id,
         member_epoch=answer.epoch,
         heartbeat_interval_ms=answer.interval_ms,
         assignment=None if answer.assigned is None else _assignment(answer.assigned),
     )
+    return shard.answer_or(response, lambda code: ConsumerGroupHeartbeatResponse(error_code=code, error_message=code.name))
 
 
 def _check(body: ConsumerGroupHeartbeatRequest, version: int) -> None:

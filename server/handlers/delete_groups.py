@@ -8,6 +8,8 @@
 
 from __future__ import annotations
 
+from ottla.server.base.answers import combine_answers
+from ottla.server.base.promise import Promise
 from ottla.server.group.errors import GroupError
 from ottla.server.group.kind import Kind
 from ottla.server.requests.request import Request
@@ -18,11 +20,12 @@ from ottla.wire.messages.delete_groups import DeletableGroupResult, DeleteGroups
 TRAITS = Traits(Inside(Need(Operation.DELETE, Resource.GROUP)))
 
 
-def handle(body: DeleteGroupsRequest, request: Request) -> DeleteGroupsResponse:
-    return DeleteGroupsResponse(results=[_delete(group_id, request) for group_id in dict.fromkeys(body.groups_names)])
+def handle(body: DeleteGroupsRequest, request: Request) -> DeleteGroupsResponse | Promise[DeleteGroupsResponse]:
+    deleted = [_delete(group_id, request) for group_id in dict.fromkeys(body.groups_names)]
+    return combine_answers(deleted, lambda results: DeleteGroupsResponse(results=results))
 
 
-def _delete(group_id: str, request: Request) -> DeletableGroupResult:
+def _delete(group_id: str, request: Request) -> DeletableGroupResult | Promise[DeletableGroupResult]:
     try:
         shard = request.broker.groups.shard(group_id)
         group = shard.groups.get(group_id)
@@ -31,4 +34,6 @@ def _delete(group_id: str, request: Request) -> DeletableGroupResult:
         shard.delete_group(group_id)
     except GroupError as error:
         return DeletableGroupResult(group_id=group_id, error_code=error.code)
-    return DeletableGroupResult(group_id=group_id)
+    return shard.answer_or(
+        DeletableGroupResult(group_id=group_id), lambda code: DeletableGroupResult(group_id=group_id, error_code=code)
+    )

@@ -10,9 +10,12 @@
 
 from __future__ import annotations
 
+from ottla.server.base.answers import combine_answers
+from ottla.server.base.promise import Promise
 from ottla.server.group.classic.group import ClassicGroup, State
 from ottla.server.group.classic.members import Member
 from ottla.server.group.errors import GroupError
+from ottla.server.group.seam import Group
 from ottla.server.requests.request import Request
 from ottla.server.requests.traits import Traits
 from ottla.server.security.operations import GROUP_OPERATIONS
@@ -28,20 +31,27 @@ from ottla.wire.messages.describe_groups import (
 TRAITS = Traits(Inside(Need(Operation.DESCRIBE, Resource.GROUP)))
 
 
-def handle(body: DescribeGroupsRequest, request: Request) -> DescribeGroupsResponse:
-    described = [_describe(group_id, request) for group_id in body.groups]
-    if body.include_authorized_operations:
-        for each in described:
-            if each.error_code == ErrorCode.NONE:
-                each.authorized_operations = GROUP_OPERATIONS
-    return DescribeGroupsResponse(groups=described)
+def handle(body: DescribeGroupsRequest, request: Request) -> DescribeGroupsResponse | Promise[DescribeGroupsResponse]:
+    def answer(described: list[DescribedGroup]) -> DescribeGroupsResponse:
+        if body.include_authorized_operations:
+            for each in described:
+                if each.error_code == ErrorCode.NONE:
+                    each.authorized_operations = GROUP_OPERATIONS
+        return DescribeGroupsResponse(groups=described)
+
+    return combine_answers([_describe(group_id, request) for group_id in body.groups], answer)
 
 
-def _describe(group_id: str, request: Request) -> DescribedGroup:
+def _describe(group_id: str, request: Request) -> DescribedGroup | Promise[DescribedGroup]:
     try:
-        group = request.broker.groups.find(group_id)
+        shard = request.broker.groups.shard(group_id)
     except GroupError as error:
         return DescribedGroup(group_id=group_id, error_code=error.code)
+    described = _state(group_id, shard.groups.get(group_id), request)
+    return shard.answer_or(described, lambda code: DescribedGroup(group_id=group_id, error_code=code))
+
+
+def _state(group_id: str, group: Group | None, request: Request) -> DescribedGroup:
     if not isinstance(group, ClassicGroup):
         unknown = DescribedGroup(group_id=group_id, group_state=State.DEAD.value)
         if request.api_version >= 6:

@@ -7,10 +7,13 @@ has begun.
 
 from __future__ import annotations
 
+from ottla.server.base.answers import combine_answers
+from ottla.server.base.promise import Promise
 from ottla.server.requests.request import Request
 from ottla.server.requests.traits import Traits
 from ottla.server.security.rights import Inside, Need, Operation, Resource
 from ottla.server.txn.errors import TransactionError
+from ottla.server.txn.state import Transaction
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.describe_transactions import (
     DescribeTransactionsRequest,
@@ -22,15 +25,23 @@ from ottla.wire.messages.describe_transactions import (
 TRAITS = Traits(Inside(Need(Operation.DESCRIBE, Resource.TRANSACTIONAL_ID), Need(Operation.DESCRIBE, Resource.TOPIC)))
 
 
-def handle(body: DescribeTransactionsRequest, request: Request) -> DescribeTransactionsResponse:
-    return DescribeTransactionsResponse(transaction_states=[_describe(each, request) for each in body.transactional_ids])
+def handle(
+    body: DescribeTransactionsRequest, request: Request
+) -> DescribeTransactionsResponse | Promise[DescribeTransactionsResponse]:
+    described = [_describe(each, request) for each in body.transactional_ids]
+    return combine_answers(described, lambda states: DescribeTransactionsResponse(transaction_states=states))
 
 
-def _describe(transactional_id: str, request: Request) -> TransactionState:
+def _describe(transactional_id: str, request: Request) -> TransactionState | Promise[TransactionState]:
     try:
-        found = request.broker.transaction_coordinator().find(transactional_id)
+        shard = request.broker.transaction_coordinator().shard(transactional_id)
     except TransactionError as error:
         return TransactionState(error.code, transactional_id)
+    described = _state(transactional_id, shard.transactions.get(transactional_id))
+    return shard.answer_or(described, lambda code: TransactionState(code, transactional_id))
+
+
+def _state(transactional_id: str, found: Transaction | None) -> TransactionState:
     if found is None:
         return TransactionState(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, transactional_id)
     topics: dict[str, list[int]] = {}

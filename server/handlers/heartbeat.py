@@ -9,6 +9,7 @@
 
 from __future__ import annotations
 
+from ottla.server.base.promise import Promise
 from ottla.server.group.errors import GroupError
 from ottla.server.requests.request import Request
 from ottla.server.requests.traits import Traits
@@ -19,12 +20,12 @@ from ottla.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 TRAITS = Traits(Inside(Need(Operation.READ, Resource.GROUP)))
 
 
-def handle(body: HeartbeatRequest, request: Request) -> HeartbeatResponse:
+def handle(body: HeartbeatRequest, request: Request) -> HeartbeatResponse | Promise[HeartbeatResponse]:
     group_id = body.group_id
     try:
-        code = request.broker.groups.member_shard(group_id).heartbeat(
-            group_id, body.member_id, body.group_instance_id, body.generation_id
-        )
+        shard = request.broker.groups.member_shard(group_id)
+        code = shard.heartbeat(group_id, body.member_id, body.group_instance_id, body.generation_id)
     except GroupError as error:
         code = ErrorCode.NONE if error.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS else error.code
-    return HeartbeatResponse(error_code=code)
+        return HeartbeatResponse(error_code=code)
+    return shard.answer_or(HeartbeatResponse(error_code=code), lambda code: HeartbeatResponse(error_code=code))

@@ -12,8 +12,10 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import Final
 
+from ottla.server.base.promise import Promise
 from ottla.server.group.classic.group import with_protocol_name
 from ottla.server.group.coordinator import LONGEST_STRING
 from ottla.server.group.errors import GroupError
@@ -30,7 +32,9 @@ LONGEST_NAME: Final = LONGEST_STRING - 100
 """The limit in bytes of a name, which leaves room for the uuid in a member id."""
 
 
-def handle(body: JoinGroupRequest, request: Request) -> JoinGroupResponse | asyncio.Future[JoinGroupResponse]:
+def handle(
+    body: JoinGroupRequest, request: Request
+) -> JoinGroupResponse | Promise[JoinGroupResponse] | asyncio.Future[JoinGroupResponse]:
     groups = request.broker.groups
     settings = groups.settings
     try:
@@ -41,12 +45,17 @@ def handle(body: JoinGroupRequest, request: Request) -> JoinGroupResponse | asyn
             raise GroupError(ErrorCode.INVALID_REQUEST)
         if not settings.min_session_timeout_ms <= body.session_timeout_ms <= settings.max_session_timeout_ms:
             raise GroupError(ErrorCode.INVALID_SESSION_TIMEOUT)
-        answer = groups.member_shard(body.group_id).join(body.group_id, _join(body, request))
+        shard = groups.member_shard(body.group_id)
+        answer = shard.join(body.group_id, _join(body, request))
     except GroupError as error:
-        answer = JoinGroupResponse(member_id=body.member_id, error_code=error.code)
+        return _refusal(body, request, error.code)
     if isinstance(answer, JoinGroupResponse):
-        return with_protocol_name(answer, request.api_version)
+        return shard.answer_or(with_protocol_name(answer, request.api_version), partial(_refusal, body, request))
     return answer.result() if answer.done() else answer
+
+
+def _refusal(body: JoinGroupRequest, request: Request, code: ErrorCode) -> JoinGroupResponse:
+    return with_protocol_name(JoinGroupResponse(member_id=body.member_id, error_code=code), request.api_version)
 
 
 def _join(body: JoinGroupRequest, request: Request) -> Join:

@@ -9,6 +9,7 @@
 
 from __future__ import annotations
 
+from ottla.server.base.promise import Promise
 from ottla.server.group.errors import GroupError
 from ottla.server.group.requests import Leaving
 from ottla.server.requests.request import Request
@@ -20,23 +21,30 @@ from ottla.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupRespons
 TRAITS = Traits(Inside(Need(Operation.READ, Resource.GROUP)))
 
 
-def handle(body: LeaveGroupRequest, request: Request) -> LeaveGroupResponse:
+def handle(body: LeaveGroupRequest, request: Request) -> LeaveGroupResponse | Promise[LeaveGroupResponse]:
     if request.api_version >= 3:
         leavers = [Leaving(member.member_id, member.group_instance_id, member.reason) for member in body.members]
     else:
         leavers = [Leaving(body.member_id, None, None)]
     try:
-        response = request.broker.groups.member_shard(body.group_id).leave(body.group_id, leavers)
+        shard = request.broker.groups.member_shard(body.group_id)
+        left = shard.leave(body.group_id, leavers)
     except GroupError as error:
         if error.code is not ErrorCode.UNKNOWN_MEMBER_ID:
             return LeaveGroupResponse(error_code=error.code)
         # There is no such group, so none of them is a member.
-        response = LeaveGroupResponse(
-            members=[
-                MemberResponse(member_id=leaver.member_id, group_instance_id=leaver.instance_id, error_code=error.code)
-                for leaver in leavers
-            ]
+        return _answer(
+            LeaveGroupResponse(
+                members=[
+                    MemberResponse(member_id=leaver.member_id, group_instance_id=leaver.instance_id, error_code=error.code)
+                    for leaver in leavers
+                ]
+            ),
+            request,
         )
-    if request.api_version >= 3:
-        return response
-    return LeaveGroupResponse(error_code=response.members[0].error_code)
+    return shard.answer_or(_answer(left, request), lambda code: LeaveGroupResponse(error_code=code))
+
+
+def _answer(response: LeaveGroupResponse, request: Request) -> LeaveGroupResponse:
+    """Returns the answer in the shape of the request's version: before v3 it is that of its only member."""
+    return response if request.api_version >= 3 else LeaveGroupResponse(error_code=response.members[0].error_code)

@@ -9,16 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ottla.server.base.promise import Promise
 from ottla.server.group.errors import GroupError
 from ottla.server.requests.request import Request
 from ottla.server.requests.traits import Traits
 from ottla.server.security.rights import Either, Inside, Need, Operation, Resource
+from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 
 TRAITS = Traits(Inside(Either(Need(Operation.DESCRIBE, Resource.CLUSTER), Need(Operation.DESCRIBE, Resource.GROUP))))
 
 
-def handle(body: ListGroupsRequest, request: Request) -> ListGroupsResponse:
+def handle(body: ListGroupsRequest, request: Request) -> ListGroupsResponse | Promise[ListGroupsResponse]:
     states = _names(body.states_filter)
     types = _names(body.types_filter)
     try:
@@ -34,7 +36,9 @@ def handle(body: ListGroupsRequest, request: Request) -> ListGroupsResponse:
         ]
     except GroupError as error:
         return ListGroupsResponse(error_code=error.code)
-    return ListGroupsResponse(groups=listed)
+    return request.broker.groups.answer_about_all(
+        ListGroupsResponse(groups=listed), lambda _: ListGroupsResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    )
 
 
 def _names(texts: Sequence[str]) -> frozenset[str]:

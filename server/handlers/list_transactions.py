@@ -9,6 +9,7 @@
 
 from __future__ import annotations
 
+from ottla.server.base.promise import Promise
 from ottla.server.requests.request import Request
 from ottla.server.requests.traits import Traits
 from ottla.server.security.rights import Inside, Need, Operation, Resource
@@ -22,7 +23,7 @@ TRAITS = Traits(Inside(Need(Operation.DESCRIBE, Resource.TRANSACTIONAL_ID)))
 _STATES = {state.text: state for state in State}
 
 
-def handle(body: ListTransactionsRequest, request: Request) -> ListTransactionsResponse:
+def handle(body: ListTransactionsRequest, request: Request) -> ListTransactionsResponse | Promise[ListTransactionsResponse]:
     now_ms = request.broker.clock.now_ms()
     states = {_STATES[name] for name in body.state_filters if name in _STATES}
     unknown = [name for name in dict.fromkeys(body.state_filters) if name not in _STATES]
@@ -46,9 +47,13 @@ def handle(body: ListTransactionsRequest, request: Request) -> ListTransactionsR
             and (pattern is None or pattern.fullmatch(transaction.transactional_id) is not None)
         )
 
+    coordinator = request.broker.transaction_coordinator()
     try:
-        found = [each for each in request.broker.transaction_coordinator().all_transactions() if wanted(each)]
+        found = [each for each in coordinator.all_transactions() if wanted(each)]
     except TransactionError as error:
         return ListTransactionsResponse(error_code=error.code)
     listed = [TransactionState(each.transactional_id, each.producer_id, each.state.text) for each in found]
-    return ListTransactionsResponse(0, ErrorCode.NONE, unknown, listed)
+    return coordinator.answer_about_all(
+        ListTransactionsResponse(0, ErrorCode.NONE, unknown, listed),
+        lambda _: ListTransactionsResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE),
+    )

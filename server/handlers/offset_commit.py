@@ -17,6 +17,7 @@
 
 from __future__ import annotations
 
+from ottla.server.base.promise import Promise
 from ottla.server.group.errors import GroupError
 from ottla.server.group.requests import Commit, Committer
 from ottla.server.requests.request import Request
@@ -34,7 +35,7 @@ from ottla.wire.messages.offset_commit import (
 TRAITS = Traits(Inside(Need(Operation.READ, Resource.GROUP), Need(Operation.READ, Resource.TOPIC)))
 
 
-def handle(body: OffsetCommitRequest, request: Request) -> OffsetCommitResponse:
+def handle(body: OffsetCommitRequest, request: Request) -> OffsetCommitResponse | Promise[OffsetCommitResponse]:
     group_id = body.group_id
     commits: list[Commit] = []
     refused: dict[tuple[str, bytes], OffsetCommitResponseTopic] = {}
@@ -44,7 +45,8 @@ def handle(body: OffsetCommitRequest, request: Request) -> OffsetCommitResponse:
     if not accepted:
         return response  # there is nothing to store, so as in Kafka the group is not even looked at
     try:
-        request.broker.groups.shard(group_id).commit(
+        shard = request.broker.groups.shard(group_id)
+        shard.commit(
             group_id,
             Committer(body.member_id, body.group_instance_id, body.generation_id_or_member_epoch, request.api_version),
             commits,
@@ -52,8 +54,17 @@ def handle(body: OffsetCommitRequest, request: Request) -> OffsetCommitResponse:
             missing_group=ErrorCode.GROUP_ID_NOT_FOUND if request.api_version >= 9 else ErrorCode.ILLEGAL_GENERATION,
         )
     except GroupError as error:
-        for partition in accepted:
-            partition.error_code = error.code
+        return _refuse(response, accepted, error.code)
+    if shard.unreplicated is None:
+        return response
+    return shard.answer_or(response, lambda code: _refuse(response, accepted, code))
+
+
+def _refuse(
+    response: OffsetCommitResponse, accepted: list[OffsetCommitResponsePartition], code: ErrorCode
+) -> OffsetCommitResponse:
+    for partition in accepted:
+        partition.error_code = code
     return response
 
 

@@ -12,6 +12,7 @@
 
 from __future__ import annotations
 
+from ottla.server.base.promise import Promise
 from ottla.server.group.errors import GroupError
 from ottla.server.requests.request import Request
 from ottla.server.requests.traits import Traits
@@ -27,14 +28,15 @@ from ottla.wire.messages.offset_delete import (
 TRAITS = Traits(Inside(Need(Operation.DELETE, Resource.GROUP), Need(Operation.READ, Resource.TOPIC)))
 
 
-def handle(body: OffsetDeleteRequest, request: Request) -> OffsetDeleteResponse:
+def handle(body: OffsetDeleteRequest, request: Request) -> OffsetDeleteResponse | Promise[OffsetDeleteResponse]:
     missing, present = _split(body, request)
     try:
-        codes = request.broker.groups.member_shard(body.group_id).delete_offsets(body.group_id, present)
+        shard = request.broker.groups.member_shard(body.group_id)
+        codes = shard.delete_offsets(body.group_id, present)
     except GroupError as error:
         return OffsetDeleteResponse(error.code)
     deleted = [_topic(name, indexes, code) for (name, indexes), code in zip(present, codes, strict=True)]
-    return OffsetDeleteResponse(topics=_merge(missing, deleted) if missing else deleted)
+    return shard.answer_or(OffsetDeleteResponse(topics=_merge(missing, deleted) if missing else deleted), OffsetDeleteResponse)
 
 
 def _split(body: OffsetDeleteRequest, request: Request) -> tuple[list[OffsetDeleteResponseTopic], list[tuple[str, list[int]]]]:

@@ -14,6 +14,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ottla.server.base.answers import combine_answers, map_answer
+from ottla.server.base.promise import Promise
 from ottla.server.group.errors import GroupError
 from ottla.server.group.requests import Committer
 from ottla.server.group.shard import Shard
@@ -37,13 +39,21 @@ from ottla.wire.primitives import ZERO_UUID
 TRAITS = Traits(Inside(Need(Operation.DESCRIBE, Resource.GROUP), Need(Operation.DESCRIBE, Resource.TOPIC)))
 
 
-def handle(body: OffsetFetchRequest, request: Request) -> OffsetFetchResponse:
+def handle(body: OffsetFetchRequest, request: Request) -> OffsetFetchResponse | Promise[OffsetFetchResponse]:
     if request.api_version >= 8:
-        return OffsetFetchResponse(groups=[_fetch(group, request, require_stable=body.require_stable) for group in body.groups])
+        groups = [_fetch(group, request, require_stable=body.require_stable) for group in body.groups]
+        return combine_answers(groups, lambda fetched: OffsetFetchResponse(groups=fetched))
     topics = None
     if body.topics is not None:
         topics = [OffsetFetchRequestTopics(topic.name, ZERO_UUID, topic.partition_indexes) for topic in body.topics]
-    group = _fetch(OffsetFetchRequestGroup(body.group_id, topics=topics), request, require_stable=body.require_stable)
+    fetched = _fetch(OffsetFetchRequestGroup(body.group_id, topics=topics), request, require_stable=body.require_stable)
+    return map_answer(fetched, lambda group: _answer_of_one(group, topics, request))
+
+
+def _answer_of_one(
+    group: OffsetFetchResponseGroup, topics: Sequence[OffsetFetchRequestTopics] | None, request: Request
+) -> OffsetFetchResponse:
+    """Returns the answer to a version that asks for one group."""
     if group.error_code and request.api_version < 2:
         group.topics = [_refused_topic(topic, group.error_code) for topic in topics or ()]
     return OffsetFetchResponse(
@@ -67,7 +77,9 @@ def handle(body: OffsetFetchRequest, request: Request) -> OffsetFetchResponse:
     )
 
 
-def _fetch(body: OffsetFetchRequestGroup, request: Request, *, require_stable: bool) -> OffsetFetchResponseGroup:
+def _fetch(
+    body: OffsetFetchRequestGroup, request: Request, *, require_stable: bool
+) -> OffsetFetchResponseGroup | Promise[OffsetFetchResponseGroup]:
     """Answers for one group."""
     group_id = body.group_id
     try:
@@ -91,7 +103,9 @@ def _fetch(body: OffsetFetchRequestGroup, request: Request, *, require_stable: b
             _fetch_one(shard, group_id, name, topic_id, index, require_stable=require_stable) for index in topic.partition_indexes
         ]
         answers.append(OffsetFetchResponseTopics(name, topic_id, partitions))
-    return OffsetFetchResponseGroup(group_id, answers)
+    return shard.answer_or(
+        OffsetFetchResponseGroup(group_id, answers), lambda code: OffsetFetchResponseGroup(group_id, error_code=code)
+    )
 
 
 def _all_committed(shard: Shard, group_id: str, by_id: bool, request: Request) -> Sequence[OffsetFetchRequestTopics]:

@@ -9,6 +9,8 @@
 
 from __future__ import annotations
 
+from ottla.server.base.answers import combine_answers
+from ottla.server.base.promise import Promise
 from ottla.server.group.errors import GroupError
 from ottla.server.group.share import assignor
 from ottla.server.group.share.member import ShareMember, ordered
@@ -31,24 +33,28 @@ from ottla.wire.messages.share_group_describe import (
 TRAITS = Traits(Inside(Need(Operation.DESCRIBE, Resource.GROUP), Need(Operation.DESCRIBE, Resource.TOPIC)))
 
 
-def handle(body: ShareGroupDescribeRequest, request: Request) -> ShareGroupDescribeResponse:
+def handle(body: ShareGroupDescribeRequest, request: Request) -> ShareGroupDescribeResponse | Promise[ShareGroupDescribeResponse]:
     if not is_enabled(request.broker.metadata):
         code, text = ErrorCode.UNSUPPORTED_VERSION, "There are no share groups: share.version is 0."
         return ShareGroupDescribeResponse(groups=[DescribedGroup(code, text, group_id) for group_id in body.group_ids])
-    described = [_describe(group_id, request) for group_id in body.group_ids]
-    if body.include_authorized_operations:
-        for each in described:
-            if not each.error_code:
-                each.authorized_operations = GROUP_OPERATIONS
-    return ShareGroupDescribeResponse(groups=described)
+
+    def answer(described: list[DescribedGroup]) -> ShareGroupDescribeResponse:
+        if body.include_authorized_operations:
+            for each in described:
+                if not each.error_code:
+                    each.authorized_operations = GROUP_OPERATIONS
+        return ShareGroupDescribeResponse(groups=described)
+
+    return combine_answers([_describe(group_id, request) for group_id in body.group_ids], answer)
 
 
-def _describe(group_id: str, request: Request) -> DescribedGroup:
+def _describe(group_id: str, request: Request) -> DescribedGroup | Promise[DescribedGroup]:
     try:
-        group = request.broker.groups.member_shard(group_id).protocol(ShareProtocol).group(group_id)
+        shard = request.broker.groups.member_shard(group_id)
+        group = shard.protocol(ShareProtocol).group(group_id)
     except GroupError as error:
         return DescribedGroup(group_id=group_id, error_code=error.code, error_message=error.message)
-    return DescribedGroup(
+    described = DescribedGroup(
         group_id=group_id,
         group_state=group.state_name,
         group_epoch=group.epoch,
@@ -56,6 +62,7 @@ def _describe(group_id: str, request: Request) -> DescribedGroup:
         assignor_name=assignor.NAME,
         members=[_member(member, request) for member in group.members.values()],
     )
+    return shard.answer_or(described, lambda code: DescribedGroup(group_id=group_id, error_code=code))
 
 
 def _member(member: ShareMember, request: Request) -> Member:

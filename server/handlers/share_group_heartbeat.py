@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from ottla.server.base.promise import Promise
 from ottla.server.group.errors import GroupError
 from ottla.server.group.modern.epochs import JOINING_EPOCH, LEAVING_EPOCH
 from ottla.server.group.requests import Client
@@ -36,7 +37,9 @@ TRAITS = Traits(Inside(Need(Operation.READ, Resource.GROUP), Need(Operation.DESC
 LONGEST_MEMBER_ID: Final = 36
 
 
-def handle(body: ShareGroupHeartbeatRequest, request: Request) -> ShareGroupHeartbeatResponse:
+def handle(
+    body: ShareGroupHeartbeatRequest, request: Request
+) -> ShareGroupHeartbeatResponse | Promise[ShareGroupHeartbeatResponse]:
     try:
         if not is_enabled(request.broker.metadata):
             raise GroupError(ErrorCode.UNSUPPORTED_VERSION, "There are no share groups: share.version is 0.")
@@ -47,14 +50,17 @@ def handle(body: ShareGroupHeartbeatRequest, request: Request) -> ShareGroupHear
         answer = shard.protocol(ShareProtocol).group_heartbeat(body.group_id, heartbeat)
     except GroupError as error:
         return ShareGroupHeartbeatResponse(error_code=error.code, error_message=error.message)
-    if answer.initialize is not None:
-        request.broker.share_group_state().initialize_after_heartbeat(body.group_id, answer.initialize)
-    return ShareGroupHeartbeatResponse(
+    wanted = answer.initialize
+    if wanted is not None:
+        state = request.broker.share_group_state()
+        shard.when_replicated(lambda code: None if code else state.initialize_after_heartbeat(body.group_id, wanted))
+    response = ShareGroupHeartbeatResponse(
         member_id=answer.member_id,
         member_epoch=answer.epoch,
         heartbeat_interval_ms=answer.interval_ms,
         assignment=_assignment(answer),
     )
+    return shard.answer_or(response, lambda code: ShareGroupHeartbeatResponse(error_code=code))
 
 
 def _assignment(answer: HeartbeatAnswer) -> Assignment | None:

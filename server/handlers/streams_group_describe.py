@@ -16,6 +16,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final
 
+from ottla.server.base.answers import combine_answers
+from ottla.server.base.promise import Promise
 from ottla.server.group.errors import GroupError
 from ottla.server.group.streams.answers import NOT_SERVED, is_served
 from ottla.server.group.streams.group import StreamsGroup, TaskOffsets
@@ -50,28 +52,34 @@ NOT_STORED: Final = 1
 """The status of a topology description that the client asked for and that the broker does not keep."""
 
 
-def handle(body: StreamsGroupDescribeRequest, request: Request) -> StreamsGroupDescribeResponse:
+def handle(
+    body: StreamsGroupDescribeRequest, request: Request
+) -> StreamsGroupDescribeResponse | Promise[StreamsGroupDescribeResponse]:
     if not is_served(request.broker.metadata.features, request.broker.config.values):
         code = ErrorCode.UNSUPPORTED_VERSION
         return StreamsGroupDescribeResponse(groups=[DescribedGroup(code, NOT_SERVED, group_id) for group_id in body.group_ids])
-    described = [_describe(group_id, request) for group_id in body.group_ids]
-    for each in described:
-        if each.error_code:
-            continue
-        if body.include_authorized_operations:
-            each.authorized_operations = GROUP_OPERATIONS
-        if body.include_topology_description:
-            each.topology_description_status = NOT_STORED
-    return StreamsGroupDescribeResponse(groups=described)
+
+    def answer(described: list[DescribedGroup]) -> StreamsGroupDescribeResponse:
+        for each in described:
+            if each.error_code:
+                continue
+            if body.include_authorized_operations:
+                each.authorized_operations = GROUP_OPERATIONS
+            if body.include_topology_description:
+                each.topology_description_status = NOT_STORED
+        return StreamsGroupDescribeResponse(groups=described)
+
+    return combine_answers([_describe(group_id, request) for group_id in body.group_ids], answer)
 
 
-def _describe(group_id: str, request: Request) -> DescribedGroup:
+def _describe(group_id: str, request: Request) -> DescribedGroup | Promise[DescribedGroup]:
     try:
-        protocol = request.broker.groups.member_shard(group_id).protocol(StreamsProtocol)
+        shard = request.broker.groups.member_shard(group_id)
+        protocol = shard.protocol(StreamsProtocol)
         group = protocol.group(group_id)
     except GroupError as error:
         return DescribedGroup(group_id=group_id, error_code=error.code, error_message=error.message)
-    return DescribedGroup(
+    described = DescribedGroup(
         group_id=group_id,
         group_state=group.state_name,
         group_epoch=group.epoch,
@@ -80,6 +88,7 @@ def _describe(group_id: str, request: Request) -> DescribedGroup:
         members=[_member(group, member) for member in group.members.values()],
         assignor_name=protocol.settings.assignor(group_id),
     )
+    return shard.answer_or(described, lambda code: DescribedGroup(group_id=group_id, error_code=code))
 
 
 # Topology

@@ -23,12 +23,13 @@ from collections.abc import Mapping
 from typing import Final
 
 from ottla.log.errors import StorageError
+from ottla.server.base.promise import Promise
 from ottla.server.group.coordinator import LONGEST_STRING
 from ottla.server.group.errors import GroupError
 from ottla.server.group.modern.epochs import JOINING_EPOCH, LEAVING_EPOCH, LEAVING_STATIC_EPOCH
 from ottla.server.group.requests import Client
 from ottla.server.group.streams.answers import NOT_SERVED, is_served
-from ottla.server.group.streams.protocol import Answer, StreamsProtocol
+from ottla.server.group.streams.protocol import StreamsProtocol
 from ottla.server.group.streams.topology import InternalTopic, Status, first_few
 from ottla.server.metadata.names import INTERNAL_TOPICS, invalid_reason
 from ottla.server.requests.request import Request
@@ -54,17 +55,27 @@ async def handle(body: StreamsGroupHeartbeatRequest, request: Request) -> Stream
         if not is_served(request.broker.metadata.features, request.broker.config.values):
             raise GroupError(ErrorCode.UNSUPPORTED_VERSION, NOT_SERVED)
         _check(body)
-        protocol = request.broker.groups.member_shard(body.group_id).protocol(StreamsProtocol)
+        shard = request.broker.groups.member_shard(body.group_id)
+        protocol = shard.protocol(StreamsProtocol)
+        missing: Mapping[str, InternalTopic] = {}
         if body.member_epoch in (LEAVING_EPOCH, LEAVING_STATIC_EPOCH):
-            return protocol.group_leave(body).response
-        answer = protocol.group_heartbeat(
-            body, Client(request.client_id or "", f"/{request.session.client_host}"), request.api_version
-        )
+            response = protocol.group_leave(body).response
+        else:
+            client = Client(request.client_id or "", f"/{request.session.client_host}")
+            answer = protocol.group_heartbeat(body, client, request.api_version)
+            response, missing = answer.response, answer.missing
     except GroupError as error:
-        return StreamsGroupHeartbeatResponse(error_code=error.code, error_message=error.message or error.code.name)
-    if answer.missing:
-        await _create_missing(body.group_id, answer, protocol, request)
-    return answer.response
+        return _refusal(error.code, error.message)
+    answered = shard.answer_or(response, _refusal)
+    if isinstance(answered, Promise):
+        answered = await answered
+    if missing and answered is response:
+        await _create_missing(body.group_id, response, missing, protocol, request)
+    return answered
+
+
+def _refusal(code: ErrorCode, text: str | None = None) -> StreamsGroupHeartbeatResponse:
+    return StreamsGroupHeartbeatResponse(error_code=code, error_message=text or code.name)
 
 
 # Requests that are wrong whatever the group is
@@ -145,17 +156,23 @@ def _invalid(text: str) -> GroupError:
 # Internal topics
 
 
-async def _create_missing(group_id: str, answer: Answer, protocol: StreamsProtocol, request: Request) -> None:
+async def _create_missing(
+    group_id: str,
+    response: StreamsGroupHeartbeatResponse,
+    missing: Mapping[str, InternalTopic],
+    protocol: StreamsProtocol,
+    request: Request,
+) -> None:
     """Creates the internal topics that are missing. Recent failures are added to the status that lists the missing topics."""
-    wanted = protocol.topics_to_create(answer.missing)
-    failures = protocol.failures(answer.missing)
+    wanted = protocol.topics_to_create(missing)
+    failures = protocol.failures(missing)
     if failures:
         reasons = ", ".join(f"{name} ({failures[name]})" for name in sorted(failures)[:3])
-        for status in answer.response.status or ():
+        for status in response.status or ():
             if status.status_code == Status.MISSING_INTERNAL_TOPICS:
                 status.status_detail += f" They could not be created: {reasons}."
     if wanted:
-        for name, why in (await _create_topics({name: answer.missing[name] for name in wanted}, request)).items():
+        for name, why in (await _create_topics({name: missing[name] for name in wanted}, request)).items():
             protocol.creation_failed(group_id, name, why)
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 
+from ottla.server.base.promise import Promise
 from ottla.server.group.errors import GroupError
 from ottla.server.group.requests import Sync
 from ottla.server.requests.request import Request
@@ -22,7 +23,9 @@ from ottla.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 TRAITS = Traits(Inside(Need(Operation.READ, Resource.GROUP)))
 
 
-def handle(body: SyncGroupRequest, request: Request) -> SyncGroupResponse | asyncio.Future[SyncGroupResponse]:
+def handle(
+    body: SyncGroupRequest, request: Request
+) -> SyncGroupResponse | Promise[SyncGroupResponse] | asyncio.Future[SyncGroupResponse]:
     try:
         if request.api_version >= 5 and (body.protocol_type is None or body.protocol_name is None):
             raise GroupError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
@@ -41,5 +44,5 @@ def handle(body: SyncGroupRequest, request: Request) -> SyncGroupResponse | asyn
     except GroupError as error:
         return SyncGroupResponse(error_code=error.code)
     if isinstance(answer, SyncGroupResponse):
-        return answer
+        return shard.answer_or(answer, lambda code: SyncGroupResponse(error_code=code))
     return answer.result() if answer.done() else answer

@@ -13,6 +13,8 @@
 
 from __future__ import annotations
 
+from ottla.server.base.answers import map_answer
+from ottla.server.base.promise import Promise
 from ottla.server.group.errors import GroupError
 from ottla.server.group.records import InTransaction
 from ottla.server.group.requests import Commit, Committer
@@ -45,21 +47,25 @@ TOPIC_IDS_SINCE = 6
 NEW_ERRORS_SINCE = 6
 
 
-def handle(body: TxnOffsetCommitRequest, request: Request) -> TxnOffsetCommitResponse:
+def handle(body: TxnOffsetCommitRequest, request: Request) -> TxnOffsetCommitResponse | Promise[TxnOffsetCommitResponse]:
     commits: list[Commit] = []
     accepted: list[TxnOffsetCommitResponsePartition] = []
     named = [topic for topic in body.topics if topic.partitions]
     response = TxnOffsetCommitResponse(topics=[_read_topic(topic, request, commits, accepted) for topic in named])
-    if accepted:
-        code = _commit(body, commits, request)
+    if not accepted:
+        return response
+
+    def answer(code: ErrorCode) -> TxnOffsetCommitResponse:
         if code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and request.api_version < LOADING_SINCE:
             code = ErrorCode.COORDINATOR_NOT_AVAILABLE
         for partition in accepted:
             partition.error_code = partition.error_code if code is ErrorCode.NONE else code
-    return response
+        return response
+
+    return map_answer(_commit(body, commits, request), answer)
 
 
-def _commit(body: TxnOffsetCommitRequest, commits: list[Commit], request: Request) -> ErrorCode:
+def _commit(body: TxnOffsetCommitRequest, commits: list[Commit], request: Request) -> ErrorCode | Promise[ErrorCode]:
     """Has the group store the offsets as part of the transaction; returns the error code for all of them."""
     broker, version = request.broker, request.api_version
     transaction = InTransaction(body.producer_id, body.producer_epoch)
@@ -86,7 +92,7 @@ def _commit(body: TxnOffsetCommitRequest, commits: list[Commit], request: Reques
     except GroupError as error:
         stale = error.code is ErrorCode.STALE_MEMBER_EPOCH and version < NEW_ERRORS_SINCE
         return ErrorCode.ILLEGAL_GENERATION if stale else error.code
-    return ErrorCode.NONE
+    return shard.answer_or(ErrorCode.NONE, lambda code: code)
 
 
 def _read_topic(

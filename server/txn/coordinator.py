@@ -128,6 +128,12 @@ class TransactionCoordinator:
         for shard in self._shards.values():
             yield from shard.transactions.values()
 
+    def answer_about_all(self, value: T, refused: Callable[[ErrorCode], T]) -> T | Promise[T]:
+        """Returns `value`, which is about all transactions, or a promise of it if some partitions are not replicated yet;
+        `refused` makes the answer if this broker loses one of those first.
+        """
+        return self._shards.answer_or(value, refused)
+
     def _known(self, transactional_id: str) -> tuple[TransactionShard, Transaction]:
         shard = self.shard(transactional_id)
         transaction = shard.transactions.get(transactional_id)

@@ -22,8 +22,9 @@ import asyncio
 import enum
 import logging
 import struct
-from collections.abc import Collection, Sequence
-from typing import ClassVar
+from collections.abc import Callable, Collection, Sequence
+from functools import partial
+from typing import ClassVar, TypeVar
 
 from ottla.server.group.classic.members import Member
 from ottla.server.group.errors import GroupError
@@ -65,6 +66,24 @@ TRANSITIONS: dict[State, frozenset[State]] = {
 }
 
 
+WhenReplicated = Callable[[Callable[[ErrorCode], object]], object]
+"""`CoordinatorShard.when_replicated` (server/coordination/shard.py)."""
+
+
+def _now(then: Callable[[ErrorCode], object]) -> None:
+    """Stands for a shard that has replicated everything."""
+    then(ErrorCode.NONE)
+
+
+A = TypeVar("A", JoinGroupResponse, SyncGroupResponse)
+
+
+def _give(parked: asyncio.Future[A], answer: A, lost: A, code: ErrorCode) -> None:
+    """Gives a parked request its answer, or `lost` if this broker is no longer the group's coordinator."""
+    if not parked.done():
+        parked.set_result(answer if code is ErrorCode.NONE else lost)
+
+
 class ClassicGroup(Group):
     """A group of the classic protocol (see the module's docstring). Whatever changes its membership also updates the static
     members, the number of awaited joins, and the number of members that support each protocol.
@@ -72,7 +91,9 @@ class ClassicGroup(Group):
 
     kind: ClassVar[Kind] = Kind.CLASSIC
 
-    def __init__(self, group_id: str, now_ms: int) -> None:
+    def __init__(self, group_id: str, now_ms: int, when_replicated: WhenReplicated = _now) -> None:
+        """`when_replicated` is that of the group's shard: answers to parked requests go out when the shard allows it."""
+        self._when_replicated = when_replicated
         self.group_id = group_id
         self.state = State.EMPTY
         self.previous_state = State.EMPTY
@@ -224,8 +245,9 @@ class ClassicGroup(Group):
         if future is not None:
             member.awaiting_join = None
             self.awaited_joins -= 1
-            if not future.done():
-                future.set_result(with_protocol_name(response, member.join_version))
+            answer = with_protocol_name(response, member.join_version)
+            lost = JoinGroupResponse(member_id=member.member_id, error_code=ErrorCode.NOT_COORDINATOR)
+            self._when_replicated(partial(_give, future, answer, with_protocol_name(lost, member.join_version)))
 
     def answer_sync(self, member: Member, response: SyncGroupResponse) -> bool:
         """Answers the member's parked SyncGroup. Returns False if there was none."""
@@ -233,8 +255,7 @@ class ClassicGroup(Group):
         if future is None:
             return False
         member.awaiting_sync = None
-        if not future.done():
-            future.set_result(response)
+        self._when_replicated(partial(_give, future, response, SyncGroupResponse(error_code=ErrorCode.NOT_COORDINATOR)))
         return True
 
     def interrupt(self, error: ErrorCode) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 from ottla.server.handlers import consumer_group_describe, consumer_group_heartbeat
 from ottla.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from ottla.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, RequestTopicPartitions
-from tests.server.group.fakes import NODE_ID, Driver
+from tests.server.group.fakes import NODE_ID, Driver, at_once
 
 
 class Beating(Driver):
@@ -27,7 +27,7 @@ class Beating(Driver):
         return self.beat(member, epoch, topic_partitions=parts, **fields)
 
     def described(self, group: str = "g") -> Any:
-        (found,) = consumer_group_describe.handle(ConsumerGroupDescribeRequest([group]), self.broker.context(1)).groups
+        (found,) = at_once(consumer_group_describe.handle(ConsumerGroupDescribeRequest([group]), self.broker.context(1))).groups
         return found
 
     def later(self, seconds: float = 2.0) -> None:

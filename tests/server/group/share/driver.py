@@ -30,7 +30,7 @@ from ottla.wire.messages.describe_share_group_offsets import (
 )
 from ottla.wire.messages.share_group_describe import ShareGroupDescribeRequest
 from ottla.wire.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
-from tests.server.group.fakes import Broker, GroupClock, GroupLog
+from tests.server.group.fakes import Broker, GroupClock, GroupLog, at_once
 from tests.server.share_state.fakes import Driver as ShareStateDriver
 from tests.server.share_state.fakes import ShareLog
 
@@ -105,7 +105,7 @@ class Driver:
     ) -> Any:
         epoch = self.epochs.get(member, 0) if epoch is None else epoch
         request = ShareGroupHeartbeatRequest(group, member, epoch, rack, topics)
-        answer = share_group_heartbeat.handle(request, self.broker.context(1))
+        answer = at_once(share_group_heartbeat.handle(request, self.broker.context(1)))
         if not answer.error_code:
             self.epochs[member] = answer.member_epoch
         return answer
@@ -123,7 +123,8 @@ class Driver:
         return self.broker.groups.shard(group_id).protocol(ShareProtocol).group(group_id)
 
     def describe(self, group: str = "g") -> Any:
-        (described,) = share_group_describe.handle(ShareGroupDescribeRequest([group], True), self.broker.context(1)).groups
+        request = ShareGroupDescribeRequest([group], True)
+        (described,) = at_once(share_group_describe.handle(request, self.broker.context(1))).groups
         return described
 
     def offsets(self, *topics: tuple[str, list[int]], group: str = "g") -> dict[str, dict[int, tuple[int, int]]]:
@@ -147,7 +148,7 @@ class Driver:
         return delete_share_group_offsets.handle(request, self.broker.context(0))
 
     def delete(self, group: str = "g") -> int:
-        (answer,) = delete_groups.handle(DeleteGroupsRequest([group]), self.broker.context(2)).results
+        (answer,) = at_once(delete_groups.handle(DeleteGroupsRequest([group]), self.broker.context(2))).results
         return answer.error_code
 
 

@@ -1,0 +1,72 @@
+"""Answers that are made of others: at once if these are there, and otherwise by a promise."""
+
+from __future__ import annotations
+
+import pytest
+
+from ottla.server.base.answers import combine_answers, map_answer
+from ottla.server.base.promise import Promise
+
+
+def text(value: int) -> str:
+    return str(value)
+
+
+def broken(value: int) -> int:
+    return value // 0
+
+
+def test_what_is_there_is_answered_without_a_promise() -> None:
+    assert map_answer(1, str) == "1"
+    assert combine_answers([1, 2], sum) == 3
+    assert combine_answers([], len) == 0
+
+
+def test_what_comes_later_is_answered_then() -> None:
+    later: Promise[int] = Promise()
+    answer = map_answer(later, str)
+    assert isinstance(answer, Promise)
+    assert not answer.done()
+    later.set_result(1)
+    assert answer.result() == "1"
+
+
+def test_a_failure_comes_through_and_so_does_what_is_raised() -> None:
+    failing: Promise[int] = Promise()
+    answer = map_answer(failing, text)
+    failing.set_exception(ValueError("no"))
+    assert isinstance(answer, Promise)
+    with pytest.raises(ValueError, match="no"):
+        answer.result()
+    later: Promise[int] = Promise()
+    failed = map_answer(later, broken)
+    later.set_result(1)
+    assert isinstance(failed, Promise)
+    with pytest.raises(ZeroDivisionError):
+        failed.result()
+
+
+def test_answers_are_combined_in_their_order_when_the_last_has_come() -> None:
+    first, last = Promise[int](), Promise[int]()
+    kept: Promise[int] = Promise()
+    kept.set_result(3)
+    answer = combine_answers([first, 2, kept, last], list)
+    assert isinstance(answer, Promise)
+    last.set_result(4)
+    assert not answer.done()
+    first.set_result(1)
+    assert answer.result() == [1, 2, 3, 4]
+
+
+def test_nobody_is_told_who_no_longer_waits() -> None:
+    one, two = Promise[int](), Promise[int]()
+    mapped = map_answer(one, text)
+    combined: list[int] | Promise[list[int]] = combine_answers([one, two], list)
+    assert isinstance(mapped, Promise)
+    assert isinstance(combined, Promise)
+    mapped.cancel()
+    combined.cancel()
+    one.set_result(1)
+    two.set_result(2)
+    assert mapped.cancelled()
+    assert combined.cancelled()
