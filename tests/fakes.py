@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import heapq
 import itertools
+import socket
 from collections.abc import Callable, Mapping, Sequence
 from random import Random
 from typing import Any, cast
@@ -16,6 +17,7 @@ from typing import Any, cast
 from ottla.log.config import LogConfig
 from ottla.log.errors import StorageError
 from ottla.log.manager import LogManager
+from ottla.server.base.network import OsNetwork
 from ottla.server.base.randomness import from_seed
 from ottla.server.broker import parts
 from ottla.server.metadata.controller_settings import current_settings
@@ -40,7 +42,34 @@ NOW_MS = 1_700_000_000_000
 NODE_ID = 1
 CLUSTER_ID = "b3R0bGFDb21wYXRUZXN0cw"
 LISTENER = "PLAINTEXT"
+MACHINE = "machine.test"
 CALLER = Caller("User:ANONYMOUS", "127.0.0.1", "client", 0)
+
+
+class NotingNetwork(OsNetwork):
+    """The system's network, which notes what it is asked for; it knows no hosts but `hosts`, and its machine is `MACHINE`."""
+
+    def __init__(self, **hosts: str) -> None:
+        self.asked: list[tuple[str, object]] = []
+        self.hosts = hosts
+
+    def bind(self, host: str | None, port: int, *, send_buffer_bytes: int = -1, receive_buffer_bytes: int = -1) -> socket.socket:
+        self.asked.append(("bind", host))
+        return super().bind(host, port, send_buffer_bytes=send_buffer_bytes, receive_buffer_bytes=receive_buffer_bytes)
+
+    async def serve(self, factory: Callable[[], asyncio.BaseProtocol], sock: socket.socket, backlog: int) -> asyncio.Server:
+        self.asked.append(("serve", backlog))
+        return await super().serve(factory, sock, backlog)
+
+    async def address_of(self, host: str) -> str:
+        self.asked.append(("address_of", host))
+        if host not in self.hosts:
+            raise OSError(f"no host {host}")
+        return self.hosts[host]
+
+    def own_host(self) -> str:
+        self.asked.append(("own_host", None))
+        return MACHINE
 
 
 class Timer:

@@ -27,6 +27,7 @@ from ottla.log.disk.files import OsDisk
 from ottla.log.errors import StorageError
 from ottla.log.manager import LogManager
 from ottla.server.base.clock import Clock, LoopClock
+from ottla.server.base.network import Network, OsNetwork
 from ottla.server.base.randomness import from_system
 from ottla.server.base.scheduler import Scheduler
 from ottla.server.broker.coordinator_updates import CoordinatorUpdates
@@ -80,6 +81,7 @@ class Broker:
         disk: Disk | None = None,
         clock: Clock | None = None,
         random: Random | None = None,
+        network: Network | None = None,
     ) -> None:
         self.config = config
         self.cluster_id = ""
@@ -95,6 +97,7 @@ class Broker:
         self._disk = disk or OsDisk()
         self._clock = clock
         self._random = random or from_system()
+        self._network = network or OsNetwork()
         self._logs: LogManager | None = None
         self._scheduler: Scheduler | None = None
         self._compaction: Compaction | None = None
@@ -102,6 +105,7 @@ class Broker:
         self._metrics: MetricsServer | None = None
         self.sources: Sources | None = None
         """What the metrics are read from; None if they are off."""
+        self._endpoints: list[Endpoint] = []  # from the opening of the listeners on
         self._broker_epoch = -1
         self._coordinators: CoordinatorUpdates | None = None
         self._cluster: Cluster | None = None  # from its registration on
@@ -114,7 +118,7 @@ class Broker:
     @property
     def bootstrap(self) -> str:
         """The host:port of the first advertised listener, for clients to bootstrap from."""
-        endpoint = self._endpoints()[0]
+        endpoint = self._endpoints[0]
         return f"{endpoint.host}:{endpoint.port}"
 
     @property
@@ -137,11 +141,12 @@ class Broker:
     async def _start(self) -> None:
         clock = self._clock = self._clock or LoopClock()
         logs = await self._open_logs(clock)
-        cluster = await open_cluster(logs, self._disk, self.config, self.cluster_id, clock, self._random)
+        cluster = await open_cluster(logs, self._disk, self.config, self.cluster_id, clock, self._random, self._network)
         context = self.context = make_context(self.config, cluster, logs, clock, self._random)
         await self._open_listeners(context, self._make_dispatch(context, logs))
+        self._endpoints = self._find_endpoints()
         await self._open_metrics()
-        self._broker_epoch = await cluster.register(self._endpoints(), rack=self.config.rack)
+        self._broker_epoch = await cluster.register(self._endpoints, rack=self.config.rack)
         self._cluster = cluster
         start_replicas(context, cluster, logs)
         self._coordinators = CoordinatorUpdates(context)
@@ -172,7 +177,7 @@ class Broker:
         )
         self._watch(logs)
         logs.lock()
-        self.cluster_id = format_directories(logs, self.config, self._wanted_cluster_id, self._random)
+        self.cluster_id = format_directories(logs, self.config, self._wanted_cluster_id, self._random, self._network)
         await open_partitions(logs)
         return logs
 
@@ -205,7 +210,7 @@ class Broker:
                 logger.error("could not record in the metadata yet that %s failed: %s", ", ".join(sorted(failed)), error)
 
     async def _open_listeners(self, context: BrokerContext, dispatch: Dispatch) -> None:
-        network = NetworkContext(context.clock, context.purgatory)
+        network = NetworkContext(context.clock, context.purgatory, self._network)
         settings = SocketSettings.from_broker(self.config.values)
         for address in self.config.listeners:
             listener = Listener(address.name, network, dispatch, settings)
@@ -256,14 +261,14 @@ class Broker:
             return
         from ottla.server.metrics.server import MetricsServer
 
-        self._metrics = MetricsServer(self.sources)
+        self._metrics = MetricsServer(self.sources, self._network)
         await self._metrics.open(self.config.values["ottla.metrics.host"], self.config.values["ottla.metrics.port"])
 
-    def _endpoints(self) -> list[Endpoint]:
+    def _find_endpoints(self) -> list[Endpoint]:
         """Returns what the broker registers: the addresses at which clients reach its listeners."""
         endpoints = []
         for listener in self.listeners:
-            address = self.config.advertised_for(listener.name, listener.port)
+            address = self.config.advertised_for(listener.name, listener.port, self._network)
             endpoints.append(Endpoint(address.name, address.host, address.port, PROTOCOLS[address.protocol]))
         return endpoints
 
@@ -294,7 +299,7 @@ class Broker:
                 return
             from ottla.server.broker.quotas_in_force import QuotasInForce
 
-            self._quotas = QuotasInForce(context, self.chain, self.listeners)
+            self._quotas = QuotasInForce(context, self.chain, self.listeners, self._network)
         self._quotas.refresh()
 
     def _begin_passes(self, context: BrokerContext, logs: LogManager, cluster: Cluster) -> None:

@@ -14,6 +14,7 @@ from ottla.server.quotas.rates import Windows
 from ottla.server.settings.listeners import MAX_CREATION_RATE
 
 if TYPE_CHECKING:
+    from ottla.server.base.network import Network
     from ottla.server.network.listener import Listener
     from ottla.server.requests.context import BrokerContext
 
@@ -23,7 +24,7 @@ _OF_LISTENER: Final = "listener.name.{}." + MAX_CREATION_RATE
 class QuotasInForce:
     """Limits the clients of one broker. The broker calls `refresh` after each change of quotas or of its settings."""
 
-    def __init__(self, context: BrokerContext, chain: Chain, listeners: Sequence[Listener]) -> None:
+    def __init__(self, context: BrokerContext, chain: Chain, listeners: Sequence[Listener], network: Network) -> None:
         self._context = context
         self._chain = chain
         self._listeners = listeners
@@ -32,7 +33,8 @@ class QuotasInForce:
         changes = Windows(values["controller.quota.window.num"], values["controller.quota.window.size.seconds"] * 1000)
         self._clients = ClientQuotas(context.clock, windows, changes, perf_counter_ns)
         among_brokers = values["inter.broker.listener.name"] or values["security.inter.broker.protocol"]
-        self._connections = ConnectionRates(windows, context.clock, among_brokers.upper() if len(listeners) > 1 else None)
+        protected = among_brokers.upper() if len(listeners) > 1 else None
+        self._connections = ConnectionRates(windows, context.clock, network, protected)
 
     def refresh(self) -> None:
         """Applies the quotas and the rates as they are now."""

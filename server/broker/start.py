@@ -17,8 +17,6 @@ from ottla.server.group.coordinator_config import GroupCoordinatorConfig
 from ottla.server.metadata.controller_settings import current_settings
 from ottla.server.metadata.names import CONSUMER_OFFSETS
 from ottla.server.metadata.opening import open_standalone
-from ottla.server.network.socket_settings import SocketSettings
-from ottla.server.network.sockets import bound_socket
 from ottla.server.partitions.fetch_sessions import FetchSessions
 from ottla.server.partitions.replicas import Replicas
 from ottla.server.requests.context import BrokerContext
@@ -31,11 +29,14 @@ if TYPE_CHECKING:
     from ottla.log.disk.files import Disk
     from ottla.log.manager import LogManager
     from ottla.server.base.clock import Clock
+    from ottla.server.base.network import Network
     from ottla.server.metadata.cluster import Cluster
     from ottla.server.settings.broker_config import BrokerConfig
 
 
-def format_directories(logs: LogManager, config: BrokerConfig, wanted_cluster_id: str | None, random: Random) -> str:
+def format_directories(
+    logs: LogManager, config: BrokerConfig, wanted_cluster_id: str | None, random: Random, network: Network
+) -> str:
     """Checks that the locked log directories belong to this node and one cluster, formats empty ones, returns the cluster's id.
 
     Raises StorageError and its subclasses. Raises OSError if an address cannot be bound, before anything is formatted, so that
@@ -43,9 +44,8 @@ def format_directories(logs: LogManager, config: BrokerConfig, wanted_cluster_id
     """
     cluster_id = _agreed_cluster_id(logs, config, wanted_cluster_id) or uuid_to_text(random_uuid(random))
     if None in logs.meta_properties().values():
-        settings = SocketSettings.from_broker(config.values)
         for address in config.listeners:
-            bound_socket(address.host, address.port, settings).close()
+            network.bind(address.host, address.port).close()
     logs.format(cluster_id, config.node_id)
     return cluster_id
 
@@ -85,13 +85,13 @@ async def open_partitions(logs: LogManager) -> None:
 
 
 async def open_cluster(
-    logs: LogManager, disk: Disk, config: BrokerConfig, cluster_id: str, clock: Clock, random: Random
+    logs: LogManager, disk: Disk, config: BrokerConfig, cluster_id: str, clock: Clock, random: Random, network: Network
 ) -> Cluster:
     """Returns the cluster that the configuration asks for, with its image replayed. Raises MetadataError and StorageError.
 
     It is a cluster of only this broker; BrokerConfig refuses all others.
     """
-    return open_standalone(logs, disk, config, cluster_id, clock, random)
+    return open_standalone(logs, disk, config, cluster_id, clock, random, network)
 
 
 def make_context(config: BrokerConfig, cluster: Cluster, logs: LogManager, clock: Clock, random: Random) -> BrokerContext:

@@ -18,6 +18,7 @@ from ottla.wire.primitives import ZERO_UUID
 
 if TYPE_CHECKING:
     from ottla.log.config_def import Value
+    from ottla.server.base.network import Network
     from ottla.server.settings.broker_config import BrokerConfig
     from ottla.server.settings.sources import Sources
 
@@ -35,7 +36,7 @@ class InternalTopic(NamedTuple):
 class ControllerSettings:
     """The broker's settings as the controller needs them. `directory_ids` has the id of each log directory by its path."""
 
-    def __init__(self, config: BrokerConfig, directory_ids: Mapping[str, bytes]) -> None:
+    def __init__(self, config: BrokerConfig, directory_ids: Mapping[str, bytes], network: Network) -> None:
         self._config = config
         self.directory_ids = tuple(directory_ids.values())
         self.ids_by_path: Mapping[str, bytes] = dict(directory_ids)
@@ -43,7 +44,7 @@ class ControllerSettings:
         self.num_partitions: int = self._value("num.partitions")
         self.default_replication_factor: int = self._value("default.replication.factor")
         self.controller_endpoints = tuple(
-            Endpoint(address.name, reachable_host(address.host), address.port, PROTOCOLS[address.protocol])
+            Endpoint(address.name, reachable_host(address.host, network), address.port, PROTOCOLS[address.protocol])
             for address in config.controller_listeners
             if address.port
         )

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from ottla.log.disk.files import Disk
     from ottla.log.manager import LogManager
     from ottla.server.base.clock import Clock
+    from ottla.server.base.network import Network
     from ottla.server.settings.broker_config import BrokerConfig
 
 _SEGMENT_SETTINGS: Final = {
@@ -44,6 +45,7 @@ def open_standalone(
     cluster_id: str,
     clock: Clock,
     random: Random,
+    network: Network,
 ) -> StandaloneCluster:
     """Returns the cluster, with its image replayed and a new epoch begun. `logs` must be formatted and have opened what is on
     disk.
@@ -51,7 +53,8 @@ def open_standalone(
     Raises MetadataError or StorageError; then the broker must not start.
     """
     directory_ids = _directory_ids(logs)
-    settings = ControllerSettings(config, {path: directory_ids[path] for path in config.log_dirs if path in directory_ids})
+    used_ids = {path: directory_ids[path] for path in config.log_dirs if path in directory_ids}
+    settings = ControllerSettings(config, used_ids, network)
     partition_log = logs.create(CLUSTER_METADATA, 0, TOPIC_ID, metadata_log_config(config.values), is_new=False)
     directory_id = directory_ids[partition_log.directory.path]
     log = MetadataLog(partition_log, disk, settings.node_id, clock.now_ms, directory_id)
@@ -74,7 +77,7 @@ def open_standalone(
     def holds(topic: str, index: int) -> bool:
         return (topic, index) in logs.logs or (topic, index) in logs.unavailable
 
-    controller = StandaloneController(log, image, settings, clock, random)
+    controller = StandaloneController(log, image, settings, clock, random, network)
     if is_new:  # the first leader repeats in the log the records with which the directory was formatted
         levels = bootstrap or [FeatureLevelRecord(name, level) for name, level in image.features.items()]
         turned_on = any(isinstance(each, FeatureLevelRecord) and each.name == eligible.FEATURE for each in levels)

@@ -10,13 +10,12 @@ refused, and what was asked the first time is done.
 
 from __future__ import annotations
 
-import asyncio
 import math
-import socket
 from collections.abc import Container, Iterable, Mapping
 from ipaddress import ip_address
 from typing import Final, NamedTuple
 
+from ottla.server.base.network import Network
 from ottla.server.metadata.image import MetadataImage
 from ottla.server.metadata.operation import Outcome, Refused, check_size
 from ottla.wire.errors import ErrorCode
@@ -85,7 +84,7 @@ def has_quotas(image: MetadataImage) -> bool:
     return any(key[0] == "quota" for key in image.kept)
 
 
-async def unknown_hosts(request: AlterClientQuotasRequest) -> set[str]:
+async def unknown_hosts(request: AlterClientQuotasRequest, network: Network) -> set[str]:
     """Returns the names of kind `ip` in the request that neither are addresses nor resolve to one. It asks the resolver only
     about host names."""
     names = {part.entity_name for entry in request.entries for part in entry.entity if part.entity_type == IP}
@@ -93,7 +92,7 @@ async def unknown_hosts(request: AlterClientQuotasRequest) -> set[str]:
     for name in names:
         if name and not is_address(name):
             try:
-                await asyncio.get_running_loop().getaddrinfo(name, None, type=socket.SOCK_STREAM)
+                await network.address_of(name)
             except (OSError, UnicodeError):  # the host does not exist, or no host can have such a name
                 unknown.add(name)
     return unknown

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from random import Random
 
     from ottla.server.base.clock import Clock
+    from ottla.server.base.network import Network
     from ottla.server.metadata.controller_settings import ControllerSettings
     from ottla.server.metadata.image import MetadataImage
     from ottla.server.metadata.metadata_log import MetadataLog
@@ -60,13 +61,20 @@ class StandaloneController(Controller):
     log."""
 
     def __init__(
-        self, log: MetadataLog, image: MetadataImage, settings: ControllerSettings, clock: Clock, random: Random
+        self,
+        log: MetadataLog,
+        image: MetadataImage,
+        settings: ControllerSettings,
+        clock: Clock,
+        random: Random,
+        network: Network,
     ) -> None:
         self.image = image
         self._log = log
         self._settings = settings
         self._clock = clock
         self._random = random
+        self._network = network
         self._wanted: dict[str, None] = {}  # topics to create in the background, in the order asked for
 
     def commit(self, records: Sequence[WireStruct]) -> None:
@@ -121,7 +129,7 @@ class StandaloneController(Controller):
     async def alter_client_quotas(self, request: AlterClientQuotasRequest, caller: Caller) -> AlterClientQuotasResponse:
         from ottla.server.metadata import quotas
 
-        unknown = await quotas.unknown_hosts(request)
+        unknown = await quotas.unknown_hosts(request, self._network)
         return self._carry_out(quotas.alter(self.image, request, unknown))
 
     async def elect_leaders(self, request: ElectLeadersRequest, caller: Caller) -> ElectLeadersResponse:

@@ -7,20 +7,20 @@ from typing import TYPE_CHECKING
 
 from ottla.log.config_def import ConfigError
 from ottla.server.metrics.health import reasons_not_ready
-from ottla.server.network.socket_settings import SocketSettings
-from ottla.server.network.sockets import Bind, bound_socket
 
 if TYPE_CHECKING:
+    from ottla.server.base.network import Network
     from ottla.server.metrics.sources import Sources
 
 PORT = "ottla.metrics.port"
 HOST = "ottla.metrics.host"
+BACKLOG = 100
 
 
 class MetricsServer:
     """Serves `/metrics`, `/healthz` and `/readyz` of one broker. `url` is known once it is open."""
 
-    def __init__(self, sources: Sources, bind: Bind = bound_socket) -> None:
+    def __init__(self, sources: Sources, network: Network) -> None:
         """Raises ConfigError if prometheus_client or h11 is not installed."""
         try:
             from ottla.server.metrics.exposition import CONTENT_TYPE, Exposition
@@ -42,20 +42,21 @@ class MetricsServer:
 
         self._connect = HttpConnection
         self._http = HttpServer({"/metrics": metrics, "/healthz": alive, "/readyz": ready}, sources.context.clock)
-        self._bind = bind
+        self._network = network
         self._server: asyncio.Server | None = None
         self.url = ""
 
     async def open(self, host: str, port: int) -> None:
         """Binds the address and serves; port 0 means a free port. Raises ConfigError if the address cannot be bound."""
         try:
-            sock = self._bind(host, port, SocketSettings())
+            sock = self._network.bind(host, port)
         except OSError as error:
             raise ConfigError(
                 f"{PORT}: {host}:{port}: {error.strerror}; choose another (--metrics-port N, 0 for a free one), or another {HOST}"
             ) from error
         port = sock.getsockname()[1]
-        self._server = await asyncio.get_running_loop().create_server(lambda: self._connect(self._http), sock=sock)
+        self._server = await self._network.serve(lambda: self._connect(self._http), sock, BACKLOG)
+        await self._server.start_serving()
         self.url = f"http://{f'[{host}]' if ':' in host else host or 'localhost'}:{port}"
 
     def close(self) -> None:

@@ -20,8 +20,8 @@ from ipaddress import ip_address
 from typing import Final, NamedTuple
 
 from ottla.server.base.clock import Clock
+from ottla.server.base.network import Network
 from ottla.server.metadata.quotas import CONNECTION_CREATION_RATE, IP, Entity, is_address
-from ottla.server.network.sockets import Resolve, address_of_host
 from ottla.server.quotas.ledger import FEW
 from ottla.server.quotas.rates import Rate, Windows
 
@@ -58,14 +58,14 @@ class _Limit:
 class ConnectionRates:
     """Holds the connection rates of one broker.
 
-    `protected` is the listener that brokers use among themselves, if there are several; `resolve` looks up the address of a host.
+    `protected` is the listener that brokers use among themselves, if there are several.
     """
 
-    def __init__(self, windows: Windows, clock: Clock, protected: str | None = None, resolve: Resolve = address_of_host) -> None:
+    def __init__(self, windows: Windows, clock: Clock, network: Network, protected: str | None = None) -> None:
         self._windows = windows
         self._clock = clock
         self._protected = protected
-        self._resolve = resolve
+        self._network = network
         self._broker = _Limit(windows)
         self._listeners: dict[str, _Limit] = {}
         self._free_ms: dict[str, int] = {}  # when a listener takes its next connection
@@ -102,7 +102,7 @@ class ConnectionRates:
 
     async def _look_up(self, host: str, limit: int) -> None:
         try:
-            address = await self._resolve(host)
+            address = await self._network.address_of(host)
         except (OSError, UnicodeError) as error:
             logger.error("the quota of host %s has no effect, because its address cannot be looked up: %s", host, error)
         else:

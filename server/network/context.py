@@ -7,21 +7,20 @@ from typing import TYPE_CHECKING
 
 from ottla.server.network.connection_counts import ConnectionCounts
 from ottla.server.network.receive_buffers import ReceiveBuffers
-from ottla.server.network.sockets import Bind, ServeSocket, bound_socket, loop_server
 
 if TYPE_CHECKING:
     from ottla.server.base.clock import Clock
+    from ottla.server.base.network import Network
     from ottla.server.partitions.purgatory import Purgatory
 
 
 @dataclass(slots=True)
 class NetworkContext:
-    """Holds the parameters of one broker's network. `bind` calls the operating system, `serve_socket` the event loop."""
+    """Holds the parameters of one broker's network."""
 
     clock: Clock
     purgatory: Purgatory
     """Requests that wait for records. The ones that an append completes are found before the client that appended is answered."""
-    bind: Bind = bound_socket
-    serve_socket: ServeSocket = loop_server
+    network: Network
     buffers: ReceiveBuffers = field(default_factory=ReceiveBuffers)
     counts: ConnectionCounts = field(default_factory=ConnectionCounts)

@@ -56,9 +56,10 @@ class Listener:
         Raises OSError if the address cannot be bound.
         """
         context, settings = self.context, self.settings
-        sock = context.bind(host, port, settings)
+        buffers = {"send_buffer_bytes": settings.send_buffer_bytes, "receive_buffer_bytes": settings.receive_buffer_bytes}
+        sock = context.network.bind(host, port, **buffers)
         self.port = sock.getsockname()[1]
-        self._server = await context.serve_socket(lambda: Connection(self), sock, settings.backlog)
+        self._server = await context.network.serve(lambda: Connection(self), sock, settings.backlog)
 
     async def accept(self) -> None:
         """Lets clients connect. Raises OSError if another process has begun to listen at the address meanwhile."""

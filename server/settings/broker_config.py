@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ottla.log.config_def import ConfigError
 from ottla.server.settings.broker_settings import BROKER_SETTINGS, OWN_SETTINGS, base_name
@@ -29,6 +29,9 @@ from ottla.server.settings.listeners import (
     reachable_host,
 )
 from ottla.server.settings.rules import check_broker, check_references
+
+if TYPE_CHECKING:
+    from ottla.server.base.network import Network
 
 
 class BrokerConfig:
@@ -52,7 +55,8 @@ class BrokerConfig:
         self.controller_listeners = tuple(listener for listener in everything if listener.name in controllers)
         """The listeners of this node as a controller. Only administrators use them, because the quorum is this node alone."""
         self.advertised_listeners = self._advertised(protocols, controllers)
-        """The addresses that clients are given, one for each of `listeners`, in their order; port 0 stands for the bound port."""
+        """The addresses that clients are given, one for each of `listeners`, in their order. Port 0 stands for the bound
+        port, and a host that is every interface for this machine's name (`advertised_for`)."""
         self.log_dirs = _directories(values["log.dirs"] or values["log.dir"])
         """The log directories as absolute paths."""
         self._check_listeners()
@@ -92,10 +96,10 @@ class BrokerConfig:
         """Returns whether the listener of this name is for controllers, not for clients."""
         return any(listener == address.name for address in self.controller_listeners)
 
-    def advertised_for(self, name: str, bound_port: int) -> ListenerAddress:
+    def advertised_for(self, name: str, bound_port: int, network: Network) -> ListenerAddress:
         """Returns the address that clients are given for listener `name`, now that its port is known."""
         address = next(address for address in self.advertised_listeners if address.name == name)
-        return address._replace(port=address.port or bound_port)
+        return address._replace(host=reachable_host(address.host, network), port=address.port or bound_port)
 
     def _protocols(self) -> dict[str, str]:
         """Returns the protocol of each listener name. Without a map those of controllers are PLAINTEXT, as in Kafka."""
@@ -115,8 +119,7 @@ class BrokerConfig:
             raise ConfigError(
                 "advertised.listeners: none of them is for clients; advertise a listener that is not for controllers"
             )
-        shown = (named.get(listener.name, listener) for listener in self.listeners)
-        return tuple(address._replace(host=reachable_host(address.host)) for address in shown)
+        return tuple(named.get(listener.name, listener) for listener in self.listeners)
 
     def _check_listeners(self) -> None:
         if not self.listeners:

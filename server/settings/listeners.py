@@ -13,11 +13,13 @@ them yet, and a broker that quietly used plain text there would be worse than no
 from __future__ import annotations
 
 import re
-import socket
 from collections.abc import Iterable
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ottla.log.config_def import ConfigError
+
+if TYPE_CHECKING:
+    from ottla.server.base.network import Network
 
 PROTOCOLS: Final = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
 """The numbers of the security protocols in RegisterBroker records."""
@@ -107,16 +109,6 @@ def check_advertised(advertised: Iterable[ListenerAddress], listeners: Iterable[
             raise ConfigError(f"advertised.listeners: {address.name} is not in listeners ({', '.join(sorted(names))})")
 
 
-def reachable_host(host: str) -> str:
-    """Returns the host that is advertised for a listener: its own, or this machine's name if it listens on all interfaces.
-
-    A name that does not resolve (in a container without DNS) would be useless: then it is localhost.
-    """
-    if host not in ANY_HOST:
-        return host
-    name = socket.gethostname()
-    try:
-        socket.getaddrinfo(name, None)
-    except OSError:
-        return "localhost"
-    return name
+def reachable_host(host: str, network: Network) -> str:
+    """Returns the host that is advertised for a listener: its own, or this machine's name if it listens on all interfaces."""
+    return network.own_host() if host in ANY_HOST else host

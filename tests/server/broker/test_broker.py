@@ -19,7 +19,7 @@ from ottla.wire.messages import create_topics, find_coordinator, incremental_alt
 from ottla.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from ottla.wire.metadata_records import MetadataError
 from tests.asking import ask
-from tests.fakes import ManualClock
+from tests.fakes import MACHINE, ManualClock, NotingNetwork
 from tests.memdisk import MemDisk
 from tests.server.broker.whole_broker import config, disk, run
 
@@ -43,6 +43,20 @@ def test_it_serves_on_the_port_that_was_free_and_says_so() -> None:
         await broker.stop()
         with pytest.raises(ConnectionRefusedError):
             await asyncio.open_connection("127.0.0.1", broker.port)
+
+    run(scenario)
+
+
+def test_the_network_is_the_one_that_it_was_given() -> None:
+    async def scenario() -> None:
+        network = NotingNetwork()
+        settings = config(listeners="PLAINTEXT://:0", ottla_metrics_port="0")
+        broker = Broker(settings, disk=disk(), network=network)
+        await broker.start()
+        assert broker.bootstrap == f"{MACHINE}:{broker.port}"
+        await broker.stop()
+        trial, listener, metrics = [("bind", "")], [("bind", ""), ("serve", 50)], [("bind", "127.0.0.1"), ("serve", 100)]
+        assert network.asked == [*trial, *listener, ("own_host", None), *metrics]
 
     run(scenario)
 

@@ -13,6 +13,7 @@ from ottla.wire.messages import alter_client_quotas, describe_client_quotas, inc
 from ottla.wire.messages.alter_client_quotas import AlterClientQuotasRequest, OpData, RequestEntityData, RequestEntryData
 from ottla.wire.messages.incremental_alter_configs import AlterableConfig, AlterConfigsResource, IncrementalAlterConfigsRequest
 from tests.asking import ask
+from tests.fakes import NotingNetwork
 from tests.server.broker.whole_broker import config, disk, run
 
 EVERYBODY = ("user", None)
@@ -50,6 +51,20 @@ def test_a_quota_is_in_force_at_once_and_as_long_as_it_is_set() -> None:
         await quota(broker, EVERYBODY, request_percentage=None)
         assert await throttle_time(broker) == 0
         assert broker.context.quotas is None
+        await broker.stop()
+
+    run(scenario)
+
+
+def test_hosts_with_a_quota_are_looked_up_in_the_network_of_the_broker() -> None:
+    async def scenario() -> None:
+        network = NotingNetwork(known="10.0.0.1")
+        broker = Broker(config(), disk=disk(), network=network)
+        await broker.start()
+        network.asked.clear()
+        await quota(broker, ("ip", "known"), connection_creation_rate=5.0)
+        assert set(network.asked) == {("address_of", "known")}
+        assert limits(broker) is not None
         await broker.stop()
 
     run(scenario)

@@ -10,6 +10,7 @@ import pytest
 from ottla.log.config import LogConfig
 from ottla.log.errors import InconsistentMetadata
 from ottla.log.manager import LogManager
+from ottla.server.base.network import OsNetwork
 from ottla.server.base.randomness import from_seed, random_uuid
 from ottla.server.broker.start import format_directories, make_context, open_cluster, open_partitions, start_replicas
 from ottla.server.settings.broker_config import BrokerConfig
@@ -34,7 +35,7 @@ def manager(disk: MemDisk, used: BrokerConfig) -> LogManager:
 def formatted(disk: MemDisk, log_dirs: str, cluster_id: str | None) -> str:
     logs = manager(disk, config(log_dirs))
     try:
-        return format_directories(logs, config(log_dirs), cluster_id, from_seed(7))
+        return format_directories(logs, config(log_dirs), cluster_id, from_seed(7), OsNetwork())
     finally:
         logs.close()
 
@@ -66,9 +67,9 @@ def test_the_parts_of_a_broker_that_leads_what_it_holds(log_dirs: str) -> None:
     async def scenario() -> None:
         used, disk, clock = config(log_dirs), MemDisk(), ManualClock()
         logs = manager(disk, used)
-        cluster_id = format_directories(logs, used, None, from_seed(1))
+        cluster_id = format_directories(logs, used, None, from_seed(1), OsNetwork())
         await open_partitions(logs)
-        cluster = await open_cluster(logs, disk, used, cluster_id, clock, from_seed(1))
+        cluster = await open_cluster(logs, disk, used, cluster_id, clock, from_seed(1), OsNetwork())
         context = make_context(used, cluster, logs, clock, from_seed(1))
         await cluster.register([])
         start_replicas(context, cluster, logs)

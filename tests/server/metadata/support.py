@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 
 from ottla.log.config import LogConfig
 from ottla.log.manager import LogManager
+from ottla.server.base.network import OsNetwork
 from ottla.server.metadata.controller_settings import current_settings
 from ottla.server.metadata.image import Endpoint, MetadataImage
 from ottla.server.metadata.opening import open_standalone
@@ -112,7 +113,7 @@ class Node:
         self.logs.lock()
         self.logs.format(CLUSTER_ID, self.config.node_id)
         self.logs.open_all()
-        self.cluster = open_standalone(self.logs, self.disk, self.config, CLUSTER_ID, self.clock, self.random)
+        self.cluster = open_standalone(self.logs, self.disk, self.config, CLUSTER_ID, self.clock, self.random, OsNetwork())
         self.controller = self.cluster.controller
         at_once(self.cluster.register([ENDPOINT], rack=self.config.rack))
         return self.controller

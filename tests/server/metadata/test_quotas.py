@@ -7,12 +7,14 @@ import math
 
 import pytest
 
+from ottla.server.base.network import OsNetwork
 from ottla.server.metadata.image import MetadataImage
 from ottla.server.metadata.operation import MAX_RECORDS
 from ottla.server.metadata.quotas import alter, entity_of, has_quotas, quotas_of, unknown_hosts
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.alter_client_quotas import AlterClientQuotasRequest, OpData, RequestEntityData, RequestEntryData
 from ottla.wire.messages.internal.client_quota_record import ClientQuotaRecord, EntityData
+from tests.fakes import NotingNetwork
 
 Part = tuple[str, str | None]
 PRODUCE, FETCH, SHARE, CHANGES, CONNECTIONS = (
@@ -115,8 +117,14 @@ def test_addresses(image: MetadataImage, name: str | None) -> None:
 
 def test_hosts_that_do_not_resolve(image: MetadataImage) -> None:
     request = AlterClientQuotasRequest([entry((("ip", name),)) for name in ("no..host", "", "127.0.0.1", "::1", None)])
-    unknown = asyncio.run(unknown_hosts(request))
+    unknown = asyncio.run(unknown_hosts(request, OsNetwork()))
     assert unknown == {"no..host"}
+    network, hosts = (
+        NotingNetwork(known="10.0.0.1"),
+        AlterClientQuotasRequest([entry((("ip", name),)) for name in ("known", "::1", "no")]),
+    )
+    assert asyncio.run(unknown_hosts(hosts, network)) == {"no"}
+    assert sorted(network.asked) == [("address_of", "known"), ("address_of", "no")]
     assert asked(image, entry((("ip", "no..host"),), connection_creation_rate=1.0), unknown=("no..host",)) == [REFUSED]
 
 

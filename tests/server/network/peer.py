@@ -10,6 +10,7 @@ from typing import Any
 
 from ottla.log.disk.files import FileSlice
 from ottla.server.base.errors import CloseConnection
+from ottla.server.base.network import OsNetwork
 from ottla.server.dispatch.routes import Plan, Route, Waiting
 from ottla.server.handlers import heartbeat
 from ottla.server.network.connection import Connection
@@ -81,7 +82,7 @@ class Peer:
         self.dispatch = EchoDispatch()
         self.buffers = ReceiveBuffers(1000)
         limits = SocketSettings(**{"max_request_bytes": MAX_REQUEST, **settings})
-        context = NetworkContext(self.broker.clock, self.broker.context.purgatory, buffers=self.buffers)
+        context = NetworkContext(self.broker.clock, self.broker.context.purgatory, OsNetwork(), buffers=self.buffers)
         self.counts = context.counts
         self.listener = Listener("PLAINTEXT", context, self.dispatch, limits)
         self.connection, self.transport = self.connect()

@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
+from ottla.server.base.network import OsNetwork
 from ottla.server.network.connection_rates import UNLIMITED, Admission, ConnectionRates
 from ottla.server.network.socket_settings import SocketSettings
 from ottla.server.quotas.ledger import FEW
 from ottla.server.quotas.rates import Windows
-from tests.fakes import ManualClock
+from tests.fakes import ManualClock, NotingNetwork
 from tests.server.network.peer import Peer, framed
 
 IN_TIME = Admission(0, refused=False)
@@ -22,7 +23,7 @@ class Rates(ConnectionRates):
     def __init__(self, protected: str | None = None, **limits: int) -> None:
         """A connection a second for the broker, and for the listeners A and B, where nothing else is said."""
         self.clock = ManualClock()
-        super().__init__(Windows(11, 1000), self.clock, protected)
+        super().__init__(Windows(11, 1000), self.clock, OsNetwork(), protected)
         self.set_rates(limits.pop("broker", UNLIMITED), {"A": UNLIMITED, "B": UNLIMITED} | limits)
 
     def waits(self, listener: str, count: int) -> list[int]:
@@ -100,13 +101,8 @@ def test_a_host_stands_for_its_address(host: str, refused: bool) -> None:
 
 
 def test_hosts_are_looked_up_by_what_the_owner_gives() -> None:
-    async def resolve(host: str) -> str:
-        if host == "nowhere":
-            raise OSError("no such host")
-        return "::ffff:10.0.0.7"
-
     async def scenario() -> list[bool]:
-        rates = ConnectionRates(Windows(11, 1000), ManualClock(), resolve=resolve)
+        rates = ConnectionRates(Windows(11, 1000), ManualClock(), NotingNetwork(somewhere="::ffff:10.0.0.7"))
         rates.set_quotas({(("ip", host),): {"connection_creation_rate": 1.0} for host in ("nowhere", "somewhere")})
         await asyncio.gather(*rates._hosts)
         return [rates.admit("A", "10.0.0.7").refused for _ in range(11)]
@@ -130,7 +126,7 @@ def test_addresses_that_were_quiet_are_forgotten() -> None:
 class LimitedPeer(Peer):
     def __init__(self) -> None:
         super().__init__()
-        rates = self.listener.rates = ConnectionRates(Windows(2, 1000), self.broker.clock)
+        rates = self.listener.rates = ConnectionRates(Windows(2, 1000), self.broker.clock, OsNetwork())
         rates.set_quotas({(("ip", "10.0.0.9"),): {"connection_creation_rate": 1.0}})
         rates.set_rates(UNLIMITED, {"PLAINTEXT": 2})
 

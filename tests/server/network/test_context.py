@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from ottla.server.base.network import OsNetwork
 from ottla.server.network.context import NetworkContext
 from ottla.server.network.listener import Listener
 from ottla.server.network.socket_settings import SocketSettings
@@ -15,7 +16,7 @@ from tests.server.network.test_listener import SliceDispatch
 
 
 def context_of(broker: MemoryBroker) -> NetworkContext:
-    return NetworkContext(broker.clock, broker.context.purgatory)
+    return NetworkContext(broker.clock, broker.context.purgatory, OsNetwork())
 
 
 def test_two_brokers_have_their_own_buffers_and_counts() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
+import socket
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -13,11 +14,11 @@ import pytest
 import uvloop
 
 from ottla.log.disk.files import FileSlice, OsDisk
+from ottla.server.base.network import OsNetwork
 from ottla.server.network.connection import Connection
 from ottla.server.network.context import NetworkContext
 from ottla.server.network.listener import SWEEPS, Listener
 from ottla.server.network.socket_settings import SocketSettings
-from ottla.server.network.sockets import bound_socket
 from ottla.server.requests.session import Session
 from ottla.wire.primitives import Buffer
 from tests.fakes import MemoryBroker
@@ -60,7 +61,7 @@ class Rig:
     def __init__(self, dispatch: SliceDispatch, **settings: Any) -> None:
         self.broker = MemoryBroker({})
         limits = SocketSettings(max_idle_ms=IDLE_MS, **settings)
-        context = NetworkContext(self.broker.clock, self.broker.context.purgatory)
+        context = NetworkContext(self.broker.clock, self.broker.context.purgatory, OsNetwork())
         self.listener = WatchedListener("PLAINTEXT", context, dispatch, limits)
 
     async def connect(self, limit: int = 2**16) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
@@ -189,7 +190,7 @@ def test_the_end_closes_everything_and_frees_the_address(loop: str) -> None:
         port = rig.listener.port
         await rig.listener.close(1.0)
         assert [await reader.read() for reader, _ in streams] == [b""] * 5
-        bound_socket("127.0.0.1", port, SocketSettings()).close()
+        OsNetwork().bind("127.0.0.1", port).close()
         await hang_up(*streams)
 
     run(loop, scenario)
@@ -202,20 +203,30 @@ class TakenSocket:
         return ("10.1.1.1", 4711)
 
 
-def test_sockets_and_server_come_from_the_context() -> None:
-    seen: list[Any] = []
-    broker, settings, taken = MemoryBroker({}), SocketSettings(backlog=7), TakenSocket()
+class FarNetwork(OsNetwork):
+    """Binds nothing, serves nobody, and notes what it was asked for."""
 
-    def bind(host: str | None, port: int, limits: SocketSettings) -> Any:
-        seen.append((host, port, limits))
+    def __init__(self) -> None:
+        self.seen: list[Any] = []
+        self.sock: Any = TakenSocket()
+
+    def bind(self, host: str | None, port: int, *, send_buffer_bytes: int = -1, receive_buffer_bytes: int = -1) -> socket.socket:
+        self.seen.append((host, port, send_buffer_bytes, receive_buffer_bytes))
+        taken: socket.socket = self.sock
         return taken
 
-    async def serve_socket(factory: Callable[[], asyncio.BaseProtocol], sock: Any, backlog: int) -> Any:
-        seen.append((sock, backlog))
+    async def serve(self, factory: Callable[[], asyncio.BaseProtocol], sock: socket.socket, backlog: int) -> asyncio.Server:
+        self.seen.append((sock, backlog))
         assert isinstance(factory(), Connection)
+        server: asyncio.Server = self.sock
+        return server
 
-    context = NetworkContext(broker.clock, broker.context.purgatory, bind, serve_socket)
+
+def test_sockets_and_server_come_from_the_context() -> None:
+    broker, network = MemoryBroker({}), FarNetwork()
+    settings = SocketSettings(backlog=7, send_buffer_bytes=8, receive_buffer_bytes=9)
+    context = NetworkContext(broker.clock, broker.context.purgatory, network)
     listener = Listener("PLAINTEXT", context, SliceDispatch(), settings)
     asyncio.run(listener.open("somewhere", 12))
-    assert seen == [("somewhere", 12, settings), (taken, 7)]
+    assert network.seen == [("somewhere", 12, 8, 9), (network.sock, 7)]
     assert listener.port == 4711

@@ -6,6 +6,7 @@ import asyncio
 import inspect
 from typing import Any
 
+from ottla.server.base.network import OsNetwork
 from ottla.server.network.connection import Connection
 from ottla.server.network.context import NetworkContext
 from ottla.server.network.listener import Listener
@@ -25,7 +26,7 @@ class Least:
     def __init__(self, dispatch: Serves) -> None:
         broker = MemoryBroker({})
         self.name = "INTERNAL"
-        self.context = NetworkContext(broker.clock, broker.context.purgatory)
+        self.context = NetworkContext(broker.clock, broker.context.purgatory, OsNetwork())
         self.dispatch = dispatch
         self.settings = SocketSettings()
         self.admitted: list[Connection] = []
@@ -108,7 +109,8 @@ def test_an_owner_holds_the_task_of_a_request_whose_client_has_gone() -> None:
 
 def test_a_listener_is_an_owner() -> None:
     broker = MemoryBroker({})
-    owner: Owner = Listener("A", NetworkContext(broker.clock, broker.context.purgatory), NotingDispatch(), SocketSettings())
+    context = NetworkContext(broker.clock, broker.context.purgatory, OsNetwork())
+    owner: Owner = Listener("A", context, NotingDispatch(), SocketSettings())
     assert all(hasattr(owner, name) for name in Owner.__annotations__)
     methods = {name: method for name, method in vars(Owner).items() if inspect.isfunction(method) and name[0] != "_"}
     assert methods.keys() == {"admit", "forget", "keep"}

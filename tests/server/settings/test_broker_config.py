@@ -9,6 +9,7 @@ import pytest
 from ottla.log.config_def import ConfigError, InvalidSetting
 from ottla.server.settings.broker_config import BrokerConfig
 from ottla.server.settings.broker_settings import BROKER_SETTINGS, OWN_SETTINGS, advice, base_name
+from tests.fakes import MACHINE, NotingNetwork
 
 # As it comes with Kafka for a combined node, by key; the values that matter are all here.
 STOCK = {
@@ -58,7 +59,7 @@ def test_kafka_s_own_file_is_taken_as_it_is() -> None:
     assert unknown == []
     assert [str(listener) for listener in result.listeners] == ["PLAINTEXT://:9092"]
     assert [str(listener) for listener in result.controller_listeners] == ["CONTROLLER://:9093"]
-    assert str(result.advertised_for("PLAINTEXT", 9092)) == "PLAINTEXT://localhost:9092"
+    assert str(result.advertised_for("PLAINTEXT", 9092, NotingNetwork())) == "PLAINTEXT://localhost:9092"
 
 
 def test_values_are_parsed_and_defaults_kept() -> None:
@@ -78,9 +79,11 @@ def test_broker_id_and_node_id_are_one() -> None:
 
 def test_a_free_port_is_advertised_as_the_one_that_was_bound() -> None:
     result = config(listeners="PLAINTEXT://127.0.0.1:0")
-    assert result.advertised_for("PLAINTEXT", 31999).port == 31999
+    assert result.advertised_for("PLAINTEXT", 31999, NotingNetwork()).port == 31999
+    everywhere = config(listeners="PLAINTEXT://0.0.0.0:0").advertised_for("PLAINTEXT", 31999, NotingNetwork())
+    assert str(everywhere) == f"PLAINTEXT://{MACHINE}:31999"
     proxied = config(listeners="PLAINTEXT://127.0.0.1:0", advertised_listeners="PLAINTEXT://proxy:1")
-    assert proxied.advertised_for("PLAINTEXT", 31999)[:3] == ("PLAINTEXT", "proxy", 1)
+    assert proxied.advertised_for("PLAINTEXT", 31999, NotingNetwork())[:3] == ("PLAINTEXT", "proxy", 1)
 
 
 def test_a_listener_that_is_not_advertised_advertises_itself() -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import socket
-
 import pytest
 
 from ottla.log.config_def import ConfigError
@@ -15,6 +13,7 @@ from ottla.server.settings.listeners import (
     parse_protocol_map,
     reachable_host,
 )
+from tests.fakes import MACHINE, NotingNetwork
 
 PLAIN = {"PLAINTEXT": "PLAINTEXT", "OUT": "PLAINTEXT", "SECURE": "SSL"}
 
@@ -91,14 +90,6 @@ def test_protocol_maps() -> None:
         parse_protocol_map("A:SSL,A:PLAINTEXT")
 
 
-def test_all_interfaces_are_advertised_by_the_machine_s_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(socket, "gethostname", lambda: "localhost")
-    assert reachable_host("0.0.0.0") == "localhost"
-    assert reachable_host("elsewhere") == "elsewhere"
-    monkeypatch.setattr(socket, "gethostname", lambda: "nowhere.invalid")
-
-    def unknown(*_: object) -> None:
-        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
-
-    monkeypatch.setattr(socket, "getaddrinfo", unknown)
-    assert reachable_host("") == "localhost"
+def test_all_interfaces_are_advertised_by_the_machine_s_name() -> None:
+    network = NotingNetwork()
+    assert [reachable_host(host, network) for host in ("0.0.0.0", "", "elsewhere")] == [MACHINE, MACHINE, "elsewhere"]

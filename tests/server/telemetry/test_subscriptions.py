@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from ottla.log.config_def import ConfigError
+from ottla.server.base.network import OsNetwork
 from ottla.server.dispatch.routes import Dispatch
 from ottla.server.metadata.image import CLIENT_METRICS
 from ottla.server.network.context import NetworkContext
@@ -415,7 +416,8 @@ def test_a_connection_identifies_its_client_and_takes_it_along(rig: Rig) -> None
 
     async def scenario() -> None:
         context = rig.broker.context
-        listener = Listener("PLAINTEXT", NetworkContext(context.clock, context.purgatory), Dispatch(context), SocketSettings())
+        network = NetworkContext(context.clock, context.purgatory, OsNetwork())
+        listener = Listener("PLAINTEXT", network, Dispatch(context), SocketSettings())
         await listener.open("127.0.0.1", 0)
         await listener.accept()
         reader, writer = await asyncio.open_connection("127.0.0.1", listener.port)

@@ -1,0 +1,90 @@
+"""The network as a parameter: what the server asks of it, and the operating system's.
+
+Nothing else in the server binds an address, makes a server or looks up a host. A Broker is handed its network, so that a test can
+hand it one of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable
+from typing import Any, Protocol
+
+
+class Network(Protocol):
+    """Where addresses are bound and hosts looked up."""
+
+    def bind(self, host: str | None, port: int, *, send_buffer_bytes: int = -1, receive_buffer_bytes: int = -1) -> socket.socket:
+        """Returns a socket bound to the address: the IPv4 one if a name has both. Without a host it is every interface, of both.
+
+        The sizes are of the buffers of its connections; -1 leaves them to the system. Raises OSError if the address cannot be
+        bound.
+        """
+        ...
+
+    async def serve(self, factory: Callable[[], asyncio.BaseProtocol], sock: socket.socket, backlog: int) -> asyncio.Server:
+        """Returns a server on a bound socket, which begins to accept connections with its `start_serving`."""
+        ...
+
+    async def address_of(self, host: str) -> str:
+        """Returns the first address of a host. Raises OSError, or UnicodeError if the text cannot be a host name."""
+        ...
+
+    def own_host(self) -> str:
+        """Returns the name by which others reach this machine. A name that does not resolve (in a container without DNS) would be
+        useless: then it is localhost.
+        """
+        ...
+
+
+class OsNetwork:
+    """The network of the operating system and of the running event loop."""
+
+    def bind(self, host: str | None, port: int, *, send_buffer_bytes: int = -1, receive_buffer_bytes: int = -1) -> socket.socket:
+        """See Network."""
+        family, address = _address(host, port)
+        sock = socket.socket(family, socket.SOCK_STREAM)
+        try:  # the sockets of its connections inherit all options that are set here
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if family == socket.AF_INET6 and address[0] == "::":
+                sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+            if send_buffer_bytes > 0:
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_buffer_bytes)
+            if receive_buffer_bytes > 0:
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer_bytes)
+            sock.bind(address)
+        except OSError:
+            sock.close()
+            raise
+        return sock
+
+    async def serve(self, factory: Callable[[], asyncio.BaseProtocol], sock: socket.socket, backlog: int) -> asyncio.Server:
+        """See Network."""
+        return await asyncio.get_running_loop().create_server(factory, sock=sock, backlog=backlog, start_serving=False)
+
+    async def address_of(self, host: str) -> str:
+        """See Network."""
+        found = await asyncio.get_running_loop().getaddrinfo(host, None, type=socket.SOCK_STREAM)
+        return str(found[0][4][0])
+
+    def own_host(self) -> str:
+        """See Network."""
+        name = socket.gethostname()
+        try:
+            socket.getaddrinfo(name, None)
+        except OSError:
+            return "localhost"
+        return name
+
+
+def _address(host: str | None, port: int) -> tuple[socket.AddressFamily, Any]:
+    """Returns the family of a new socket and the address to bind it to."""
+    if host:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        family, _, _, _, address = min(found, key=lambda each: each[0] != socket.AF_INET)
+        return family, address
+    if socket.has_dualstack_ipv6():
+        return socket.AF_INET6, ("::", port)
+    return socket.AF_INET, ("0.0.0.0", port)

@@ -1,0 +1,79 @@
+"""Addresses are taken as the settings say, and hosts looked up."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import socket
+from pathlib import Path
+
+import pytest
+
+from ottla.server.base.network import OsNetwork
+
+SERVER = Path(__file__).parents[3] / "server"
+
+
+def test_nothing_else_in_the_server_uses_the_system_s_network() -> None:
+    calls = re.compile(r"socket\.socket\(|\.(getaddrinfo|gethostname|getfqdn|create_server|create_connection)\(")
+    using = {path.relative_to(SERVER).as_posix() for path in SERVER.rglob("*.py") if calls.search(path.read_text())}
+    assert using == {"base/network.py"}
+
+
+def test_an_address_in_use_is_an_error() -> None:
+    with OsNetwork().bind("127.0.0.1", 0) as first:
+        first.listen()
+        with pytest.raises(OSError, match="in use"):
+            OsNetwork().bind("127.0.0.1", first.getsockname()[1])
+
+
+def test_no_host_is_every_interface() -> None:
+    with OsNetwork().bind("", 0) as sock:
+        sock.listen()
+        with socket.create_connection(("127.0.0.1", sock.getsockname()[1])):
+            pass
+
+
+def test_what_the_settings_say_of_buffers_is_set() -> None:
+    with OsNetwork().bind("127.0.0.1", 0, send_buffer_bytes=20_000, receive_buffer_bytes=30_000) as sock:
+        with OsNetwork().bind("127.0.0.1", 0) as plain:
+            for option, size in ((socket.SO_SNDBUF, 20_000), (socket.SO_RCVBUF, 30_000)):
+                assert sock.getsockopt(socket.SOL_SOCKET, option) >= size
+                assert sock.getsockopt(socket.SOL_SOCKET, option) != plain.getsockopt(socket.SOL_SOCKET, option)
+
+
+def test_a_server_accepts_from_its_start_on() -> None:
+    async def scenario() -> None:
+        made: list[asyncio.Protocol] = []
+
+        def factory() -> asyncio.Protocol:
+            made.append(asyncio.Protocol())
+            return made[-1]
+
+        sock = OsNetwork().bind("127.0.0.1", 0)
+        server = await OsNetwork().serve(factory, sock, 5)
+        assert not server.is_serving()
+        await server.start_serving()
+        _, writer = await asyncio.open_connection(*sock.getsockname())
+        writer.close()
+        server.close()
+        await server.wait_closed()
+        assert len(made) == 1
+
+    asyncio.run(asyncio.wait_for(scenario(), 30))
+
+
+def test_the_address_of_a_host() -> None:
+    assert asyncio.run(OsNetwork().address_of("127.0.0.1")) == "127.0.0.1"
+
+
+def test_the_machine_has_the_name_that_it_gives_itself_if_it_resolves(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(socket, "gethostname", lambda: "127.0.0.9")
+    assert OsNetwork().own_host() == "127.0.0.9"
+    monkeypatch.setattr(socket, "gethostname", lambda: "nowhere.invalid")
+
+    def unknown(*_: object) -> None:
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    monkeypatch.setattr(socket, "getaddrinfo", unknown)
+    assert OsNetwork().own_host() == "localhost"
