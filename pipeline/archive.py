@@ -87,7 +87,7 @@ class Totals:
 
 
 def check(plan: Archive) -> None:
-    """What can be said before there is Spark."""
+    """Checks what can be checked before Spark has started. Raises UsageError."""
     values_.check_given(plan.kind, plan.schema)
     if plan.table not in FORMATS:
         raise UsageError(f"--format: {plan.table} is none of {', '.join(FORMATS)}")
@@ -136,7 +136,7 @@ def _run(spark: SparkSession, plan: Archive, files: Files, tell: Callable[[str],
 
 
 def settle_values(spark: SparkSession, plan: Archive, files: Files) -> Values:
-    """How values are unpacked in this directory: as its archive.json says, which is written now if this is the first run."""
+    """Returns how values are unpacked in this directory: as its archive.json says, which the first run writes."""
     wanted = {"topic": plan.topic, "value": plan.kind, "format": plan.table}
     there = files.read_json(_WHAT)
     if there is not None:
@@ -232,7 +232,7 @@ def read(spark: SparkSession, directory: str) -> tuple[DataFrame, dict[str, Any]
 
 
 def _rows(spark: SparkSession, directory: str, what: dict[str, Any]) -> DataFrame | None:
-    """None: the table is there, and nothing is in it."""
+    """Returns the rows of an existing table, or None if it is empty."""
     if what["format"] == "parquet":  # by its list, for no schema can be inferred without files
         return spark.read.parquet(directory) if listed_files(spark, directory) else None
     if what["format"] == "delta":

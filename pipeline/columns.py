@@ -222,7 +222,7 @@ class SliceReader:
         return without_gaps and (self._needs == OFFSETS or header.timestamp_type == LOG_APPEND_TIME)
 
     def _count_up(self, columns: Columns, header: BatchHeader) -> None:
-        """The records of a batch without gaps; where timestamps are wanted, all appended at one time."""
+        """Writes the offsets of a batch without gaps and, if they are needed, the timestamps of records appended at one time."""
         count = header.records_count
         columns.offsets.write(np.arange(header.base_offset, header.base_offset + count, dtype="<i8").tobytes())
         if self._needs & TIMESTAMPS:
@@ -325,7 +325,7 @@ def _int64(data: bytes, rows: Any) -> pa.Array:
 
 
 def _int32(values: Any, valid: Any = None) -> pa.Array:
-    """As pa.array(values, mask=~valid), without a copy of the values."""
+    """Does what pa.array(values, mask=~valid) does, without copying the values."""
     bits = None if valid is None else pa.py_buffer(np.packbits(valid, bitorder="little"))
     return pa.Array.from_buffers(pa.int32(), len(values), [bits, pa.py_buffer(values)])
 

@@ -60,12 +60,12 @@ class Pile:
     _guess: int = _FIRST_GUESS
 
     def count(self, job: Job) -> None:
-        """A batch whose records are in `columns`, and whose bytes are not wanted."""
+        """Adds a batch whose bytes are not needed, because its records are in `columns` already."""
         self.jobs.append(job)
         self.rows += job.header.records_count
 
     def add(self, job: Job, chunk: bytes) -> None:
-        """A batch with its bytes; it is at chunk[start:end], as it is in the file. Raises CompressionError."""
+        """Adds a batch with its bytes, which are at chunk[start:end] as in the file. Raises CompressionError."""
         section = memoryview(chunk)[job.start : job.end]
         data = section if job.header.codec == NONE else self.unpack(job.header.codec, section)
         start, self.size = self.size, self.size + len(data)

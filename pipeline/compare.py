@@ -57,7 +57,7 @@ def by_offset(topic: Side, other: Side, plan: Audit) -> list[Finding]:
 
 
 def asked_of(topic: Side, other: Side) -> tuple[DataFrame, DataFrame | None]:
-    """Of the other side's rows those that the topic's snapshot can tell of, and those that it does not even have now."""
+    """Splits the other side's rows into those that the topic's snapshot covers, and those that the topic lacks even now."""
     from pyspark.sql import functions as F
 
     rows = other.rows
@@ -167,7 +167,7 @@ def _differing(topic: DataFrame, other: DataFrame, bucket_ms: int) -> tuple[Data
 
 
 def _order(topic: DataFrame, other: DataFrame, most: int) -> list[Finding]:
-    """Each run of records that stand elsewhere on the other side. Both sides hold the same ones."""
+    """Finds the runs of records that are in another place on the other side. Both sides hold the same records."""
     from pyspark.sql import Window
     from pyspark.sql import functions as F
 

@@ -44,7 +44,7 @@ class Files:
         return bool(self._fs.mkdirs(self._root))
 
     def names(self, name: str = "") -> list[str]:
-        """Of what is in a directory; none where there is no such directory."""
+        """Returns the names in a directory; an empty list if there is no such directory."""
         path = self._path(name)
         if not self._fs.exists(path) or not self._fs.getFileStatus(path).isDirectory():
             return []
@@ -54,7 +54,7 @@ class Files:
         return bool(self._fs.exists(self._path(name)))
 
     def read_json(self, name: str) -> dict[str, Any] | None:
-        """None: there is no such file."""
+        """Returns what a JSON file holds, or None if there is no such file."""
         path = self._path(name)
         if not self._fs.exists(path):
             return None
@@ -67,8 +67,10 @@ class Files:
         return found
 
     def write_json(self, name: str, content: dict[str, Any], *, replace: bool = True) -> None:
-        """The file is whole or not there: it is written beside and renamed. One of that name goes first, or stays without
-        `replace`. Raises OSError if this one cannot get its name."""
+        """Writes a JSON file, which is then complete or not there at all: it is written beside its place and renamed.
+
+        A file of that name is deleted first or, without `replace`, stays. Raises OSError if the new file cannot get its name.
+        """
         path, beside = self._path(name), self._path(f"{name}.partial")
         self._create(beside, json.dumps(content, indent=1).encode())
         if replace:

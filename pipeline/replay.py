@@ -119,8 +119,10 @@ class Writer:
     rate: float | None
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """In a task, for `mapInArrow`: the counts of its partitions. Raises PipelineError in one line for what librdkafka
-        raises."""
+        """Runs in a task, for `mapInArrow`; yields the counts of its partitions.
+
+        Raises PipelineError, in one line, for what librdkafka raises.
+        """
         import pyarrow as pa
         from confluent_kafka import KafkaException
 

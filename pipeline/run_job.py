@@ -244,7 +244,7 @@ def read_statement(text: str, line: int) -> Stream | Sink | Insert | Statement:
 
 
 def _names_a_topic(rest: str) -> bool:
-    """Of a CREATE TABLE: whether it is ours, or Spark's."""
+    """Returns whether this rest of a CREATE TABLE belongs to a statement of ours, and not of Spark's."""
     columns = _balanced(rest) if rest.startswith("(") else ""
     return columns is not None and _FROM.match(rest[len(columns) :].lstrip()) is not None
 
@@ -297,7 +297,7 @@ def _read_options(rest: str, text: str, line: int) -> dict[str, str]:
 
 
 def _balanced(text: str) -> str | None:
-    """From the opening parenthesis that the text begins with to the one that closes it."""
+    """Returns the text from the opening parenthesis at its beginning to the closing one, or None if that is missing."""
     depth = 0
     for token in _TOKEN.finditer(text):
         depth += {"(": 1, ")": -1}.get(token[0], 0)
@@ -341,7 +341,7 @@ def _checked_sink(sink: Sink) -> Sink:
 
 
 def is_exactly_once(step: Stream | Sink | Insert | Statement) -> bool:
-    """Whether it is a topic that a query writes in transactions of ours."""
+    """Returns whether a step is a topic that a query writes in transactions of ours."""
     return isinstance(step, Sink) and step.kind == "topic" and step.options.get("delivery") != "at-least-once"
 
 

@@ -34,7 +34,7 @@ class QueryProgress:
     """Whether Spark has told anything yet."""
 
     def take(self, progress: Mapping[str, Any]) -> None:
-        """A report of Spark on one batch; the same again does nothing."""
+        """Takes in Spark's report on one batch; a report that has come before changes nothing."""
         batch = (str(progress["timestamp"]), int(progress["batchId"]))
         if self.last_batch is not None and batch <= self.last_batch:
             return

@@ -146,7 +146,10 @@ def start_options(stream: Stream, begin: str, most: int | None) -> dict[str, str
 
 
 def milliseconds(stream: Stream, given: str) -> int:
-    """Of a moment as ISO 8601 (in UTC where it does not say), or in milliseconds since 1970."""
+    """Reads a time given as ISO 8601 (in UTC if it has no time zone) or in milliseconds since 1970; returns the latter.
+
+    Raises JobError.
+    """
     from datetime import UTC, datetime
 
     if given.isdecimal():

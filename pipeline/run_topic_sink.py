@@ -61,7 +61,7 @@ class TopicWriter:
     batch_id: int
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """In a task, for `mapInArrow`: writes the columns key, value and timestamp_ms; yields how many records they were."""
+        """Runs in a task, for `mapInArrow`: writes the columns key, value and timestamp_ms, and yields the number of records."""
         import pyarrow as pa
         from pyspark import TaskContext
 

@@ -91,7 +91,7 @@ def session(options: SparkOptions, *, connectors: Sequence[str] = ("kafka",), na
 
 
 def spark_version() -> str:
-    """Of the pyspark that is installed. Raises PipelineError if there is none, or one that is too old."""
+    """Returns the version of the installed pyspark. Raises PipelineError if there is none, or if it is too old."""
     try:
         import pyspark
     except ImportError:

@@ -72,14 +72,14 @@ class Pushed:
 
 
 def _bounds(kind: str, value: int) -> tuple[int, int]:
-    """From the first to below the second."""
+    """Returns the range of numbers that pass a filter, as its first number and the first number after it."""
     low = value if kind in ("EqualTo", "GreaterThanOrEqual") else value + 1 if kind == "GreaterThan" else 0
     high = value + 1 if kind in ("EqualTo", "LessThanOrEqual") else value if kind == "LessThan" else MAX_OFFSET
     return low, high
 
 
 def _times(kind: str, value: datetime) -> tuple[int, int]:
-    """As `_bounds`, in ms, of records whose time is whole milliseconds."""
+    """Returns what `_bounds` returns, in ms, for records whose time is in whole milliseconds."""
     micros = (value.astimezone(UTC) - _EPOCH) // timedelta(microseconds=1)
     floor, ceil = micros // 1000, -(-micros // 1000)
     if kind == "EqualTo":

@@ -183,7 +183,7 @@ class StreamReader(DataSourceStreamReader):
         return _read(partition, self._columns, self._options)
 
     def _offsets(self, of: Callable[[PartitionLog], int]) -> Ends:
-        """Of the partitions that are there now; those that are away stay where they were."""
+        """Returns an offset of each partition, as `of` gives it; partitions that are not there now keep the last one."""
         found: Ends = {}
         for place in places(self._options):
             found.setdefault(place.topic, {})[str(place.partition)] = self._seen.with_log(place, of)

@@ -102,7 +102,7 @@ class SeenPartitions:
         among[path] = value
 
     def _print_or_none(self, place: Place) -> _Print | None:
-        """None while files come and go: what is opened then is not remembered."""
+        """Returns the print of a partition's files, or None while files come and go: what is opened then is not remembered."""
         try:
             return self._print(place)
         except FileNotFoundError:

@@ -20,7 +20,7 @@ _DAEMON = "pyspark.daemon"
 
 
 def lighten() -> None:
-    """For the end of a task. In a process that is no worker of Spark nothing happens."""
+    """Makes the beginning of the next task cheap; is called at the end of one. Does nothing outside a worker of Spark."""
     if not is_worker():
         return
     _freeze()
@@ -31,11 +31,11 @@ def lighten() -> None:
 
 @cache
 def _freeze() -> None:
-    """Once: to ask the collector how much is frozen is to count it, 7 ms."""
+    """Freezes all objects, once only: the collector would count them, in 7 ms, to say whether they are frozen already."""
     gc.freeze()
 
 
 def is_worker() -> bool:
-    """Was this process forked by Spark's daemon?"""
+    """Returns whether Spark's daemon forked this process."""
     spec = getattr(sys.modules.get("__main__"), "__spec__", None)
     return spec is not None and spec.name == _DAEMON

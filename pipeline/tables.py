@@ -49,7 +49,7 @@ def check_package(spark: SparkSession, kind: str) -> None:
 
 
 def has_class(spark: SparkSession, name: str) -> bool:
-    """Whether the session's JVM can load a class. Py4J's errors for what else goes wrong, such as a JVM that is gone."""
+    """Returns whether the session's JVM can load a class. Raises Py4J's errors if anything else fails, such as the JVM itself."""
     from py4j.protocol import Py4JJavaError
 
     jvm: Any = spark.sparkContext._jvm

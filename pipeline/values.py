@@ -63,7 +63,7 @@ def text_of(given: str) -> str:
 
 
 def check_given(kind: str, given: str | None) -> None:
-    """What can be said of a schema before there is Spark. Raises UsageError in one line."""
+    """Checks of a schema what can be checked before Spark has started. Raises UsageError, in one line."""
     if kind not in KINDS:
         raise UsageError(f"--value: {kind} is none of {', '.join(KINDS)}")
     if kind == "raw" and given is not None:
