@@ -7,8 +7,10 @@
 A mutant is one comparison turned, one number one higher, one `and` for an `or`, one answer of None. It is caught if a test of the
 same part fails: first those of the mirrored test module, then those that import the mutated module, then those of its room, then
 (without --near) the rest of the part; the first failure ends the run, and a run far longer than usual is a failure as well. Which
-mutants are drawn depends on the seed and the source only. All of it happens in copies of the tree, uncompiled. A test that fails
-without the mutation is found out and does not count.
+mutants are drawn depends on the seed and the source only. All of it happens in copies of the tree, uncompiled.
+
+Tests run without a mutation first. Those that fail even so are named and set aside. If there are more than a few, if pytest
+itself fails, or if such a run does not end, nothing can be said about a mutant, and the exit code is 2.
 
 A survivor is a question to the tests, or an equivalent: a program that behaves as before. Equivalents are judged by hand and
 stand in scripts/equivalent_mutants.toml, each with its reason; they are not drawn. The exit code is 1 if less than 90 % are
@@ -48,7 +50,11 @@ ALSO = {"log": ["tests/sim"]}
 GOAL = 0.9
 LONGEST_SHOWN = 50
 SLOW_START, TIMES_AS_LONG = 60.0, 4
-"""A run may take so many seconds, and this many times as long as the same tests took before."""
+"""A run may take so many seconds, or this many times as long as the same tests took without a mutation."""
+LONGEST_BASELINE = 1800.0
+"""The most seconds that tests may take without a mutation."""
+MOST_ASIDE = 20
+"""So many tests may fail without a mutation."""
 
 SWAPS: Final = {
     "<": "<=", "<=": "<", ">": ">=", ">=": ">", "==": "!=", "!=": "==", "in": "not in", "not in": "in", "is": "is not",
@@ -120,8 +126,10 @@ def _spots(source: _Source, node: ast.AST) -> Iterator[tuple[int, int, str]]:
             pairs = [(left, right)]
         case ast.AugAssign(target=target, value=value):
             pairs = [(target, value)]
-        case ast.UnaryOp(op=ast.Not(), operand=operand):
-            yield source.span(node)[0], source.span(operand)[0], ""
+        case ast.UnaryOp(op=ast.Not()):
+            start, end = source.span(node)
+            word = len(b"not")
+            yield start, end - len(source.text[start + word : end].lstrip()), ""
         case ast.Constant(value=bool() as value):
             yield *source.span(node), str(not value)
         case ast.Constant(value=int() as number):
@@ -223,6 +231,33 @@ def test_stages(path: str, *, near: bool) -> list[list[str]]:
     return stages
 
 
+class CannotJudgeError(Exception):
+    """The tests say nothing about mutants: pytest fails, or too much fails without a mutation."""
+
+
+class Run(NamedTuple):
+    """What came of a run of pytest."""
+
+    code: int | None
+    """The exit code; None if it did not end in time."""
+    failed: tuple[str, ...]
+    """The tests that failed, without their parameters, and the test modules that could not be read, as `pytest` takes them."""
+    seconds: float = 0.0
+
+    @property
+    def passed(self) -> bool:
+        return self.code in (0, 5)  # 5: there was no test
+
+    @property
+    def in_a_word(self) -> str:
+        return self.failed[0] if self.failed else "(it did not end)" if self.code is None else f"(exit code {self.code})"
+
+
+def failures(output: str) -> tuple[str, ...]:
+    """The tests and modules that the summary of a run names as failed, each once."""
+    return tuple(dict.fromkeys(re.findall(r"^(?:FAILED|ERROR) ([^\s\[]+)", output, re.MULTILINE)))
+
+
 class Copy:
     """A copy of the tree in which one mutant after another is tried."""
 
@@ -230,26 +265,58 @@ class Copy:
         self.root = folder
         leave = shutil.ignore_patterns(".git", ".venv", "*.so", "__pycache__", ".*_cache", "build", "docs", "results")
         shutil.copytree(ROOT, folder, symlinks=True, ignore=leave)
-        self.usual: dict[tuple[str, ...], float] = {}
-        self.broken: dict[str, bool] = {}
-        """Test -> does it fail without a mutation?"""
+        self.aside: set[str] = set()
+        """The tests, and the modules of tests, that fail without a mutation."""
+        self.baselines: list[tuple[frozenset[str], float]] = []
+        """The modules of tests that ran without a mutation, as they ran together, and the seconds that took."""
 
     def caught_by(self, mutant: Mutant, *, near: bool) -> str | None:
-        """Returns the test that fails for a mutant; None if all pass."""
+        """The test that fails for a mutant; None if all pass. Raises CannotJudgeError."""
         target = self.root / mutant.path
         text = target.read_bytes()
         for stage in test_stages(mutant.path, near=near):
+            self.run_unmutated(stage)
+            limit = max(SLOW_START, TIMES_AS_LONG * sum(seconds for tests, seconds in self.baselines if tests & set(stage)))
             while True:
                 self._replace(target, mutant.applied(text))
                 try:
-                    failed = self._first_failure(stage)
+                    run = self.run(stage, limit)
                 finally:
                     self._replace(target, text)
-                if failed is None or not self._fails_anyway(failed):
+                if run.passed:
                     break
-            if failed is not None:
-                return failed
+                if not self._fails_anyway(run, stage):
+                    return run.in_a_word
         return None
+
+    def run_unmutated(self, tests: list[str]) -> None:
+        """Runs those of the test modules that have not run yet, until what is not set aside passes. Raises CannotJudgeError."""
+        fresh = [test for test in tests if not any(test in together for together, _ in self.baselines)]
+        if not fresh:
+            return
+        while not (run := self.run(fresh, LONGEST_BASELINE, to_the_end=True)).passed:
+            self._put_aside(run)
+        self.baselines.append((frozenset(fresh), run.seconds))
+
+    def _fails_anyway(self, run: Run, tests: list[str]) -> bool:
+        """Says whether a failure is not the mutant's: then the test is set aside. Raises CannotJudgeError."""
+        if run.code is None:
+            return False
+        again = self.run(list(run.failed[:1]) or tests, LONGEST_BASELINE)
+        if again.passed:
+            return False
+        self._put_aside(again)
+        return True
+
+    def _put_aside(self, run: Run) -> None:
+        """Sets aside what failed without a mutation. Raises CannotJudgeError if that is nothing new, or too much."""
+        new = [test for test in run.failed if test not in self.aside]
+        if run.code not in (1, 2) or not new:  # 3 and 4: pytest failed, or could not begin
+            raise CannotJudgeError(f"without a mutation, pytest says {run.in_a_word}, and nothing that could be set aside")
+        self.aside.update(new)
+        print(f"set aside, fails without a mutation: {', '.join(new)}", file=sys.stderr, flush=True)
+        if len(self.aside) > MOST_ASIDE:
+            raise CannotJudgeError(f"{len(self.aside)} tests fail without a mutation")
 
     @staticmethod
     def _replace(target: Path, text: bytes) -> None:
@@ -258,36 +325,20 @@ class Copy:
             compiled.unlink()
         target.write_bytes(text)
 
-    def _fails_anyway(self, test: str) -> bool:
-        if test not in self.broken and not test.startswith("("):
-            self.broken[test] = self._first_failure([test]) is not None
-        return self.broken.get(test, False)
-
-    def _first_failure(self, tests: list[str]) -> str | None:
-        """Runs tests until one fails and names it; what breaks or outlasts the run as a whole is named by a word."""
-        without = [f"--deselect={test}" for test, broken in self.broken.items() if broken and test not in tests]
-        command = [
-            sys.executable,
-            "-m",
-            "pytest",
-            "-x",
-            "-q",
-            "--no-header",
-            "--tb=no",
-            "-p",
-            "no:cacheprovider",
-            "-o",
-            "timeout=60",
-            "-k",
-            "uncompiled or not compiled",  # there is no machine code in the copy
-        ]
-        environment = {**os.environ, "PYTHONPATH": str(self.root)}
-        limit = max(SLOW_START, TIMES_AS_LONG * self.usual.get(tuple(tests), 300.0))
+    def run(self, tests: list[str], limit: float, *, to_the_end: bool = False) -> Run:
+        """Runs tests but those set aside, in so many seconds, until one fails or to the end."""
+        left = [test for test in tests if test not in self.aside]
+        if not left:
+            return Run(5, ())
+        without = [f"--deselect={test}" for test in sorted(self.aside) if "::" in test]
+        command = [sys.executable, "-m", "pytest", *([] if to_the_end else ["-x"]), "-q", "--no-header", "--tb=no"]
+        command += ["-p", "no:cacheprovider", "-o", "timeout=60"]
+        command += ["-k", "uncompiled or not compiled"]  # there is no machine code in the copy
         began = time.monotonic()
         process = subprocess.Popen(
-            [*command, *without, *tests],
+            [*command, *without, *left],
             cwd=self.root,
-            env=environment,
+            env={**os.environ, "PYTHONPATH": str(self.root)},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
@@ -299,12 +350,8 @@ class Copy:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.communicate()
-            return "(it did not end)"
-        if process.returncode in (0, 5):  # 5: there was no test
-            self.usual[tuple(tests)] = time.monotonic() - began
-            return None
-        named = re.search(r"^(?:FAILED|ERROR) (\S+(?: ?\[.*\])?)", output, re.MULTILINE)
-        return named.group(1) if named else f"(exit code {process.returncode})"
+            return Run(None, ())
+        return Run(process.returncode, failures(output), time.monotonic() - began)
 
 
 class Verdict(NamedTuple):
@@ -344,10 +391,14 @@ def main() -> int:
         print("\n".join(map(str, drawn)))
         return 0
     verdicts: list[Verdict] = []
-    with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
-        for verdict in judge(drawn, Path(folder), jobs=arguments.jobs, near=arguments.near):
-            verdicts.append(verdict)
-            print(f"{'caught  ' if verdict.test else 'SURVIVED'} {verdict.mutant}   {verdict.test or ''}", flush=True)
+    try:
+        with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
+            for verdict in judge(drawn, Path(folder), jobs=arguments.jobs, near=arguments.near):
+                verdicts.append(verdict)
+                print(f"{'caught  ' if verdict.test else 'SURVIVED'} {verdict.mutant}   {verdict.test or ''}", flush=True)
+    except CannotJudgeError as error:
+        print(error, file=sys.stderr)
+        return 2
     caught = sum(verdict.test is not None for verdict in verdicts)
     print(f"{caught} of {len(verdicts)} caught")
     if arguments.json:
