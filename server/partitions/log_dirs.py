@@ -187,7 +187,7 @@ class LogDirs:
         try:
             await work()
         except LogError as error:
-            logger.error("%s-%d is not moved: %s", *name, error)
+            logger.error("cannot move %s-%d: %s", *name, error)
 
     async def _resume(self, name: TopicPartition) -> None:
         """Goes on with a move that the last stop interrupted."""

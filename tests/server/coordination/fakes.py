@@ -1,4 +1,6 @@
-"""An internal topic whose high watermark moves when the test says so, and the smallest coordinator over it."""
+"""This module has a fake internal topic whose high watermark moves when the test says so, and the smallest coordinator
+over it.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,7 @@ from tests.server.group.fakes import GroupLog
 
 
 class LaggingLog(GroupLog):
-    """`lag` replicates nothing by itself: `replicate` keeps the oldest promises, `lose` breaks all of them."""
+    """With `lag` nothing is replicated by itself: `replicate` keeps the oldest promises, and `lose` breaks all of them."""
 
     def __init__(self, partitions: int = 1, *, lag: bool = True) -> None:
         super().__init__(partitions)
@@ -59,7 +61,7 @@ class Refused(Exception):
 
 
 class Letters(CoordinatorShard[tuple[str, str]]):
-    """Keeps what was written, with offsets and producer ids; its records are a letter and a word."""
+    """Keeps what was written, with offsets and producer ids; a record has a letter as its key and a word as its value."""
 
     topic = "__letters"
     logger = logging.getLogger("ottla.server.letters")

@@ -1,4 +1,4 @@
-"""An internal topic as its coordinator sees it: partitions to append to and to read."""
+"""These tests cover an internal topic as its coordinators see it: they append to its partitions and read them."""
 
 from __future__ import annotations
 

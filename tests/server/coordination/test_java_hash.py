@@ -1,4 +1,4 @@
-"""Java's hash of strings."""
+"""These tests compare Java's hash of strings with known values."""
 
 from __future__ import annotations
 
@@ -20,6 +20,6 @@ def test_names_hash_as_java_strings_do(text: str, bucket: int) -> None:
 
 
 def test_no_name_needs_a_file_to_be_opened() -> None:
-    """Python imports a codec when it is first asked for: a broker without descriptors could not find any group any more."""
+    """Python imports a codec when it is first used, so a broker without file descriptors could not find any group any more."""
     script = "import ottla.server.coordination.java_hash, sys; print('encodings.utf_16_le' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", script], capture_output=True, check=True, text=True).stdout == "True\n"

@@ -1,4 +1,6 @@
-"""coordination/runtime.py: shards are loaded where this broker leads, in slices, and unloaded where it does not."""
+"""These tests cover coordination/runtime.py: shards are loaded, in slices, where this broker leads, and unloaded where it no
+longer does.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,7 @@ OTHER = NODE_ID + 1
 
 
 class SlowLog(LaggingLog):
-    """Each batch takes `seconds` to read."""
+    """A log in which each batch takes `seconds` to read."""
 
     seconds = 0.0
 

@@ -1,4 +1,4 @@
-"""coordination/shard.py: records are replayed when they are appended, and answered when they are replicated."""
+"""These tests cover coordination/shard.py: records are replayed when they are appended, and answered when they are replicated."""
 
 from __future__ import annotations
 

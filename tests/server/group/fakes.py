@@ -1,4 +1,6 @@
-"""A clock that only the test moves, a log of one process, and a cluster image with a few topics: what groups are tested with."""
+"""This module has what tests of groups use: a clock that moves only when the test says so, a log in memory, and a cluster image
+with a few topics.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +50,7 @@ class Handle:
 
 
 class GroupClock:
-    """Starts at a fixed time; `advance` runs what comes due on the way, each at its own moment."""
+    """A clock that starts at a fixed time; `advance` runs whatever comes due on the way, each at its own time."""
 
     def __init__(self) -> None:
         self._now = 1_000.0
@@ -83,7 +85,7 @@ class GroupClock:
 
 
 class GroupLog:
-    """`__consumer_offsets` in memory. `fail` is raised by appends as long as it is set."""
+    """The partitions of `__consumer_offsets` in memory. Appends raise `fail` as long as it is set."""
 
     epoch = 3
     """Of the leader of every partition."""
@@ -129,7 +131,7 @@ def at_once(answer: T | Promise[T]) -> T:
 
 
 class Broker:
-    """A broker as handlers see it, with a group coordinator over an in-memory log."""
+    """A broker as handlers see it, with a group coordinator over a log in memory."""
 
     def __init__(
         self, log: GroupLog | None = None, clock: GroupClock | None = None, random: Random | None = None, **settings: Any
@@ -158,11 +160,11 @@ class Broker:
         )
 
     def context(self, version: int, client_id: str | None = "c", host: str = "127.0.0.1") -> Request:
-        """A request of this version, as its handler sees it."""
+        """Returns a request of this version as its handler sees it."""
         return Request(cast(Any, self), Session("PLAINTEXT", host), 0, version, 1, client_id)
 
     def restarted(self) -> Broker:
-        """Another process over the same log and clock. It draws other member ids than this one did."""
+        """Returns another process over the same log and clock. It draws other member ids than this one."""
         fresh = Broker(self.log, self.clock, self.random)
         fresh.groups.settings = self.groups.settings
         fresh.groups.refresh()
@@ -170,7 +172,7 @@ class Broker:
 
 
 class Driver:
-    """Speaks to the handlers of one broker as a client would, each request at a version that has every field it uses."""
+    """Sends requests to the handlers of one broker as a client would, each in a version that has every field it uses."""
 
     def __init__(self, broker: Broker | None = None, **settings: Any) -> None:
         self.broker = broker or Broker(**settings)
@@ -205,7 +207,9 @@ class Driver:
         return join_group.handle(request, self.broker.context(version, client))
 
     def enter(self, group: str = "g", **options: Any) -> tuple[str, Any]:
-        """Join as a new dynamic member, both requests of it: its id and the parked answer (done if it did not have to wait)."""
+        """Joins as a new dynamic member, with both requests. Returns its id and the parked answer, which is done if it did not
+        have to wait.
+        """
         first = self.join(group, **options)
         assert first.error_code == ErrorCode.MEMBER_ID_REQUIRED
         return first.member_id, self.join(group, first.member_id, **options)
@@ -234,7 +238,9 @@ class Driver:
         return sync_group.handle(request, self.broker.context(version))
 
     def stable(self, count: int = 1, group: str = "g", **options: Any) -> tuple[list[str], int]:
-        """A stable group of `count` members, each assigned its number: their ids, the leader first, and the generation."""
+        """Makes a stable group of `count` members, each assigned its number. Returns their ids, the leader first, and the
+        generation.
+        """
         entered = [self.enter(group, **options) for _ in range(count)]
         self.clock.advance(self.broker.groups.settings.initial_rebalance_delay_ms / 1000)
         answers = [answer_of(parked) for _, parked in entered]
@@ -266,7 +272,7 @@ class Driver:
         retention_ms: int = -1,
         version: int = 9,
     ) -> list[int]:
-        """The code of each partition."""
+        """Returns the error code of each partition."""
         request = OffsetCommitRequest(
             group_id=group,
             generation_id_or_member_epoch=generation,
@@ -285,7 +291,7 @@ class Driver:
         return [partition.error_code for each in response.topics for partition in each.partitions]
 
     def fetch(self, group: str = "g", *, require_stable: bool = False) -> dict[str, dict[int, int]]:
-        """All that the group has committed."""
+        """Returns everything that the group has committed."""
         request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group, topics=None)], require_stable=require_stable)
         (answer,) = at_once(offset_fetch.handle(request, self.broker.context(9))).groups
         assert answer.error_code == ErrorCode.NONE
@@ -300,7 +306,7 @@ class Driver:
 
 
 def in_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
-    """Run an async test: parked requests are futures of a running loop."""
+    """Runs an async test, since parked requests are futures of a running loop."""
 
     @functools.wraps(test)
     def run(*args: Any, **kwargs: Any) -> None:
@@ -310,13 +316,13 @@ def in_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., Non
 
 
 def classic(group: Group | None) -> ClassicGroup:
-    """Returns the group, which must be there and of the classic protocol."""
+    """Returns the group, which must exist and be a classic group."""
     assert isinstance(group, ClassicGroup)
     return group
 
 
 def answer_of(answer: Any) -> Any:
-    """A response, parked or not; fails if it still is parked."""
+    """Returns a response, whether it was parked or not; fails if it is still parked."""
     return answer.result() if isinstance(answer, asyncio.Future) else answer
 
 

@@ -1,4 +1,4 @@
-"""Which partition a group belongs to, loading and losing it, and appends that fail."""
+"""These tests cover the partition that a group belongs to, how it is loaded and lost, and appends that fail."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ async def test_groups_go_with_the_topic_they_are_kept_in() -> None:
 
 
 class SlowLog(GroupLog):
-    """Reading a batch takes time."""
+    """A log in which reading a batch takes time."""
 
     def __init__(self, clock: GroupClock) -> None:
         super().__init__(partitions=1)
@@ -99,7 +99,7 @@ class SlowLog(GroupLog):
 
 
 def slowly_loaded() -> tuple[Driver, GroupClock]:
-    """A coordinator over three commits, each of which takes a slice of its time to read."""
+    """Returns a coordinator over three commits, each of which takes a whole slice to read."""
     clock = GroupClock()
     writer = Driver(Broker(GroupLog(partitions=1), clock))
     for offset in range(3):
@@ -124,7 +124,7 @@ async def test_a_long_load_goes_on_in_slices() -> None:
 
 @in_loop
 async def test_markers_are_for_partitions_that_are_loaded() -> None:
-    """And make the offsets count that their transaction committed."""
+    """Markers also make the offsets count that their transaction committed."""
     driver, clock = slowly_loaded()
     groups = driver.broker.groups
     assert not groups.is_loaded(0)
@@ -142,7 +142,7 @@ async def test_markers_are_for_partitions_that_are_loaded() -> None:
 
 
 class BrokenLog(GroupLog):
-    """Cannot be read: from the start, or from somewhere on."""
+    """A log that cannot be read from its start, or from some batch on."""
 
     def __init__(self, late: bool) -> None:
         super().__init__(partitions=1)
@@ -185,7 +185,7 @@ async def test_a_malformed_batch_is_left_out() -> None:
 
 @in_loop
 async def test_a_record_that_no_group_is_like_is_left_out(caplog: pytest.LogCaptureFixture) -> None:
-    """The group is what an earlier record says, and nobody else is the worse for it."""
+    """The group is what an earlier record says, and no other group is affected."""
     driver = Driver(Broker(GroupLog(partitions=1)))
     driver.stable()
     driver.commit({0: 2}, group="other")

@@ -1,7 +1,8 @@
-"""Groups under random clients: after every step the invariants hold, and a fresh coordinator over the same log agrees.
+"""This test runs groups under random clients: after every step the invariants hold, and a new coordinator over the same log has
+the same state.
 
-Clients join (static and dynamic, at all versions), react to answers as real ones do, fall silent, leave, commit, lose
-their connections; time passes; appends fail; the broker dies and comes back. Everything follows from the seed.
+Clients join (static and dynamic, at all versions), react to answers as real ones do, fall silent, leave, commit, and lose their
+connections; time passes; appends fail; the broker dies and comes back. The seed decides everything.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ class Model:
         return self.random.choice(self.clients)
 
     def act(self) -> None:
-        """Let one client go on: take an answer, join, sync or send a heartbeat, as it stands."""
+        """Lets one client go on: it takes an answer, joins, syncs or sends a heartbeat, depending on its state."""
         client = self.client()
         if client.parked is not None:
             if not waits(client.parked):
@@ -93,7 +94,7 @@ class Model:
             self.take(client)
 
     def take(self, client: Client) -> None:
-        """Hear the answer to a parked request: after joining comes syncing."""
+        """Handles the answer to a parked request: after joining comes syncing."""
         parked, client.parked = client.parked, None
         answer = parked.result() if hasattr(parked, "done") else parked
         code = answer.error_code

@@ -1,4 +1,6 @@
-"""Committed offsets, row by row as Apache Kafka 4.4.0 answers (docs/kafka-behaviour.md), and their end."""
+"""These tests cover committed offsets, row by row as Apache Kafka 4.4.0 answers (docs/kafka-behaviour.md), and their
+expiration.
+"""
 
 from __future__ import annotations
 

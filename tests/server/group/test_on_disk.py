@@ -1,4 +1,6 @@
-"""Groups over real partitions of the log layer: what is acknowledged is there again when the process was killed."""
+"""These tests run groups over real partitions of the log layer: what was acknowledged is there again after the process was
+killed.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,7 @@ PARTITIONS = 2
 
 
 class Partitions:
-    """`__consumer_offsets` as the coordinator sees it, over a disk that outlives the process."""
+    """The partitions of `__consumer_offsets` as the coordinator sees them, over a disk that outlives the process."""
 
     def __init__(self, disk: MemDisk, clock: GroupClock) -> None:
         # Segments below the least that a topic may ask for, so that a load reads several.
@@ -55,7 +57,7 @@ class Partitions:
 
 
 def start(disk: MemDisk, clock: GroupClock, **settings: Any) -> Driver:
-    """A broker process on `disk`, its groups loaded."""
+    """Returns a broker process on `disk` with its groups loaded."""
     broker = Broker(clock=clock)
     settings.setdefault("initial_rebalance_delay_ms", 0)
     broker.groups = GroupCoordinator(
@@ -66,7 +68,7 @@ def start(disk: MemDisk, clock: GroupClock, **settings: Any) -> Driver:
 
 
 def kill(disk: MemDisk, clock: GroupClock) -> None:
-    """kill -9: the page cache stays, locks and timers go."""
+    """Kills the process as kill -9 does: the page cache stays, while locks and timers are gone."""
     disk._locks.clear()
     clock._timers.clear()
 

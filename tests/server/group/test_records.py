@@ -1,4 +1,6 @@
-"""Records against those that Apache Kafka 4.4.0 wrote (consumer_offsets.json holds its four partitions after a session)."""
+"""These tests compare records with those that Apache Kafka 4.4.0 wrote (consumer_offsets.json holds its four partitions after a
+session).
+"""
 
 from __future__ import annotations
 
@@ -73,7 +75,9 @@ def test_the_quick_way_keeps_groups_and_topics_apart() -> None:
 
 
 def one_by_one(made: list[OffsetRecord], timestamp_ms: int) -> bytes:
-    """The batch by the generated codecs: not by a function put in place of the quick one, which compiled code would not see."""
+    """Makes the batch with the generated codecs instead of by patching the quick function, which compiled code
+    would not notice.
+    """
     return build_batch([records._encode(record, timestamp_ms) for record in made], base_sequence=0)
 
 

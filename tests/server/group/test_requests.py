@@ -1,4 +1,4 @@
-"""When a JoinGroup needs a member id first, and what a refusal looks like."""
+"""These tests cover when a JoinGroup needs a member id first, and what a refused JoinGroup is answered."""
 
 from __future__ import annotations
 

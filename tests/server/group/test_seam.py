@@ -1,4 +1,4 @@
-"""What a kind of group does that overrides nothing: it is a group without classic members, and with offsets that may go."""
+"""These tests cover a kind of group that overrides nothing: it has no classic members, and its offsets may expire."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""One shard: what `run` does with a Result, what stays when an append fails, and records that come in pieces."""
+"""These tests cover one shard: what `run` does with a Result, what remains after a failed append, and records that are written in
+pieces.
+"""
 
 from __future__ import annotations
 

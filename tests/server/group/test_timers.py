@@ -1,4 +1,4 @@
-"""Deadlines that are pushed back."""
+"""These tests cover deadlines that are pushed back."""
 
 from __future__ import annotations
 

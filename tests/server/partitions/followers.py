@@ -1,4 +1,6 @@
-"""A leader with two pretend followers: what the seam of replication promises, without anything that fetches."""
+"""This module has a leader with two pretended followers, to test what replication promises before anything fetches as a
+follower.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ TWO, THREE = 2, 3
 
 
 class Led:
-    """Partition `t-0`, which this broker leads and the brokers 2 and 3 follow, all in sync."""
+    """The partition `t-0`, which this broker leads and the brokers 2 and 3 follow, all in sync."""
 
     def __init__(self, *, flush_messages: int = 2**63 - 1, min_insync_replicas: int = 1) -> None:
         self.broker = MemoryBroker({})
@@ -31,15 +33,15 @@ class Led:
 
     @property
     def offset(self) -> int:
-        """Where the high watermark is."""
+        """Returns the high watermark."""
         return self.replica.log.high_watermark
 
     def append(self, records: int = 1) -> int:
-        """The end offset."""
+        """Appends a batch and returns its end offset."""
         return self.replica.append(batch(records)).last_offset + 1
 
     def fetched(self, two: int | None = None, three: int | None = None) -> None:
-        """The followers fetch from these offsets on."""
+        """Lets the followers fetch from these offsets on."""
         for follower, end_offset in ((TWO, two), (THREE, three)):
             if end_offset is not None:
                 self.high_watermark.on_fetch(follower, end_offset)

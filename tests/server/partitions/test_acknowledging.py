@@ -1,4 +1,4 @@
-"""When an append is acknowledged: flushed as asked, and on all in-sync replicas where all are asked for."""
+"""These tests cover when an append is acknowledged: flushed as asked and, if all are asked for, on all in-sync replicas."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from tests.server.partitions.followers import TWO, Led
 
 
 def waiting(led: Led, *, by_all: bool) -> list[Exception | None]:
-    """An append of which the list says what became of it."""
+    """Appends a batch. Returns a list to which its outcome is added."""
     called: list[Exception | None] = []
     when_acknowledged(led.replica, led.append(), led.broker.context.flusher, called.append, by_all=by_all)
     return called
 
 
 def lone() -> tuple[MemoryBroker, Replica]:
-    """A partition with one replica, of which every append is flushed."""
+    """Returns a partition with one replica, of which every append is flushed."""
     broker = MemoryBroker({})
     broker.create_topic("t", flush_messages="1")
     replica = broker.replicas.get("t", 0)

@@ -1,4 +1,4 @@
-"""Compaction as the server runs it: workers, what becomes of them, and what stops them."""
+"""These tests cover compaction as the server runs it: its workers, how they end, and what stops them."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ SLOW = {"log.cleaner.io.max.bytes.per.second": 200.0}
 
 
 def rig_on(path: Path, **changes: Any) -> CleanerRig:
-    """A log on the system's files, with something to compact in it."""
+    """Makes a log on the system's files, with something to compact in it."""
 
     class OsRig(CleanerRig):
         def start(self) -> None:
@@ -69,7 +69,7 @@ async def until(condition: Callable[[], Any]) -> None:
 
 
 class Fails:
-    """A worker that raises, after it has made what a real one makes."""
+    """A worker that raises an error after it has made the same files as a real one."""
 
     def __init__(self, error: BaseException, before: Callable[[Cleaning], object] = lambda cleaning: None) -> None:
         self.error = error
@@ -246,7 +246,7 @@ def test_a_process_that_cannot_be_begun_is_no_fault_of_the_disk(
 
 
 def speaking(line: bytes) -> type[ProcessWorker]:
-    """Workers whose process says that, and ends."""
+    """Returns workers whose process prints this and ends."""
 
     class Speaks(ProcessWorker):
         async def _begin(self) -> asyncio.subprocess.Process:
@@ -380,7 +380,7 @@ def test_work_that_nobody_wants_any_more_ends(what: str, where: str, tmp_path: P
 
 
 def test_a_sync_that_comes_after_the_deletion_is_nobodys_fault() -> None:
-    """It runs in a thread, and the directory has another name by then."""
+    """The deletion runs in a thread, and the directory has another name by then."""
     rig = CleanerRig()
     fill(rig)
     cleaning = rig.begin()

@@ -1,4 +1,4 @@
-"""Fetch sessions: their life, what an incremental answer leaves out, and who is evicted (KIP-227)."""
+"""These tests cover fetch sessions: their life, what an incremental answer leaves out, and which session is evicted (KIP-227)."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def data(index: int = 0, records: bytes = b"", high_watermark: int = 10, **field
 
 
 class Client:
-    """Fetches, and lets `results` say what each partition has."""
+    """Fetches; `results` decides what each partition returns."""
 
     def __init__(self, slots: int = 10) -> None:
         self.clock = ManualClock()

@@ -1,5 +1,5 @@
-"""server/partitions/flushing.py: there is one flush of a log at a time, for all appends before it, and each append learns of its
-failure.
+"""These tests cover server/partitions/flushing.py: one flush of a log runs at a time, it covers all appends before it, and if it
+fails, all of them fail.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Done = Callable[[StorageError | None], None]
 
 
 class Place:
-    """Topics `safe` and `other`, and a disk whose fsyncs end when the test says so."""
+    """The topics `safe` and `other`, and a disk whose fsyncs end when the test says so."""
 
     def __init__(self) -> None:
         self.broker = MemoryBroker({})
@@ -37,7 +37,7 @@ class Place:
         return found
 
     def append(self, topic: str = "safe") -> None:
-        """And note when it may be acknowledged, as (offset, whether it is durable)."""
+        """Appends a batch, and notes when it may be acknowledged, as (offset, whether it is durable)."""
         replica = self.replica(topic)
         info = replica.append(batch())
         assert info.waits
@@ -49,7 +49,7 @@ class Place:
         self.broker.clock.advance()
 
     def end_one(self) -> None:
-        """The flush that began first comes to its end."""
+        """Ends the flush that began first."""
         run_at_once(*self.running.pop(0))
 
 

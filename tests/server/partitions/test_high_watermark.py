@@ -1,4 +1,6 @@
-"""The high watermark of a partition with followers: the least log end in sync, and nothing below min.insync.replicas."""
+"""These tests cover the high watermark of a partition with followers: it is the least log end in sync, and does not move below
+min.insync.replicas.
+"""
 
 from __future__ import annotations
 

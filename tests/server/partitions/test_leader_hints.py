@@ -1,4 +1,4 @@
-"""Who leads a partition, and where the client reaches it on the listener it came by."""
+"""These tests cover leader hints: the leader of a partition, and its address on the listener that the client used."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Several log directories: the metadata knows what lies where, and partitions move between them."""
+"""These tests cover several log directories: the metadata records where each partition is, and partitions move between them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Moves between log directories that a stop, a kill or a power cut interrupted: no record is lost, and they come to their end."""
+"""These tests interrupt moves between log directories by a stop, a kill or a power cut: no record is lost, and the moves are
+finished later.
+"""
 
 from __future__ import annotations
 
@@ -64,7 +66,7 @@ def test_a_move_survives_a_restart(clean: bool) -> None:
 
 @pytest.mark.parametrize("how", ["called off", "deleted"])
 def test_a_move_that_a_start_found_ends_at_once(how: str) -> None:
-    """Whatever the start has made of the copy by then, no directory suffers from its going."""
+    """Whatever the start has done with the copy by then, its removal does no harm to a directory."""
 
     async def one(count: int) -> None:
         storage = disk()
@@ -101,7 +103,9 @@ def test_a_move_that_a_start_found_ends_at_once(how: str) -> None:
 
 @pytest.mark.parametrize("losing", [None, 1])
 def test_a_power_cut_at_any_step_of_a_move_loses_nothing(losing: int | None) -> None:
-    """The records were synced before; wherever the move was cut, the next starts have all of them, once, and end it."""
+    """The records were synced before; wherever the move was interrupted, the next starts have all of them, once,
+    and finish it.
+    """
 
     async def one(step: int) -> bool:
         storage = disk()

@@ -1,4 +1,6 @@
-"""Delayed operations: woken by growth, ended by time, forgotten when nobody wants the answer."""
+"""These tests cover delayed operations: they are woken when a partition grows, end when their time is up, and are dropped when
+the answer is no longer wanted.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,7 @@ class Partition:
 
 
 class Request:
-    """Answers once `enough` partitions have grown."""
+    """A request that is answered once `enough` partitions have grown."""
 
     def __init__(self, enough: int = 1) -> None:
         self.enough = enough
@@ -42,7 +44,7 @@ async def scenario(enough: int = 1, partitions: int = 2) -> tuple[ManualClock, l
 
 
 async def settle() -> None:
-    """The done callbacks of futures run in the loop's next turn."""
+    """Waits for the done callbacks of futures, which run in the loop's next turn."""
     await asyncio.sleep(0)
 
 

@@ -1,4 +1,4 @@
-"""One partition on this broker: its appends are counted, wake who waits, and move the high watermark."""
+"""These tests cover one partition on this broker: its appends are counted, wake waiting fetches, and move the high watermark."""
 
 from __future__ import annotations
 

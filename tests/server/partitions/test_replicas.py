@@ -1,4 +1,6 @@
-"""Partitions follow the metadata image: made, led, reconfigured and deleted by its records; what waits for them is woken."""
+"""These tests cover how partitions follow the metadata image: its records create, lead, reconfigure and delete them, and waiting
+requests are woken.
+"""
 
 from __future__ import annotations
 
@@ -92,7 +94,7 @@ def test_changed_settings_reach_every_partition_that_they_are_for() -> None:
 
 
 def test_a_setting_that_does_not_parse_counts_as_not_there(caplog: pytest.LogCaptureFixture) -> None:
-    """A broker must not die of what an older Kafka took."""
+    """A broker must not fail because of a setting that an older Kafka accepted."""
     broker = MemoryBroker({"t": 1})
     for name, value in (("segment.bytes", "14"), ("retention.ms", "1000"), ("of.a.later.kafka", "x")):
         broker.image.apply_all([ConfigRecord(TOPIC, "t", name, value)])

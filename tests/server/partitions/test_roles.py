@@ -1,4 +1,6 @@
-"""A replica's role follows the metadata: leader, follower, or neither; and what each means for the high watermark."""
+"""These tests cover how a replica's role follows the metadata (leader, follower or neither), and what each role means for the
+high watermark.
+"""
 
 from __future__ import annotations
 

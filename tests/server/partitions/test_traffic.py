@@ -1,4 +1,4 @@
-"""Counts of a topic's traffic add up."""
+"""This test adds the counts of a topic's traffic."""
 
 from __future__ import annotations
 

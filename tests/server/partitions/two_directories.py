@@ -1,4 +1,4 @@
-"""A broker with several log directories on a disk in memory, and what tests ask of it."""
+"""This module has a broker with several log directories on a disk in memory, and what tests ask of it."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def other(path: str) -> str:
 
 
 def directory_in_metadata(broker: Broker, name: str = "t", index: int = 0) -> str | None:
-    """The path of the directory that the metadata names."""
+    """Returns the path of the directory that the metadata names."""
     assert broker.context is not None
     partition = broker.context.metadata.partition(name, index)
     assert partition is not None
@@ -88,7 +88,7 @@ def contents(log: PartitionLog) -> list[bytes]:
 
 
 def alter(broker: Broker, path: str, *partitions: int, name: str = "t", version: int = 2) -> list[int]:
-    """Error codes by partition."""
+    """Returns the error codes by partition."""
     request = AlterReplicaLogDirsRequest([AlterReplicaLogDir(path, [AlterReplicaLogDirTopic(name, list(partitions or (0,)))])])
     answer = alter_replica_log_dirs.handle(request, context(broker, version))
     return [partition.error_code for topic in answer.results for partition in topic.partitions]
@@ -105,7 +105,7 @@ def described(broker: Broker) -> dict[str, list[DescribeLogDirsPartition]]:
 
 
 async def until(condition: Callable[[], object]) -> None:
-    """Turns of the loop until it is so; `run` has the deadline."""
+    """Lets the loop turn until the condition is true; `run` has the deadline."""
     while not condition():
         await turns(1)
 

@@ -1,4 +1,6 @@
-"""A share partition without a broker: a clock that the test moves, a persister in memory, and a log that is only offsets."""
+"""This module has a share partition without a broker: a clock that moves only when the test says so, a persister in memory, and a
+log that is only offsets.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,7 @@ SETTINGS = ShareGroupConfig(
 
 
 class MemoryPersister:
-    """One share partition's state, kept as the share coordinator keeps it."""
+    """The state of one share partition, kept as the share coordinator keeps it."""
 
     def __init__(self, start_offset: int = 0, batches: Iterable[StateBatch] = ()) -> None:
         self.start_offset = start_offset
@@ -69,7 +71,7 @@ class MemoryPersister:
 
 
 class Partition:
-    """A share partition with what it stands on. `log` are the log's batches, first and last offset of each."""
+    """A share partition and what it depends on. `log` has the log's batches, with the first and last offset of each."""
 
     def __init__(
         self,
@@ -97,7 +99,7 @@ class Partition:
     def acquire(
         self, member: str = "m", max_records: int = 1000, batch_size: int = 1000, *, strict: bool = False, batches: int = 1000
     ) -> list[Acquired]:
-        """Fetches as a member would, `batches` of the log at a time."""
+        """Fetches as a member would, with `batches` of the log at a time."""
         if not self.share.can_acquire():
             return []
         offset = self.share.next_fetch_offset()
@@ -108,10 +110,10 @@ class Partition:
         self.share.acknowledge(member, [Acknowledgement(first, last, types)])
 
     def states(self) -> list[tuple[int, int, RecordState, int, str]]:
-        """What is in flight, as rows: first, last, state, delivery count, member."""
+        """Returns what is in flight as rows of first offset, last offset, state, delivery count and member."""
         return [run[:5] for batch in self.share.batches for run in batch.runs]
 
 
 def given(acquired: Sequence[Acquired]) -> list[tuple[int, int, int]]:
-    """First, last, delivery count."""
+    """Returns first offset, last offset and delivery count."""
     return [(each.first, each.last, each.delivery_count) for each in acquired]

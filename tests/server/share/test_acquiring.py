@@ -1,4 +1,6 @@
-"""Handing out: whole batches and strict limits, room, what is available again, gaps, and records that were tried often."""
+"""These tests cover how records are acquired: whole batches and strict limits, room, records that are available again, gaps, and
+records that were delivered often.
+"""
 
 from __future__ import annotations
 

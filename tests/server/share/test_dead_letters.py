@@ -1,4 +1,6 @@
-"""Dead letters: who gets one, what it says, which topic takes it; and a record that is given up without a letter all the same."""
+"""These tests cover dead letters: which records get one, what it contains, which topics take it, and records that are archived
+without one.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,7 @@ ENABLE = "errors_deadletterqueue_group_enable"
 
 
 def wanting(topic: str = DLQ, copies: bool = False, **broker_settings: str) -> tuple[MemoryBroker, MemoryPersister]:
-    """A broker with a topic of ten records, and a group that wants letters."""
+    """Returns a broker with a topic of ten records, and a group that wants dead letters."""
     broker, persister = share_broker({"t": 2}, **broker_settings)
     broker.image.features["share.version"] = 2
     broker.image.apply(ConfigRecord(32, GROUP, "errors.deadletterqueue.topic.name", topic))
@@ -37,7 +39,7 @@ def wanting(topic: str = DLQ, copies: bool = False, **broker_settings: str) -> t
 
 
 def make(broker: MemoryBroker, name: str = DLQ, partitions: int = 1, enable: str = "true", **others: Any) -> None:
-    """A topic that takes letters, if it is enabled."""
+    """Makes a topic that takes dead letters if it is enabled."""
     settings: Any = {ENABLE: enable} | others
     broker.create_topic(name, partitions, **settings)
 
@@ -53,7 +55,7 @@ def offsets(found: list[Record]) -> list[int]:
 
 
 def settled(broker: MemoryBroker, *kinds: int) -> Member:
-    """A member that did this with the ten records."""
+    """Lets a member acknowledge the ten records with these types."""
     member = Member(broker)
     assert acquired(member.fetch([T0])) == {T0: [(0, 9, 1)]}
     assert errors(member.acknowledge({T0: [(0, 9, kinds)]})) == {T0: 0}

@@ -1,4 +1,6 @@
-"""What the group coordinator decides about share groups' state, carried out: begun, tried again, recorded, and forgotten."""
+"""These tests cover how the group coordinator's decisions about share groups' state are carried out: initialized, tried again,
+recorded and deleted.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,7 @@ NOBODY = b"\7" * 16
 
 
 class Node(ShareBroker):
-    """A broker whose share groups have begun nowhere yet. `outcomes`: what became of initializations, in order."""
+    """A broker whose share groups have no state yet. `outcomes` has the outcomes of initializations, in order."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -38,23 +40,23 @@ class Node(ShareBroker):
         self.outcomes.append({place: error.code for place, error in errors.items()})
 
     def start_of(self, topic_id: bytes, partition: int) -> int | None:
-        """Where the group begins in a partition; None: it has no state there."""
+        """Returns where the group begins in a partition, or None if it has no state there."""
         found = self.state.coordinator.find(SharePartition("g", topic_id, partition))
         return None if found is None else found.start_offset
 
     @property
     def partitions(self) -> StatePartitions:
-        """What the group coordinator knows of the group's state."""
+        """Returns what the group coordinator knows of the group's state."""
         return self.groups.shard("g").protocol(ShareProtocol).group("g").state_partitions
 
     def found(self, partitions: StatePartitions) -> None:
-        """Makes the group, with these partitions on record."""
+        """Makes the group, with these partitions in its record."""
         protocol = self.groups.member_shard("g").protocol(ShareProtocol)
         protocol.change_state_partitions(protocol.group_or_new("g"), partitions)
 
 
 def wanted(*partitions: int) -> Initialize:
-    """Partitions of t, from offset 7."""
+    """Returns a request to initialize partitions of t from offset 7 on."""
     return Initialize(1, {T: TopicPartitions("t", frozenset(partitions), 5)}, {T: 7})
 
 

@@ -1,4 +1,6 @@
-"""Reads as batches: cut off tails, cutting to offsets, batches of aborted transactions."""
+"""These tests look into what was read of a log: incomplete batches at the end, cuts at offsets, and batches of aborted
+transactions.
+"""
 
 from __future__ import annotations
 

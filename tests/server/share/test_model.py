@@ -1,8 +1,9 @@
-"""Random lives of a share partition, with members that accept, release, reject, forget, crash, and with leaders that restart.
+"""This test runs random lives of a share partition, with members that accept, release, reject, forget and crash, and with leaders
+that restart.
 
-Whatever happens: no two members hold a record at one time; a record is accepted once at the most; what is done with is never
-handed out again; nobody gets a record more often than the limit; and with members that accept everything, all records are done
-with in the end.
+In every run no two members hold a record at the same time; a record is accepted once at most; a record that is done is never
+delivered again; no record is delivered more often than the limit; and with members that accept everything, all records are done
+in the end.
 """
 
 from __future__ import annotations
@@ -24,7 +25,9 @@ LIMIT = 4
 
 
 class Life:
-    """`held`: who holds each offset, as far as they know. `fate`: what became of offsets for good. `counts`: deliveries."""
+    """The model. `held` is the member that holds each offset, as far as members know, `fate` the final state of offsets, and
+    `counts` their deliveries.
+    """
 
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
@@ -68,7 +71,7 @@ class Life:
                 self.held[offset] = member, deadline
 
     def settle(self) -> None:
-        """A member says something of a row of what it holds; or of something that it does not."""
+        """Lets a member acknowledge a range of what it holds, or of something that it does not hold."""
         if not self.held:
             return
         first = self.random.choice(list(self.held))
@@ -111,7 +114,7 @@ class Life:
         self.held = {offset: held for offset, held in self.held.items() if held[0] != member}
 
     def lose(self) -> None:
-        """The coordinator is away for a moment: nothing changes."""
+        """The coordinator is unavailable for a moment: nothing changes."""
         before = self.partition.states()
         self.partition.persister.refusal = ErrorCode.NOT_COORDINATOR
         for offset, (member, _) in list(self.held.items())[:1]:
@@ -121,7 +124,7 @@ class Life:
         assert self.partition.states() == before
 
     def restart(self) -> None:
-        """The leader is gone, and with it who holds what."""
+        """The leader is lost, and with it the knowledge of which member holds what."""
         if self.random.random() < 0.2:
             self.partition.restart()
             self.held = {}
@@ -155,7 +158,7 @@ class Life:
                 assert offset not in self.fate
 
     def finish(self) -> None:
-        """Everybody goes, and one member accepts what is left."""
+        """All members leave, and another one accepts the rest."""
         for member in MEMBERS:
             self.partition.share.release(member)
         self.held = {}
@@ -178,7 +181,7 @@ def test_a_random_life(seed: int) -> None:
 
 
 def test_what_is_kept_is_enough_to_go_on_after_every_step() -> None:
-    """A leader that starts from what is kept has handed out nothing that was done with."""
+    """A leader that starts from the stored state must not have handed out records that are done."""
     life = Life(1000)
     for _ in range(STEPS):
         life.step()

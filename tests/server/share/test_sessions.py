@@ -1,4 +1,6 @@
-"""Share sessions: epochs, partitions added and forgotten, which partitions are answered, and how many sessions there may be."""
+"""These tests cover share sessions: epochs, partitions that are added and forgotten, what an answer contains, and how many
+sessions there may be.
+"""
 
 from __future__ import annotations
 

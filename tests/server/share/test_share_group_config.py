@@ -1,4 +1,4 @@
-"""What of a group's settings counts: its own within the broker's bounds, else the broker's."""
+"""These tests cover settings of share groups: the group's own within the broker's bounds, or else the broker's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""What members have in flight: acknowledged, released, timed out, archived; what is kept of it; where a new leader goes on."""
+"""These tests cover records in flight: acknowledged, released, timed out, archived; what is stored of them; and where a new
+leader goes on.
+"""
 
 from __future__ import annotations
 
@@ -30,14 +32,14 @@ TEN = [(0, 9)]
 
 @pytest.fixture
 def ten() -> Partition:
-    """Ten records in one batch, all held by m."""
+    """Makes a partition with ten records in one batch, all held by m."""
     partition = Partition(TEN)
     assert given(partition.acquire()) == [(0, 9, 1)]
     return partition
 
 
 def refused(partition: Partition, code: ErrorCode, *acknowledgements: Acknowledgement, member: str = "m") -> str:
-    """The refusal's text; nothing has changed and nothing was written."""
+    """Returns the text of the refusal; nothing must have changed or been written."""
     before, writes = partition.states(), len(partition.persister.writes)
     with pytest.raises(ShareError) as caught:
         partition.share.acknowledge(member, acknowledgements)
@@ -322,7 +324,7 @@ def test_who_held_something_then_is_not_known() -> None:
 
 
 def test_a_log_that_lost_its_end() -> None:
-    """New records get offsets that the group was through with; it is not through with those."""
+    """New records get offsets that the group had done before the log lost its end; these are not done."""
     persister = MemoryPersister(2, [StateBatch(4, 11, 1, ACKNOWLEDGED), StateBatch(14, 15, 1, ACKNOWLEDGED)])
     partition = Partition(TEN, persister=persister)
     assert given(partition.acquire()) == [(2, 3, 1)]

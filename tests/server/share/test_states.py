@@ -1,4 +1,4 @@
-"""The table of states, and runs: cut, changed, joined again."""
+"""These tests cover the table of states, and runs, which are cut, changed and joined again."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_overlapping_gives_runs_cut_to_the_offsets_asked_for() -> None:
 
 
 def test_changes_of_any_offsets_are_those_of_each_offset_alone() -> None:
-    """Against the plainest there is: one state an offset."""
+    """The result is compared with the simplest implementation, which has one state for each offset."""
     rng = random.Random(7)
     batch = InFlightBatch([Run(0, 39, ACQUIRED, 1, "m")])
     counts = [1] * 40

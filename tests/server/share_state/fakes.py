@@ -1,4 +1,4 @@
-"""A share coordinator over a log in memory."""
+"""This module has a share coordinator over a log in memory."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NAME = SharePartition("g", TOPIC_ID, 0)
 
 
 class ShareLog(GroupLog):
-    """`__share_group_state` in memory."""
+    """The partitions of `__share_group_state` in memory."""
 
     def __init__(self, partitions: int = 4) -> None:
         super().__init__(partitions)
@@ -38,7 +38,7 @@ class ShareLog(GroupLog):
 
 
 class Driver:
-    """`clock` and `log` outlive a restart."""
+    """A coordinator under test; `clock` and `log` outlive a restart."""
 
     def __init__(self, log: ShareLog | None = None, clock: GroupClock | None = None, **settings: int) -> None:
         self.log = log or ShareLog()
@@ -59,7 +59,7 @@ class Driver:
         self.created += 1
 
     def restarted(self) -> Driver:
-        """Another coordinator over the same log."""
+        """Returns another coordinator over the same log."""
         driver = Driver(self.log, self.clock, **self.settings)
         driver.topics = self.topics
         driver.coordinator.refresh()
@@ -77,7 +77,7 @@ class Driver:
         start_offset: int = 0,
         complete: int = 0,
     ) -> None:
-        """Batches: first and last offset, delivery count, delivery state."""
+        """Makes state batches from first offset, last offset, delivery count and delivery state."""
         found = [StateBatch(*each) for each in batches]
         self.coordinator.write(*name, state_epoch, leader_epoch, start_offset, complete, found)
 
@@ -87,7 +87,7 @@ class Driver:
         return found
 
     def offsets(self, name: SharePartition = NAME) -> tuple[int, int]:
-        """Start and end of the partition of `__share_group_state` that has `name`."""
+        """Returns start and end of the partition of `__share_group_state` that has `name`."""
         partition = self.coordinator.partition_for(name)
         return self.log.starts[partition], self.log.end_offset(partition)
 

@@ -1,4 +1,6 @@
-"""Batches of offsets in one state, joined: against each offset's own history, and in the shapes that Kafka gives them."""
+"""These tests merge state batches, and compare the result with each offset's own history and with the batches that
+Kafka makes.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The life of share partitions: begun, read, written, fenced, loaded again, pruned, forgotten."""
+"""These tests cover the life of share partitions: initialized, read, written, fenced, loaded again, pruned and deleted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The share coordinator of a broker, over real partitions: loaded after a power cut, and pruned with the segments gone."""
+"""These tests cover the share coordinator of a broker over real partitions: it is loaded after a power cut, and pruned with the
+segments removed.
+"""
 
 from __future__ import annotations
 

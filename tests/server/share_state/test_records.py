@@ -1,4 +1,4 @@
-"""Records of `__share_group_state`, and back."""
+"""These tests encode and decode the records of `__share_group_state`."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_keys_of_share_partitions() -> None:
     "change", [ShareState(0, 0, 0, 0, 0, (StateBatch(5, 3, 1, 2),)), ShareUpdate(0, 0, 0, 0, (StateBatch(5, 4, 1, 2),))]
 )
 def test_a_batch_that_ends_before_it_begins_is_malformed(change: ShareState | ShareUpdate) -> None:
-    """Laid over others it would be parted for ever, and the broker would never have started."""
+    """Merging it with others would never end, and the broker would never start."""
     (record,) = decode_records(encode([(NAME, change)], 0))
     with pytest.raises(MALFORMED):
         decode(record.key or b"", record.value)

@@ -1,4 +1,4 @@
-"""A transaction coordinator over a log in memory, with partitions that take markers or do not."""
+"""This module has a transaction coordinator over a log in memory, with partitions that accept markers or refuse them."""
 
 from __future__ import annotations
 
@@ -18,11 +18,13 @@ TID = "transfer"
 
 
 class TransactionLog(GroupLog):
-    """`__transaction_state` in memory."""
+    """The partitions of `__transaction_state` in memory."""
 
 
 class Driver:
-    """`answers` is what a partition says to its next markers; `markers` are those that were taken."""
+    """Partitions that take markers. `answers` has a partition's answers to its next markers; `markers` are those that were
+    written.
+    """
 
     def __init__(
         self, log: TransactionLog | None = None, clock: GroupClock | None = None, version: int = 2, **settings: int
@@ -56,7 +58,7 @@ class Driver:
         return code
 
     def restarted(self, **changes: Any) -> Driver:
-        """Another coordinator over the same log."""
+        """Returns another coordinator over the same log."""
         driver = Driver(self.log, self.clock, self.version, **changes)
         driver.answers = self.answers
         driver.coordinator.refresh()

@@ -1,4 +1,4 @@
-"""The life of transactional ids: begun, fenced, committed, aborted, timed out, loaded again, forgotten."""
+"""These tests cover the life of transactional ids: begun, fenced, committed, aborted, timed out, loaded again and expired."""
 
 from __future__ import annotations
 

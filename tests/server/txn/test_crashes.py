@@ -1,10 +1,12 @@
-"""A broker that dies at any change to its disk: what was decided is ended everywhere, and no transaction is half committed.
+"""This test kills a broker at any change to its disk: what was decided is completed everywhere, and no transaction is half
+committed.
 
-A producer writes to two partitions and commits a group's offset with each transaction; `play` is its story, and the model: how
-each transaction ended, or that this is not known. The story is repeated, cut one change to the disk later each time. After a kill
--9 the disk has all that was written; after a power cut, with flush.messages=1, all that was synced.
+A producer writes to two partitions and commits a group's offset with each transaction. `play` runs it, and is also the model: it
+records how each transaction ended, or that this is unknown. It is run again and again, each time stopped one change to the disk
+later. After a kill -9 the disk has everything that was written; after a power cut, with flush.messages=1, everything that was
+synced.
 
-The broker's context is whole: real logs, groups and coordinators; only the metadata come from outside.
+The broker's context is complete, with real logs, groups and coordinators; only the metadata comes from outside.
 """
 
 from __future__ import annotations
@@ -42,7 +44,7 @@ UNKNOWN: Final = None
 
 
 class Node:
-    """A broker process on a disk. Producer ids are the controller's, which lives on."""
+    """A broker process on a disk. Producer ids come from the controller, which survives."""
 
     def __init__(self, disk: MemDisk, ids: itertools.count[int], version: int, *, durable: bool) -> None:
         settings = {"log.flush.interval.messages": "1"} if durable else {}
@@ -71,7 +73,7 @@ class Node:
                     raise
 
     def write(self, producer: Producer, number: int, sequence: int) -> None:
-        """Transaction `number`: a record to each partition, and the group's offset."""
+        """Runs transaction `number`: a record to each partition, and the group's offset."""
         for topic, index in PARTITIONS:
             self.coordinator.add_partitions(TID, *producer, [(topic, index)], client_version=self.version)
             replica = self.broker.replicas.get(topic, index)
@@ -99,7 +101,7 @@ class Node:
     # What readers see
 
     def records(self, index: int) -> dict[int, bool]:
-        """The transactions in a partition of `t`, and whether each was committed. None may be open."""
+        """Returns the transactions in a partition of `t`, and whether each was committed. None may be open."""
         replica = self.broker.replicas.get("t", index)
         assert replica is not None
         found: dict[int, bool] = {}
@@ -117,7 +119,7 @@ class Node:
         return found
 
     def offset(self) -> int:
-        """What the group has committed; -1 for nothing."""
+        """Returns the offset that the group has committed, or -1."""
         offsets = self.broker.context.groups.shard(GROUP).offsets
         assert not offsets.is_unstable(GROUP, "t", 0)
         found = offsets.get(GROUP, "t", self.broker.topic_id("t"), 0)

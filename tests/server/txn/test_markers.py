@@ -1,4 +1,6 @@
-"""server/txn/markers.py: what a marker that the coordinator brings to a partition of this broker comes to."""
+"""These tests cover server/txn/markers.py: the outcome of each marker that the coordinator writes to a partition of
+this broker.
+"""
 
 from __future__ import annotations
 
@@ -86,7 +88,7 @@ def test_one_that_another_leader_may_not_have_is_written_again() -> None:
 
 
 class Offsets:
-    """The groups of a partition that is loaded; keeps what the answers about it wait for."""
+    """The groups of a loaded partition; it keeps the promises that answers about it wait for."""
 
     def __init__(self) -> None:
         self.replicated: list[Promise[None] | None] = []

@@ -1,4 +1,6 @@
-"""The transaction coordinator of a broker, over real partitions: its settings, its producer ids, its markers, and a restart."""
+"""These tests cover the transaction coordinator of a broker over real partitions: its settings, its producer ids, its markers,
+and a restart.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,7 @@ class Blocks:
 
 
 class Offsets:
-    """Groups whose every partition is loaded, and which note what transactions came to."""
+    """Groups whose partitions are all loaded, and which note how transactions ended."""
 
     def __init__(self) -> None:
         self.ended: list[tuple[int, int, bool]] = []
@@ -43,7 +45,7 @@ class Offsets:
 
 
 class Node:
-    """A broker with the topic t and the transaction coordinator that it opens with the first request for it."""
+    """A broker with the topic t and the transaction coordinator, which it opens with the first request."""
 
     def __init__(self, **settings: str) -> None:
         named = {name.replace("_", "."): value for name, value in settings.items()}
@@ -61,7 +63,7 @@ class Node:
         return asyncio.run(self.coordinator.init_producer_id("tx", timeout_ms, None))
 
     def begin(self) -> Producer:
-        """A transaction with a record in t."""
+        """Runs a transaction with a record in t."""
         producer = self.init()
         self.coordinator.add_partitions("tx", *producer, (("t", 0),), client_version=2)
         self.replica.append(batch(2, producer=(*producer, 0), transactional=True))

@@ -1,4 +1,4 @@
-"""ProducerIds: each id once, whatever crashes, and one record a thousand."""
+"""These tests cover ProducerIds: each id is handed out once, whatever crashes, and there is one record for every thousand ids."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_a_block_costs_one_record() -> None:
 
 
 def test_ids_asked_for_at_once_come_from_one_block() -> None:
-    """Where a block takes its time, as in a quorum, those who wait share it."""
+    """If it takes time to get a block, as in a quorum, all callers that wait share it."""
 
     class SlowBlocks:
         def __init__(self) -> None:

@@ -1,4 +1,6 @@
-"""Records of `__transaction_state`: what surrounds them. What is in them is held against Kafka's by the tools (compat_tests)."""
+"""These tests cover the frame of the records of `__transaction_state`. Kafka's tools compare their content with Kafka's
+(compat_tests).
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,7 @@ from ottla.wire.records import decode_records
 
 
 def test_a_batch_has_no_sequence() -> None:
-    """Unlike those of the newer coordinators, whose first sequence is 0."""
+    """This differs from the newer coordinators, whose base sequence is 0."""
     transaction = Transaction("tx", 7, 60_000, 1000, State.EMPTY, 0)
     for batch in (encode_transaction(transaction, 1000, 2), encode_tombstones(["a", "b"], 1000)):
         assert read_header(batch).base_sequence == NO_SEQUENCE

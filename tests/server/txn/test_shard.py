@@ -1,4 +1,6 @@
-"""txn/shard.py: decisions, markers and completions of one partition of `__transaction_state`, replicated at once or later."""
+"""These tests cover txn/shard.py: decisions, markers and completions of one partition of `__transaction_state`, replicated at
+once or later.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ NONE, OFFLINE, GONE = ErrorCode.NONE, ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.U
 
 
 class Shard(TransactionShard):
-    """`codes` are what partitions say to their next markers; those in `later` say it by a promise, kept in `promised`."""
+    """Partitions that take markers. `codes` has their answers to the next markers; those in `later` answer by a promise, kept in
+    `promised`.
+    """
 
     def __init__(self, log: LaggingLog | None = None, *, lag: bool = False, clock: GroupClock | None = None) -> None:
         self.log = log or LaggingLog(lag=lag)
@@ -42,12 +46,12 @@ class Shard(TransactionShard):
         return self.codes.get((topic, partition), NONE)
 
     def marked(self) -> list[tuple[str, int]]:
-        """Who was asked since the last look."""
+        """Returns the partitions that were asked since the last call."""
         asked, self.markers = self.markers, []
         return [each[:2] for each in asked]
 
     def decided(self, *partitions: tuple[str, int], commit: bool = True, name: str = "tx") -> Transaction:
-        """An open transaction of producer 7 in epoch 5, as the decision makes it."""
+        """Returns an open transaction of producer 7 in epoch 5, with its end decided."""
         now_ms = self.clock.now_ms()
         open_one = Transaction(name, 7, 60_000, now_ms, State.ONGOING, 5, partitions=frozenset(partitions), started_ms=now_ms)
         self.transactions[name] = open_one
@@ -57,7 +61,7 @@ class Shard(TransactionShard):
         return self.transactions[name].state
 
     def written(self) -> list[tuple[str, State | None]]:
-        """Ids and states as they are in the log."""
+        """Returns ids and states as they are in the log."""
         found = [decode(record.key or b"", record.value) for batch in self.log.batches[0] for record in decode_records(batch)]
         return [(each[0], each[1].state if each[1] else None) for each in found if each is not None]
 

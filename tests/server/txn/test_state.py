@@ -1,4 +1,4 @@
-"""txn/state.py: what each operation makes of a transaction, case by case."""
+"""These tests cover txn/state.py: what each operation does with a transaction, case by case."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ MAPPING, INVALID = ErrorCode.INVALID_PRODUCER_ID_MAPPING, ErrorCode.INVALID_TXN_
 
 
 def of(state: State = EMPTY, epoch: int = 5, **changes: Any) -> Transaction:
-    """Producer 7's, with a time of 60 s; it was updated at 1000 and begun at 900."""
+    """Returns a transaction of producer 7 with a timeout of 60 s; it was updated at 1000 and begun at 900."""
     made = Transaction("tx", 7, 60_000, 1000, state, epoch, last_producer_epoch=4, previous_producer_id=6, started_ms=900)
     return made._replace(partitions=frozenset({T0}) if state in (ONGOING, *ENDING) else frozenset(), **changes)
 
 
 def outcome(operation: Callable[[], Any]) -> Any:
-    """What it returns, or the code of its refusal."""
+    """Returns the result of an operation, or the code of its refusal."""
     try:
         return operation()
     except TransactionError as error:

@@ -1,4 +1,6 @@
-"""txn/verification.py: transactional batches go in where their partition is in the transaction, and else wait or are refused."""
+"""These tests cover txn/verification.py: transactional batches are appended if their partition is in the transaction, and
+otherwise wait or are refused.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,7 @@ T0, T1 = ("t", 0), ("t", 1)
 
 
 def ask(driver: Driver, producer: Producer, *, add: bool = False, generic: bool = True, name: str = TID) -> Any:
-    """What is refused of a batch for each of two partitions that know nothing of the producer."""
+    """Returns the errors for a batch for each of two partitions that know nothing of the producer."""
     replicas = MemoryBroker({"t": 2}).replicas
     entries = [Entry(each, *producer) for each in (T0, T1)]
     return refused_entries(replicas, lambda: driver.coordinator, name, entries, add=add, generic_error=generic)

@@ -1,4 +1,4 @@
-"""One group alone: its states, its members and their protocols."""
+"""These tests cover a single classic group: its states, its members and their protocols."""
 
 from __future__ import annotations
 
@@ -154,7 +154,9 @@ def restored(*members: MemberMetadata, protocol: str | None = "range") -> Classi
 
 
 def test_a_record_of_the_log_that_no_group_is_like() -> None:
-    """Who wrote it is unknown, so it is no bug of ours: ValueError, which loading a partition reports."""
+    """An unknown program may have written the record, so it is no bug of ours: it raises ValueError, which the
+    loading reports.
+    """
     one = MemberMetadata("a", "i", "c", "/h", 1, 1, b"", b"")
     assert list(restored(one, MemberMetadata("b", None), MemberMetadata("c", None)).members) == ["a", "b", "c"]
     with pytest.raises(ValueError, match="two members with the same id"):

@@ -1,4 +1,4 @@
-"""JoinGroup, row by row as Apache Kafka 4.4.0 answers (docs/kafka-behaviour.md)."""
+"""These tests cover JoinGroup, row by row as Apache Kafka 4.4.0 answers it (docs/kafka-behaviour.md)."""
 
 from __future__ import annotations
 

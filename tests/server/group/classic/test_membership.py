@@ -1,4 +1,6 @@
-"""SyncGroup, Heartbeat and LeaveGroup, row by row as Apache Kafka 4.4.0 answers (docs/kafka-behaviour.md)."""
+"""These tests cover SyncGroup, Heartbeat and LeaveGroup, row by row as Apache Kafka 4.4.0 answers them
+(docs/kafka-behaviour.md).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Delayed joins, timeouts and sessions, on a clock that only the test moves."""
+"""These tests cover delayed joins, timeouts and sessions, on a clock that moves only when the test says so."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Members of consumer groups as a client would drive them, against the handlers over an in-memory log."""
+"""This module drives members of consumer groups as a client would, against the handlers over an in-memory log."""
 
 from __future__ import annotations
 
@@ -12,10 +12,12 @@ from tests.server.group.fakes import NODE_ID, Driver, at_once
 
 
 class Beating(Driver):
-    """A Driver of classic members that knows heartbeats as well."""
+    """A Driver of classic members that can also send heartbeats."""
 
     def beat(self, member: str, epoch: int = 0, *, group: str = "g", version: int = 1, **fields: Any) -> Any:
-        """One heartbeat. Epoch 0 joins: to the topic t, unless `subscribed_topic_names` says otherwise."""
+        """Sends one heartbeat. With epoch 0 the member joins, and subscribes to the topic t unless `subscribed_topic_names` says
+        otherwise.
+        """
         if epoch == 0:
             joining = {"rebalance_timeout_ms": 10_000, "subscribed_topic_names": ["t"], "topic_partitions": []}
             fields = joining | fields
@@ -34,7 +36,7 @@ class Beating(Driver):
         self.clock.advance(seconds)
 
     def topic(self, name: str, number: int, partitions: int) -> bytes:
-        """A topic that is new, or has more partitions than before; 0: it is gone."""
+        """Creates a topic or adds partitions to it; 0 partitions delete it."""
         topic_id = bytes(15) + bytes([number])
         metadata = self.broker.metadata
         is_new = name not in metadata.topics
@@ -54,7 +56,7 @@ class Beating(Driver):
 
 
 def parts(answer: Any) -> dict[bytes, list[int]] | None:
-    """What an answer assigns; None where it says nothing of that."""
+    """Returns what an answer assigns, or None if it contains no assignment."""
     if answer.assignment is None:
         return None
     return {part.topic_id: part.partitions for part in answer.assignment.topic_partitions}

@@ -1,6 +1,6 @@
-"""The assignors against Kafka's own classes: random groups of all shapes, seeded, and what each of them comes to.
+"""These tests compare the assignors with Kafka's own classes on random groups of all shapes, which are seeded.
 
-KafkaAssignorOracle.java asks them; Kafka's jars come by Maven (compat_tests/reference/maven.py).
+KafkaAssignorOracle.java runs Kafka's classes, whose jars come from Maven (compat_tests/reference/maven.py).
 """
 
 from __future__ import annotations
@@ -39,7 +39,9 @@ def random_group(rng: random.Random) -> Case:
 
 
 def previous(rng: random.Random, topics: Mapping[bytes, int], ids: list[str]) -> dict[str, Assignment]:
-    """What members have: some of it nobody's, some of it of topics that nobody wants now, much of it one member's."""
+    """Returns random assignments: some partitions are free, some belong to topics without subscribers, and one
+    member has many.
+    """
     favourites = rng.sample(ids, max(1, len(ids) // 2))
     held: dict[str, dict[bytes, set[int]]] = {}
     for topic, count in topics.items():

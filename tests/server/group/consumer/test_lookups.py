@@ -1,4 +1,4 @@
-"""Lookups of expressions: after the request, step by step, one a group at a time."""
+"""These tests cover lookups of expressions: they run after the request, step by step, and one at a time for each group."""
 
 from __future__ import annotations
 

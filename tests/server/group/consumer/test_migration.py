@@ -1,4 +1,4 @@
-"""From classic to consumer groups and back, with members of both protocols.
+"""These tests convert classic groups to consumer groups and back, with members of both protocols.
 
 compat_tests/wire_diff/test_consumer_group_records.py has the same beside Apache Kafka, record by record.
 """
@@ -31,7 +31,7 @@ def subscription(owned: Sequence[int] = ()) -> dict[str, bytes]:
 
 
 def founded(driver: Beating) -> str:
-    """A stable classic group of one member, which has all of t."""
+    """Makes a stable classic group of one member, which has all of t."""
     member, parked = driver.enter(protocols=subscription())
     driver.later(0)
     generation = (parked.result() if hasattr(parked, "result") else parked).generation_id

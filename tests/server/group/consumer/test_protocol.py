@@ -1,4 +1,5 @@
-"""Consumer groups through their handlers: members, epochs, timers, topics, expressions; what is written, what a restart finds.
+"""These tests cover consumer groups through their handlers: members, epochs, timers, topics and expressions, the records that are
+written, and the state after a restart.
 
 compat_tests/wire_diff compares the same with Apache Kafka; here are the clocks, and what does not show from outside.
 """
@@ -31,7 +32,7 @@ def group_of(driver: Beating, group: str = "g") -> ConsumerGroup:
 
 
 def state_of(driver: Beating, group: str = "g") -> dict[str, Any]:
-    """All that the records of a group make of it."""
+    """Returns everything that a group derives from its records."""
     found = group_of(driver, group)
     plain = {name: value for name, value in vars(found).items() if name not in ("refresh_at_ms",)}
     return plain | {"members": {key: asdict(member) for key, member in found.members.items()}}

@@ -1,4 +1,4 @@
-"""The table of steps in reconcile.py, a row a test, and a group of members that is led to random targets."""
+"""These tests cover the table of steps in reconcile.py, one test for each row, and lead a group of members to random targets."""
 
 from __future__ import annotations
 

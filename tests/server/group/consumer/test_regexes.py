@@ -1,4 +1,4 @@
-"""Expressions: what is refused, what matches, and that many of them do not hold up everybody else."""
+"""These tests cover expressions: which are refused, which topics match, and that many expressions do not hold up other work."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ NAMED = "".join(f"(?P<a{number}>" for number in range(2_500))
 
 @pytest.mark.parametrize("groups", ["(" * 10_000 + ")" * 10_000, NAMED + ")" * 2_500])
 def test_groups_are_not_captured(groups: str) -> None:
-    """With captures this takes minutes, on the event loop."""
+    """With captures this would take minutes, on the event loop."""
     names = frozenset(f"topic{number}" for number in range(5 * STEP))
     *_, found = match([groups + "topic.*"], [*names, "atopic1"])
     assert found is not None

@@ -1,4 +1,4 @@
-"""Each deadline of a member: what it fences, and what lifts it."""
+"""These tests cover each deadline of a member: which member it fences, and what cancels it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A group's own settings, within the broker's bounds, or else the broker's."""
+"""These tests cover settings of groups: the group's own within the broker's bounds, or else the broker's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Orders as Java gives them: the expected ones come from java.util.HashMap, HashSet and PriorityQueue of a JDK 17.
+"""These tests cover the orders of Java's collections; the expected ones come from java.util.HashMap, HashSet and PriorityQueue of
+a JDK 17.
 
 What Kafka's assignors make of them is held against Kafka's own classes in the test_assignor*_oracle.py beside their tests.
 """
@@ -68,7 +69,9 @@ def test_a_queue_gives_back_the_least_first() -> None:
 
 
 def test_equals_leave_a_queue_in_the_order_of_javas_heap() -> None:
-    """java.util.PriorityQueue, asked: five equal elements come out as first, last, and then those that moved up."""
+    """A real java.util.PriorityQueue returns five equal elements in this order: the first, the last, and then those that moved
+    up.
+    """
     queue = PriorityQueue(lambda name: 0.0, "abcde")
     assert [queue.poll() for _ in range(5)] == ["a", "e", "d", "c", "b"]
 
@@ -83,12 +86,14 @@ def test_an_element_may_come_back_with_another_key() -> None:
 
 
 def test_what_is_computed_comes_in_front() -> None:
-    """ "Aa" and "BB" have the same hash: the one that came later is listed first, unlike after put."""
+    """ "Aa" and "BB" have the same hash: unlike after put, the one that was added later is listed first."""
     assert computed_map_order(["Aa", "BB", "Aa"], 16) == ["BB", "Aa"]
 
 
 def test_a_computed_table_grows_with_the_call_after_it_is_full() -> None:
-    """Their hashes are 97 to 99. Two keys stay in a table for two, where "b" is first; the third call makes it one for four."""
+    """The hashes are 97 to 99. Two keys stay in a table of two slots, where "b" is first; the third call enlarges it to four
+    slots.
+    """
     assert computed_map_order(["a", "b"], 2) == ["b", "a"]
     assert computed_map_order(["a", "b", "c"], 2) == ["a", "b", "c"]
 
@@ -111,7 +116,7 @@ def test_a_table_that_keys_are_taken_out_of_stays_as_large() -> None:
 
 
 def test_any_call_of_compute_if_absent_makes_a_full_table_larger() -> None:
-    """Also one for a key that is there."""
+    """This is true even of a call for a key that is there already."""
     table: JavaTable[int, None] = JavaTable(int_hash, 2)
     table.compute_if_absent(2, lambda: None)
     table.compute_if_absent(0, lambda: None)

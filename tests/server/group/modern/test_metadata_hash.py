@@ -1,6 +1,6 @@
-"""The expected numbers come from hash4j 0.22, which Kafka 4.4 uses, fed as Kafka feeds it.
+"""These tests cover the metadata hash. The expected numbers come from hash4j 0.22, which Kafka 4.4 uses, fed as Kafka feeds it.
 
-compat_tests/test_cold_swap_groups.py has groups of Kafka's that ottla goes on with.
+compat_tests/test_cold_swap_groups.py takes over groups that Kafka wrote.
 """
 
 from __future__ import annotations

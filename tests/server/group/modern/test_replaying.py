@@ -1,4 +1,4 @@
-"""The group that a record of a newer protocol is replayed into."""
+"""These tests cover the choice of the group that a record of a newer protocol is replayed into."""
 
 from __future__ import annotations
 

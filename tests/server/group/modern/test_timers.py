@@ -1,4 +1,6 @@
-"""Deadlines of members over a clock that stands still: set anew, cancelled, and what becomes of one that had no effect."""
+"""These tests cover deadlines of members on a clock that stands still: they are set again, cancelled, and retried if they had no
+effect.
+"""
 
 from __future__ import annotations
 

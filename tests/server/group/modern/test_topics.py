@@ -1,4 +1,4 @@
-"""What groups see of topics: hashes that are kept until a topic changes, and changes that are reported together."""
+"""These tests cover the topics as groups see them: hashes are cached until a topic changes, and changes are reported together."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_changes_are_reported_once_and_together() -> None:
 
 
 def test_many_changes_do_not_wait() -> None:
-    """A shard whose groups are silent for good keeps no list of all topics that ever were."""
+    """A shard whose groups never send a heartbeat again must not keep a list of all topics that ever existed."""
     told: list[Set[str]] = []
     topics = Topics(Broker().metadata, told.append)
     for number in range(MANY_CHANGES):

@@ -1,4 +1,6 @@
-"""Share groups as their members and administrators have them: a broker over logs in memory, and requests through its handlers."""
+"""This module drives share groups as their members and administrators do: with requests through the handlers of a broker over
+logs in memory.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,7 @@ END_OFFSET = 40
 
 
 class ShareBroker(Broker):
-    """With a share coordinator; its log and that of groups outlive a restart."""
+    """A broker with a share coordinator; the coordinator's log and that of groups outlive a restart."""
 
     def __init__(
         self, log: GroupLog | None = None, clock: GroupClock | None = None, state_log: ShareLog | None = None, **settings: int
@@ -79,7 +81,7 @@ class ShareBroker(Broker):
 
 
 class Driver:
-    """`epochs` are those that the members got last."""
+    """Share groups under test. `epochs` has the epoch in the last answer to each member."""
 
     def __init__(self, broker: ShareBroker | None = None, **settings: int) -> None:
         self.broker = broker or ShareBroker(None, None, None, **settings)
@@ -114,7 +116,7 @@ class Driver:
         return self.beat(member, 0, list(topics or ["t"]))
 
     def enter(self, member: str = "m", *topics: str) -> dict[bytes, list[int]]:
-        """Joined, and with what there is for the member: two assignments are a second apart."""
+        """Lets a member join and get its partitions; two assignments are a second apart."""
         self.join(member, *topics)
         self.clock.advance(1.5)
         return assigned(self.beat(member, topics=list(topics or ["t"])))
@@ -128,7 +130,7 @@ class Driver:
         return described
 
     def offsets(self, *topics: tuple[str, list[int]], group: str = "g") -> dict[str, dict[int, tuple[int, int]]]:
-        """Start offset and lag."""
+        """Returns start offset and lag."""
         asked = [DescribeShareGroupOffsetsRequestTopic(*topic) for topic in topics] or None
         request = DescribeShareGroupOffsetsRequest([DescribeShareGroupOffsetsRequestGroup(group, asked)])
         (answer,) = describe_share_group_offsets.handle(request, self.broker.context(1)).groups
@@ -158,6 +160,6 @@ def assigned(answer: Any) -> dict[bytes, list[int]]:
 
 
 def codes(answer: Any) -> list[int]:
-    """Of the partitions or topics of an answer about offsets."""
+    """Returns the error codes of the partitions or topics in an answer about offsets."""
     assert answer.error_code == 0, answer
     return [part.error_code for topic in answer.responses for part in getattr(topic, "partitions", [topic])]

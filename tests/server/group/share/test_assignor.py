@@ -1,4 +1,6 @@
-"""The assignor `simple` by hand; test_assignor_oracle.py holds it against Kafka's own in long walks."""
+"""These tests cover the assignor `simple` with cases by hand; test_assignor_oracle.py compares it with Kafka's own in long random
+walks.
+"""
 
 from __future__ import annotations
 

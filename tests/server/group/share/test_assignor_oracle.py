@@ -1,4 +1,5 @@
-"""The assignor `simple` against Kafka's own class: random share groups, each with a history of changes, seeded.
+"""These tests compare the assignor `simple` with Kafka's own class on random share groups, each with a history of changes, which
+are seeded.
 
 KafkaSimpleAssignorOracle.java asks it; Kafka's jars come by Maven. A group lives through several assignments:
 members come and go, subscriptions change, partitions get state; each starts from what ours gave before, so an order that differs
@@ -27,7 +28,7 @@ class Case(NamedTuple):
 
 
 class Life:
-    """One group, as it changes."""
+    """One group that changes."""
 
     def __init__(self, rng: random.Random) -> None:
         self.rng = rng
@@ -98,7 +99,7 @@ def test_random_share_groups_get_what_kafka_gives_them() -> None:
 
 
 def test_everybody_has_something_and_nobody_has_much_more() -> None:
-    """What the steps come to, whatever Kafka does: shares differ by one, and so do the members of partitions."""
+    """Checks what must be true whatever Kafka does: shares differ by at most one, and so do the members of partitions."""
     rng = random.Random(7)
     for _ in range(200):
         life = Life(rng)

@@ -1,4 +1,4 @@
-"""Offsets of share groups, described, set and deleted, and groups that are deleted with them."""
+"""These tests describe, set and delete offsets of share groups, and delete groups with their offsets."""
 
 from __future__ import annotations
 

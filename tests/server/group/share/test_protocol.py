@@ -1,4 +1,6 @@
-"""Share groups from the first heartbeat to the last: epochs, sessions, settings, topics that change, restarts."""
+"""These tests cover share groups from the first heartbeat to the last: epochs, sessions, settings, changed topics and
+restarts.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,7 @@ def test_state_waits_for_the_topic_that_keeps_it() -> None:
 
 
 def test_what_is_initialized_is_not_so_again_while_the_rest_waits() -> None:
-    """Each partition's state is written once, though the partition of another is led by nobody for a while."""
+    """Each partition's state is written once, even if another partition of the state topic has no leader for a while."""
     driver = Driver()
     log = driver.broker.state.log
     wanted = [SharePartition("g", T, index) for index in range(3)]
@@ -106,7 +108,7 @@ def test_a_member_is_assigned_only_what_it_subscribes_to() -> None:
 
 
 def test_a_member_keeps_no_topic_that_only_its_target_still_has() -> None:
-    """The assignor leaves a topic in targets that nobody subscribes to any more."""
+    """The assignor leaves a topic without subscribers in the targets."""
     driver = Driver()
     driver.enter("a", "t", "u")
     driver.enter("b", "t", "x")

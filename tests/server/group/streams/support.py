@@ -1,4 +1,6 @@
-"""Streams groups without a network: a coordinator over a log and a clock in memory (fakes.py), and members that speak to it."""
+"""This module has streams groups without a network: a coordinator over a log and a clock in memory (fakes.py), and members that
+send requests to it.
+"""
 
 from __future__ import annotations
 
@@ -59,7 +61,9 @@ def ids(tasks: TaskIds | Mapping[str, Any]) -> dict[str, list[int]]:
 
 
 class Cluster:
-    """A broker whose groups are assigned at once unless a setting says otherwise; names of settings come with `streams.`."""
+    """A broker whose groups are assigned at once unless a setting says otherwise; names of settings are prefixed
+    with `streams.`.
+    """
 
     def __init__(self, broker: Broker | None = None, **settings: str) -> None:
         self.broker = broker or Broker()
@@ -89,7 +93,7 @@ class Cluster:
         return self.protocol.group(GROUP)
 
     def restart(self) -> None:
-        """Another process over the same log, as after kill -9."""
+        """Returns another process over the same log, as after kill -9."""
         self.broker.groups.close()
         topics, configs = self.broker.metadata.topics, self.broker.configs
         self.broker = self.broker.restarted()
@@ -98,7 +102,7 @@ class Cluster:
 
 
 class Member:
-    """`epoch`, `active` and `standby` are what the last answer made them."""
+    """A member. `epoch`, `active` and `standby` are those of the last answer."""
 
     def __init__(self, cluster: Cluster, name: str, instance: str | None = None, process: str | None = None) -> None:
         self.cluster, self.name, self.instance, self.process = cluster, name, instance, process or f"process-{name}"
@@ -107,7 +111,7 @@ class Member:
         self.standby: dict[str, list[int]] = {}
 
     def beat(self, **changes: Any) -> Any:
-        """The answer. GroupError."""
+        """Sends a heartbeat and returns the answer. Raises GroupError."""
         return self.ask(**changes).response
 
     def ask(self, **changes: Any) -> Answer:
@@ -147,7 +151,7 @@ class Member:
         return self.ask(**(fields | changes))
 
     def own(self, active: Mapping[str, Sequence[int]] | None = None, **changes: Any) -> Any:
-        """A heartbeat that says what the member has: by default, all that it was assigned."""
+        """Sends a heartbeat that reports the member's tasks, by default all that it was assigned."""
         given = self.active if active is None else active
         owned = {
             "active_tasks": [RequestTaskIds(name, list(partitions)) for name, partitions in given.items()],
@@ -157,7 +161,7 @@ class Member:
         return self.beat(**(owned | changes))
 
     def refused(self, **changes: Any) -> int:
-        """The code of a heartbeat that is refused."""
+        """Returns the error code of a heartbeat that is refused."""
         try:
             self.beat(**changes)
         except GroupError as error:
@@ -166,14 +170,14 @@ class Member:
 
 
 def settle(*members: Member) -> None:
-    """Heartbeats that say what members have, until nothing can change any more."""
+    """Lets members send heartbeats with their tasks until nothing can change any more."""
     for _ in range(4):
         for member in members:
             member.own()
 
 
 def value(*subtopologies: Subtopology, epoch: int = 0) -> recorded.StreamsGroupTopologyValue:
-    """A topology as a group's record has it."""
+    """Returns a topology as a group's record has it."""
     from ottla.server.group.streams.answers import topology_value
 
     return topology_value(Topology(epoch, list(subtopologies)))

@@ -1,4 +1,4 @@
-"""The task assignor against Kafka's own class: random groups of all shapes, seeded, and what each of them comes to.
+"""These tests compare the task assignor with Kafka's own class on random groups of all shapes, which are seeded.
 
 KafkaTaskAssignorOracle.java asks it; Kafka's jars come by Maven. Half of the groups are what the assignor made
 of a former one, with members that came and went, so that sticking to what was is tried too.
@@ -27,7 +27,7 @@ class Case(NamedTuple):
 
 
 def in_order(members: Mapping[str, MemberSpec]) -> dict[str, MemberSpec]:
-    """As the assignor is given them: a HashMap's order, of members that came in the order of their ids."""
+    """Returns members as the assignor gets them: in the order of a HashMap to which they were added in the order of their ids."""
     return {member_id: members[member_id] for member_id in hash_order(sorted(members), string_hash)}
 
 
@@ -45,7 +45,7 @@ def random_group(rng: random.Random) -> Case:
 
 
 def random_tasks(rng: random.Random, counts: Mapping[str, int], ids: list[str]) -> dict[str, Tasks]:
-    """What members have had: much of it one member's, some of it nobody's."""
+    """Returns random tasks that members have had: one member had many, and some are free."""
     if rng.random() < 0.3:
         return {}
     favourites = rng.sample(ids, max(1, len(ids) // 2))
@@ -68,7 +68,7 @@ def random_offsets(rng: random.Random, counts: Mapping[str, int]) -> dict[str, d
 
 
 def later(rng: random.Random, case: Case) -> Case:
-    """The group after its assignment, when members have gone and others have come."""
+    """Returns the group after its assignment, when members have left and others have joined."""
     assigned = assign(*case)
     members = {
         member_id: spec._replace(previous=assigned[member_id])

@@ -1,4 +1,5 @@
-"""Streams groups as members see them: joining, sharing tasks, deadlines, settings, and what a restart finds.
+"""These tests cover streams groups as members see them: joining, sharing tasks, deadlines, settings, and the state after a
+restart.
 
 What Kafka answers to the same heartbeats is compared field by field in compat_tests/wire_diff/test_streams_groups.py.
 """
@@ -72,7 +73,7 @@ def test_whoever_leaves_leaves_its_tasks() -> None:
 
 
 def test_epochs_that_do_not_fit() -> None:
-    """The one before counts from a member that has nothing but what it holds: the last answer may not have come."""
+    """The previous epoch is accepted from a member that has only tasks of its assignment: the last answer may have been lost."""
     cluster = Cluster()
     one, _ = two_members(cluster)
     epoch, mine = one.epoch, dict(one.active)
@@ -285,7 +286,7 @@ def test_a_static_member_comes_back_to_its_tasks() -> None:
 
 
 def test_a_static_member_comes_back_as_another_process() -> None:
-    """That asks for an assignment, in which nobody is left of who it was."""
+    """A change of process requires an assignment."""
     cluster = Cluster()
     one, two = Member(cluster, "m1", "i1"), Member(cluster, "m2", "i2")
     one.join(READS_T)
@@ -347,7 +348,7 @@ def test_a_heartbeat_that_is_not_written_changes_nothing() -> None:
 
 
 def test_after_a_restart_everything_goes_on() -> None:
-    """At every point of a rebalance: the members neither notice nor lose a task."""
+    """A restart may come at every point of a rebalance: the members neither notice it nor lose a task."""
     for cut in range(6):
         cluster = Cluster(num_standby_replicas="1")
         for name in ("between", "log"):
@@ -408,7 +409,7 @@ def test_a_partition_that_goes_elsewhere_stops_its_timers() -> None:
 
 @pytest.mark.parametrize(("epoch", "partition", "code"), [(3, 0, 0), (4, 0, 113), (2, 0, 0), (1, 0, 113), (2, 2, 113)])
 def test_commits_of_members(epoch: int, partition: int, code: int) -> None:
-    """Epoch 3 is the member's; it has run its first tasks since 2, and runs partition 2 no more."""
+    """The member is in epoch 3; it has had its first tasks since epoch 2, and no longer has partition 2."""
     cluster = Cluster()
     driver = Driver(cluster.broker)
     one, two = Member(cluster, "m1"), Member(cluster, "m2")

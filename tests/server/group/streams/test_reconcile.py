@@ -1,4 +1,4 @@
-"""Members on their way to their targets: step by step, and at random with the promises of the protocol held at every step."""
+"""These tests lead members to their targets, step by step and at random, and check at every step what the protocol guarantees."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def held(active: Mapping[int, int] | None = None, standby: Role | None = None, w
 
 
 class Group:
-    """Members by id, and who holds what by all that they hold and are still to give up."""
+    """Members by id, and the holders of tasks, derived from everything that members hold or have to give up."""
 
     def __init__(self, *members: StreamsMember) -> None:
         self.members = {member.member_id: member for member in members}
@@ -112,7 +112,7 @@ def test_no_process_has_a_copy_beside_its_task() -> None:
     ids=["active to standby", "standby to active", "warm-up to active", "standby to warm-up", "warm-up to standby"],
 )
 def test_roles_change_in_place(before: HeldTasks, target: Tasks, after: HeldTasks, state: MemberState) -> None:
-    """A demoted task is held as active until the member has said that it runs it no more."""
+    """A demoted task counts as held in the active role until the member has reported that it no longer runs it."""
     changed = Group(member(epoch=2, held=before)).step("m", 3, target, before.as_tasks())
     assert (changed.held, changed.state) == (after, state)
     assert changed.to_revoke == (before if state is MemberState.UNREVOKED_TASKS else held())
@@ -126,7 +126,7 @@ def test_a_copy_is_kept_until_its_task_is_free() -> None:
 
 
 def test_a_copy_is_kept_while_something_else_has_to_go() -> None:
-    """Nothing is granted before everything is given up, not even what is free."""
+    """Nothing is assigned before everything is given up, not even free tasks."""
     group = Group(member(epoch=2, held=held({1: 2}, tasks(0))))
     after = group.step("m", 3, Tasks(tasks(0)), None)
     assert (after.state, after.held, after.to_revoke) == (MemberState.UNREVOKED_TASKS, held(standby=tasks(0)), held({1: 2}))
@@ -143,7 +143,9 @@ def test_a_state_that_nobody_knows_begins_anew() -> None:
 
 
 def random_target(rng: random.Random, ids: list[str]) -> dict[str, Tasks]:
-    """Every task active once, with copies at some members of other processes; a process is the last letter of a member's id."""
+    """Makes a target: every task is active once, with copies at members of other processes; a process is the last letter of a
+    member's id.
+    """
     roles: dict[str, list[dict[str, set[int]]]] = {each: [{}, {}, {}] for each in ids}
     for partition in range(6):
         order = rng.sample(ids, len(ids))
@@ -168,7 +170,7 @@ def check(group: Group) -> None:
 
 @pytest.mark.parametrize("seed", range(40))
 def test_whatever_the_targets_every_member_arrives(seed: int) -> None:
-    """Members own what they were last assigned, or still what they are to give up; targets change under them at any time."""
+    """Members own what the last answer said, or still what they have to give up, while targets change at any time."""
     rng = random.Random(seed)
     ids = ["m1a", "m2a", "m3b", "m4c", "m5c"][: rng.randint(2, 5)]
     group = Group(*(member(each, each[-1]) for each in ids))

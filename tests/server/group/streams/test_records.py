@@ -1,4 +1,4 @@
-"""The records of streams groups: to bytes and back as they were, and what older brokers wrote."""
+"""These tests encode and decode the records of streams groups, and read what older brokers wrote."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ MEMBER = StreamsMember(
 
 
 def stored(record: GroupRecord) -> ProtocolRecord:
-    """As it is read back from the log."""
+    """Returns a record as it is read back from the log."""
     (read,) = decode_records(encode_batch([record], 1))
     assert read.key is not None
     known = decode(read.key, read.value)

@@ -1,4 +1,6 @@
-"""Targets of streams groups: who counts as a member, when an assignment may be made, and what of it is written."""
+"""These tests cover targets of streams groups: who counts as a member, when an assignment may be made, and which records are
+written.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Topologies against topics: counts that follow from each other, and what does not fit."""
+"""These tests compare topologies with topics: partition counts that depend on each other, and topics that do not fit."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def configured(*subtopologies: Any, **more: int) -> ConfiguredTopology:
 
 
 def counts(topology: ConfiguredTopology) -> dict[str, int]:
-    """Of the internal topics."""
+    """Returns the partition counts of the internal topics."""
     return {
         name: internal.partitions
         for each in (topology.subtopologies or {}).values()
@@ -40,7 +40,9 @@ def test_without_internal_topics_the_sources_say_it_all() -> None:
 
 
 def test_counts_go_down_the_topology() -> None:
-    """From the sources to a repartition topic, from there to the next, and to the changelog behind it, whatever their order."""
+    """Counts pass from the sources to a repartition topic, from there to the next, and to the changelog behind it,
+    in any order.
+    """
     topology = configured(
         subtopology("2", repartition={"b": 0}, changelogs=["log"]),
         subtopology("1", repartition={"a": 0}, sinks=["b"]),
