@@ -146,10 +146,6 @@ COVERED_BY: Final[dict[str, str]] = {
 UNCOVERED: Final[frozenset[str]] = frozenset(
     {
         "pipeline/compare.py",
-        "server/group/consumer/departures.py",
-        "server/group/consumer/identity.py",
-        "server/group/consumer/services.py",
-        "server/group/consumer/update.py",
     }
 )
 """Modules that only tests from outside reach (compat_tests), or the tests of a whole broker. The list may only shrink."""
