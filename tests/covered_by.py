@@ -42,7 +42,6 @@ COVERED_BY: Final[dict[str, str]] = {
     "pipeline/source_filters.py": "tests/pipeline/test_source.py",
     "pipeline/source_options.py": "tests/pipeline/test_source.py",
     "pipeline/source_readers.py": "tests/pipeline/test_source.py",
-    "server/base/clock.py": "tests/server/partitions/test_flushing.py",
     "server/group/classic/members.py": "tests/server/group/classic/test_group.py",
     "server/group/classic/protocol.py": "tests/server/group/classic/test_group.py",
     "server/group/cluster.py": "tests/server/group/test_coordinator.py",

@@ -97,6 +97,9 @@ class ManualClock:
     def monotonic(self) -> float:
         return self._elapsed
 
+    def ticks_ns(self) -> int:
+        return round(self.monotonic() * 1_000_000_000)
+
     def call_later(self, seconds: float, callback: Callable[[], None]) -> Timer:
         timer = Timer(callback)
         heapq.heappush(self._timers, (self._elapsed + seconds, next(self._order), timer))

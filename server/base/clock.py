@@ -30,6 +30,10 @@ class Clock(Protocol):
         """Returns a time in seconds that never goes back."""
         ...
 
+    def ticks_ns(self) -> int:
+        """Returns nanoseconds that never go back, for how long something took."""
+        ...
+
     def call_later(self, seconds: float, callback: Callable[[], None]) -> Cancellable:
         """Runs `callback` on the event loop after `seconds`."""
         ...
@@ -42,6 +46,8 @@ class LoopClock:
         loop = asyncio.get_running_loop()
         self.monotonic: Callable[[], float] = loop.time
         self._call_later = loop.call_later
+
+    ticks_ns = staticmethod(time.perf_counter_ns)
 
     def now_ms(self) -> int:
         return time.time_ns() // 1_000_000

@@ -19,7 +19,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from time import perf_counter_ns
 from typing import TYPE_CHECKING, Final
 
 from ottla.log.config import LogConfig
@@ -251,7 +250,7 @@ class Broker:
         from ottla.server.dispatch.measured import MeasuredDispatch
         from ottla.server.metrics.sources import Sources
 
-        dispatch = MeasuredDispatch(context, perf_counter_ns, self.chain)
+        dispatch = MeasuredDispatch(context, context.clock.ticks_ns, self.chain)
         self.sources = Sources(context, dispatch, self.listeners, logs)
         return dispatch
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from time import perf_counter_ns
 from typing import TYPE_CHECKING, Final
 
 from ottla.server.dispatch.chain import Chain, Place
@@ -31,7 +30,7 @@ class QuotasInForce:
         values = context.config.values
         windows = Windows(values["quota.window.num"], values["quota.window.size.seconds"] * 1000)
         changes = Windows(values["controller.quota.window.num"], values["controller.quota.window.size.seconds"] * 1000)
-        self._clients = ClientQuotas(context.clock, windows, changes, perf_counter_ns)
+        self._clients = ClientQuotas(context.clock, windows, changes, context.clock.ticks_ns)
         among_brokers = values["inter.broker.listener.name"] or values["security.inter.broker.protocol"]
         protected = among_brokers.upper() if len(listeners) > 1 else None
         self._connections = ConnectionRates(windows, context.clock, network, protected)

@@ -27,7 +27,7 @@ BUCKETS: Final = 65
 """The number of buckets of time; the last is for 2**63 ns and more, which nothing takes."""
 
 Ticks = Callable[[], int]
-"""A clock of nanoseconds that never goes back, such as time.perf_counter_ns."""
+"""A clock of nanoseconds that never goes back: `Clock.ticks_ns`."""
 
 
 class RequestCounts:

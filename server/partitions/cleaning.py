@@ -308,23 +308,27 @@ def _raise(message: dict[str, Any]) -> None:
 
 
 class ThreadWorker:
-    """A worker that is a thread of this process."""
+    """A worker that is a thread of this process.
 
-    def __init__(self, disk: Disk) -> None:
+    Its throttle goes by `monotonic`, not by the broker's clock: a thread that waits cannot be woken by a clock of the event loop.
+    """
+
+    def __init__(self, disk: Disk, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._disk = disk
+        self._monotonic = monotonic
         self._called_off = threading.Event()
 
     async def clean(self, cleaning: Cleaning) -> AsyncIterator[Result]:
         """See Worker."""
 
         def wait(seconds: float) -> None:
-            until = time.monotonic() + seconds
+            until = self._monotonic() + seconds
             while not self._called_off.wait(min(seconds, _LOOK_SECONDS)) and not cleaning.is_void:
-                if (seconds := until - time.monotonic()) <= 0:
+                if (seconds := until - self._monotonic()) <= 0:
                     return
             raise CleaningAborted("the cleaning is no longer wanted")
 
-        cleaner = Cleaner(self._disk, cleaning.job, Throttle(cleaning.job.bytes_per_second, time.monotonic, wait))
+        cleaner = Cleaner(self._disk, cleaning.job, Throttle(cleaning.job.bytes_per_second, self._monotonic, wait))
         groups = cleaner.groups()
         while (group := await _in_thread(lambda: next(groups, None))) is not None:
             yield group

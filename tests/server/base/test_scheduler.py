@@ -36,6 +36,9 @@ class StandingClock:
     def monotonic(self) -> float:
         return self.time
 
+    def ticks_ns(self) -> int:
+        return round(self.monotonic() * 1_000_000_000)
+
     def call_later(self, seconds: float, callback: Callable[[], None]) -> Handle:
         handle = Handle()
         self.due.append((self.time + seconds, handle, callback))

@@ -64,6 +64,9 @@ class GroupClock:
     def monotonic(self) -> float:
         return self._now
 
+    def ticks_ns(self) -> int:
+        return round(self.monotonic() * 1_000_000_000)
+
     def call_later(self, seconds: float, callback: Callable[[], None]) -> Handle:
         handle = Handle()
         self.armed += 1

@@ -62,6 +62,9 @@ class StillClock:
     def monotonic(self) -> float:
         return 0.0
 
+    def ticks_ns(self) -> int:
+        return round(self.monotonic() * 1_000_000_000)
+
     def call_later(self, seconds: float, callback: Callable[[], None]) -> Handle:
         self._handles.append(Handle(callback))
         return self._handles[-1]
