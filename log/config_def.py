@@ -113,12 +113,12 @@ class Setting(NamedTuple):
 
     @property
     def dynamic(self) -> bool:
-        """Whether a change takes effect without a restart."""
+        """Says whether a change takes effect without a restart."""
         return self.update is not Update.READ_ONLY
 
     @property
     def sensitive(self) -> bool:
-        """Whether the value must never be shown."""
+        """Says whether the value must never be shown."""
         return self.type is ConfigType.PASSWORD
 
     def parse(self, text: str) -> Value:

@@ -18,7 +18,7 @@ class Topic(Protocol):
 
     @property
     def partitions(self) -> Mapping[int, Any]:
-        """The partitions by index. The values are metadata/image.py's PartitionImage, of which groups read `replicas`."""
+        """Returns the partitions by index. The values are metadata/image.py's PartitionImage, of which groups read `replicas`."""
         ...
 
 
@@ -33,12 +33,12 @@ class Cluster(Protocol):
 
     @property
     def brokers(self) -> Mapping[int, Any]:
-        """The brokers by id. The values are metadata/image.py's BrokerImage, of which groups read `rack`."""
+        """Returns the brokers by id. The values are metadata/image.py's BrokerImage, of which groups read `rack`."""
         ...
 
     @property
     def highest_offset(self) -> int:
-        """The offset of the last metadata record that was applied, which serves as the cluster's version."""
+        """Returns the offset of the last metadata record that was applied, which serves as the cluster's version."""
         ...
 
     def config_of(self, resource_type: int, resource_name: str) -> Mapping[str, str]:

@@ -52,7 +52,7 @@ class Group(ABC):
     @property
     @abstractmethod
     def state_name(self) -> str:
-        """The state that ListGroups and the describing APIs show: "Empty", "Stable", ..."""
+        """Returns the state that ListGroups and the describing APIs show: "Empty", "Stable", ..."""
 
     @property
     def member_count(self) -> int:

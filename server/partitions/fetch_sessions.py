@@ -98,7 +98,9 @@ class FetchSession:
 
     @property
     def worth(self) -> tuple[bool, int]:
-        """How much the session is worth keeping: followers' sessions before consumers', then larger ones before smaller ones."""
+        """Says how much the session is worth keeping: followers' sessions before consumers', then larger ones before smaller
+        ones.
+        """
         return self.privileged, len(self.partitions)
 
 

@@ -98,7 +98,7 @@ class TransactionShard(CoordinatorShard[Change]):
 
     @property
     def rest(self) -> int:
-        """How many transactions are decided and not yet complete."""
+        """Returns how many transactions are decided and not yet complete."""
         return len(self._rest)
 
     # State

@@ -52,12 +52,12 @@ class ConsumerProtocol(GroupProtocol[ConsumerGroup]):
 
     @property
     def assignors(self) -> dict[str, Any]:
-        """The assignors that `group.consumer.assignors` offers, by name."""
+        """Returns the assignors that `group.consumer.assignors` offers, by name."""
         return self._services.assignors
 
     @property
     def default_assignor(self) -> str:
-        """The assignor of groups whose members do not ask for one."""
+        """Returns the assignor of groups whose members do not ask for one."""
         return self._services.default_assignor
 
     # State

@@ -93,7 +93,7 @@ class ShareGroup(Group):
 
     @property
     def subscribers(self) -> Mapping[str, int]:
-        """The number of members that subscribe to each topic name, as it is now."""
+        """Returns the number of members that subscribe to each topic name now."""
         return self._topics
 
     def subscribed_topics(self, old: ShareMember | None = None, new: ShareMember | None = None) -> Counter[str]:

@@ -62,7 +62,7 @@ class StatePartitions(NamedTuple):
 
     @property
     def all_partitions(self) -> dict[bytes, tuple[str, frozenset[int]]]:
-        """The name, and the initialized or initializing partitions, of each topic by its id."""
+        """Returns the name, and the initialized or initializing partitions, of each topic by its id."""
         both = _merged(self.initialized, self.initializing)
         return {topic_id: (topic.name, topic.partitions) for topic_id, topic in both.items()}
 
