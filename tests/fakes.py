@@ -172,7 +172,7 @@ class MemoryBroker:
             clock=self.clock,
             random=from_seed(1),
             wiring=parts,
-            flushing=Flushing(self.clock, run_at_once),
+            existing_flushing=Flushing(self.clock, run_at_once),
         )
 
     def register_broker(self, broker_id: int, port: int) -> None:

@@ -315,8 +315,8 @@ class Broker:
     @staticmethod
     async def _settle(context: BrokerContext) -> None:
         """Waits for flushes that run in threads, which have to end before the logs are closed."""
-        if context.flushing is not None:
-            await context.flushing.settle()
+        if context.existing_flushing is not None:
+            await context.existing_flushing.settle()
 
     async def _close(self, *, clean: bool) -> None:
         """Closes all parts, each of them even if closing an earlier one failed or the wait for it was cancelled."""

@@ -43,8 +43,8 @@ class CoordinatorUpdates:
                 self._context.groups.topic_changed(topic.name)
                 if topic.name == TRANSACTION_STATE:
                     self._context.transaction_coordinator().refresh()
-                if self._context.share_state is not None:
-                    self._context.share_state.topic_deleted(topic.name, topic.topic_id)
+                if self._context.existing_share_coordinator is not None:
+                    self._context.existing_share_coordinator.topic_deleted(topic.name, topic.topic_id)
             case PartitionChanged(topic=topic, partition=index) if topic.name == CONSUMER_OFFSETS:
                 self._context.groups.follow(index)
             case PartitionChanged(topic=topic, partition=index) if topic.name == TRANSACTION_STATE:

@@ -57,20 +57,20 @@ class CoordinatorPasses:
         self._context = context
 
     def abort_overdue(self) -> Awaitable[None] | None:
-        transactions = self._context.transactions
+        transactions = self._context.existing_transaction_coordinator
         return transactions.abort_overdue() if transactions is not None else None
 
     def expire_transactional_ids(self) -> None:
-        if self._context.transactions is not None:
-            self._context.transactions.expire()
+        if self._context.existing_transaction_coordinator is not None:
+            self._context.existing_transaction_coordinator.expire()
 
     def snapshot_cold(self) -> None:
-        if self._context.share_state is not None:
-            self._context.share_state.snapshot_cold()
+        if self._context.existing_share_coordinator is not None:
+            self._context.existing_share_coordinator.snapshot_cold()
 
     def prune_share_state(self) -> None:
-        if self._context.share_state is not None:
-            self._context.share_state.prune()
+        if self._context.existing_share_coordinator is not None:
+            self._context.existing_share_coordinator.prune()
 
 
 class Compaction:

@@ -159,10 +159,10 @@ def _answer_when_acknowledged(
     """Returns a promise of the answer, kept once the last append in `owed` is acknowledged or refused; None for acks 0."""
     from ottla.server.partitions.acknowledging import when_acknowledged  # by default no answer has to wait
 
-    flusher = request.broker.flusher
+    flushing = request.broker.flushing
     if acks == NOBODY:
         for replica, end_offset, _ in owed:
-            when_acknowledged(replica, end_offset, flusher, _ignore_outcome, by_all=False)
+            when_acknowledged(replica, end_offset, flushing, _ignore_outcome, by_all=False)
         if failed:
             raise CloseConnection(f"acks is 0 and there are errors: {_summary(responses)}")
         return None
@@ -186,7 +186,7 @@ def _answer_when_acknowledged(
             promise.set_result(response)
 
     for replica, end_offset, answer in owed:
-        when_acknowledged(replica, end_offset, flusher, partial(acknowledged, replica, answer), by_all=acks == ALL)
+        when_acknowledged(replica, end_offset, flushing, partial(acknowledged, replica, answer), by_all=acks == ALL)
     return promise
 
 

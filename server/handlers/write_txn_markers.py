@@ -93,9 +93,9 @@ class _Writing:
 
         from ottla.server.partitions.acknowledging import when_acknowledged  # hardly any answer has to wait
 
-        flusher = self._request.broker.flusher
+        flushing = self._request.broker.flushing
         for producer_id, partition, replica, end_offset in self.owed:
-            when_acknowledged(replica, end_offset, flusher, partial(acknowledged, producer_id, partition), by_all=True)
+            when_acknowledged(replica, end_offset, flushing, partial(acknowledged, producer_id, partition), by_all=True)
         return promise
 
 

@@ -17,12 +17,12 @@ Row = tuple[str, Literal["counter", "gauge"], tuple[str, ...], str, Rows]
 
 
 def _instance_row(sources: Sources) -> Iterator[tuple[tuple[str, ...], float]]:
-    telemetry = sources.context.telemetry
+    telemetry = sources.context.existing_client_telemetry
     yield (), len(telemetry) if telemetry is not None else 0
 
 
 def _number_rows(sources: Sources) -> Iterator[tuple[tuple[str, ...], float]]:
-    telemetry = sources.context.telemetry
+    telemetry = sources.context.existing_client_telemetry
     for instance, (name, attributes), number in telemetry.numbers() if telemetry is not None else ():
         client = instance.attributes
         text = ",".join(f"{key}={value}" for key, value in attributes)

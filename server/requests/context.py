@@ -75,7 +75,11 @@ class Wiring(Protocol):
 
 @dataclass(slots=True)
 class BrokerContext:
-    """Holds the parts of one running broker."""
+    """Holds the parts of one running broker.
+
+    A part that most brokers never need, such as the transaction coordinator, is made by the call of its name; the field
+    `existing_transaction_coordinator` has it if somebody has called, for those who do nothing without it.
+    """
 
     config: BrokerConfig
     """The settings that the broker was started with."""
@@ -97,32 +101,32 @@ class BrokerContext:
     def __post_init__(self) -> None:
         self.purgatory = Purgatory(self.clock)
 
-    telemetry: ClientTelemetry | None = None
+    existing_client_telemetry: ClientTelemetry | None = None
     """None until a client asks for its subscriptions; see `client_telemetry`."""
     quotas: ClientQuotas | None = None
     """None as long as no client has a quota."""
     log_dirs: LogDirs | None = None
     """None if there is only one log directory, since then nothing can be moved."""
-    transactions: TransactionCoordinator | None = None
+    existing_transaction_coordinator: TransactionCoordinator | None = None
     """None until a request concerns transactions; see `transaction_coordinator`."""
-    share_state: ShareCoordinator | None = None
+    existing_share_coordinator: ShareCoordinator | None = None
     """None until a request concerns share groups; see `share_coordinator`."""
-    shares: SharePartitions | None = None
+    existing_share_partitions: SharePartitions | None = None
     """None until a member of a share group fetches; see `share_partitions`."""
-    flushing: Flushing | None = None
-    """None until an answer has to wait for an fsync; see `flusher`."""
+    existing_flushing: Flushing | None = None
+    """None until an answer has to wait for an fsync; see `flushing`."""
 
     def transaction_coordinator(self) -> TransactionCoordinator:
         """Returns the transaction coordinator of this broker; the first call opens it."""
-        if self.transactions is None:
-            self.transactions = self.wiring.transaction_coordinator(self)
-        return self.transactions
+        if self.existing_transaction_coordinator is None:
+            self.existing_transaction_coordinator = self.wiring.transaction_coordinator(self)
+        return self.existing_transaction_coordinator
 
     def share_coordinator(self) -> ShareCoordinator:
         """Returns the share coordinator of this broker; the first call opens it."""
-        if self.share_state is None:
-            self.share_state = self.wiring.share_coordinator(self)
-        return self.share_state
+        if self.existing_share_coordinator is None:
+            self.existing_share_coordinator = self.wiring.share_coordinator(self)
+        return self.existing_share_coordinator
 
     def share_group_state(self) -> ShareGroupState:
         """Returns what carries out, in the share coordinator, decisions of a group's coordinator. It has no state of its own."""
@@ -130,18 +134,18 @@ class BrokerContext:
 
     def share_partitions(self) -> SharePartitions:
         """Returns the share partitions that this broker leads; the first call makes them."""
-        if self.shares is None:
-            self.shares = self.wiring.share_partitions(self)
-        return self.shares
+        if self.existing_share_partitions is None:
+            self.existing_share_partitions = self.wiring.share_partitions(self)
+        return self.existing_share_partitions
 
     def client_telemetry(self) -> ClientTelemetry:
         """Returns the telemetry of clients; the first call makes it."""
-        if self.telemetry is None:
-            self.telemetry = self.wiring.client_telemetry(self)
-        return self.telemetry
+        if self.existing_client_telemetry is None:
+            self.existing_client_telemetry = self.wiring.client_telemetry(self)
+        return self.existing_client_telemetry
 
-    def flusher(self) -> Flushing:
+    def flushing(self) -> Flushing:
         """Returns what flushes logs for answers that wait; the first call makes it."""
-        if self.flushing is None:
-            self.flushing = self.wiring.flushing(self)
-        return self.flushing
+        if self.existing_flushing is None:
+            self.existing_flushing = self.wiring.flushing(self)
+        return self.existing_flushing

@@ -32,7 +32,8 @@ class Parts:
         self.groups, self.transactions, self.share_state = Coordinator(), Coordinator(), Coordinator()
         context = self.broker.context
         context.groups = cast(Any, self.groups)
-        context.transactions, context.share_state = cast(Any, self.transactions), cast(Any, self.share_state)
+        context.existing_transaction_coordinator = cast(Any, self.transactions)
+        context.existing_share_coordinator = cast(Any, self.share_state)
         self.updates = CoordinatorUpdates(context)
         self.updates.start()
         self.broker.image.subscribe(self.updates.follow)

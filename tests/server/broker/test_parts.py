@@ -11,13 +11,14 @@ from tests.fakes import MemoryBroker
 
 def test_each_part_is_made_once() -> None:
     broker = MemoryBroker({}).context
-    broker.flushing, broker.producer_ids = None, ProducerIds(broker.controller)
-    assert (broker.transactions, broker.share_state, broker.shares, broker.telemetry) == (None, None, None, None)
-    assert broker.share_partitions() is broker.share_partitions() is broker.shares
-    assert broker.share_coordinator() is broker.share_coordinator() is broker.share_state
-    assert broker.transaction_coordinator() is broker.transaction_coordinator() is broker.transactions
-    assert broker.client_telemetry() is broker.client_telemetry() is broker.telemetry
-    assert broker.flusher() is broker.flusher() is broker.flushing
+    broker.existing_flushing, broker.producer_ids = None, ProducerIds(broker.controller)
+    coordinators = (broker.existing_transaction_coordinator, broker.existing_share_coordinator)
+    assert (*coordinators, broker.existing_share_partitions, broker.existing_client_telemetry) == (None, None, None, None)
+    assert broker.share_partitions() is broker.share_partitions() is broker.existing_share_partitions
+    assert broker.share_coordinator() is broker.share_coordinator() is broker.existing_share_coordinator
+    assert broker.transaction_coordinator() is broker.transaction_coordinator() is broker.existing_transaction_coordinator
+    assert broker.client_telemetry() is broker.client_telemetry() is broker.existing_client_telemetry
+    assert broker.flushing() is broker.flushing() is broker.existing_flushing
 
 
 def test_telemetry_goes_by_the_broker_s_settings() -> None:

@@ -75,9 +75,9 @@ def test_coordinators_that_nobody_loaded_are_passed_over_and_others_asked() -> N
             each()
 
     run()
-    assert (context.transactions, context.share_state) == (None, None)
+    assert (context.existing_transaction_coordinator, context.existing_share_coordinator) == (None, None)
     coordinator = Coordinator()
-    context.transactions = context.share_state = cast(Any, coordinator)
+    context.existing_transaction_coordinator = context.existing_share_coordinator = cast(Any, coordinator)
     run()
     assert coordinator.asked == ["abort_overdue", "expire", "snapshot_cold", "prune"]
 

@@ -31,7 +31,7 @@ def share_broker(topics: Mapping[str, int], **settings: str) -> tuple[MemoryBrok
     broker = MemoryBroker(topics, {name.replace("_", "."): value for name, value in settings.items()})
     broker.image.features["share.version"] = 1
     persister = MemoryPersister()
-    broker.context.shares = SharePartitions(
+    broker.context.existing_share_partitions = SharePartitions(
         persister, broker.context.settings, broker.image, broker.replicas, broker.clock, broker.context.controller
     )
     return broker, persister

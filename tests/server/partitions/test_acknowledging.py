@@ -16,7 +16,7 @@ from tests.server.partitions.followers import TWO, Led
 def waiting(led: Led, *, by_all: bool) -> list[Exception | None]:
     """Appends a batch. Returns a list to which its outcome is added."""
     called: list[Exception | None] = []
-    when_acknowledged(led.replica, led.append(), led.broker.context.flusher, called.append, by_all=by_all)
+    when_acknowledged(led.replica, led.append(), led.broker.context.flushing, called.append, by_all=by_all)
     return called
 
 
@@ -93,7 +93,7 @@ def test_one_replica_needs_its_flush_only_whoever_leads_by_then() -> None:
     broker, replica = lone()
     called: list[Exception | None] = []
     end_offset = replica.append(batch(1)).last_offset + 1
-    when_acknowledged(replica, end_offset, broker.context.flusher, called.append, by_all=True)
+    when_acknowledged(replica, end_offset, broker.context.flushing, called.append, by_all=True)
     broker.elect("t", -1)
     broker.clock.advance()
     assert called == [None]

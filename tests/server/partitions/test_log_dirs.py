@@ -202,7 +202,7 @@ def test_answers_that_wait_for_an_fsync_have_it_in_the_copy() -> None:
         broker.context.replicas.logs.futures["t", 0] = future
         replica.append(batch(3))
         told: list[Any] = []
-        broker.context.flusher().when_durable(replica, 3, told.append)
+        broker.context.flushing().when_durable(replica, 3, told.append)
         while (found := future.next_read()) is not None:
             list(future.take(found.read()))
         assert broker.context.log_dirs is not None
@@ -212,7 +212,7 @@ def test_answers_that_wait_for_an_fsync_have_it_in_the_copy() -> None:
         log = log_of(broker)
         assert log is not old
         assert (log.recovery_point, log.high_watermark) == (3, 3)
-        broker.context.flusher().when_durable(replica, 3, told.append)
+        broker.context.flushing().when_durable(replica, 3, told.append)
         await until(lambda: len(told) == 2)
         await broker.stop()
 

@@ -154,7 +154,7 @@ class Creating:
 def test_a_topic_is_created_where_the_broker_allows_it(name: str, created: bool) -> None:
     broker, persister = wanting(name, errors_deadletterqueue_auto_create_topics_enable="true")
     controller: Any = Creating(broker)
-    broker.context.shares = SharePartitions(
+    broker.context.existing_share_partitions = SharePartitions(
         persister, broker.context.settings, broker.image, broker.replicas, broker.clock, controller
     )
 

@@ -394,7 +394,7 @@ def test_there_is_room_for_so_many_and_no_more(rig: Rig) -> None:
 
 def test_the_broker_has_one(rig: Rig) -> None:
     context = rig.broker.context
-    assert context.telemetry is None
+    assert context.existing_client_telemetry is None
     assert context.client_telemetry() is context.client_telemetry()
     assert context.client_telemetry().max_bytes == 1000
 

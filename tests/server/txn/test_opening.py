@@ -149,5 +149,5 @@ def test_what_is_written_is_there_after_a_restart() -> None:
     node.init()
     before = node.transaction
     node.coordinator.close()
-    node.broker.context.transactions = None
+    node.broker.context.existing_transaction_coordinator = None
     assert node.transaction == before
