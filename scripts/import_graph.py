@@ -10,6 +10,7 @@ other. An import whose name is computed, such as that of a handler, counts for e
 from __future__ import annotations
 
 import ast
+import functools
 import re
 import sys
 import tomllib
@@ -55,6 +56,12 @@ def modules(root: Path = ROOT) -> dict[str, Path]:
     return dict(sorted(named.items()))
 
 
+@functools.cache
+def _import_nodes(text: str) -> tuple[ast.AST, ...]:
+    """The import statements in a source text, and the calls, of which some import. Parsing is what a graph takes long for."""
+    return tuple(node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Import | ast.ImportFrom | ast.Call))
+
+
 def _named(node: ast.AST) -> Iterator[str]:
     """Yields what an import statement may mean, the longest name first: `from a import b` means the module a.b or a name in a."""
     match node:
@@ -74,7 +81,7 @@ def _named(node: ast.AST) -> Iterator[str]:
 def computed_imports(text: str) -> dict[str, int]:
     """The computed names that a source text imports, in its own words, each with the line of its first import."""
     found: dict[str, int] = {}
-    for node in ast.walk(ast.parse(text)):
+    for node in _import_nodes(text):
         match node:
             case ast.Call(
                 func=ast.Name(id="import_module" | "__import__") | ast.Attribute(attr="import_module"), args=[argument, *_]
@@ -86,7 +93,7 @@ def computed_imports(text: str) -> dict[str, int]:
 def imports(text: str, known: Iterable[str]) -> dict[str, int]:
     """Returns the known modules that a source text imports, each with the line of its first import."""
     found: dict[str, int] = {}
-    for node in ast.walk(ast.parse(text)):
+    for node in _import_nodes(text):
         for name in _named(node):
             target = name if name in known else name.rpartition(".")[0]
             if target in known:
