@@ -55,7 +55,7 @@ class Address:
 
 @contextmanager
 def one_of_each(directory: Path, settings: dict[str, str] | None = None) -> Iterator[list[Address]]:
-    """A fresh broker of each kind while the block runs, in KINDS' order. Raises BrokerFailed."""
+    """Starts a fresh broker of each kind for the block, in the order of KINDS. Raises BrokerFailed."""
     brokers = [CLASSES[kind](directory / kind, settings) for kind in KINDS]
     try:
         addresses = []
@@ -76,7 +76,7 @@ class SharedBrokers:
         self.directory = directory
 
     def get(self, kind: str, purpose: str = "") -> Address:
-        """The run's broker of this kind, or one for this purpose only, started now if nobody did yet. Raises BrokerFailed."""
+        """Returns the run's broker of this kind, or one for this purpose; starts it if it is not running. Raises BrokerFailed."""
         name = f"{kind}{purpose}"
         note = self.directory / f"{name}.json"
         with open(self.directory / f"{name}.lock", "w") as lock:
@@ -98,7 +98,7 @@ class SharedBrokers:
 
 
 def reap(pid: int) -> None:
-    """Take the exit status of a child that has ended, if it is ours (without xdist, worker and first process are one)."""
+    """Takes the exit status of a child that has ended, if it is ours (without xdist, worker and first process are one)."""
     try:
         os.waitpid(pid, os.WNOHANG)
     except ChildProcessError:

@@ -27,7 +27,7 @@ ENVIRONMENT: Final = {name: value for name, value in os.environ.items() if not n
 
 
 class Ran(NamedTuple):
-    """What a command left."""
+    """The result of a command: its exit code and what it wrote."""
 
     code: int
     out: bytes
@@ -43,7 +43,7 @@ class Ran(NamedTuple):
 
     @property
     def objects(self) -> list[Any]:
-        """Standard output as JSON lines."""
+        """Returns standard output, parsed as JSON lines."""
         return [json.loads(line) for line in self.lines]
 
 
@@ -52,7 +52,7 @@ def environment(bootstrap: str | None = None, **more: str) -> dict[str, str]:
 
 
 def ottla(*arguments: str | bytes, bootstrap: str | None = None, stdin: bytes = b"", env: Mapping[str, str] | None = None) -> Ran:
-    """A command that ends by itself, within a minute."""
+    """Runs a command that ends by itself, within a minute."""
     done = subprocess.run(
         [*OTTLA, *arguments],
         input=stdin,
@@ -65,21 +65,21 @@ def ottla(*arguments: str | bytes, bootstrap: str | None = None, stdin: bytes = 
 
 
 def good(*arguments: str | bytes, bootstrap: str | None = None, stdin: bytes = b"", env: Mapping[str, str] | None = None) -> Ran:
-    """`ottla`, which must succeed and say nothing on standard error."""
+    """Runs a command that must succeed and write nothing to standard error."""
     ran = ottla(*arguments, bootstrap=bootstrap, stdin=stdin, env=env)
     assert (ran.code, ran.errors) == (0, ""), ran
     return ran
 
 
 def errors(*arguments: str, bootstrap: str, code: int = 1) -> list[str]:
-    """The lines on standard error of a command that must fail."""
+    """Runs a command that must fail, and returns its lines on standard error."""
     ran = ottla(*arguments, bootstrap=bootstrap)
     assert ran.code == code, ran
     return ran.errors.splitlines()
 
 
 def made(bootstrap: str, partitions: int, name: str | None = None) -> str:
-    """A new topic; its name."""
+    """Creates a topic and returns its name."""
     name = name or f"commands-{uuid.uuid4().hex[:10]}"
     admin = AdminClient({"bootstrap.servers": bootstrap})
     make_topics(bootstrap, partitions, name)
@@ -88,7 +88,7 @@ def made(bootstrap: str, partitions: int, name: str | None = None) -> str:
 
 
 def wait_for_leaders(admin: AdminClient, name: str, partitions: int) -> None:
-    """Kafka's metadata is ahead of its logs: a leader is named before it answers."""
+    """Waits until the leaders answer: Kafka's metadata name a leader before it does."""
     asked = {TopicPartition(name, number): OffsetSpec.latest() for number in range(partitions)}
 
     def all_answer() -> bool:
@@ -105,7 +105,7 @@ def wait_for_leaders(admin: AdminClient, name: str, partitions: int) -> None:
 
 
 def ten_records(bootstrap: str) -> str:
-    """A topic of ten records, 0 to 9, a second apart from TODAY_MS on."""
+    """Creates a topic of ten records, 0 to 9, a second apart from TODAY_MS on, and returns its name."""
     topic = made(bootstrap, 1)
     lines = "".join(json.dumps({"value": str(number), "timestamp": TODAY_MS + 1000 * number}) + "\n" for number in range(10))
     good("produce", topic, "--json", bootstrap=bootstrap, stdin=lines.encode())
@@ -131,7 +131,7 @@ def running(*arguments: str, bootstrap: str, **streams: Any) -> Iterator[subproc
 
 
 def read_until(stream: int, wanted: bytes) -> bytes:
-    """What comes from a descriptor, until it holds `wanted`."""
+    """Reads from a descriptor until the text contains `wanted`, and returns it."""
     text = b""
     while wanted not in text:
         assert select.select([stream], [], [], TIMEOUT_S)[0], f"no {wanted!r} within {TIMEOUT_S} s after {text!r}"

@@ -36,7 +36,7 @@ Unique = Callable[[str], str]
 
 
 def created(bootstrap: str, names: list[str], *options: str) -> None:
-    """Topics made by the command, whose first partitions answer."""
+    """Creates topics by the command, and waits until their first partitions answer."""
     assert ottla("topic", "create", *names, *options, bootstrap=bootstrap).code == 0
     admin = AdminClient({"bootstrap.servers": bootstrap})
     for name in names:
@@ -196,7 +196,7 @@ def test_topics_that_cannot_be_altered(bootstrap: str) -> None:
 
 
 def on_terminal(*arguments: str, bootstrap: str, answer: bytes | None = None) -> tuple[int, str]:
-    """A command whose three streams are one terminal. `answer`: typed at the question."""
+    """Runs a command whose three streams are one terminal. `answer` is typed when it asks."""
     ours, theirs = pty.openpty()
     settings = environment(bootstrap, TERM="dumb", COLUMNS="160")
     process = subprocess.Popen([*OTTLA, *arguments], stdin=theirs, stdout=theirs, stderr=theirs, env=settings)

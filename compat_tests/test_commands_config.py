@@ -52,7 +52,7 @@ def test_settings_of_a_topic(bootstrap: str) -> None:
 
 
 def test_settings_of_brokers(fresh_broker: Callable[..., Any]) -> None:
-    """Of one and of all; a broker of its own, for others would feel it."""
+    """The settings of one broker and of all. The test has a broker of its own, since others would be affected."""
     broker = fresh_broker(queued_max_requests="321")
     bootstrap = f"127.0.0.1:{broker.port}"
     one, every = ("--broker", "1"), ("--broker-defaults",)

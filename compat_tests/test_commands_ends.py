@@ -42,7 +42,7 @@ def test_ctrl_c(bootstrap: str, ten: str) -> None:
 
 
 def test_ctrl_c_while_producing(bootstrap: str, topic: str) -> None:
-    """What was typed is sent, however it ends."""
+    """The lines that were typed are sent, however the command ends."""
     with running("produce", topic, bootstrap=bootstrap, stdin=subprocess.PIPE) as writer:
         assert writer.stdin is not None
         writer.stdin.write(b"typed\n")
@@ -55,7 +55,7 @@ def test_ctrl_c_while_producing(bootstrap: str, topic: str) -> None:
 
 
 def test_a_closed_pipe_ends_it_quietly(bootstrap: str, ten: str) -> None:
-    """The reader leaves while there is nothing to write; as `| head -1` does."""
+    """The reader goes away while there is nothing to write, as `| head -1` does."""
     with running("consume", ten, bootstrap=bootstrap) as reader:
         assert reader.stdout is not None
         read_until(reader.stdout.fileno(), b"9\n")
@@ -66,7 +66,7 @@ def test_a_closed_pipe_ends_it_quietly(bootstrap: str, ten: str) -> None:
 
 
 def test_head(bootstrap: str, topic: str) -> None:
-    """The reader leaves while there is much to write."""
+    """The reader goes away while there is much to write."""
     good("produce", topic, bootstrap=bootstrap, stdin=b"%s\n" % (b"x" * 1000) * 5000)
     line = f'{" ".join(OTTLA)} consume {topic} | head -1; echo "${{PIPESTATUS[0]}}"'
     done = subprocess.run(["bash", "-c", line], capture_output=True, check=False, timeout=TIMEOUT_S, env=environment(bootstrap))
@@ -80,7 +80,7 @@ def test_a_full_disk(bootstrap: str, ten: str) -> None:
 
 
 def test_a_terminal_gets_each_record_at_once(bootstrap: str, topic: str) -> None:
-    """And no bytes that would be no text."""
+    """Bytes that are not text are escaped."""
     good("produce", topic, "--json", bootstrap=bootstrap, stdin=b'{"value": {"hex": "61ff62"}}')
     master, slave = pty.openpty()
     try:
@@ -133,7 +133,7 @@ def test_names_and_partitions_that_cannot_be(bootstrap: str, ten: str) -> None:
 
 
 def test_what_is_not_delivered_is_counted(bootstrap: str, unique: Unique) -> None:
-    """A topic of small messages: the large ones fail, the others arrive."""
+    """In a topic for small messages the large ones fail, and the others arrive."""
     topic = unique("small")
     admin = AdminClient({"bootstrap.servers": bootstrap})
     admin.create_topics([NewTopic(topic, 1, 1, config={"max.message.bytes": "1000"})])[topic].result(30)
@@ -157,7 +157,7 @@ def test_a_line_that_is_no_record(bootstrap: str, topic: str) -> None:
 
 
 def test_a_line_without_end(bootstrap: str, topic: str) -> None:
-    """Memory stays bounded: the reading stops at what no record can hold."""
+    """Memory stays bounded: reading stops at a line that no record could hold."""
     with open("/dev/zero", "rb") as zeros, running("produce", topic, bootstrap=bootstrap, stdin=zeros) as writer:
         _, errors = writer.communicate(timeout=TIMEOUT_S)
     assert writer.returncode == 1
@@ -165,7 +165,7 @@ def test_a_line_without_end(bootstrap: str, topic: str) -> None:
 
 
 def test_a_cluster_behind_properties(bootstrap: str, topic: str, tmp_path: Path) -> None:
-    """A file of properties names the cluster; what is nearer to the user counts more."""
+    """A file of properties names the cluster; the command line overrides it."""
     (tmp_path / "client.properties").write_text(f"# mine\nbootstrap.servers = {bootstrap}\nclient.id=file\n")
     config = ("--client-config", str(tmp_path / "client.properties"))
     good("produce", topic, "--value", "x", *config)
@@ -234,7 +234,7 @@ def test_a_broker_that_stays_away(fresh_broker: Callable[..., Any]) -> None:
 
 
 def test_the_files_of_a_broker(fresh_broker: Callable[..., Any], kind: str, tmp_path: Path) -> None:
-    """What either broker leaves on disk: every file is understood, and nothing is wrong with it."""
+    """`ottla log dump` understands every file that either broker leaves on disk, and finds nothing wrong."""
     broker = fresh_broker(offsets_topic_num_partitions="1", offsets_topic_replication_factor="1")
     bootstrap = f"127.0.0.1:{broker.port}"
     topic = made(bootstrap, 1, "dumped")

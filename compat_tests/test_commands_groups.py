@@ -30,7 +30,7 @@ def state_of(bootstrap: str, group: str) -> list[str]:
 
 
 class Sharer:
-    """A member of a share group, by its heartbeats."""
+    """A member of a share group that only sends heartbeats."""
 
     def __init__(self, address: Address, group: str, topic: str) -> None:
         self.connection, self.group, self.epoch = Connection(address), group, 0
@@ -52,7 +52,7 @@ class Sharer:
 
 @contextmanager
 def consumer(bootstrap: str, group: str, topic: str) -> Iterator[None]:
-    """A member by the consumer protocol, which has read ten records and committed."""
+    """A member with the consumer protocol that has read ten records and committed."""
     settings: dict[str, Any] = {"bootstrap.servers": bootstrap, "group.id": group, "group.protocol": "consumer"}
     member = Consumer(settings | {"client.id": "the-client", "auto.offset.reset": "earliest", "enable.auto.commit": False})
     member.subscribe([topic])

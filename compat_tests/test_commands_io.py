@@ -17,7 +17,6 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 
-from compat_tests.brokers import SharedBrokers
 from compat_tests.commands import TIMEOUT_S, committed, good, made, ottla, read_until, running, ten_records
 from compat_tests.times import TODAY_MS
 from compat_tests.waiting import wait_for
@@ -32,7 +31,7 @@ def topic(bootstrap: str) -> str:
 
 
 def fields(line: str | bytes) -> dict[str, Any]:
-    """A JSON record without what the broker gave it."""
+    """Returns a JSON record without the fields that the broker set."""
     return {name: value for name, value in json.loads(line).items() if name in {"key", "value", "headers", "timestamp"}}
 
 
@@ -123,7 +122,7 @@ def test_partition_timestamp_and_value(bootstrap: str) -> None:
 
 
 def test_keys_go_where_java_puts_them(bootstrap: str) -> None:
-    """murmur2 of these keys, as Java's DefaultPartitioner has it for 10 partitions."""
+    """The expected partitions are murmur2 of the keys, as in Java's DefaultPartitioner, for 10 partitions."""
     topic = made(bootstrap, 10)
     good("produce", topic, "-K", ":", bootstrap=bootstrap, stdin=b"".join(b"key-%d:\n" % number for number in range(8)))
     records = good("consume", topic, "-e", "-f", "%k %p\n", bootstrap=bootstrap).lines
@@ -222,7 +221,7 @@ def test_several_topics_and_partitions(bootstrap: str) -> None:
 
 
 def test_records_that_come_later_and_a_time_to_come(bootstrap: str) -> None:
-    """A reader that waits shows what is written, and ends when the time of --until has come though nobody writes any more."""
+    """A reader that waits shows what is written, and ends when the time of --until has come, even if nothing more is written."""
     ten = ten_records(bootstrap)
     until = f"@{int(time.time() * 1000) + 3000}"
     with running("consume", ten, "--from", "end", "--until", until, bootstrap=bootstrap) as reader:
@@ -239,9 +238,7 @@ def test_records_that_come_later_and_a_time_to_come(bootstrap: str) -> None:
     assert out in {b"new\n", b""}  # empty if the three seconds were over before
 
 
-def test_an_aborted_transaction_is_not_shown(shared_brokers: SharedBrokers, unique: Unique) -> None:
-    """By Apache Kafka alone: our broker has no transactions yet."""
-    bootstrap = shared_brokers.get("kafka").bootstrap
+def test_an_aborted_transaction_is_not_shown(bootstrap: str, unique: Unique) -> None:
     topic = made(bootstrap, 1)
     producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": unique("txn")})
     producer.init_transactions(30)

@@ -13,7 +13,7 @@ from compat_tests.waiting import wait_for
 
 @pytest.fixture(scope="session")
 def broker(kind: str, shared_brokers: SharedBrokers) -> Address:
-    """Where other tests do not look for quotas, and find some."""
+    """A broker of its own, since other tests would find the quotas."""
     return shared_brokers.get(kind, "-quotas")
 
 

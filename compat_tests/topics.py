@@ -19,7 +19,7 @@ class Described(NamedTuple):
 
 
 def make_topics(bootstrap: str, partitions: int, *names: str) -> None:
-    """New topics. KafkaException for those that cannot be made."""
+    """Creates topics. Raises KafkaException for those that cannot be created."""
     admin = AdminClient({"bootstrap.servers": bootstrap})  # kept in a name: its futures fail when it is collected
     for made in admin.create_topics([NewTopic(name, partitions, 1) for name in names]).values():
         made.result(30)

@@ -11,7 +11,7 @@ TIMEOUT_S = 60
 
 
 def wait_for(condition: Callable[[], Any], what: str, timeout_s: float = TIMEOUT_S) -> None:
-    """Ask until the answer is true. Fails with `what` when the time is over."""
+    """Asks until the answer is true. Fails with `what` when the time is over."""
     deadline = time.monotonic() + timeout_s
     pause = threading.Event()
     while not condition():
@@ -20,7 +20,7 @@ def wait_for(condition: Callable[[], Any], what: str, timeout_s: float = TIMEOUT
 
 
 def collect(poll: Callable[[], list[Any]], count: int, timeout_s: float = TIMEOUT_S) -> list[Any]:
-    """Poll until `count` records have come; more than that in the end is a failure as well."""
+    """Polls until `count` records have come; more than that in the end is a failure as well."""
     records: list[Any] = []
     deadline = time.monotonic() + timeout_s
     while len(records) < count:

@@ -19,7 +19,7 @@ SEGMENT_BYTES = 4000
 
 
 def write_log(path: Path, *, clean: bool = True, batches: int = 40) -> Path:
-    """A log directory with the partition t-0 of several segments; returns the partition's directory."""
+    """Writes a log directory with the partition t-0 of several segments; returns the partition's directory."""
     rig = Rig(settings(segment_bytes=SEGMENT_BYTES, index_interval_bytes=500), OsDisk(), directory=str(path))
     rig.manager.format("cluster", 1)
     for number in range(batches):
@@ -62,7 +62,7 @@ def flip(path: Path, position: int) -> None:
 
 
 def starts(path: Path) -> list[int]:
-    """Where the batches of a segment begin."""
+    """Returns the positions where the batches of a segment begin."""
     found, position = [], 0
     for header, _ in iter_batches(path.read_bytes()):
         found.append(position)
@@ -71,7 +71,7 @@ def starts(path: Path) -> list[int]:
 
 
 def offsets(partition: Path) -> list[int]:
-    """Of all records, read from the segments themselves."""
+    """Returns the offsets of all records, read from the segments themselves."""
     return [
         record.offset
         for path in segments(partition)

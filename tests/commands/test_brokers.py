@@ -32,7 +32,7 @@ def cluster(broker: ottla.testing.Broker) -> Cluster:
 
 
 def metadata_with(brokers: dict[int, Any]) -> Any:
-    """A cluster's metadata as a caller may have it already: with these brokers, and the topic u."""
+    """Returns metadata of a cluster, as a caller may already have it, with these brokers and the topic u."""
     return SimpleNamespace(brokers=brokers, topics={"u": SimpleNamespace(partitions={0: None, 1: None})})
 
 

@@ -1,4 +1,4 @@
-"""Shell completion: typer's scripts are offered, and what a shell asks with them is answered instead of starting a broker."""
+"""Shell completion: typer's scripts are offered, and a shell that asks for completions gets them instead of a broker."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ def test_bash_gets_answers(words: str, completions: set[str]) -> None:
 
 
 def test_show_completion() -> None:
-    """The option knows the shell that runs it; `true` keeps bash from becoming the command itself."""
+    """The option detects the shell that runs it; `true` keeps bash from replacing itself by the command."""
     assert "complete -o default -F" in run("bash", "--norc", "-c", f"{OTTLA} --show-completion; true")
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_the_scripts_are_offered(shell: str) -> None:
-    """Asked as `ottla --show-completion` asks once it knows the shell."""
+    """The script is requested as `ottla --show-completion` does it once it has detected the shell."""
     script = run(OTTLA, _OTTLA_COMPLETE=f"source_{shell}")
     assert f"_OTTLA_COMPLETE=complete_{shell}" in script
 

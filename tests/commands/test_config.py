@@ -1,4 +1,6 @@
-"""What of `ottla config` takes chance to see against a running cluster; the rest is in compat_tests/test_commands_config.py."""
+"""The parts of `ottla config` that a running cluster would show only by chance; compat_tests/test_commands_config.py has the
+rest.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What of `ottla consume` takes failures of a cluster that are chosen; the rest is in compat_tests/test_commands_io.py."""
+"""`ottla consume` when a cluster fails in chosen ways; compat_tests/test_commands_io.py has the rest."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TOPIC_AUTHORIZATION_FAILED = 29
 
 
 class Silent(Cluster):
-    """A cluster that nobody asks anything."""
+    """A cluster that gets no requests."""
 
     def admin(self) -> Any:
         return None
@@ -63,7 +63,7 @@ def test_commits_that_went_well_at_last() -> None:
 
 @pytest.fixture
 def waiting(monkeypatch: pytest.MonkeyPatch) -> tuple[Reader, Reading, Callable[[float], None]]:
-    """A member, and what lets it idle at a time in seconds."""
+    """Returns a group member, and a function that makes it idle at a time in seconds."""
     now = [0.0]
     monkeypatch.setattr(consume, "time", SimpleNamespace(monotonic=lambda: now[0]))
     reader, reading = reader_of(None)

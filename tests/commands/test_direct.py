@@ -1,4 +1,4 @@
-"""Our own connection to a broker: what it asks, how it logs in, and its failures in words."""
+"""commands/direct.py: what our own connection requests, how it logs in, and its failures in words."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ Answer = Callable[[Any, int, Any], bytes | None]
 
 @contextmanager
 def broker_that(answer: Answer) -> Iterator[int]:
-    """A listener for one connection; `answer(api key, version, body)` is the answer, or None to hang up. Its port."""
+    """Listens for one connection and yields the port. `answer(api key, version, body)` returns the answer, or None to hang up."""
     listener = socket.create_server((HOST, 0))
 
     def serve() -> None:
@@ -222,7 +222,7 @@ def test_tls_properties_that_only_librdkafka_knows(name: str) -> None:
 
 
 def test_an_encrypted_key(tmp_path: Path) -> None:
-    """Without a password nobody is asked for one: OpenSSL would, at the terminal."""
+    """Without a password it fails, where OpenSSL would ask for one on the terminal."""
     both = tmp_path / "key-and-certificate.pem"
     new_key = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-subj", "/CN=test", "-passout", "pass:secret"]
     subprocess.run([*new_key, "-keyout", str(both), "-out", str(tmp_path / "certificate")], check=True, capture_output=True)

@@ -1,4 +1,4 @@
-"""`ottla log dump`: what sound files say, what is said of damaged ones, and that no bytes stop it."""
+"""`ottla log dump`: the content of sound files, the reports about damaged ones, and that no bytes can stop it."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ NAME = "00000000000000000000.log"
 
 
 def numbered(count: int, *, value: bytes = b"v" * 100) -> list[bytes]:
-    """`count` batches of two records, one behind the other."""
+    """Returns `count` batches of two records each, with consecutive offsets."""
     return [build_batch([Record(0, NOW_MS, b"k", value)] * 2, base_offset=2 * number) for number in range(count)]
 
 
@@ -55,7 +55,7 @@ def items(*arguments: str | Path) -> list[Any]:
 
 
 def problems(path: Path, data: bytes) -> list[tuple[int, str]]:
-    """What is wrong with a segment of these bytes."""
+    """Returns the problems that are found in a segment of these bytes."""
     path.write_bytes(data)
     return [(found.position, found.text) for found in SegmentDump(open_to_read(path), records=True) if isinstance(found, Problem)]
 
@@ -154,7 +154,7 @@ def test_indexes_only_where_they_are_wrong(tmp_path: Path) -> None:
 
 
 def build_of(data: bytes, base_offset: int) -> bytes:
-    """The batch with another base offset, which its CRC does not cover."""
+    """Returns the batch with another base offset, which its CRC does not cover."""
     return struct.pack(">q", base_offset) + data[8:]
 
 
@@ -182,7 +182,7 @@ def test_a_wrong_crc(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("at", "value"), [(8, 0x7F), (11, 0), (16, 3), (16, 1)])
 def test_damage_in_a_header_and_sound_batches_behind(tmp_path: Path, at: int, value: int) -> None:
-    """The walk goes on where batches are sound again, also when the damaged length led it astray."""
+    """The walk continues where batches are sound again, even if the damaged length led it astray."""
     first, second, third = numbered(3)
     damaged = bytearray(second)
     damaged[at] = value
@@ -220,7 +220,7 @@ def test_zeros_behind(tmp_path: Path) -> None:
 
 
 def test_records_that_do_not_decode(tmp_path: Path) -> None:
-    """The CRC is right, what it covers is not: as a client's bug leaves it."""
+    """The CRC is right, but what it covers is not, as after a client's bug."""
     from ottla.wire.batch import restamp
 
     (sound,) = numbered(1)
@@ -264,7 +264,7 @@ def test_what_looks_like_magics_everywhere(tmp_path: Path, fill: bytes) -> None:
 
 
 def test_memory_is_bounded(tmp_path: Path) -> None:
-    """A segment of 200 MiB, most of it one damaged batch, which nobody reads as a whole."""
+    """A segment of 200 MiB, most of it one damaged batch, is never read as a whole."""
     size = 200 * 1024 * 1024
     first = numbered(1)[0]
     huge = bytearray(numbered(1)[0])

@@ -1,5 +1,5 @@
-"""What the commands ask of groups by connections of their own, and what they do where there can be none. The rest is held against
-both brokers by compat_tests/test_commands_groups.py.
+"""What the commands request about groups over connections of their own, and what they do if there can be none. The rest is held
+against both brokers by compat_tests/test_commands_groups.py.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def broker() -> Iterator[ottla.testing.Broker]:
 
 
 class Answering:
-    """Brokers of which number 1 answers everything with one thing."""
+    """Brokers; number 1 answers every request with the same answer."""
 
     def __init__(self, answer: Any) -> None:
         self.metadata = SimpleNamespace(brokers={1: SimpleNamespace(host="h", port=9092)})
@@ -60,7 +60,7 @@ def listed(kind: str) -> group_kinds.Listed:
 
 
 def test_the_partitions_of_tasks() -> None:
-    """Those with the tasks' numbers of all topics that the subtopology reads, as far as there are any."""
+    """They are the partitions with the tasks' numbers of all topics that the subtopology reads, as far as these exist."""
     tasks = Assignment([TaskIds("0", [0, 2])], [TaskIds("1", [1])])
     member = Member("m", 4, assignment=tasks, target_assignment=Assignment([TaskIds("1", [0])]))
     reads = [
@@ -77,7 +77,7 @@ def test_the_partitions_of_tasks() -> None:
 
 
 def test_where_a_share_group_is() -> None:
-    """Not where it has not begun, nor where a partition has an error; a lag may be unknown."""
+    """Partitions where it has not begun or that have an error are left out; a lag may be unknown."""
     make = DescribeShareGroupOffsetsResponsePartition
     partitions = [make(0, 7, 0, 3), make(1, -1), make(2, 5, error_code=3), make(3, 0, 0, -1)]
     topics = [DescribeShareGroupOffsetsResponseTopic("t", partitions=partitions)]

@@ -1,4 +1,4 @@
-"""SCRAM by the examples of its RFCs, and a broker that does not play fair."""
+"""commands/login.py: SCRAM by the examples in its RFCs, and brokers that cheat."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ VERIFIER = "v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4="
 
 
 def scram(*answers: str, name: str = "user") -> list[str]:
-    """What is sent to a broker that answers so."""
+    """Returns what is sent to a broker that gives these answers."""
     sent: list[str] = []
     coming = iter(answers)
 

@@ -1,4 +1,4 @@
-"""Streams, exit codes, and what a table is where nobody looks at a terminal."""
+"""commands/output.py: streams, exit codes, and tables outside a terminal."""
 
 from __future__ import annotations
 

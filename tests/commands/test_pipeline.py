@@ -95,7 +95,7 @@ SHORT = [batch(first, producer_id=7, transactional=True, control=first % 2 == 1)
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
-    """Offset and bytes of each fetch from a partition that holds SHORT."""
+    """Returns the offset and bytes of each fetch from a partition that holds SHORT."""
     found: list[tuple[int, int]] = []
 
     def fetch(self: Walk, offset: int) -> PartitionData:
@@ -130,7 +130,7 @@ def test_what_has_been_read_is_not_read_again(asked: list[tuple[int, int]], monk
 
 
 def test_gaps_are_read_as_far_as_they_are_asked_for(monkeypatch: pytest.MonkeyPatch, asked: list[tuple[int, int]]) -> None:
-    """So an audit that knows all it lists does not read the rest."""
+    """An audit that has all the differences it lists does not read the rest."""
     taken: list[Gap] = []
 
     def come() -> Iterator[Gap]:

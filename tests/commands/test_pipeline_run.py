@@ -1,4 +1,4 @@
-"""`ottla pipeline run`: what a job is given of the command line, and how the command ends."""
+"""`ottla pipeline run`: how the command line reaches a job, and how the command ends."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Jobs:
         return CliRunner().invoke(app, ["pipeline", "run", *words], env={**unset, "COLUMNS": "300", "TERM": "dumb"})
 
     def given(self, *words: str) -> RunOptions:
-        """The options of a run that succeeds."""
+        """Runs the command, which must succeed, and returns the job's options."""
         result = self.run("job.sql", *words)
         assert result.exit_code == 0, result.output
         return self.options

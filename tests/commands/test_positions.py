@@ -1,4 +1,4 @@
-"""Places as users write them."""
+"""commands/positions.py: places in a topic as users write them."""
 
 from __future__ import annotations
 

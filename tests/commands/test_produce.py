@@ -112,13 +112,13 @@ def test_wrong_usage_of_consume(line: str, words: str) -> None:
 
 
 def test_a_missing_file_is_known_before_anything_is_sent(tmp_path: Path) -> None:
-    """Even before the cluster is asked."""
+    """It is noticed even before the first request to the cluster."""
     ran = CliRunner().invoke(app, ["produce", "-b", "127.0.0.1:1", "t", str(tmp_path / "none")])
     assert ran.exit_code == 1
 
 
 def test_a_loaded_cluster_has_time_to_make_the_topic(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As long as the user would wait for any answer."""
+    """It has as much time as the user allows for any answer."""
     now = [0.0]
     monkeypatch.setattr(produce, "time", SimpleNamespace(monotonic=lambda: now[0]))
 

@@ -1,4 +1,4 @@
-"""`ottla quota`: whom its options name, and how quotas are shown. What a cluster answers is for compat_tests."""
+"""`ottla quota`: which entity its options name, and how quotas are shown. compat_tests/test_commands_quota.py has the cluster."""
 
 from __future__ import annotations
 

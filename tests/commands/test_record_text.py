@@ -24,7 +24,7 @@ from ottla.commands.record_text import (
 
 
 class FakeMessage:
-    """What the formatters ask of a message."""
+    """The part of a message that the formatters use."""
 
     def __init__(self, key: bytes | None, value: bytes | None, headers: Any = None, timestamp: tuple[int, int] = (1, 7)) -> None:
         self.parts = key, value, headers, timestamp
@@ -85,7 +85,7 @@ def test_no_timestamp_is_null() -> None:
 
 
 def test_headers_that_the_client_library_cannot_read(capsys: pytest.CaptureFixture[str]) -> None:
-    """It raises SystemError for a name that is no UTF-8 (seen with confluent-kafka 2.16)."""
+    """It raises SystemError for a name that is not UTF-8 (seen with confluent-kafka 2.16)."""
     record = message(b"k", b"v", SystemError("returned a result with an exception set"))
     assert json.loads(json_formatter(Encoding.UTF8, Encoding.UTF8)(record))["headers"] is None
     assert format_formatter("%h;%s", "", Encoding.UTF8, Encoding.UTF8)(record) == b";v"

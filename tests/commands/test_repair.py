@@ -154,11 +154,11 @@ def test_wrong_usage(data: Path) -> None:
 
 
 class Crash(Exception):
-    """The power is gone."""
+    """Raised where the power goes."""
 
 
 class CountedFile(OsFile):
-    """Every change asks the disk first. Nothing is synced: it would take half a minute, and no power is cut here."""
+    """A file that asks the disk before every change. It does not sync: that takes half a minute, and no power is cut here."""
 
     tick: Callable[[], None]
 
@@ -175,7 +175,7 @@ class CountedFile(OsFile):
 
 
 class CountedDisk(OsDisk):
-    """Crashes instead of the operation number `limit`."""
+    """A disk that crashes instead of performing operation number `limit`."""
 
     def __init__(self, limit: int) -> None:
         self.left = limit
@@ -213,7 +213,7 @@ def repair(disk: OsDisk, data: Path, damage: Damage) -> None:
 
 
 def state(data: Path) -> dict[str, Any]:
-    """All that counts after a repair: every file but the side files, and all bytes that were kept."""
+    """Returns all that counts after a repair: every file but the side files, and all bytes that were kept."""
     kept = sorted(saved(data).values())
     files = {str(path.relative_to(data)): path.read_bytes() for path in sorted(data.rglob("*")) if path.is_file()}
     return {name: found for name, found in files.items() if ".damaged" not in name} | {"kept": kept}

@@ -97,7 +97,7 @@ def test_a_group_without_much() -> None:
 
 
 def test_a_lag_below_zero_is_shown() -> None:
-    """A topic that was deleted and made anew: the group waits beyond its end."""
+    """The topic was deleted and recreated, so the group waits beyond its end."""
     assert OffsetState(Partition("t", 0), 9, 2).lag == -7
 
 

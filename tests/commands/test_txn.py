@@ -1,4 +1,4 @@
-"""`ottla txn`: the words that it takes, and what it makes of a cluster's answers. What a cluster answers is for compat_tests."""
+"""`ottla txn`: the words that it accepts, and what it makes of answers. compat_tests/test_commands_txn.py has the cluster."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What another deletes between the listing and the questions: an error only where the user wrote out its name."""
+"""Topics and groups that are deleted between the listing and the next request are errors only if the user named them in full."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def make_topics(client: AdminClient, *names: str) -> None:
 
 
 def run(broker: ottla.testing.Broker, *arguments: str) -> tuple[int, str, list[str]]:
-    """Exit code, standard error, and the first column."""
+    """Returns the exit code, standard error, and the first column."""
     ran = CliRunner().invoke(app, [*arguments, "--bootstrap", broker.bootstrap])
     return ran.exit_code, ran.stderr, [line.split("\t")[0] for line in ran.stdout.splitlines()]
 

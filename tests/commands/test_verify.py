@@ -1,4 +1,4 @@
-"""`ottla log verify`: a sound directory is clean, damage of every kind is found and called what it is, and nothing changes."""
+"""`ottla log verify`: a sound directory is clean, damage of every kind is found and named, and nothing is changed."""
 
 from __future__ import annotations
 
@@ -303,7 +303,7 @@ def test_two_directories_of_one_broker(data: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("seed", range(6))
 def test_any_bytes_at_all(data: Path, seed: int) -> None:
-    """Whatever a file holds, the check ends, says something of that file or finds it harmless, and changes nothing."""
+    """Whatever a file contains, the check ends, reports the file or finds it harmless, and changes nothing."""
     source = random.Random(seed)
     for path in sorted(file for file in data.rglob("*") if file.is_file() and file.name != ".lock"):
         kept = path.read_bytes()
@@ -359,7 +359,7 @@ def test_what_is_not_there(tmp_path: Path) -> None:
 
 
 def test_against_the_metadata_log(tmp_path: Path) -> None:
-    """Topic ids, topics that nobody knows, and partitions that should be there."""
+    """It finds wrong topic ids, unknown topics, and partitions that should exist."""
     with ottla.testing.Broker(data_dir=tmp_path) as broker:
         made = CliRunner().invoke(
             app, ["topic", "create", "a", "b", "c", "--bootstrap", broker.bootstrap], catch_exceptions=False
@@ -382,7 +382,7 @@ def test_against_the_metadata_log(tmp_path: Path) -> None:
 
 
 def test_what_a_broker_would_not_start_with_or_set_aside(tmp_path: Path) -> None:
-    """A partition.metadata that is gone counts where there are records; a quorum-state, whenever it is no quorum-state."""
+    """A missing partition.metadata is a finding if there are records; a quorum-state whenever it is not a valid one."""
     data = tmp_path / "data"
     with ottla.testing.Broker(data_dir=data) as broker:
         for arguments in (["topic", "create", "full", "empty"], ["produce", "full", "--value", "x"]):
