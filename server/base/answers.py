@@ -13,6 +13,7 @@ from ottla.server.base.promise import Promise
 
 T = TypeVar("T")
 U = TypeVar("U")
+E = TypeVar("E", bound=Exception)
 
 
 def map_answer(answer: T | Promise[T], make: Callable[[T], U]) -> U | Promise[U]:
@@ -56,3 +57,59 @@ def combine_answers(answers: Sequence[T | Promise[T]], make: Callable[[list[T]],
         if isinstance(answer, Promise):
             answer.add_done_callback(partial(settle, index))
     return made
+
+
+def chain_answer(answer: T | Promise[T], go_on: Callable[[T], U | Promise[U]]) -> U | Promise[U]:
+    """Returns what `go_on` returns for the answer, which may itself come later. The promise fails if one of the two fails or
+    `go_on` raises; if it is cancelled, so is what `go_on` promised.
+    """
+    if not isinstance(answer, Promise):
+        return go_on(answer)
+    chained: Promise[U] = Promise()
+
+    def finish(done: Promise[U]) -> None:
+        if chained.done() or done.cancelled():
+            return
+        try:
+            value = done.result()
+        except Exception as error:  # noqa: BLE001 - for whoever waits for the promise
+            chained.set_exception(error)
+        else:
+            chained.set_result(value)
+
+    def settle(done: Promise[T]) -> None:
+        if chained.done():  # nobody waits any more
+            return
+        try:
+            then = go_on(done.result())
+        except Exception as error:  # noqa: BLE001 - for whoever waits for the promise
+            chained.set_exception(error)
+            return
+        if isinstance(then, Promise):
+            chained.add_done_callback(lambda outer: then.cancel() if outer.cancelled() else None)
+            then.add_done_callback(finish)
+        else:
+            chained.set_result(then)
+
+    answer.add_done_callback(settle)
+    return chained
+
+
+def recover_answer(answer: T | Promise[T], kind: type[E], make: Callable[[E], T]) -> T | Promise[T]:
+    """Returns the answer, or a promise of it; where `answer` is a promise that fails with an error of this kind, the answer is
+    what `make` makes of the error.
+    """
+    if not isinstance(answer, Promise):
+        return answer
+    recovered: Promise[T] = Promise()
+
+    def settle(done: Promise[T]) -> None:
+        if recovered.done():  # nobody waits any more
+            return
+        try:
+            recovered.set_result(done.result())
+        except kind as error:
+            recovered.set_result(make(error))
+
+    answer.add_done_callback(settle)
+    return recovered

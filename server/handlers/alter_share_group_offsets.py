@@ -11,8 +11,11 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 
+from ottla.server.base.promise import Promise
 from ottla.server.group.errors import GroupError
+from ottla.server.group.shard import Shard
 from ottla.server.group.share.protocol import Initialize, ShareProtocol
 from ottla.server.group.share.state_partitions import ByTopic, TopicPartitions
 from ottla.server.requests.request import Request
@@ -29,14 +32,15 @@ from ottla.wire.messages.alter_share_group_offsets import (
 
 TRAITS = Traits(Inside(Need(Operation.READ, Resource.GROUP), Need(Operation.READ, Resource.TOPIC)))
 
-Answer = AlterShareGroupOffsetsResponse | asyncio.Future[AlterShareGroupOffsetsResponse]
+Answer = AlterShareGroupOffsetsResponse | Promise[AlterShareGroupOffsetsResponse] | asyncio.Future[AlterShareGroupOffsetsResponse]
 
 
 def handle(body: AlterShareGroupOffsetsRequest, request: Request) -> Answer:
     try:
         if not is_enabled(request.broker.metadata):
             raise GroupError(ErrorCode.UNSUPPORTED_VERSION, "There are no share groups: share.version is 0.")
-        protocol = request.broker.groups.member_shard(body.group_id).protocol(ShareProtocol)
+        shard = request.broker.groups.member_shard(body.group_id)
+        protocol = shard.protocol(ShareProtocol)
         group = protocol.group_or_new(body.group_id)
         protocol.admit_deletion(group)
         answer, offsets, topics = _read(body, request)
@@ -45,8 +49,8 @@ def handle(body: AlterShareGroupOffsetsRequest, request: Request) -> Answer:
     except GroupError as error:
         return AlterShareGroupOffsetsResponse(error_code=error.code, error_message=error.message or error.code.name)
     if not offsets:
-        return answer
-    return _carry_out(body.group_id, Initialize(group.epoch, topics, {}), offsets, answer, request)
+        return shard.answer_or(answer, _refusal)
+    return _carry_out(shard, body.group_id, Initialize(group.epoch, topics, {}), offsets, answer, request)
 
 
 def _read(
@@ -73,7 +77,12 @@ def _read(
     return AlterShareGroupOffsetsResponse(responses=list(answers.values())), offsets, topics
 
 
+def _refusal(code: ErrorCode) -> AlterShareGroupOffsetsResponse:
+    return AlterShareGroupOffsetsResponse(error_code=code, error_message=code.name)
+
+
 def _carry_out(
+    shard: Shard,
     group_id: str,
     wanted: Initialize,
     offsets: dict[bytes, dict[int, int]],
@@ -91,8 +100,18 @@ def _carry_out(
                 error = errors.get((topic.topic_id, each.partition_index))
                 if error is not None and not each.error_code:
                     each.error_code, each.error_message = error.code, error.text
-        if not waiting.done():
-            waiting.set_result(answer)
+        shard.when_replicated(partial(give, answer))
 
-    request.broker.share_group_state().initialize(group_id, wanted.state_epoch, offsets, done)
+    def give(response: AlterShareGroupOffsetsResponse, code: ErrorCode) -> None:
+        if not waiting.done():
+            waiting.set_result(_refusal(code) if code else response)
+
+    def begin(code: ErrorCode) -> None:
+        """Begins the state once the record that says so is replicated."""
+        if code:
+            give(answer, code)
+        else:
+            request.broker.share_group_state().initialize(group_id, wanted.state_epoch, offsets, done)
+
+    shard.when_replicated(begin)
     return waiting.result() if waiting.done() else waiting

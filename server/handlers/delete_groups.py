@@ -8,10 +8,13 @@
 
 from __future__ import annotations
 
-from ottla.server.base.answers import combine_answers
+from functools import partial
+
+from ottla.server.base.answers import chain_answer, combine_answers, recover_answer
 from ottla.server.base.promise import Promise
 from ottla.server.group.errors import GroupError
 from ottla.server.group.kind import Kind
+from ottla.server.group.shard import Shard
 from ottla.server.requests.request import Request
 from ottla.server.requests.traits import Traits
 from ottla.server.security.rights import Inside, Need, Operation, Resource
@@ -29,11 +32,18 @@ def _delete(group_id: str, request: Request) -> DeletableGroupResult | Promise[D
     try:
         shard = request.broker.groups.shard(group_id)
         group = shard.groups.get(group_id)
-        if group is not None and group.kind is Kind.SHARE:
-            request.broker.share_group_state().delete_all(group_id)
-        shard.delete_group(group_id)
+        emptied = request.broker.share_group_state().delete_all(group_id) if group and group.kind is Kind.SHARE else None
+        answer = chain_answer(emptied, lambda _: _delete_from(shard, group_id))
     except GroupError as error:
-        return DeletableGroupResult(group_id=group_id, error_code=error.code)
-    return shard.answer_or(
-        DeletableGroupResult(group_id=group_id), lambda code: DeletableGroupResult(group_id=group_id, error_code=code)
-    )
+        return _refusal(group_id, error)
+    return recover_answer(answer, GroupError, partial(_refusal, group_id))
+
+
+def _delete_from(shard: Shard, group_id: str) -> DeletableGroupResult | Promise[DeletableGroupResult]:
+    """Deletes the group. Raises GroupError."""
+    shard.delete_group(group_id)
+    return shard.answer_or(DeletableGroupResult(group_id), lambda code: DeletableGroupResult(group_id, code))
+
+
+def _refusal(group_id: str, error: GroupError) -> DeletableGroupResult:
+    return DeletableGroupResult(group_id, error.code)

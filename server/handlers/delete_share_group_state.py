@@ -7,6 +7,8 @@ requests are answered without results.
 
 from __future__ import annotations
 
+from ottla.server.base.answers import map_answer
+from ottla.server.base.promise import Promise
 from ottla.server.requests.request import Request
 from ottla.server.requests.traits import Traits
 from ottla.server.security.rights import Need, Operation, Resource, Whole
@@ -22,14 +24,19 @@ from ottla.wire.messages.delete_share_group_state import (
 TRAITS = Traits(Whole(Need(Operation.CLUSTER_ACTION, Resource.CLUSTER)))
 
 
-def handle(body: DeleteShareGroupStateRequest, request: Request) -> DeleteShareGroupStateResponse:
+def handle(
+    body: DeleteShareGroupStateRequest, request: Request
+) -> DeleteShareGroupStateResponse | Promise[DeleteShareGroupStateResponse]:
     coordinator = request.broker.share_coordinator()
 
-    def ask(topic_id: bytes, each: PartitionData) -> PartitionResult:
-        coordinator.delete(body.group_id, topic_id, each.partition)
-        return PartitionResult(each.partition)
+    def ask(topic_id: bytes, each: PartitionData) -> PartitionResult | Promise[PartitionResult]:
+        done = coordinator.delete(body.group_id, topic_id, each.partition)
+        return map_answer(done, lambda _: PartitionResult(each.partition))
 
-    results = answer_each(
-        body.group_id, body.topics, ask, lambda partition, error: PartitionResult(partition, error.code, error.text)
+    return answer_each(
+        body.group_id,
+        body.topics,
+        ask,
+        lambda partition, error: PartitionResult(partition, error.code, error.text),
+        lambda results: DeleteShareGroupStateResponse([DeleteStateResult(*each) for each in results]),
     )
-    return DeleteShareGroupStateResponse([DeleteStateResult(*each) for each in results])

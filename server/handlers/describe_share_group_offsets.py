@@ -15,12 +15,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
+from ottla.server.base.answers import chain_answer, combine_answers, map_answer, recover_answer
+from ottla.server.base.promise import Promise
 from ottla.server.group.errors import GroupError
 from ottla.server.group.share.protocol import ShareProtocol
 from ottla.server.requests.request import Request
 from ottla.server.requests.traits import Traits
 from ottla.server.security.rights import Inside, Need, Operation, Resource
 from ottla.server.share.group_state import is_enabled
+from ottla.server.share_state.coordinator import Summary
 from ottla.server.share_state.errors import ShareStateError
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.describe_share_group_offsets import (
@@ -36,32 +39,48 @@ from ottla.wire.messages.describe_share_group_offsets import (
 TRAITS = Traits(Inside(Need(Operation.DESCRIBE, Resource.GROUP), Need(Operation.DESCRIBE, Resource.TOPIC)))
 
 UNKNOWN: Final = -1
+_Topics = list[DescribeShareGroupOffsetsResponseTopic | Promise[DescribeShareGroupOffsetsResponseTopic]]
 _LAST_INT64: Final = 2**63 - 1
 
 
-def handle(body: DescribeShareGroupOffsetsRequest, request: Request) -> DescribeShareGroupOffsetsResponse:
-    return DescribeShareGroupOffsetsResponse(groups=[_describe(group, request) for group in body.groups])
+def handle(
+    body: DescribeShareGroupOffsetsRequest, request: Request
+) -> DescribeShareGroupOffsetsResponse | Promise[DescribeShareGroupOffsetsResponse]:
+    described = [_describe(group, request) for group in body.groups]
+    return combine_answers(described, lambda groups: DescribeShareGroupOffsetsResponse(groups=groups))
 
 
-def _describe(group: DescribeShareGroupOffsetsRequestGroup, request: Request) -> DescribeShareGroupOffsetsResponseGroup:
+def _describe(
+    group: DescribeShareGroupOffsetsRequestGroup, request: Request
+) -> DescribeShareGroupOffsetsResponseGroup | Promise[DescribeShareGroupOffsetsResponseGroup]:
     if not is_enabled(request.broker.metadata):
         return DescribeShareGroupOffsetsResponseGroup(group.group_id, [], ErrorCode.UNSUPPORTED_VERSION)
     if group.topics is not None:
-        return DescribeShareGroupOffsetsResponseGroup(group.group_id, _describe_topics(group.group_id, group.topics, request))
+        return _described(group.group_id, _describe_topics(group.group_id, group.topics, request))
     try:
-        found = request.broker.groups.shard(group.group_id).protocol(ShareProtocol).initialized_partitions(group.group_id)
+        shard = request.broker.groups.shard(group.group_id)
+        found = shard.protocol(ShareProtocol).initialized_partitions(group.group_id)
     except GroupError as error:
         return DescribeShareGroupOffsetsResponseGroup(group.group_id, [], error.code, error.message)
     topics = request.broker.metadata.topics_by_id
     there = {topics[topic_id].name: sorted(partitions) for topic_id, partitions in found.items() if topic_id in topics}
-    return DescribeShareGroupOffsetsResponseGroup(
-        group.group_id, [_topic(group.group_id, *each, request) for each in there.items()]
+    described = [_topic(group.group_id, *each, request) for each in there.items()]
+    listed = shard.answer_or(ErrorCode.NONE, lambda code: code)
+    return chain_answer(
+        listed,
+        lambda code: (
+            DescribeShareGroupOffsetsResponseGroup(group.group_id, [], code) if code else _described(group.group_id, described)
+        ),
     )
 
 
-def _describe_topics(
-    group_id: str, topics: Iterable[DescribeShareGroupOffsetsRequestTopic], request: Request
-) -> list[DescribeShareGroupOffsetsResponseTopic]:
+def _described(
+    group_id: str, topics: _Topics
+) -> DescribeShareGroupOffsetsResponseGroup | Promise[DescribeShareGroupOffsetsResponseGroup]:
+    return combine_answers(topics, lambda found: DescribeShareGroupOffsetsResponseGroup(group_id, found))
+
+
+def _describe_topics(group_id: str, topics: Iterable[DescribeShareGroupOffsetsRequestTopic], request: Request) -> _Topics:
     """Describes the topics that were asked for. One that is named twice is answered once, unless it does not exist."""
     there: dict[str, list[int]] = {}
     missing = []
@@ -74,19 +93,29 @@ def _describe_topics(
     return [*(_topic(group_id, *each, request) for each in there.items()), *missing]
 
 
-def _topic(group_id: str, name: str, partitions: Iterable[int], request: Request) -> DescribeShareGroupOffsetsResponseTopic:
+def _topic(
+    group_id: str, name: str, partitions: Iterable[int], request: Request
+) -> DescribeShareGroupOffsetsResponseTopic | Promise[DescribeShareGroupOffsetsResponseTopic]:
     topic_id = request.broker.metadata.topics[name].topic_id
-    found = [_partition(group_id, name, topic_id, partition, request) for partition in dict.fromkeys(partitions)]
-    return DescribeShareGroupOffsetsResponseTopic(name, topic_id, found)
+    asked = [_partition(group_id, name, topic_id, partition, request) for partition in dict.fromkeys(partitions)]
+    return combine_answers(asked, lambda found: DescribeShareGroupOffsetsResponseTopic(name, topic_id, found))
 
 
 def _partition(
     group_id: str, name: str, topic_id: bytes, partition: int, request: Request
-) -> DescribeShareGroupOffsetsResponsePartition:
+) -> DescribeShareGroupOffsetsResponsePartition | Promise[DescribeShareGroupOffsetsResponsePartition]:
+    def unknown(_: ShareStateError) -> DescribeShareGroupOffsetsResponsePartition:
+        return DescribeShareGroupOffsetsResponsePartition(partition, UNKNOWN)
+
     try:
         found = request.broker.share_coordinator().read_summary(group_id, topic_id, partition, -1)
-    except ShareStateError:
-        return DescribeShareGroupOffsetsResponsePartition(partition, UNKNOWN)
+    except ShareStateError as error:
+        return unknown(error)
+    described = map_answer(found, lambda summary: _with_lag(name, partition, summary, request))
+    return recover_answer(described, ShareStateError, unknown)
+
+
+def _with_lag(name: str, partition: int, found: Summary, request: Request) -> DescribeShareGroupOffsetsResponsePartition:
     if UNKNOWN in (found.start_offset, found.delivery_complete_count):
         return DescribeShareGroupOffsetsResponsePartition(partition, found.start_offset, found.leader_epoch)
     replica = request.broker.replicas.get(name, partition)

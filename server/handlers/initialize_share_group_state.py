@@ -7,6 +7,8 @@ requests are answered without results.
 
 from __future__ import annotations
 
+from ottla.server.base.answers import map_answer
+from ottla.server.base.promise import Promise
 from ottla.server.requests.request import Request
 from ottla.server.requests.traits import Traits
 from ottla.server.security.rights import Need, Operation, Resource, Whole
@@ -22,18 +24,20 @@ from ottla.wire.messages.initialize_share_group_state import (
 TRAITS = Traits(Whole(Need(Operation.CLUSTER_ACTION, Resource.CLUSTER)))
 
 
-def handle(body: InitializeShareGroupStateRequest, request: Request) -> InitializeShareGroupStateResponse:
+def handle(
+    body: InitializeShareGroupStateRequest, request: Request
+) -> InitializeShareGroupStateResponse | Promise[InitializeShareGroupStateResponse]:
     coordinator = request.broker.share_coordinator()
 
-    def ask(topic_id: bytes, each: PartitionData) -> PartitionResult:
-        coordinator.initialize(body.group_id, topic_id, each.partition, each.state_epoch, each.start_offset)
-        return PartitionResult(each.partition)
+    def ask(topic_id: bytes, each: PartitionData) -> PartitionResult | Promise[PartitionResult]:
+        done = coordinator.initialize(body.group_id, topic_id, each.partition, each.state_epoch, each.start_offset)
+        return map_answer(done, lambda _: PartitionResult(each.partition))
 
-    results = answer_each(
+    return answer_each(
         body.group_id,
         body.topics,
         ask,
         lambda partition, error: PartitionResult(partition, error.code, error.text),
+        lambda results: InitializeShareGroupStateResponse([InitializeStateResult(*each) for each in results]),
         empty_topics=True,
     )
-    return InitializeShareGroupStateResponse([InitializeStateResult(*each) for each in results])

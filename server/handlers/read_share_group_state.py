@@ -8,10 +8,13 @@ requests are answered without results.
 
 from __future__ import annotations
 
+from ottla.server.base.answers import map_answer
+from ottla.server.base.promise import Promise
 from ottla.server.requests.request import Request
 from ottla.server.requests.traits import Traits
 from ottla.server.security.rights import Need, Operation, Resource, Whole
 from ottla.server.share_state.answers import answer_each
+from ottla.server.share_state.coordinator import ReadState
 from ottla.wire.messages.read_share_group_state import (
     PartitionData,
     PartitionResult,
@@ -24,17 +27,24 @@ from ottla.wire.messages.read_share_group_state import (
 TRAITS = Traits(Whole(Need(Operation.CLUSTER_ACTION, Resource.CLUSTER)))
 
 
-def handle(body: ReadShareGroupStateRequest, request: Request) -> ReadShareGroupStateResponse:
+def handle(
+    body: ReadShareGroupStateRequest, request: Request
+) -> ReadShareGroupStateResponse | Promise[ReadShareGroupStateResponse]:
     coordinator = request.broker.share_coordinator()
 
-    def ask(topic_id: bytes, each: PartitionData) -> PartitionResult:
-        state = coordinator.read(body.group_id, topic_id, each.partition, each.leader_epoch)
-        batches = [StateBatch(*batch[:2], batch.delivery_state, batch.delivery_count) for batch in state.batches]
-        return PartitionResult(
-            each.partition, state_epoch=state.state_epoch, start_offset=state.start_offset, state_batches=batches
-        )
+    def ask(topic_id: bytes, each: PartitionData) -> PartitionResult | Promise[PartitionResult]:
+        found = coordinator.read(body.group_id, topic_id, each.partition, each.leader_epoch)
+        return map_answer(found, lambda state: _result(each.partition, state))
 
-    results = answer_each(
-        body.group_id, body.topics, ask, lambda partition, error: PartitionResult(partition, error.code, error.text)
+    return answer_each(
+        body.group_id,
+        body.topics,
+        ask,
+        lambda partition, error: PartitionResult(partition, error.code, error.text),
+        lambda results: ReadShareGroupStateResponse([ReadStateResult(*each) for each in results]),
     )
-    return ReadShareGroupStateResponse([ReadStateResult(*each) for each in results])
+
+
+def _result(partition: int, state: ReadState) -> PartitionResult:
+    batches = [StateBatch(*batch[:2], batch.delivery_state, batch.delivery_count) for batch in state.batches]
+    return PartitionResult(partition, state_epoch=state.state_epoch, start_offset=state.start_offset, state_batches=batches)

@@ -8,6 +8,8 @@ requests are answered without results.
 
 from __future__ import annotations
 
+from ottla.server.base.answers import map_answer
+from ottla.server.base.promise import Promise
 from ottla.server.requests.request import Request
 from ottla.server.requests.traits import Traits
 from ottla.server.security.rights import Need, Operation, Resource, Whole
@@ -23,14 +25,19 @@ from ottla.wire.messages.read_share_group_state_summary import (
 TRAITS = Traits(Whole(Need(Operation.CLUSTER_ACTION, Resource.CLUSTER)))
 
 
-def handle(body: ReadShareGroupStateSummaryRequest, request: Request) -> ReadShareGroupStateSummaryResponse:
+def handle(
+    body: ReadShareGroupStateSummaryRequest, request: Request
+) -> ReadShareGroupStateSummaryResponse | Promise[ReadShareGroupStateSummaryResponse]:
     coordinator = request.broker.share_coordinator()
 
-    def ask(topic_id: bytes, each: PartitionData) -> PartitionResult:
+    def ask(topic_id: bytes, each: PartitionData) -> PartitionResult | Promise[PartitionResult]:
         found = coordinator.read_summary(body.group_id, topic_id, each.partition, each.leader_epoch)
-        return PartitionResult(each.partition, 0, None, *found)
+        return map_answer(found, lambda summary: PartitionResult(each.partition, 0, None, *summary))
 
-    results = answer_each(
-        body.group_id, body.topics, ask, lambda partition, error: PartitionResult(partition, error.code, error.text)
+    return answer_each(
+        body.group_id,
+        body.topics,
+        ask,
+        lambda partition, error: PartitionResult(partition, error.code, error.text),
+        lambda results: ReadShareGroupStateSummaryResponse([ReadStateSummaryResult(*each) for each in results]),
     )
-    return ReadShareGroupStateSummaryResponse([ReadStateSummaryResult(*each) for each in results])

@@ -12,6 +12,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from ottla.server.base.answers import map_answer
+from ottla.server.base.promise import Promise
 from ottla.server.partitions.leader_hints import leader_hint
 from ottla.server.requests.request import Request
 from ottla.server.requests.traits import Traits
@@ -34,7 +36,7 @@ TRAITS = Traits(Inside(Need(Operation.READ, Resource.GROUP), Need(Operation.READ
 _HINTED: Final = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
 
 
-def handle(body: ShareAcknowledgeRequest, request: Request) -> ShareAcknowledgeResponse:
+def handle(body: ShareAcknowledgeRequest, request: Request) -> ShareAcknowledgeResponse | Promise[ShareAcknowledgeResponse]:
     broker = request.broker
     refused = request_error(body.group_id, body.member_id, broker.metadata)
     if refused is not None:
@@ -55,16 +57,15 @@ def handle(body: ShareAcknowledgeRequest, request: Request) -> ShareAcknowledgeR
     outcome = acknowledge_all(shares, broker.metadata, key, body.topics, request.api_version, renews=body.is_renew_ack)
     if epoch == FINAL_EPOCH:
         shares.release(session)
-    response = _answer(outcome, request)
-    response.acquisition_lock_timeout_ms = shares.settings(key.group_id).record_lock_duration_ms
-    return response
+    lock_ms = shares.settings(key.group_id).record_lock_duration_ms
+    return map_answer(outcome, lambda found: _answer(found, lock_ms, request))
 
 
 def _refusal(error: ShareError) -> ShareAcknowledgeResponse:
     return ShareAcknowledgeResponse(error_code=error.code)
 
 
-def _answer(outcome: Outcome, request: Request) -> ShareAcknowledgeResponse:
+def _answer(outcome: Outcome, lock_ms: int, request: Request) -> ShareAcknowledgeResponse:
     topics: dict[bytes, list[PartitionData]] = {}
     endpoints: dict[int, NodeEndpoint] = {}
     for (topic_id, index), error in outcome.items():
@@ -79,4 +80,6 @@ def _answer(outcome: Outcome, request: Request) -> ShareAcknowledgeResponse:
                     endpoints[hint.leader_id] = NodeEndpoint(hint.leader_id, hint.host, hint.port, hint.rack)
         topics.setdefault(topic_id, []).append(data)
     responses = [ShareAcknowledgeTopicResponse(topic_id, partitions) for topic_id, partitions in topics.items()]
-    return ShareAcknowledgeResponse(responses=responses, node_endpoints=list(endpoints.values()))
+    return ShareAcknowledgeResponse(
+        responses=responses, acquisition_lock_timeout_ms=lock_ms, node_endpoints=list(endpoints.values())
+    )

@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from ottla.server.base.answers import chain_answer
 from ottla.server.base.promise import Promise
 from ottla.server.partitions.leader_hints import leader_hint
 from ottla.server.requests.request import Request
@@ -64,13 +65,25 @@ def handle(body: ShareFetchRequest, request: Request) -> ShareFetchResponse | Pr
         if error.code is not ErrorCode.SHARE_SESSION_LIMIT_REACHED:
             return response
         return broker.purgatory.watch((), body.max_wait_ms, lambda last: response if last else None)
-    fetching = _Fetching(body, session, shares, request)
+    acknowledged: Outcome | Promise[Outcome] = {}
+    if _has_acknowledgements(body):
+        acknowledged = acknowledge_all(
+            shares, broker.metadata, session.key, body.topics, request.api_version, renews=body.is_renew_ack
+        )
+    epoch = session.epoch
+    return chain_answer(
+        acknowledged, lambda outcome: _fetch(_Fetching(body, session, epoch, outcome, shares, request), body, request)
+    )
+
+
+def _fetch(fetching: _Fetching, body: ShareFetchRequest, request: Request) -> ShareFetchResponse | Promise[ShareFetchResponse]:
+    """Fetches once the acknowledgements of the same request are carried out."""
     if body.max_wait_ms <= 0 or fetching.waits_for_nothing:
         return fetching.answer(last=True)
     answer = fetching.attempt(False)
     if answer is not None:
         return answer
-    return broker.purgatory.watch(fetching.watched, body.max_wait_ms, fetching.attempt)
+    return request.broker.purgatory.watch(fetching.watched, body.max_wait_ms, fetching.attempt)
 
 
 def _renew_error(body: ShareFetchRequest) -> ShareError | None:
@@ -121,18 +134,23 @@ def _refusal(error: ShareError) -> ShareFetchResponse:
 class _Fetching:
     """Carries out one request of a session. Its acknowledgements have been carried out when the object is made."""
 
-    def __init__(self, body: ShareFetchRequest, session: ShareSession, shares: SharePartitions, request: Request) -> None:
+    def __init__(
+        self,
+        body: ShareFetchRequest,
+        session: ShareSession,
+        epoch: int,
+        acknowledged: Outcome,
+        shares: SharePartitions,
+        request: Request,
+    ) -> None:
+        """`epoch` is that of the session after this request's step."""
         self._request = request
         self._session = session
         self._shares = shares
         self._epoch = body.share_session_epoch
-        self._next_epoch = session.epoch
-        self._acknowledged: Outcome = {}
+        self._next_epoch = epoch
+        self._acknowledged = acknowledged
         image = request.broker.metadata
-        if _has_acknowledgements(body):
-            self._acknowledged = acknowledge_all(
-                shares, image, session.key, body.topics, request.api_version, renews=body.is_renew_ack
-            )
         self._missing: list[Fetched] = []
         wanted = [] if self._epoch == FINAL_EPOCH or body.is_renew_ack else list(self._existing_partitions())
         if wanted and self._epoch > INITIAL_EPOCH:  # every partition gets its turn to be the first

@@ -8,6 +8,8 @@ server/share_state/answers.py says which empty requests are answered without res
 
 from __future__ import annotations
 
+from ottla.server.base.answers import map_answer
+from ottla.server.base.promise import Promise
 from ottla.server.requests.request import Request
 from ottla.server.requests.traits import Traits
 from ottla.server.security.rights import Need, Operation, Resource, Whole
@@ -24,11 +26,13 @@ from ottla.wire.messages.write_share_group_state import (
 TRAITS = Traits(Whole(Need(Operation.CLUSTER_ACTION, Resource.CLUSTER)))
 
 
-def handle(body: WriteShareGroupStateRequest, request: Request) -> WriteShareGroupStateResponse:
+def handle(
+    body: WriteShareGroupStateRequest, request: Request
+) -> WriteShareGroupStateResponse | Promise[WriteShareGroupStateResponse]:
     coordinator = request.broker.share_coordinator()
 
-    def ask(topic_id: bytes, each: PartitionData) -> PartitionResult:
-        coordinator.write(
+    def ask(topic_id: bytes, each: PartitionData) -> PartitionResult | Promise[PartitionResult]:
+        done = coordinator.write(
             body.group_id,
             topic_id,
             each.partition,
@@ -38,9 +42,12 @@ def handle(body: WriteShareGroupStateRequest, request: Request) -> WriteShareGro
             each.delivery_complete_count,
             [StateBatch(one.first_offset, one.last_offset, one.delivery_count, one.delivery_state) for one in each.state_batches],
         )
-        return PartitionResult(each.partition)
+        return map_answer(done, lambda _: PartitionResult(each.partition))
 
-    results = answer_each(
-        body.group_id, body.topics, ask, lambda partition, error: PartitionResult(partition, error.code, error.text)
+    return answer_each(
+        body.group_id,
+        body.topics,
+        ask,
+        lambda partition, error: PartitionResult(partition, error.code, error.text),
+        lambda results: WriteShareGroupStateResponse([WriteStateResult(*each) for each in results]),
     )
-    return WriteShareGroupStateResponse([WriteStateResult(*each) for each in results])

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, Protocol
 
+from ottla.server.base.answers import combine_answers
+from ottla.server.base.promise import Promise
 from ottla.server.share.persister import ShareError
 from ottla.server.share.sessions import SessionKey, TopicIdPartition
 from ottla.server.share.share_partition import Acknowledgement
@@ -55,11 +57,11 @@ def acknowledge_all(
     version: int,
     *,
     renews: bool,
-) -> Outcome:
+) -> Outcome | Promise[Outcome]:
     """Carries out the acknowledgements of a request. Returns their outcome by partition. As in Kafka, it contains partitions
     without acknowledgements only if there was a valid acknowledgement for any other partition.
     """
-    outcome: dict[TopicIdPartition, ShareError | None] = {}
+    outcome: dict[TopicIdPartition, ShareError | Promise[ShareError | None] | None] = {}
     empty: list[TopicIdPartition] = []
     tried = False
     for topic in topics:
@@ -69,15 +71,32 @@ def acknowledge_all(
                 batches = _check(image, partition, asked.acknowledgement_batches, version, renews=renews)
                 if batches:
                     tried = True
-                    shares.acknowledge(key, partition, batches)
-                    outcome[partition] = None
+                    written = shares.acknowledge(key, partition, batches)
+                    outcome[partition] = None if written is None else _error_of(written)
                 else:
                     empty.append(partition)
             except ShareError as error:
                 outcome[partition] = error
     if tried:
         outcome.update(dict.fromkeys(empty))
-    return outcome
+    partitions = list(outcome)
+    return combine_answers(list(outcome.values()), lambda errors: dict(zip(partitions, errors, strict=True)))
+
+
+def _error_of(written: Promise[None]) -> Promise[ShareError | None]:
+    """Returns a promise of the error that `written` fails with, or of None."""
+    promise: Promise[ShareError | None] = Promise()
+
+    def settle(done: Promise[None]) -> None:
+        try:
+            done.result()
+        except ShareError as error:
+            promise.set_result(error)
+        else:
+            promise.set_result(None)
+
+    written.add_done_callback(settle)
+    return promise
 
 
 def _check(

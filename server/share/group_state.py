@@ -10,8 +10,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from ottla.server.base.answers import chain_answer, combine_answers, map_answer, recover_answer
+from ottla.server.base.promise import Promise
 from ottla.server.group.errors import GroupError
 from ottla.server.group.share.protocol import Initialize, ShareProtocol
 from ottla.server.group.share.state_partitions import NOTHING
@@ -32,6 +35,9 @@ ATTEMPTS: Final = 200
 _NOT_YET: Final = frozenset(
     {ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}
 )
+
+Deleted = dict[bytes, ShareStateError | None]
+"""The errors of deletions by topic id; None means that the topic's state is gone."""
 
 Errors = dict[tuple[bytes, int], ShareStateError]
 """The share coordinator's refusals by topic id and partition."""
@@ -90,32 +96,33 @@ class ShareGroupState:
         except GroupError as error:
             logger.warning("cannot record whether the partitions of share group %s were initialized: %s", group_id, error)
 
-    def delete(self, group_id: str, topics: Mapping[bytes, Iterable[int]]) -> dict[bytes, ShareStateError | None]:
-        """Deletes the group's state in partitions. Returns, by topic id, the last error of its partitions, or None."""
+    def delete(self, group_id: str, topics: Mapping[bytes, Iterable[int]]) -> Deleted | Promise[Deleted]:
+        """Forgets the group's state in partitions. Returns, by topic id, the last error of its partitions, or None."""
         coordinator = self._coordinator()
-        outcome: dict[bytes, ShareStateError | None] = {}
-        for topic_id, partitions in topics.items():
-            outcome[topic_id] = None
-            for partition in partitions:
-                try:
-                    coordinator.delete(group_id, topic_id, partition)
-                except ShareStateError as error:
-                    logger.warning(
-                        "cannot delete the state of share group %s in %s-%d: %s", group_id, topic_id.hex(), partition, error
-                    )
-                    outcome[topic_id] = error
-        return outcome
+        wanted = [(topic_id, partition) for topic_id, partitions in topics.items() for partition in partitions]
+        deleted = [_error_of(partial(coordinator.delete, group_id, *each)) for each in wanted]
 
-    def delete_all(self, group_id: str) -> None:
+        def outcome(errors: list[ShareStateError | None]) -> Deleted:
+            found: Deleted = dict.fromkeys(topics)
+            for (topic_id, partition), error in zip(wanted, errors, strict=True):
+                if error is not None:
+                    logger.warning("share group %s keeps its state in %s-%d: %s", group_id, topic_id.hex(), partition, error)
+                    found[topic_id] = error
+            return found
+
+        return combine_answers(deleted, outcome)
+
+    def delete_all(self, group_id: str) -> Promise[None] | None:
         """Deletes all state of a share group that is about to be deleted. Raises GroupError with NON_EMPTY_GROUP or the share
         coordinator's error code; the group then stays.
         """
-        protocol = self._groups.shard(group_id).protocol(ShareProtocol)
+        shard = self._groups.shard(group_id)
+        protocol = shard.protocol(ShareProtocol)
         group = protocol.group(group_id)
         protocol.admit_deletion(group)
         had = group.state_partitions
         if had == NOTHING:
-            return
+            return None
         candidates = had.all_partitions
         for topic_id in had.deleting:
             topic = self._image.topics_by_id.get(topic_id)
@@ -123,10 +130,24 @@ class ShareGroupState:
                 candidates[topic_id] = (topic.name, frozenset(topic.partitions))
         deleting = {topic_id: name for topic_id, (name, _) in candidates.items()}
         protocol.change_state_partitions(group, had._replace(initializing={}, initialized={}, deleting=deleting))
-        outcome = self.delete(group_id, {topic_id: partitions for topic_id, (_, partitions) in candidates.items()})
-        for error in outcome.values():
-            if error is not None:
-                raise GroupError(error.code)
+        wanted = {topic_id: partitions for topic_id, (_, partitions) in candidates.items()}
+        outcome = chain_answer(shard.answer(None), lambda _: self.delete(group_id, wanted))
+        return map_answer(outcome, _check_deleted)
+
+
+def _check_deleted(outcome: Deleted) -> None:
+    for error in outcome.values():
+        if error is not None:
+            raise GroupError(error.code)
+
+
+def _error_of(operation: Callable[[], Promise[None] | None]) -> ShareStateError | Promise[ShareStateError | None] | None:
+    """Returns the share coordinator's refusal of an operation, or None; or a promise of it."""
+    try:
+        answer: ShareStateError | Promise[ShareStateError | None] | None = map_answer(operation(), lambda _: None)
+    except ShareStateError as error:
+        return error
+    return recover_answer(answer, ShareStateError, lambda error: error)
 
 
 class _Initialization:
@@ -153,27 +174,25 @@ class _Initialization:
     def attempt(self) -> None:
         """Tries what is left; a partition that was initialized, or refused for good, is not tried again."""
         self._left -= 1
-        self._to_do = self._try()
+        coordinator = self._coordinator()
+        coordinator.has_topic()
+        begun = [
+            _error_of(partial(coordinator.initialize, self._group_id, topic_id, partition, self._state_epoch, offset))
+            for topic_id, partition, offset in self._to_do
+        ]
+        combine_answers(begun, self._attempted)
+
+    def _attempted(self, errors: list[ShareStateError | None]) -> None:
+        tried, self._to_do = self._to_do, []
+        for (topic_id, partition, offset), error in zip(tried, errors, strict=True):
+            self._errors.pop((topic_id, partition), None)
+            if error is not None:
+                self._errors[topic_id, partition] = error
+                if error.code in _NOT_YET:
+                    self._to_do.append((topic_id, partition, offset))
         if self._to_do and self._left > 0:
             self._clock.call_later(RETRY_SECONDS, self.attempt)
             return
-        for (topic_id, partition), error in self._errors.items():
-            logger.warning(
-                "cannot initialize the state of share group %s in %s-%d: %s", self._group_id, topic_id.hex(), partition, error
-            )
+        for (topic_id, partition), refusal in self._errors.items():
+            logger.warning("share group %s has no state in %s-%d: %s", self._group_id, topic_id.hex(), partition, refusal)
         self._then(self._errors)
-
-    def _try(self) -> list[tuple[bytes, int, int]]:
-        """Returns the partitions that could not be initialized yet."""
-        coordinator = self._coordinator()
-        coordinator.has_topic()
-        not_yet = []
-        for topic_id, partition, offset in self._to_do:
-            self._errors.pop((topic_id, partition), None)
-            try:
-                coordinator.initialize(self._group_id, topic_id, partition, self._state_epoch, offset)
-            except ShareStateError as error:
-                self._errors[topic_id, partition] = error
-                if error.code in _NOT_YET:
-                    not_yet.append((topic_id, partition, offset))
-        return not_yet

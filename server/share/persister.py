@@ -1,37 +1,32 @@
 """The `Persister` keeps the state of share partitions beyond the life of this broker; this module also says which error a member
 gets when it refuses.
 
-It is the share coordinator (server/share_state/coordinator.py), or a fake of it in tests. Both calls are complete when they
-return.
+It is the share coordinator (server/share_state/coordinator.py), or a fake of it in tests.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Final, Protocol
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
+from ottla.server.base.promise import Promise
 from ottla.server.share_state.batches import StateBatch
 from ottla.server.share_state.errors import ShareStateError
 from ottla.wire.errors import ErrorCode
 
+if TYPE_CHECKING:
+    from ottla.server.share_state.coordinator import ReadState
 
-class KeptState(Protocol):
-    """The stored state of a share partition. `start_offset` is -1 if the group has not begun: its settings then say where."""
-
-    @property
-    def state_epoch(self) -> int: ...
-
-    @property
-    def start_offset(self) -> int: ...
-
-    @property
-    def batches(self) -> Sequence[StateBatch]: ...
+T = TypeVar("T")
 
 
 class Persister(Protocol):
-    """Reads and writes the state of share partitions. Both methods raise ShareStateError."""
+    """Reads and writes the state of share partitions.
 
-    def read(self, group_id: str, topic_id: bytes, partition: int, leader_epoch: int) -> KeptState:
+    Both methods raise ShareStateError, or return a promise that may fail with it, if the state is not replicated yet.
+    """
+
+    def read(self, group_id: str, topic_id: bytes, partition: int, leader_epoch: int) -> ReadState | Promise[ReadState]:
         """Returns the state to the leader of that epoch; from then on no leader of an older epoch may write."""
         ...
 
@@ -45,7 +40,7 @@ class Persister(Protocol):
         start_offset: int,
         delivery_complete_count: int,
         state_batches: Iterable[StateBatch],
-    ) -> None:
+    ) -> Promise[None] | None:
         """Writes new states of offsets, and how many offsets from the start on will not be delivered again."""
         ...
 
@@ -74,6 +69,22 @@ def to_share_error(error: ShareStateError) -> ShareError:
     """Returns the error that a member of the group gets for a refusal of the coordinator."""
     code = _MEMBER_CODES.get(error.code)
     return ShareError(ErrorCode.UNKNOWN_SERVER_ERROR, None) if code is None else ShareError(code, error.text)
+
+
+def with_share_errors(answer: Promise[T]) -> Promise[T]:
+    """Returns a promise that fails with what `to_share_error` makes of the coordinator's refusal."""
+    told: Promise[T] = Promise()
+
+    def settle(done: Promise[T]) -> None:
+        if told.done():  # nobody waits any more
+            return
+        try:
+            told.set_result(done.result())
+        except ShareStateError as error:
+            told.set_exception(to_share_error(error))
+
+    answer.add_done_callback(settle)
+    return told
 
 
 FENCING: Final = frozenset(

@@ -6,7 +6,8 @@
 
 - Everything below `start` is done. `end` is the last offset that was acquired or, while nothing is in flight, the next one to be
   acquired.
-- A change is made in memory, written to the persister, and undone if that fails. Only the end of a lock is not undone: its time
+- A change is made in memory, written to the persister, and undone if that fails. If the persister promises to write it and loses
+  it, the share partition is dropped, because later changes may stand on it. Only the end of a lock is not undone: its time
   is over in any case.
 - A lock lasts until its run's deadline. Each share partition has one timer, which fires at the earliest deadline. An
   acknowledgement does not stop it; it then finds nothing to do.
@@ -24,10 +25,12 @@ from __future__ import annotations
 import logging
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
+from ottla.server.base.answers import map_answer
 from ottla.server.base.clock import Cancellable, Clock
-from ottla.server.share.persister import Persister, ShareError, to_share_error
+from ottla.server.base.promise import Promise
+from ottla.server.share.persister import Persister, ShareError, to_share_error, with_share_errors
 from ottla.server.share.share_group_config import ShareGroupConfig
 from ottla.server.share.states import (
     ACKNOWLEDGE_STATES,
@@ -47,6 +50,9 @@ from ottla.server.share_state.batches import NO_OFFSET, StateBatch
 from ottla.server.share_state.errors import ShareStateError
 from ottla.server.share_state.state import SharePartition as SharePartitionKey
 from ottla.wire.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from ottla.server.share_state.coordinator import ReadState
 
 logger = logging.getLogger("ottla.server.share.share_partition")
 
@@ -70,6 +76,7 @@ class SharePartition:
         "_clock",
         "_fires_at",
         "_give_up",
+        "_lost",
         "_persister",
         "_timer",
         "batches",
@@ -94,9 +101,13 @@ class SharePartition:
         clock: Clock,
         settings: Callable[[], ShareGroupConfig],
         give_up: Callable[[Sequence[GivenUp]], None] = lambda given_up: None,
+        lost: Callable[[SharePartition], None] = lambda partition: None,
     ) -> None:
-        """`give_up` is called with records that were rejected, or delivered too often, before they are archived."""
+        """`give_up` is called with records that were rejected, or delivered too often, before they are archived; `lost` when the
+        persister has lost what it had promised to write.
+        """
         self._give_up = give_up
+        self._lost = lost
         self.key = key
         self.leader_epoch = leader_epoch
         self.settings = settings
@@ -121,14 +132,19 @@ class SharePartition:
 
     # Loading
 
-    def load(self, first_offset: Callable[[], int], log_end: int) -> None:
+    def load(self, first_offset: Callable[[], int], log_end: int) -> Promise[None] | None:
         """Takes over the stored state. `first_offset` returns where a group without stored state begins. Stored states of offsets
-        beyond the log's end are ignored: the log lost those records, and others will take their offsets. Raises ShareError.
+        beyond the log's end are ignored: the log lost those records, and others will take their offsets. Raises ShareError, or
+        returns a promise that may fail with it, if the state comes later.
         """
         try:
             kept = self._persister.read(*self.key, self.leader_epoch)
         except ShareStateError as error:
             raise to_share_error(error) from error
+        known = with_share_errors(kept) if isinstance(kept, Promise) else kept
+        return map_answer(known, lambda state: self._take_over(state, first_offset, log_end))
+
+    def _take_over(self, kept: ReadState, first_offset: Callable[[], int], log_end: int) -> None:
         self.state_epoch = kept.state_epoch
         start = kept.start_offset if kept.start_offset != NO_OFFSET else first_offset()
         self.start = min(start, log_end)
@@ -230,9 +246,10 @@ class SharePartition:
 
     # Acknowledging
 
-    def acknowledge(self, member_id: str, acknowledgements: Sequence[Acknowledgement]) -> None:
+    def acknowledge(self, member_id: str, acknowledgements: Sequence[Acknowledgement]) -> Promise[None] | None:
         """Carries out acknowledgements, which must be in ascending order and have valid types. If it raises ShareError, none of
-        them is carried out.
+        them is carried out. Returns a promise if they are written later; it fails with ShareError if they are lost, and with them
+        the share partition.
         """
         changes = _Changes(self)
         try:
@@ -242,7 +259,7 @@ class SharePartition:
                 for batch in self._acknowledged_batches(acknowledged):
                     if batch.last >= self.start:
                         self._acknowledge(member_id, acknowledged, batch, changes)
-            self._apply(changes)
+            return self._apply(changes)
         except ShareError:
             changes.undo()
             raise
@@ -367,23 +384,39 @@ class SharePartition:
 
     # Applying changes
 
-    def _apply(self, changes: _Changes) -> None:
-        """Writes changes and follows them up. Raises ShareError if they cannot be written; the caller then undoes them."""
-        if changes.rows:
-            self._write(changes)
-            self._after(changes)
-
-    def _write(self, changes: _Changes) -> None:
+    def _apply(self, changes: _Changes) -> Promise[None] | None:
+        """Writes changes and follows them up. Raises ShareError if they cannot be written; the caller then undoes them. Returns a
+        promise if they are written later.
+        """
         if not changes.rows:
-            return
+            return None
+        written = self._write(changes)
+        self._after(changes)
+        return written
+
+    def _write(self, changes: _Changes) -> Promise[None] | None:
+        if not changes.rows:
+            return None
         if changes.given_up:
             self._give_up(changes.given_up)
         try:
-            self._persister.write(
+            written = self._persister.write(
                 *self.key, self.state_epoch, self.leader_epoch, self.start, self.delivery_complete_count, changes.rows
             )
         except ShareStateError as error:
             raise to_share_error(error) from error
+        if written is None:
+            return None
+        promise = with_share_errors(written)
+        promise.add_done_callback(self._check_written)
+        return promise
+
+    def _check_written(self, written: Promise[None]) -> None:
+        try:
+            written.result()
+        except ShareError as error:
+            logger.warning("%r: its last changes are lost: %s", self, error)
+            self._lost(self)
 
     def _after(self, changes: _Changes) -> None:
         """Moves the start and wakes waiting fetches as changes require."""

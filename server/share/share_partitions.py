@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from ottla.log.errors import LogError
@@ -25,6 +26,7 @@ from ottla.wire.errors import ErrorCode
 if TYPE_CHECKING:
     from ottla.server.base.clock import Clock
     from ottla.server.base.closing import Closes
+    from ottla.server.base.promise import Promise
     from ottla.server.metadata.controller import Controller
     from ottla.server.metadata.image import MetadataImage
     from ottla.server.partitions.replicas import Replicas
@@ -60,6 +62,8 @@ class SharePartitions:
         self._clock = clock
         self._controller = controller
         self._partitions: dict[SharePartitionKey, SharePartition] = {}
+        self._loading: dict[SharePartitionKey, SharePartition] = {}
+        """The share partitions whose state is not replicated yet."""
         self._group_settings: dict[str, ShareGroupConfig] = {}
         self._letters: DeadLetters | None = None
         image.subscribe(self._follow)
@@ -94,7 +98,9 @@ class SharePartitions:
         return self._partitions.get(SharePartitionKey(group_id, *partition))
 
     def load(self, group_id: str, replica: Replica) -> SharePartition:
-        """Returns the share partition over a replica, and loads it from the share coordinator if necessary. Raises ShareError."""
+        """Returns the share partition over a replica, and loads it from the share coordinator if necessary. Raises ShareError,
+        with OFFSET_NOT_AVAILABLE while its state is not replicated.
+        """
         key = SharePartitionKey(group_id, replica.topic_id, replica.partition)
         found = self._partitions.get(key)
         if found is not None:
@@ -109,10 +115,33 @@ class SharePartitions:
             if settings().dead_letter_topic:
                 self._dead_letters().send(group_id, settings(), replica, given_up)
 
-        found = SharePartition(key, replica.leader_epoch, self._persister, self._clock, settings, give_up)
-        found.load(lambda: self._first_offset(group_id, replica), replica.log.log_end_offset)
-        self._partitions[key] = found
-        return found
+        if key not in self._loading:
+            found = SharePartition(key, replica.leader_epoch, self._persister, self._clock, settings, give_up, self._drop)
+            loaded = found.load(lambda: self._first_offset(group_id, replica), replica.log.log_end_offset)
+            if loaded is None or loaded.done():
+                if loaded is not None:
+                    loaded.result()
+                self._partitions[key] = found
+                return found
+            self._loading[key] = found
+            loaded.add_done_callback(partial(self._loaded, found))
+        raise ShareError(ErrorCode.OFFSET_NOT_AVAILABLE, "The state of the group in this partition is being read.")
+
+    def _loaded(self, partition: SharePartition, loaded: Promise[None]) -> None:
+        """Keeps a share partition whose state came later, unless it is no longer this broker's."""
+        if self._loading.get(partition.key) is not partition:
+            return
+        del self._loading[partition.key]
+        try:
+            loaded.result()
+        except ShareError as error:
+            logger.warning("%r cannot be loaded: %s", partition, error)
+        else:
+            self._partitions[partition.key] = partition
+
+    def _drop(self, partition: SharePartition) -> None:
+        if self._partitions.get(partition.key) is partition:
+            self.forget(partition.key)
 
     def _first_offset(self, group_id: str, replica: Replica) -> int:
         """Returns where a group without stored state begins. Raises ShareError."""
@@ -133,6 +162,7 @@ class SharePartitions:
         return found.offset
 
     def forget(self, key: SharePartitionKey) -> None:
+        self._loading.pop(key, None)
         found = self._partitions.pop(key, None)
         if found is not None:
             found.close()
@@ -145,7 +175,7 @@ class SharePartitions:
                 self.forget(partition.key)
 
     def _forget_where(self, is_gone: Callable[[SharePartitionKey], bool]) -> None:
-        for key in [key for key in self._partitions if is_gone(key)]:
+        for key in [key for key in (*self._partitions, *self._loading) if is_gone(key)]:
             self.forget(key)
 
     def _follow(self, event: object) -> None:
@@ -161,13 +191,17 @@ class SharePartitions:
 
     # Members
 
-    def acknowledge(self, key: SessionKey, partition: TopicIdPartition, batches: Sequence[Acknowledgement]) -> None:
-        """Carries out a member's acknowledgements of one partition. If it raises ShareError, nothing is acknowledged."""
+    def acknowledge(
+        self, key: SessionKey, partition: TopicIdPartition, batches: Sequence[Acknowledgement]
+    ) -> Promise[None] | None:
+        """Carries out a member's acknowledgements of one partition. If it raises ShareError, nothing is acknowledged. Returns a
+        promise that may fail with ShareError if they are written later.
+        """
         found = self.get(key.group_id, partition)
         if found is None:
             raise ShareError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "The group has no records of this partition in flight.")
         try:
-            found.acknowledge(key.member_id, batches)
+            return found.acknowledge(key.member_id, batches)
         except ShareError as error:
             self.handle_error(found, error)
             raise

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Protocol, TypeVar
 
+from ottla.server.base.answers import combine_answers, recover_answer
+from ottla.server.base.promise import Promise
 from ottla.server.share_state.errors import ShareStateError
 
 
@@ -20,6 +22,7 @@ class PartitionRequest(Protocol):
 P = TypeVar("P", bound=PartitionRequest)
 P_co = TypeVar("P_co", bound=PartitionRequest, covariant=True)
 R = TypeVar("R")
+A = TypeVar("A")
 
 
 class TopicRequest(Protocol[P_co]):
@@ -33,20 +36,37 @@ class TopicRequest(Protocol[P_co]):
 def answer_each(
     group_id: str,
     topics: Sequence[TopicRequest[P]],
-    ask: Callable[[bytes, P], R],
+    ask: Callable[[bytes, P], R | Promise[R]],
     refuse: Callable[[int, ShareStateError], R],
+    answer: Callable[[list[tuple[bytes, list[R]]]], A],
     *,
     empty_topics: bool = False,
-) -> list[tuple[bytes, list[R]]]:
-    """Calls `ask` for each partition. Returns, for each topic id, what it returned, or what `refuse` returned if it raised."""
+) -> A | Promise[A]:
+    """Calls `ask` for each partition. Returns what `answer` makes of the results: for each topic id, what `ask` returned or
+    promised, or what `refuse` returns for the error that it raised or its promise failed with.
+    """
     if not group_id or not (empty_topics or all(topic.partitions for topic in topics)):
-        return []
-    answers: dict[bytes, dict[int, R]] = {}
+        return answer([])
+    asked: dict[bytes, dict[int, R | Promise[R]]] = {}
     for topic in topics:
-        found = answers.setdefault(topic.topic_id, {})
-        for asked in topic.partitions:
-            try:
-                found[asked.partition] = ask(topic.topic_id, asked)
-            except ShareStateError as error:
-                found[asked.partition] = refuse(asked.partition, error)
-    return [(topic_id, list(found.values())) for topic_id, found in answers.items() if found]
+        of_topic = asked.setdefault(topic.topic_id, {})
+        for each in topic.partitions:
+            of_topic[each.partition] = _ask(ask, refuse, topic.topic_id, each)
+
+    def in_topics(results: list[R]) -> A:
+        left = iter(results)
+        return answer([(topic_id, [next(left) for _ in of_topic]) for topic_id, of_topic in asked.items() if of_topic])
+
+    return combine_answers([result for of_topic in asked.values() for result in of_topic.values()], in_topics)
+
+
+def _ask(
+    ask: Callable[[bytes, P], R | Promise[R]], refuse: Callable[[int, ShareStateError], R], topic_id: bytes, asked: P
+) -> R | Promise[R]:
+    def refused(error: ShareStateError) -> R:
+        return refuse(asked.partition, error)
+
+    try:
+        return recover_answer(ask(topic_id, asked), ShareStateError, refused)
+    except ShareStateError as error:
+        return refused(error)

@@ -6,7 +6,8 @@ partition when it takes it over (shard.py, server/coordination/), and unloads it
 
 The methods are plain functions: while the cluster has one broker, the leaders of share partitions are on it too and call them
 without a request. All of them raise ShareStateError with the codes of shard.py, or with NOT_COORDINATOR (also while there is no
-topic) or COORDINATOR_LOAD_IN_PROGRESS.
+topic) or COORDINATOR_LOAD_IN_PROGRESS. While what they have changed or read is not replicated, they return a promise, which fails
+with NOT_COORDINATOR if this broker loses the partition first.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from ottla.server.share_state.state import SharePartition, ShareState, key_of
 from ottla.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
+    from ottla.server.base.promise import Promise
     from ottla.server.coordination.internal_topic import Appended
 
 logger = logging.getLogger("ottla.server.share_state")
@@ -50,7 +52,9 @@ class ShareCoordinatorSettings(NamedTuple):
 
 
 class ReadState(NamedTuple):
-    """The state that the leader of a share partition begins with."""
+    """The state that the leader of a share partition begins with. `start_offset` is -1 if the group has not begun: its settings
+    then say where.
+    """
 
     state_epoch: int
     start_offset: int
@@ -119,18 +123,23 @@ class ShareCoordinator:
 
     # Operations
 
-    def initialize(self, group_id: str, topic_id: bytes, partition: int, state_epoch: int, start_offset: int) -> None:
+    def initialize(
+        self, group_id: str, topic_id: bytes, partition: int, state_epoch: int, start_offset: int
+    ) -> Promise[None] | None:
         """Lets the share group begin at `start_offset` with a new state epoch. With -1 the partition's leader finds the
         offset.
         """
         name = SharePartition(group_id, topic_id, partition)
-        self._shard(name).initialize(name, state_epoch, start_offset)
+        shard = self._shard(name)
+        shard.initialize(name, state_epoch, start_offset)
+        return shard.answer(None)
 
-    def read(self, group_id: str, topic_id: bytes, partition: int, leader_epoch: int) -> ReadState:
+    def read(self, group_id: str, topic_id: bytes, partition: int, leader_epoch: int) -> ReadState | Promise[ReadState]:
         """Returns the state to the partition's leader and fences the former leaders."""
         name = SharePartition(group_id, topic_id, partition)
-        state = self._shard(name).read(name, leader_epoch)
-        return ReadState(state.state_epoch, state.start_offset, state.delivery_complete_count, state.batches)
+        shard = self._shard(name)
+        state = shard.read(name, leader_epoch)
+        return shard.answer(ReadState(state.state_epoch, state.start_offset, state.delivery_complete_count, state.batches))
 
     def write(
         self,
@@ -142,24 +151,29 @@ class ShareCoordinator:
         start_offset: int,
         delivery_complete_count: int,
         state_batches: Iterable[StateBatch],
-    ) -> None:
+    ) -> Promise[None] | None:
         """Writes new states of offsets, and the start offset, below which nothing is delivered again; it never goes back."""
         name = SharePartition(group_id, topic_id, partition)
         batches = tuple(state_batches)
-        self._shard(name).update(name, state_epoch, leader_epoch, start_offset, delivery_complete_count, batches)
+        shard = self._shard(name)
+        shard.update(name, state_epoch, leader_epoch, start_offset, delivery_complete_count, batches)
+        return shard.answer(None)
 
-    def delete(self, group_id: str, topic_id: bytes, partition: int) -> None:
+    def delete(self, group_id: str, topic_id: bytes, partition: int) -> Promise[None] | None:
         """Deletes the share partition, if it is known."""
         name = SharePartition(group_id, topic_id, partition)
-        self._shard(name).delete(name)
+        shard = self._shard(name)
+        shard.delete(name)
+        return shard.answer(None)
 
-    def read_summary(self, group_id: str, topic_id: bytes, partition: int, leader_epoch: int) -> Summary:
+    def read_summary(self, group_id: str, topic_id: bytes, partition: int, leader_epoch: int) -> Summary | Promise[Summary]:
         """Returns the state without its batches. The leader epoch is not checked."""
         name = SharePartition(group_id, topic_id, partition)
-        state = self._shard(name).summary(name)
+        shard = self._shard(name)
+        state = shard.summary(name)
         if state is None:
-            return Summary(0, 0, -1, -1)
-        return Summary(state.state_epoch, state.leader_epoch, state.start_offset, state.delivery_complete_count)
+            return shard.answer(Summary(0, 0, -1, -1))
+        return shard.answer(Summary(state.state_epoch, state.leader_epoch, state.start_offset, state.delivery_complete_count))
 
     def find(self, name: SharePartition) -> ShareState | None:
         """Returns the whole state, for inspection, or None if the share partition is unknown."""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
-from ottla.server.base.answers import combine_answers, map_answer
+from ottla.server.base.answers import chain_answer, combine_answers, map_answer, recover_answer
 from ottla.server.base.promise import Promise
 
 
@@ -13,7 +15,11 @@ def text(value: int) -> str:
 
 
 def broken(value: int) -> int:
-    return value // 0
+    return value // 0  # raises ZeroDivisionError
+
+
+def go_to(then: Promise[str]) -> Callable[[int], str | Promise[str]]:
+    return lambda _: then
 
 
 def test_what_is_there_is_answered_without_a_promise() -> None:
@@ -70,3 +76,54 @@ def test_nobody_is_told_who_no_longer_waits() -> None:
     two.set_result(2)
     assert mapped.cancelled()
     assert combined.cancelled()
+
+
+def test_what_follows_an_answer_may_come_later_too() -> None:
+    first, second = Promise[int](), Promise[str]()
+    assert chain_answer(1, text) == "1"
+    later = chain_answer(first, go_to(second))
+    now = chain_answer(first, text)
+    failed = chain_answer(first, broken)
+    first.set_result(2)
+    assert isinstance(later, Promise)
+    assert not later.done()
+    second.set_result("two")
+    assert later.result() == "two"
+    assert isinstance(now, Promise)
+    assert now.result() == "2"
+    assert isinstance(failed, Promise)
+    with pytest.raises(ZeroDivisionError):
+        failed.result()
+
+
+def test_a_chain_that_nobody_waits_for_cancels_its_end_or_never_begins_it() -> None:
+    first, second = Promise[int](), Promise[str]()
+    chained = chain_answer(first, go_to(second))
+    given_up = chain_answer(first, broken)
+    assert isinstance(given_up, Promise)
+    given_up.cancel()
+    first.set_result(1)
+    assert isinstance(chained, Promise)
+    chained.cancel()
+    assert second.cancelled()
+
+
+def test_a_failure_at_the_end_of_a_chain_comes_through() -> None:
+    first, second = Promise[int](), Promise[str]()
+    chained = chain_answer(first, go_to(second))
+    first.set_result(1)
+    second.set_exception(ValueError("no"))
+    assert isinstance(chained, Promise)
+    with pytest.raises(ValueError, match="no"):
+        chained.result()
+
+
+def test_a_failure_becomes_an_answer() -> None:
+    assert recover_answer("now", ValueError, str) == "now"
+    failing, kept = Promise[str](), Promise[str]()
+    recovered, same = recover_answer(failing, ValueError, str), recover_answer(kept, ValueError, str)
+    failing.set_exception(ValueError("no"))
+    kept.set_result("yes")
+    assert isinstance(recovered, Promise)
+    assert isinstance(same, Promise)
+    assert (recovered.result(), same.result()) == ("no", "yes")

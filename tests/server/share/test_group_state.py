@@ -15,7 +15,7 @@ from ottla.server.share_state.errors import ShareStateError
 from ottla.server.share_state.state import SharePartition
 from ottla.wire.errors import ErrorCode
 from tests.fakes import MemoryBroker
-from tests.server.group.fakes import TOPICS
+from tests.server.group.fakes import TOPICS, at_once
 from tests.server.group.share.driver import Driver, ShareBroker
 
 T, U = TOPICS["t"][0], TOPICS["u"][0]
@@ -186,7 +186,7 @@ def test_an_outcome_that_cannot_be_recorded_is_told_to_the_log_alone(caplog: pyt
 def test_what_is_deleted_is_told_by_topic() -> None:
     node = Node()
     node.initialize({T: {0: 5, 1: 5}, U: {0: 5}})
-    outcome = node.of_groups.delete("g", {T: [0, 1], NOBODY: [0, 1]})
+    outcome = at_once(node.of_groups.delete("g", {T: [0, 1], NOBODY: [0, 1]}))
     assert outcome.pop(T) is None
     (error,) = outcome.values()
     assert isinstance(error, ShareStateError)
@@ -198,7 +198,7 @@ def test_what_is_deleted_is_told_by_topic() -> None:
 def test_one_refused_partition_does_not_keep_the_others_of_its_topic() -> None:
     node = Node()
     node.initialize({T: {0: 5, 1: 5}})
-    outcome = node.of_groups.delete("g", {T: [0, 9, 1]})
+    outcome = at_once(node.of_groups.delete("g", {T: [0, 9, 1]}))
     error = outcome[T]
     assert error is not None
     assert error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

@@ -133,7 +133,7 @@ class Driver:
         """Returns start offset and lag."""
         asked = [DescribeShareGroupOffsetsRequestTopic(*topic) for topic in topics] or None
         request = DescribeShareGroupOffsetsRequest([DescribeShareGroupOffsetsRequestGroup(group, asked)])
-        (answer,) = describe_share_group_offsets.handle(request, self.broker.context(1)).groups
+        (answer,) = at_once(describe_share_group_offsets.handle(request, self.broker.context(1))).groups
         assert not answer.error_code
         return {
             topic.topic_name: {each.partition_index: (each.start_offset, each.lag) for each in topic.partitions}
