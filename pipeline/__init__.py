@@ -1,1 +1,1 @@
-"""The data pipeline on Spark: topics as tables. Extra: `pip install ottla[spark]`; nothing here is loaded by the broker."""
+"""The data pipeline on Spark: topics as tables. It needs `pip install ottla[spark]`; the broker loads nothing of it."""

@@ -1,23 +1,23 @@
 """A topic as a table: `ottla pipeline archive`.
 
     DIR/date=2026-11-21/part-....parquet    the records, by the date of their timestamps (UTC)
-    DIR/_spark_metadata/                    which of the files count: Spark's file sink, for its readers
+    DIR/_spark_metadata/                    which of the files count: Spark's file sink writes it for Spark's readers
     DIR/_checkpoint/                        how far the archive has come
     DIR/_ottla/archive.json                 what it is: {"topic", "value", "schema", "format"}
-    DIR/_ottla/began, lock                  when the last run began, by the store's clock; who runs has locked the other
+    DIR/_ottla/began, lock                  when the last run began, by the store's clock; the lock of the run under way
 
 Columns: topic string, partition int, offset long, timestamp (of the record, ms), timestamp_type int (0 create time, 1 append
 time), key binary, value binary, headers array<struct<key string, value binary>> (null if there are none), data struct (unpacked
 values, see values.py), date.
 
-**Exactly once.** A batch is a range of offsets, written down in the checkpoint before it is read; its files count from when they
-are all listed in `_spark_metadata`, by one rename. A driver that dies leaves a batch that is read again, and perhaps files that
-nobody lists. Spark's readers pass over those; so that all others may read the directory as well, they are removed when a run has
-ended well: by then every batch that was begun before that run has been listed, by whoever it was. Files that came later are left
-alone. A second run in a local directory is refused while one is at work; elsewhere there is no lock that dies with its holder.
+**Exactly once.** A batch is a range of offsets, recorded in the checkpoint before it is read; its files count once they are all
+listed in `_spark_metadata`, by one rename. A driver that dies leaves a batch that is read again, and perhaps files that are not
+listed. Spark's readers ignore those; for all other readers they are removed when a run has ended successfully: by then every
+batch that was begun before that run has been listed, by whichever run. Later files are left alone. A second run in a local
+directory is refused while one is under way; elsewhere there is no lock that dies with its holder.
 
-Delta and Iceberg tables keep such lists themselves, with the number of the batch in each of their commits, and pass over a batch
-that is there already; the checkpoint stands in the same place. DIR is the Delta table, DIR/TOPIC that of Iceberg (tables.py).
+Delta and Iceberg tables keep such lists themselves, with the number of the batch in each of their commits, and skip a batch that
+they already have; the checkpoint is in the same place. DIR is the Delta table, DIR/TOPIC the Iceberg table (tables.py).
 """
 
 from __future__ import annotations
@@ -49,30 +49,30 @@ _FILE: Final = re.compile("^file:/+")
 _WAIT_S: Final = 1
 COLUMNS: Final = ("topic", "partition", "offset", "timestamp", "timestampType AS timestamp_type", "key", "value", "headers")
 DATE: Final = "to_date(to_utc_timestamp(timestamp, current_timezone())) AS date"
-"""In UTC, wherever the job runs."""
+"""The date in UTC, wherever the job runs."""
 _FIRST_SIGN: Final = {"parquet": "_spark_metadata", "delta": "_delta_log", "iceberg": "{topic}/metadata"}
-"""What is there when a table is, though perhaps nothing in it."""
+"""What exists as soon as a table does, even if the table is empty."""
 
 
 @dataclass(frozen=True)
 class Archive:
-    """What to archive, where to, and how."""
+    """Says what to archive, where, and how."""
 
     cluster: KafkaCluster
     topic: str
     directory: str
     kind: str = "raw"
     schema: str | None = None
-    """As the user gave it."""
+    """The schema as the user gave it."""
     sample: int = 10_000
-    """Records to infer a schema from."""
+    """From how many records a schema is inferred."""
     table: str = "parquet"
     continuous: bool = False
     interval_s: float = 10.0
     batch_records: int | None = None
     committed: bool = True
     allow_loss: bool = False
-    """Go on where records were deleted before they were archived."""
+    """Whether to go on if records were deleted before they were archived."""
 
 
 @dataclass
@@ -81,9 +81,9 @@ class Totals:
     batches: int = 0
     seen: int = -1
     orphans: int = 0
-    """Files of batches that a killed driver left, removed."""
+    """How many files that a killed driver had left were removed."""
     stopped_by: Signals | None = None
-    """The signal that ended it."""
+    """The signal that ended the run, None if none did."""
 
 
 def check(plan: Archive) -> None:
@@ -94,23 +94,23 @@ def check(plan: Archive) -> None:
 
 
 def conf(plan: Archive) -> dict[str, str]:
-    """Returns what the session needs from its start for the table's format, beside its packages."""
+    """Returns the configuration that a session must be started with for the table's format, besides its packages."""
     return tables.conf_for(plan.table)
 
 
 def conf_of(directory: str) -> dict[str, str]:
-    """Returns the same for an archive that is there. Of one that is not local only Spark could tell; there the session goes by
+    """Returns the same for an archive that exists. If it is not local, only Spark could read its format; then the session follows
     the packages that it is given (session.settings)."""
     try:
         what = json.loads((Path(_FILE.sub("/", directory)) / _WHAT).read_text())
-    except (OSError, ValueError):  # read() says so when there is Spark
+    except (OSError, ValueError):  # read() reports it, with Spark
         return {}
     return tables.conf_for(what["format"])
 
 
 def run(spark: SparkSession, plan: Archive, tell: Callable[[str], None]) -> Totals:
-    """Archive what is there, or go on; SIGINT and SIGTERM end either. Every batch is told in one line. Raises PipelineError if
-    another run is at work in the same local directory.
+    """Archives what there is, or goes on for ever; SIGINT and SIGTERM end either. Every batch is reported in one line. Raises
+    PipelineError if another run is at work in the same local directory.
     """
     tables.check_package(spark, plan.table)
     files = Files(spark, plan.directory)
@@ -128,7 +128,7 @@ def _run(spark: SparkSession, plan: Archive, files: Files, tell: Callable[[str],
             count(query, totals, tell)
     count(query, totals, tell)
     totals.stopped_by = stop.signal
-    if stop.is_set():  # perhaps within a batch, which is read again by the next run
+    if stop.is_set():  # perhaps within a batch, which the next run reads again
         return totals
     if plan.table == "parquet" and files.exists("_spark_metadata"):
         totals.orphans = remove_orphans(spark, plan.directory, files, began_ms)
@@ -188,7 +188,7 @@ def start(spark: SparkSession, plan: Archive, values: Values) -> StreamingQuery:
 
 
 def count(query: StreamingQuery, totals: Totals, tell: Callable[[str], None]) -> None:
-    """Add up the batches that have ended since it was last called."""
+    """Adds up and reports the batches that have ended since the last call."""
     recent: Any = query.recentProgress
     for progress in recent:
         if progress["batchId"] <= totals.seen or not progress["numInputRows"]:
@@ -200,9 +200,9 @@ def count(query: StreamingQuery, totals: Totals, tell: Callable[[str], None]) ->
 
 
 def remove_orphans(spark: SparkSession, directory: str, files: Files, began_ms: int) -> int:
-    """Remove data files that no batch lists, and say how many they were. Files since `began_ms`, by the store's clock, stay: a
-    run that began meanwhile may be about to list them."""
-    lying = files.data_files()  # before the list is read: a file that is listed later was not seen
+    """Removes data files that no batch lists, and returns how many. Files since `began_ms`, by the store's clock, stay: a run
+    that began meanwhile may be about to list them."""
+    lying = files.data_files()  # before the list is read, so that a file which is listed later is not among them
     listed = {name.split("/date=")[-1] for name in listed_files(spark, directory)}
     orphans = [address for address, modified_ms in lying if modified_ms < began_ms and address.split("/date=")[-1] not in listed]
     for address in orphans:
@@ -211,13 +211,13 @@ def remove_orphans(spark: SparkSession, directory: str, files: Files, began_ms: 
 
 
 def listed_files(spark: SparkSession, directory: str) -> list[str]:
-    """Returns the files that count. A schema is given, for none can be inferred where there are no files."""
+    """Returns the files that count. It passes a schema, because none can be inferred if there are no files."""
     return list(spark.read.schema("offset BIGINT, date DATE").parquet(directory).inputFiles())
 
 
 def read(spark: SparkSession, directory: str) -> tuple[DataFrame, dict[str, Any]]:
-    """Returns an archive's rows and what its archive.json says. Raises PipelineError if the directory is none, or has no records
-    yet."""
+    """Returns an archive's rows and the content of its archive.json. Raises PipelineError if the directory is not an archive, or
+    has no records yet."""
     files = Files(spark, directory)
     what = files.read_json(_WHAT)
     if what is None:

@@ -1,23 +1,20 @@
-"""Proof that nothing was lost: `ottla pipeline audit`, a batch job over a topic, alone or against something that holds the same.
+"""Proves that nothing was lost: `ottla pipeline audit`, a batch job over a topic, alone or compared with a copy of it.
 
-A snapshot is taken of the topic first: the offsets between which every partition is read. What is found is a list of `Finding`s,
-and each is a difference; none means: complete.
+First comes a snapshot of the topic: the offsets between which every partition is read. The result is a list of `Finding`s, each
+of which is a difference; if there are none, the topic is complete.
 
-| kind | |
-|---|---|
-| gap | offsets without a record, where neither a transaction's marker, an aborted record nor compaction accounts for them |
-| double | an offset that is there more than once (an archive), or an identity that is (`id_expression`) |
-| order | a record that stands before one with a smaller value of `order_expression`; or in the other's order |
-| missing | a record of the topic that the other side has not |
-| extra | one that only the other side has |
-| changed | the same offset with another key, value, headers or timestamp |
+| kind | | |---|---| | gap | offsets without a record that neither a transaction's marker, an aborted record nor compaction
+explains | | double | an offset (of an archive) or an identity (`id_expression`) that occurs more than once | | order | a record
+before one with a smaller value of `order_expression`; or at another place than on the other side | | missing | a record of the
+topic that the other side does not have | | extra | one that only the other side has | | changed | the same offset with another
+key, value, headers or timestamp |
 
-**Against another.** Both sides are added up by partition and bucket of time: records and the sum of their checksums, xxhash64 of
-key, value, headers and timestamp. Only buckets that differ are looked at record by record. An archive of the same topic is
-compared by offset; what has its own offsets, another topic or what was replayed, by content: each partition as a bag of records,
-and if the bags are equal, their order.
+**Comparison.** Both sides are added up by partition and bucket of time: the number of records and the sum of their checksums,
+xxhash64 of key, value, headers and timestamp. Only buckets that differ are compared record by record. An archive of the same
+topic is compared by offset; another topic, or what was replayed, has its own offsets and is compared by content: each partition
+as a bag of records, and, if the bags are equal, their order.
 
-What the topic does not keep any more (retention) is not asked of it: an archive counts from the topic's first offset.
+What the topic no longer keeps (retention) is not compared: an archive counts from the topic's first offset.
 """
 
 from __future__ import annotations
@@ -36,18 +33,18 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
 Bounds = Mapping[int, tuple[int, int]]
-"""Partition: its first offset, and the one after the last."""
+"""For each partition its first offset, and the one after the last."""
 
 COLUMNS: Final = ("Kind", "Partition", "From", "To", "Records", "Detail")
 BUCKET_MS: Final = 3_600_000
 _NUMBER: Final = r"^\s*[-+]?(\d+(\.\d*)?|\.\d+)([eE][-+]?\d+)?\s*$"
 _DECIMAL: Final = "DECIMAL(38,18)"
-"""Exact for every long and 18 digits behind the point; for what does not fit, there are doubles."""
+"""The type that is exact for every long and 18 digits after the decimal point; numbers that do not fit become doubles."""
 _FIELD: Final = re.compile(r"^\s*(key|value):(\w+(?:\.\w+)*)\s*$")
 
 
 class Finding(NamedTuple):
-    """A difference. Offsets are inclusive; -1 where the topic has none (a record that only the other side has)."""
+    """A difference. Offsets are inclusive, and -1 if the topic has none (a record that only the other side has)."""
 
     kind: str
     partition: int
@@ -58,7 +55,7 @@ class Finding(NamedTuple):
 
 
 class Gap(NamedTuple):
-    """Offsets without a record that is seen by who reads committed ones; both ends inclusive."""
+    """A range of offsets, both ends inclusive, without a record for readers of committed records."""
 
     partition: int
     first: int
@@ -67,26 +64,26 @@ class Gap(NamedTuple):
 
 @dataclass(frozen=True)
 class Audit:
-    """What to look for."""
+    """Says what an audit looks for."""
 
     bucket_ms: int = BUCKET_MS
     id_expression: str | None = None
-    """Spark SQL over key and value (as text), partition, offset, timestamp, headers: what must be there once."""
+    """Spark SQL over key and value (as text), partition, offset, timestamp, headers, whose value must occur only once."""
     order_expression: str | None = None
-    """The same: what must not fall within a partition."""
+    """The same, for a value that must not decrease within a partition."""
     allow_gaps: bool = False
-    """The topic is compacted, or the user says so: offsets without a record are none."""
+    """Whether offsets without a record are not a finding, because the topic is compacted or the user says so."""
     limit: int = 1000
-    """Findings of a kind that are listed."""
+    """How many findings of each kind are listed."""
 
     @property
     def most(self) -> int:
-        """Findings of a kind that are looked for: one more than are listed tells that there are more."""
+        """How many findings of each kind are searched for: one more than are listed, to know whether there are more."""
         return self.limit + 1
 
 
 class Buckets(NamedTuple):
-    """What a partition holds within a span of time."""
+    """What a partition has within a span of time."""
 
     partition: int
     start_ms: int
@@ -95,18 +92,18 @@ class Buckets(NamedTuple):
 
 
 def of_topic(spark: SparkSession, cluster: KafkaCluster, topic: str, bounds: Bounds) -> DataFrame:
-    """Returns the records between the bounds, committed ones only, in the columns that all here work with."""
+    """Returns the committed records between the bounds, in the columns with which all functions here work."""
     starts, ends = ({partition: pair[i] for partition, pair in bounds.items()} for i in range(2))
     return canonical(cluster.read_between(spark, topic, starts, ends))
 
 
 def canonical(rows: DataFrame) -> DataFrame:
-    """partition, offset, ms, key, value, headers and `sum`, the checksum; of what a topic or an archive has."""
+    """Returns the rows of a topic or an archive as partition, offset, ms, key, value, headers and `sum`, the checksum."""
     from pyspark.sql import functions as F
 
     headers = F.coalesce(F.transform("headers", _header), F.array().cast("array<string>"))
     parts: list[Column] = [F.unix_millis("timestamp"), headers]
-    for name in ("key", "value"):  # hashing passes over nulls: say that there is one
+    for name in ("key", "value"):  # hashing skips nulls, so a null is marked
         parts += [F.col(name).isNull(), F.col(name)]
     return rows.select(
         "partition",
@@ -135,9 +132,9 @@ def buckets(rows: DataFrame, bucket_ms: int) -> DataFrame:
 
 
 def gaps(spark: SparkSession, rows: DataFrame, bounds: Bounds) -> Iterator[Gap]:
-    """Offsets within the bounds that have no record: of one partition after the other, ascending, and never held all at once.
+    """Yields the offsets within the bounds that have no record, of one partition after the other, ascending.
 
-    Each transaction leaves one, so there may be as many as records.
+    They are never all in memory: each transaction leaves one, so there may be as many as records.
     """
     from pyspark.sql import Window
     from pyspark.sql import functions as F
@@ -146,7 +143,9 @@ def gaps(spark: SparkSession, rows: DataFrame, bounds: Bounds) -> Iterator[Gap]:
     if not ends:
         return
     places = rows.select("partition", "offset").union(spark.createDataFrame(ends, "partition int, offset bigint"))
-    places = places.repartitionByRange("partition")  # the window's own would be by hash, and partitions come in any order
+    places = places.repartitionByRange(
+        "partition"
+    )  # otherwise the window would partition by hash, and the partitions would come in any order
     order = Window.partitionBy("partition").orderBy("offset")
     found = places.withColumn("before", F.lag("offset").over(order)).where("offset > before + 1")
     for row in found.selectExpr("partition", "before + 1", "offset - 1").toLocalIterator():
@@ -154,7 +153,8 @@ def gaps(spark: SparkSession, rows: DataFrame, bounds: Bounds) -> Iterator[Gap]:
 
 
 def doubles(rows: DataFrame, column: str, what: str, most: int) -> list[Finding]:
-    """Values of the column that more than one record has; null is none. To the last of them, if all are in one partition."""
+    """Returns the values of the column that more than one record has; null does not count. If all records of a value are in one
+    partition, the finding extends to the last of them."""
     from pyspark.sql import functions as F
 
     place = F.struct("partition", "offset")
@@ -171,7 +171,7 @@ def doubles(rows: DataFrame, column: str, what: str, most: int) -> list[Finding]
 
 
 def out_of_order(rows: DataFrame, column: str, most: int) -> list[Finding]:
-    """Returns the records that stand behind one of their partition with a greater value in the column."""
+    """Returns the records that come after one of the same partition with a greater value in the column."""
     from pyspark.sql import Window
     from pyspark.sql import functions as F
 
@@ -185,8 +185,8 @@ def out_of_order(rows: DataFrame, column: str, most: int) -> list[Finding]:
 
 
 def _comparable(rows: DataFrame, column: str) -> Column:
-    """Returns the column, as numbers where it is text and each is one: a field of JSON is text to Spark, and 10 before 9 by
-    it."""
+    """Returns the column, as numbers if it is text and every value is a number: to Spark a field of JSON is text, by which 10
+    comes before 9."""
     from pyspark.sql import functions as F
 
     if rows.schema[column].dataType.typeName() != "string":
@@ -201,9 +201,10 @@ def _comparable(rows: DataFrame, column: str) -> Column:
 
 
 def evaluated(rows: DataFrame, expression: str) -> DataFrame:
-    """partition, offset and `found`, the user's expression. Raises UsageError in one line if Spark cannot make a column of it.
+    """Returns the columns partition, offset and `found`, the user's expression. Raises UsageError in one line if Spark cannot
+    make a column of it.
 
-    `value:id` and `key:a.b` are fields of JSON, which Spark 4.0 cannot say so shortly.
+    `value:id` and `key:a.b` stand for fields of JSON, for which Spark 4.0 has no such short form.
     """
     from pyspark.errors import PySparkException
     from pyspark.sql import functions as F
@@ -220,8 +221,8 @@ def evaluated(rows: DataFrame, expression: str) -> DataFrame:
 def alone(
     spark: SparkSession, rows: DataFrame, plan: Audit, bounds: Bounds, explain: Callable[[Iterable[Gap]], Iterator[Gap]]
 ) -> list[Finding]:
-    """Returns what is wrong with the topic itself. `explain` gives back those gaps that neither markers nor aborted records
-    fill."""
+    """Returns what is wrong with the topic itself. `explain` returns the gaps that neither markers nor aborted records
+    explain."""
     found: list[Finding] = []
     if not plan.allow_gaps:
         what = "offsets without a record"
@@ -235,7 +236,7 @@ def alone(
 
 
 def listed(found: list[Finding], limit: int) -> tuple[list[Finding], tuple[str, ...]]:
-    """Returns the first so many of each kind, and the kinds of which there are more."""
+    """Returns the first `limit` findings of each kind, and the kinds of which there are more."""
     seen: Counter[str] = Counter()
     first = []
     for one in found:

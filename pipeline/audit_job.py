@@ -1,4 +1,4 @@
-"""An audit from what the user named to the list of findings: which side is which, and by what the two are compared."""
+"""Runs an audit: works out the other side from what the user named and how the two are compared, and collects the findings."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ _ADDRESS: Final = re.compile(r"^([^/\s]+:\d+(?:,[^/\s]+:\d+)*)(?:/(.+))?$")
 
 
 class Directory(NamedTuple):
-    """An archive to compare with."""
+    """An archive with which the topic is compared."""
 
     path: str
     match: str
 
 
 class Topic(NamedTuple):
-    """A topic to compare with, here or at another cluster, and who asks for its bounds."""
+    """A topic with which the topic is compared, at this or another cluster, and the function that returns its bounds."""
 
     cluster: KafkaCluster
     name: str
@@ -36,7 +36,7 @@ class Topic(NamedTuple):
 
 
 class Report(NamedTuple):
-    """How many records the topic has, what is wrong, and the kinds of which only the first findings are listed."""
+    """The result: how many records the topic has, what is wrong, and the kinds of which only the first findings are listed."""
 
     records: int
     findings: list[Finding]
@@ -44,7 +44,7 @@ class Report(NamedTuple):
 
 
 def other_side(cluster: KafkaCluster, topic: str, against: str | None, match: str) -> Directory | Topic | None:
-    """Returns what `--against` names: a directory if there is one or if it can be nothing else, HOST:PORT, or a topic."""
+    """Returns what `--against` names: a directory, if that exists or if it can be nothing else; HOST:PORT; or a topic."""
     if match not in MATCHES:
         raise UsageError(f"--match: {match} is none of {', '.join(MATCHES)}")
     if against is None:
@@ -60,7 +60,7 @@ def other_side(cluster: KafkaCluster, topic: str, against: str | None, match: st
 
 
 def conf(other: Directory | Topic | None) -> dict[str, str]:
-    """Returns what the session needs to read the other side."""
+    """Returns the configuration that the session needs to read the other side."""
     if not isinstance(other, Directory):
         return {}
     return archive.conf_of(other.path)
@@ -75,9 +75,9 @@ def run(
     plan: Audit,
     explain: Callable[[Iterable[Gap]], Iterator[Gap]],
 ) -> Report:
-    """Everything that is to be found. The topic's side is kept by Spark over the several jobs, on disk where it must be.
+    """Runs the audit and returns its report. Spark caches the topic's side over the several jobs, on disk if it must.
 
-    `look` gives the topic's bounds: those of its snapshot, and perhaps once more at the end.
+    `look` returns the topic's bounds: those of its snapshot and, if it is called again at the end, the present ones.
     """
     far: Bounds = other.look() if isinstance(other, Topic) and other.look is not None else {}
     bounds = look()

@@ -1,13 +1,12 @@
-"""A Kafka cluster as Spark's connector sees it: librdkafka's properties, which the commands speak, in the Java client's words.
+"""A Kafka cluster for Spark's connector: translates librdkafka's properties, which the commands use, into those of the Java
+client.
 
-| librdkafka | Java |
-|---|---|
-| sasl.mechanism(s), sasl.username, sasl.password | sasl.mechanism, sasl.jaas.config |
-| ssl.ca.location | ssl.truststore.type PEM, ssl.truststore.location |
-| ssl.certificate.location, ssl.key.location, ssl.key.password | ssl.keystore.type PEM, .certificate.chain, .key |
-| client.id, security.protocol, ssl.endpoint.identification.algorithm | the same names |
+| librdkafka | Java | |---|---| | sasl.mechanism(s), sasl.username, sasl.password | sasl.mechanism, sasl.jaas.config | |
+ssl.ca.location | ssl.truststore.type PEM, ssl.truststore.location | | ssl.certificate.location, ssl.key.location,
+ssl.key.password | ssl.keystore.type PEM, .certificate.chain, .key | | client.id, security.protocol,
+ssl.endpoint.identification.algorithm | the same names |
 
-Another property is for librdkafka alone and is not told to Spark.
+Other properties concern only librdkafka and are not passed to Spark.
 """
 
 from __future__ import annotations
@@ -34,7 +33,8 @@ _PROTOCOLS: Final = {"plaintext", "ssl", "sasl_plaintext", "sasl_ssl"}
 
 @dataclass(frozen=True)
 class KafkaCluster:
-    """`properties` are librdkafka's, bootstrap.servers among them. It can be pickled: executors make producers of it."""
+    """How a cluster is reached: `properties` are librdkafka's, bootstrap.servers among them. It can be pickled, because executors
+    make producers from it."""
 
     properties: Mapping[str, str] = field(default_factory=dict)
 
@@ -43,12 +43,12 @@ class KafkaCluster:
         return self.properties["bootstrap.servers"]
 
     def at(self, bootstrap: str) -> KafkaCluster:
-        """Another cluster, reached in the same way."""
+        """Returns another cluster, which is reached in the same way."""
         return KafkaCluster({**self.properties, "bootstrap.servers": bootstrap})
 
     def spark_options(self, *, committed: bool = True) -> dict[str, str]:
-        """Returns the options of Spark's kafka source and sink. Raises PipelineError for a login or a file that cannot be told to
-        it."""
+        """Returns the options of Spark's kafka source and sink. Raises PipelineError for a login or a file that cannot be
+        translated."""
         java = java_properties(self.properties)
         java["isolation.level"] = "read_committed" if committed else "read_uncommitted"
         return {f"kafka.{key}": value for key, value in java.items()}
@@ -62,8 +62,7 @@ class KafkaCluster:
     def read_between(
         self, spark: SparkSession, topic: str, starts: Mapping[int, int], ends: Mapping[int, int], /, **options: str
     ) -> DataFrame:
-        """Returns the committed records of these partitions from one offset up to another, as often as it is read, with their
-        headers."""
+        """Returns the committed records of these partitions between the offsets, with their headers; each read gives the same."""
         reader = spark.read.format("kafka").options(**self.spark_options(), includeHeaders="true", **options)
         frame: DataFrame = reader.options(
             assign=json.dumps({topic: sorted(ends)}),
@@ -84,7 +83,7 @@ class KafkaCluster:
 
 
 def java_properties(properties: Mapping[str, str]) -> dict[str, str]:
-    """librdkafka's properties in the Java client's words."""
+    """Returns librdkafka's properties as properties of the Java client."""
     found = {key: properties[key] for key in _SAME if key in properties}
     found["bootstrap.servers"] = properties["bootstrap.servers"]
     protocol = properties.get("security.protocol", "plaintext").lower()

@@ -1,15 +1,16 @@
-"""Slices of segments as Arrow batches: files read in pieces, CRCs checked, batches decompressed, records cut into columns in C++.
+"""Reads slices of segments as Arrow batches: reads files in pieces, checks CRCs, decompresses batches, and lets C++ cut records
+into columns.
 
 The columns are those of Spark's kafka source: key, value (binary), topic, partition, offset, timestamp, timestampType (0
-CreateTime, 1 LogAppendTime) and headers; only those that are asked for are made. Where neither key, value nor headers are, the
-inside of records is stepped over; where not even timestamps are, batches without gaps are not decompressed.
+CreateTime, 1 LogAppendTime) and headers; only the requested ones are made. Without key, value and headers the inside of records
+is skipped; without timestamps, too, batches without gaps are not even decompressed.
 
 The loop over records is compiled (ottla.wire.columns) and leaves the borders of all fields in one buffer; together with the bytes
-of the records that is an Arrow array, and one `take` copies the values out. So every byte is copied once, and twice where batches
-are compressed. Control records are never rows; records of aborted transactions are none for who reads committed.
+of the records that is an Arrow array, from which one `take` copies the values. So every byte is copied once, or twice if batches
+are compressed. Control records are never rows, nor, for readers of committed records, are records of aborted transactions.
 
-A slice was cut by the driver, perhaps long ago. If its file is another by now (a compaction), or gone, the partition
-is opened again and the slice's offsets are looked for in what is there; if they are gone from the log's start, that is DataLoss.
+A slice was cut by the driver, perhaps long ago. If its file has been replaced by now (by a compaction), or is gone, the partition
+is opened again and the slice's offsets are looked up in what is there; if they are gone from the log's start, that is DataLoss.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ TYPES: Final[dict[str, pa.DataType]] = {
     "timestampType": pa.int32(),
     "headers": HEADERS_TYPE,
 }
-"""Every column there is, in the order of the kafka source."""
+"""All columns, in the order of the kafka source."""
 
 _KERNEL: Final = {"key": KEYS, "value": VALUES, "headers": HEADERS, "offset": OFFSETS, "timestamp": TIMESTAMPS}
 _READ_BYTES: Final = 1024 * 1024
@@ -55,8 +56,8 @@ _KEPT_BYTES: Final = 16 * 1024 * 1024
 
 
 def read(part: Slice, columns: Sequence[str], *, fail_on_data_loss: bool = True) -> Iterator[pa.RecordBatch]:
-    """Yields the rows of a slice. Raises SourceError for damage, DataLoss for offsets that are gone unless that does not
-    matter."""
+    """Yields the rows of a slice. Raises SourceError for damage, and DataLoss for offsets that are gone unless
+    `fail_on_data_loss` is False."""
     _keep_memory()
     for _ in range(_TRIES):
         file = _open(part)
@@ -73,15 +74,15 @@ def read(part: Slice, columns: Sequence[str], *, fail_on_data_loss: bool = True)
 
 
 def _keep_memory() -> None:
-    """Blocks of a MiB that come and go stay with the process, where the C library learns by what was freed (glibc does).
+    """Makes the C library keep freed blocks of a MiB in the process, if it adapts to what was freed (glibc does).
 
-    Else they go back to the system each time, and to get them again, a page at a time, costs a third of reading.
+    Otherwise they go back to the system each time, and getting them again, page by page, takes a third of the time of reading.
     """
     bytearray(_KEPT_BYTES)
 
 
 def _open(part: Slice) -> ReadOnlyFile | None:
-    """Returns the file that was cut, which may have been marked as deleted since; None if it is gone."""
+    """Opens the file from which the slice was cut, which may have been marked as deleted since; returns None if it is gone."""
     for path in (part.path, part.path + DELETED_SUFFIX):
         try:
             file = open_for_reading(path)
@@ -96,7 +97,7 @@ def _open(part: Slice) -> ReadOnlyFile | None:
 
 
 def _again(part: Slice, fail_on_data_loss: bool) -> list[Slice]:
-    """Returns where the slice's offsets are now."""
+    """Returns the slices in which the slice's offsets are now."""
     name, wanted = f"{part.place.topic}-{part.place.partition}", part.wanted
     if not os.path.isdir(part.place.path):
         if fail_on_data_loss:
@@ -118,7 +119,7 @@ _GO_ON: Final = "and failOnDataLoss is true"
 
 
 class SliceReader:
-    """One pass over a slice of an open file."""
+    """Makes one pass over a slice of an open file."""
 
     def __init__(self, part: Slice, columns: Sequence[str]) -> None:
         self._part = part
@@ -138,7 +139,7 @@ class SliceReader:
     # Batches of the log
 
     def batches(self, file: ReadOnlyFile) -> Iterator[pa.RecordBatch]:
-        """Raises SourceError at a batch that is damaged."""
+        """Yields the rows of the slice. Raises SourceError at a damaged batch."""
         pile = Pile()
         position, end = self._part.start, self._part.end
         want = _READ_BYTES
@@ -147,7 +148,7 @@ class SliceReader:
             found, size = self._whole_batches(chunk, position)
             if not found:
                 if len(chunk) >= HEADER_SIZE and read_header(chunk, 0).base_offset >= self._wanted.high:
-                    break  # compacted since, but for the first batch: what moved up is the next slice's
+                    break  # compacted since, except the first batch: what moved up belongs to the next slice
                 if len(chunk) < min(want, end - position) or size > end - position:
                     raise self._damaged(
                         position, f"a batch of {size} bytes, of which {min(len(chunk), end - position)} are there"
@@ -157,7 +158,7 @@ class SliceReader:
             want = _READ_BYTES
             jobs = [job for job in found if self._is_wanted(job.header)]
             if self._keeps_bytes and all(job.header.codec == NONE for job in jobs) and not pile.jobs:
-                if jobs:  # the piece of the file itself holds them all
+                if jobs:  # the piece of the file itself has them all
                     yield from self._columns_of(Found(jobs, chunk, Columns()))
             else:
                 for job in jobs:
@@ -186,7 +187,7 @@ class SliceReader:
         return found, size
 
     def _is_wanted(self, header: BatchHeader) -> bool:
-        """Can the batch hold a row?"""
+        """Returns whether the batch can have a wanted row."""
         wanted = self._wanted
         if header.is_control or header.records_count == 0:
             return False
@@ -217,7 +218,7 @@ class SliceReader:
             raise self._damaged(job.position, str(error), header) from None
 
     def _header_tells(self, header: BatchHeader) -> bool:
-        """Are all offsets and timestamps known without a look at the records?"""
+        """Returns whether all offsets and timestamps are known from the header alone."""
         without_gaps = header.records_count == header.last_offset_delta + 1
         return without_gaps and (self._needs == OFFSETS or header.timestamp_type == LOG_APPEND_TIME)
 
@@ -258,7 +259,7 @@ class SliceReader:
             yield pa.RecordBatch.from_arrays(arrays, schema=self._schema)
 
     def _rows(self, kernel: Columns, jobs: list[Job]) -> Any:
-        """Indices of the wanted rows; None: all of them, as nearly always."""
+        """Returns the indices of the wanted rows, None if all are wanted, which is nearly always so."""
         wanted = self._wanted
         inside = all(wanted.low <= job.header.base_offset and job.header.last_offset < wanted.high for job in jobs)
         if inside and not self._times:
@@ -331,7 +332,7 @@ def _int32(values: Any, valid: Any = None) -> pa.Array:
 
 
 def _headers(kernel: Columns, buffer: bytes, rows: Any) -> pa.Array:
-    """Returns a list of (key, value) a record; null where it has none, as in the kafka source."""
+    """Returns a list of (key, value) for each record, null if it has no headers, as in the kafka source."""
     ends = np.frombuffer(kernel.header_ends.getvalue(), dtype="<i4")
     if rows is None and (len(ends) == 0 or ends[-1] == 0):
         return pa.nulls(len(ends), HEADERS_TYPE)
@@ -351,7 +352,7 @@ def _headers(kernel: Columns, buffer: bytes, rows: Any) -> pa.Array:
 
 
 def _text(names: pa.Array) -> pa.Array:
-    """Header keys are UTF-8, which no broker checks; Java reads others with replacement characters, and so does this."""
+    """Returns header keys as text. They should be UTF-8, which no broker checks; like Java, this replaces what is not."""
     try:
         return names.cast(pa.string())
     except pa.ArrowInvalid:

@@ -1,12 +1,12 @@
-"""Where the records of several batches come together uncompressed, to be walked over as one buffer.
+"""Gathers the uncompressed records of several batches, to be walked over as one buffer.
 
-Batches of producers are small, 16 KiB by default, and an Arrow batch is a MiB: their sections are decompressed one behind the
-other into memory that is used again and again. Where the bytes themselves are not wanted, each batch is walked over as it comes
-out (`unpack`), and the pile only counts. To decompress a batch alone and copy it is faster than to decompress it into place: it
-stays in the processor's cache.
+Producers' batches are small, 16 KiB by default, and an Arrow batch is a MiB: so their sections are decompressed one behind the
+other into memory that is used again and again. If the bytes themselves are not wanted, each batch is walked over by itself
+(`unpack`), and the pile only counts. Decompressing a batch by itself and copying it is faster than decompressing it into place,
+because it stays in the processor's cache.
 
-For zstd, which Kafka's users choose for storage, there is one decoder for all: a new one for each batch costs eight times the
-decoding. What may come out is bounded as everywhere.
+For zstd, which Kafka's users choose for storage, all batches share one decoder: a new one for each would take eight times as long
+as the decoding. The size of the output is bounded, as everywhere.
 """
 
 from __future__ import annotations
@@ -27,10 +27,7 @@ _LARGEST_GUESS: Final = 4 * 1024 * 1024
 
 @dataclass(slots=True)
 class Job:
-    """A batch whose records lie in buffer[start:end].
-
-    `position`: where the batch begins in its file.
-    """
+    """A batch whose records lie in buffer[start:end]. `position` is where the batch begins in its file."""
 
     header: BatchHeader
     start: int
@@ -40,7 +37,7 @@ class Job:
 
 @dataclass(slots=True)
 class Found:
-    """Batches, the buffer that holds their records, and what is known of them as columns already."""
+    """Some batches, the buffer with their records, and the columns that are known already."""
 
     jobs: list[Job]
     buffer: bytes
@@ -49,7 +46,7 @@ class Found:
 
 @dataclass(slots=True)
 class Pile:
-    """Batches for one Arrow batch after another. `size` in bytes."""
+    """Gathers batches for one Arrow batch after another. `size` is in bytes."""
 
     jobs: list[Job] = field(default_factory=list)
     size: int = 0
@@ -77,15 +74,15 @@ class Pile:
         self.count(Job(job.header, start, self.size, job.position))
 
     def take(self) -> Found:
-        """Everything so far; the pile is empty then."""
+        """Returns everything that was gathered, and empties the pile."""
         found = Found(self.jobs, bytes(memoryview(self._memory)[: self.size]), self.columns)
         self.jobs, self.size, self.rows, self.columns = [], 0, 0, Columns()
         return found
 
     def unpack(self, codec: int, section: memoryview) -> bytes:
-        """Returns the records of a compressed batch alone. Raises CompressionError.
+        """Returns the decompressed records of one batch. Raises CompressionError.
 
-        With zstd in one piece, where it is as large as it says or not much larger than those before.
+        zstd is decompressed in one piece if the result is as large as declared, or not much larger than those before.
         """
         if codec != ZSTD:
             return decompress(codec, section, MAX_DECOMPRESSED_BYTES)
@@ -94,7 +91,7 @@ class Pile:
             if declared <= MAX_DECOMPRESSED_BYTES:
                 return self._zstd.decompress(section, max_output_size=self._guess, allow_extra_data=False)
         except zstandard.ZstdError:
-            pass  # larger than guessed, several frames, or damaged: step by step, which tells
+            pass  # larger than guessed, several frames, or damaged, which decompressing step by step finds out
         data = decompress(ZSTD, section, MAX_DECOMPRESSED_BYTES)
         self._guess = min(max(self._guess, 2 * len(data)), _LARGEST_GUESS)
         return data

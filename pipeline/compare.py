@@ -1,11 +1,11 @@
-"""Two sides that ought to hold the same records, and where they differ: the second half of `ottla pipeline audit`.
+"""Finds where two sides that should have the same records differ: the second half of `ottla pipeline audit`.
 
-audit.py tells what is compared and how the differences are named. Here a side is a frame as its `canonical` makes it.
+audit.py says what is compared and what the differences are called. Here a side is a frame as made by its `canonical`.
 
-**While both go on.** A topic is read between the bounds of its snapshot, and what it is compared with is read seconds later or,
-as an archive of Iceberg, anew by every job of Spark. By offset, a record beyond these bounds is neither compared nor a
-difference, unless the topic has no such offset even when it is asked once more. By content nothing tells such records apart:
-there both sides must be at rest.
+**While records are being written.** A topic is read between the bounds of its snapshot, and the other side seconds later or, for
+an Iceberg archive, again by every job of Spark. In a comparison by offset, a record beyond these bounds is neither compared nor a
+difference, unless the topic does not have its offset even when it is asked once more. In a comparison by content such records
+cannot be recognised: there nothing may be written to either side.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _START: Final = "CAST(floor(ms / {0}) * {0} AS BIGINT)"
 
 
 class Side(NamedTuple):
-    """What is compared, and of a topic what it had at its snapshot and what it has now; an archive has no bounds."""
+    """One side of a comparison, and, of a topic, the bounds of its snapshot and the present ones; an archive has no bounds."""
 
     rows: DataFrame
     bounds: Bounds = MappingProxyType({})
@@ -31,8 +31,7 @@ class Side(NamedTuple):
 
 
 def by_offset(topic: Side, other: Side, plan: Audit) -> list[Finding]:
-    """Returns where an offset means the same record: against an archive of the topic itself, or a topic that is meant to be its
-    image."""
+    """Returns the differences by offset: against an archive of the topic itself, or a topic that is to be an exact copy of it."""
     from pyspark.sql import functions as F
 
     there, extra = asked_of(topic, other._replace(rows=within(other.rows, topic.bounds)))
@@ -69,15 +68,15 @@ def asked_of(topic: Side, other: Side) -> tuple[DataFrame, DataFrame | None]:
     beyond = rows.where(is_beyond)
     found = beyond.groupBy("partition").agg(F.max("offset").alias("high")).collect()
     highest = {row["partition"]: row["high"] for row in found}
-    now = topic.look() if highest else {}  # after these rows were read, so it had them before
+    now = topic.look() if highest else {}  # called after these rows were read, so the topic must have their offsets
     ends_now = {number: now[number][1] if number in now else 0 for number in highest}
-    wrong = F.col("offset").between(_by_partition(ends_now), _by_partition(highest))  # not what has come since
+    wrong = F.col("offset").between(_by_partition(ends_now), _by_partition(highest))  # without what has been added since
     is_any = any(highest[number] >= end for number, end in ends_now.items())
     return rows.where(~is_beyond), beyond.where(wrong) if is_any else None
 
 
 def _by_partition(numbers: Mapping[int, int]) -> Column:
-    """Returns the number of a row's partition; null of one that has none."""
+    """Returns the column that maps a row's partition to its number, null if it has none."""
     from pyspark.sql import functions as F
 
     if not numbers:
@@ -87,7 +86,8 @@ def _by_partition(numbers: Mapping[int, int]) -> Column:
 
 
 def by_content(topic: DataFrame, other: DataFrame, plan: Audit) -> list[Finding]:
-    """Against what has offsets of its own: the same records in every partition, and in the same order."""
+    """Returns the differences from a side with offsets of its own: every partition should have the same records in the same
+    order."""
     from pyspark.sql import functions as F
 
     left, right = _differing(topic, other, plan.bucket_ms)
@@ -116,7 +116,7 @@ def by_content(topic: DataFrame, other: DataFrame, plan: Audit) -> list[Finding]
 
 
 def within(other: DataFrame, bounds: Bounds) -> DataFrame:
-    """Returns the rows of an archive from the topic's first offsets on: what retention has deleted is in no topic any more."""
+    """Returns the rows of an archive from the topic's first offsets on, because retention has deleted the earlier ones."""
     from pyspark.sql import functions as F
 
     firsts = _by_partition({number: first for number, (first, _) in bounds.items()})
@@ -124,7 +124,8 @@ def within(other: DataFrame, bounds: Bounds) -> DataFrame:
 
 
 def islands(rows: DataFrame, most: int) -> list[Finding]:
-    """Findings of rows with a finding's columns: neighbours with one reason are one; at most so many of a kind, in order."""
+    """Returns the findings in rows that have a finding's columns: neighbours with the same reason are one finding, at most `most`
+    of a kind, in order."""
     from pyspark.sql import Window
     from pyspark.sql import functions as F
 
@@ -149,7 +150,7 @@ def _double_offsets(rows: DataFrame, most: int) -> list[Finding]:
 
 
 def _differing(topic: DataFrame, other: DataFrame, bucket_ms: int) -> tuple[DataFrame, DataFrame]:
-    """Returns the rows of both sides in those partitions and spans of time that do not add up to the same."""
+    """Returns the rows of both sides in the partitions and spans of time whose sums differ."""
     from pyspark.sql import functions as F
 
     names = ["partition", "start_ms"]

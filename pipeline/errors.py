@@ -1,7 +1,7 @@
-"""What a job of the pipeline could not do, as one line for the user; and Spark's own errors brought down to such a line.
+"""Errors of the pipeline's jobs as one line for the user, and Spark's own errors reduced to such a line.
 
-Spark tells errors in stacks of two languages. `in_one_line` keeps the innermost reason that was meant for people: what a Python
-worker raised, with the name of its class unless it is one of ours; else the JVM's deepest cause.
+Spark reports errors as stacks in two languages. `in_one_line` keeps the innermost reason that was meant for people: what a Python
+worker raised, with the name of its class unless it is one of ours; otherwise the JVM's deepest cause.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from typing import Final
 _RAISED: Final = re.compile(
     r"Traceback \(most recent call last\):\n(?: .*\n)*(?P<name>[\w.<>]+)(?::[^\S\n]*(?P<why>.*))?$", re.MULTILINE
 )
-"""A Python traceback: its frames are indented, and what was raised is not."""
+"""Matches a Python traceback: its frames are indented, and the exception is not."""
 _OWN: Final = "ottla."
 _OF_THE_JVM: Final = ("py4j.", "pyspark.")
-"""Python's classes of what the JVM threw; the rest of the text says what it was."""
+"""The Python classes for exceptions of the JVM; the rest of the text says which one it was."""
 _CAUSE: Final = re.compile(r"^(?:Caused by: |: )?(?:[\w$]+\.)+(?P<name>[\w$]*(?:Exception|Error))[:\s]+(?P<why>.+)$")
 _CONDITION: Final = re.compile(r"^\[[A-Z_.]+\]\s*")
 _ADVICE: Final = re.compile(r"\s*SQLSTATE: \w+.*$", re.DOTALL)
@@ -23,11 +23,11 @@ _LONGEST: Final = 400
 
 
 class PipelineError(Exception):
-    """One line for the user. Exit code 1."""
+    """Something could not be done; the message is one line for the user. The exit code is 1."""
 
 
 class UsageError(PipelineError):
-    """What the user asked for cannot be meant: a schema that is none, options that exclude each other. Exit code 2."""
+    """The user's arguments cannot be right: an invalid schema, options that exclude each other. The exit code is 2."""
 
 
 def in_one_line(error: BaseException) -> str:
@@ -55,7 +55,7 @@ def _of_jvm(text: str) -> str:
 
 
 def _why(line: str) -> str | None:
-    """Returns the message of a cause. A single word says nothing without its class."""
+    """Returns the message of a cause, with its class if the message is a single word, which says nothing by itself."""
     match = _CAUSE.match(line)
     if match is None:
         return None

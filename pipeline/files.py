@@ -1,4 +1,5 @@
-"""Files where Spark has them: a local directory, HDFS, an object store; through the Hadoop file systems of Spark's JVM."""
+"""Accesses files where Spark has them (a local directory, HDFS, an object store) through the Hadoop file systems of Spark's
+JVM."""
 
 from __future__ import annotations
 
@@ -17,13 +18,13 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 STATE: Final = "_ottla"
-"""The directory of an archive that says what it is; readers of tables pass over names with an underscore."""
+"""The directory in an archive that describes it; readers of tables ignore names that begin with an underscore."""
 
 _NO_LOCKS: Final = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
 
 
 class Files:
-    """One directory's file system."""
+    """A directory in its file system."""
 
     def __init__(self, spark: SparkSession, directory: str) -> None:
         jvm: Any = spark.sparkContext._jvm
@@ -36,11 +37,11 @@ class Files:
 
     @property
     def address(self) -> str:
-        """Returns the directory with its file system: file:/data/x, hdfs://host/x."""
+        """The directory's address with its file system: file:/data/x, hdfs://host/x."""
         return str(self._fs.makeQualified(self._root).toString())
 
     def make(self) -> bool:
-        """Makes the directory and those above it; whether it is there then."""
+        """Makes the directory and those above it; returns whether it exists then."""
         return bool(self._fs.mkdirs(self._root))
 
     def names(self, name: str = "") -> list[str]:
@@ -74,12 +75,12 @@ class Files:
         path, beside = self._path(name), self._path(f"{name}.partial")
         self._create(beside, json.dumps(content, indent=1).encode())
         if replace:
-            self._fs.delete(path, False)  # Hadoop renames to no name that is there
-        if not self._fs.rename(beside, path):  # and raises nothing then
+            self._fs.delete(path, False)  # Hadoop does not rename to an existing name
+        if not self._fs.rename(beside, path):  # it returns False and raises nothing
             raise OSError(f"{path.toString()} cannot be written")
 
     def mark(self, name: str) -> int:
-        """Makes the file anew and tells when that was: ms since 1970 by the store's own clock, as its other files have them."""
+        """Makes the file again and returns when that was: ms since 1970 by the store's own clock, as for its other files."""
         path = self._path(name)
         self._create(path, b"\n")
         return int(self._fs.getFileStatus(path).getModificationTime())
@@ -93,8 +94,9 @@ class Files:
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """No second block like this in the directory, in whatever process: PipelineError. Only where the directory is local, by a
-        lock that goes with the process; nothing is locked elsewhere, nor on a file system that has no locks."""
+        """Prevents a second block like this in the directory, in any process; raises PipelineError if there is one. This works
+        only if the directory is local, by a lock that ends with the process; elsewhere, and on a file system without locks,
+        nothing is locked."""
         if self._fs.getScheme() != "file":
             yield
             return
@@ -118,8 +120,8 @@ class Files:
             os.close(lock)
 
     def data_files(self) -> list[tuple[str, int]]:
-        """Addresses of all files in directories whose names, and those above them, begin neither with `_` nor with `.`; and when
-        they were modified, in ms."""
+        """Returns the address of each file, and when it was modified, in ms. Directories whose names begin with `_` or `.` are
+        left out with all that is in them."""
         found: list[tuple[str, int]] = []
         waiting = [self._root]
         while waiting:

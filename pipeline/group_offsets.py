@@ -1,4 +1,4 @@
-"""How far a job has come, as its group's committed offsets say it: replay.py and run_topic_sink.py keep it there."""
+"""Reads how far a job has come from the committed offsets of its group, where replay.py and run_topic_sink.py keep that."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ RETRY_S: Final = 0.2
 
 
 def committed_offset(consumer: Consumer, topic: str, partition: int, timeout_s: float) -> int | None:
-    """Returns the offset that the consumer's group has committed for a partition; None: none. Raises KafkaException.
+    """Returns the offset that the consumer's group has committed for a partition, None if there is none. Raises KafkaException.
 
-    librdkafka gives up at the first coordinator that is not one yet or not any more, as when the cluster has just made its topic
-    of offsets or elects a new leader for it; here that is asked again until the time is over.
+    librdkafka gives up at the first broker that is not the coordinator yet, or no longer, as when the cluster has just made its
+    topic of offsets or elects a new leader for it; this function tries again until the time is over.
     """
     from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
@@ -27,6 +27,6 @@ def committed_offset(consumer: Consumer, topic: str, partition: int, timeout_s: 
         except KafkaException as error:
             if error.args[0].code() not in passing or time.monotonic() >= deadline:
                 raise
-            consumer.poll(RETRY_S)  # it has no partitions: this waits, and lets it look for the coordinator
+            consumer.poll(RETRY_S)  # it has no partitions: this only waits, and lets it look for the coordinator
         else:
             return None if found.offset < 0 else int(found.offset)

@@ -1,11 +1,11 @@
 """The jars of Spark's connectors: which ones a version of Spark needs, and where this machine has them.
 
-A connector has the version of the Spark that runs it, and a Kafka client and a pool of the versions it was built with; everything
-else that its description names is in Spark already, so each jar is fetched without what it depends on. That also keeps from the
-network what those descriptions refer to.
+A connector has the version of the Spark that runs it, and needs a Kafka client and a pool of the versions with which it was
+built; everything else that its POM names is in Spark already, so each jar is fetched without its dependencies. That also avoids
+fetching what those POMs refer to.
 
-Who fetches: `mvn` where there is one, into ${OTTLA_CACHE:-~/.cache/ottla}/jars (as the tests do), with the mirrors and proxies of
-the user's own Maven settings; else Spark itself by `spark.jars.packages`.
+`mvn` fetches the jars, if there is one, into ${OTTLA_CACHE:-~/.cache/ottla}/jars (as in the tests), with the mirrors and proxies
+of the user's own Maven settings; otherwise Spark itself fetches them by `spark.jars.packages`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from ottla.pipeline.errors import PipelineError
 SCALA: Final = "2.13"
 
 KAFKA_CLIENT_OF: Final = {(4, 0): ("3.9.0", "2.12.0"), (4, 1): ("3.9.1", "2.12.1"), (4, 2): ("3.9.2", "2.13.1")}
-"""Spark's version: that of the Kafka client and of the pool that its connector was built with. A later Spark takes the last."""
+"""By version of Spark, the Kafka client and the pool with which its connector was built. A later Spark uses the last ones."""
 
 CONNECTORS: Final = ("kafka", "avro")
 
@@ -40,7 +40,7 @@ _DEPENDENCY: Final = (
 
 
 def coordinates(connectors: Iterable[str], spark_version: str) -> list[str]:
-    """Maven coordinates, `group:artifact:version`, of everything the connectors need beside Spark itself."""
+    """Returns the Maven coordinates, `group:artifact:version`, of everything that the connectors need besides Spark itself."""
     release = ".".join(spark_version.split(".")[:3])
     known = tuple(int(part) for part in release.split(".")[:2])
     client, pool = KAFKA_CLIENT_OF.get((known[0], known[1])) or KAFKA_CLIENT_OF[max(KAFKA_CLIENT_OF)]
@@ -57,8 +57,8 @@ def coordinates(connectors: Iterable[str], spark_version: str) -> list[str]:
 
 
 def by_maven(wanted: Sequence[str]) -> list[Path] | None:
-    """Returns the jars, fetched now if this machine has not seen them. None: there is no Maven here. Raises PipelineError if it
-    cannot."""
+    """Returns the jars, and fetches them if this machine does not have them; None if there is no Maven. Raises PipelineError if
+    they cannot be fetched."""
     pom = _POM.format(dependencies="".join(_DEPENDENCY.format(*one.split(":")) for one in wanted))
     home = Path(os.environ.get("OTTLA_CACHE") or Path.home() / ".cache" / "ottla").expanduser() / "jars"
     target = home / f"spark-{hashlib.sha256(pom.encode()).hexdigest()[:12]}"
@@ -68,13 +68,14 @@ def by_maven(wanted: Sequence[str]) -> list[Path] | None:
         home.mkdir(parents=True, exist_ok=True)
         with open(home / f"{target.name}.lock", "w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
-            if not target.is_dir():  # else another process fetched while this one waited
+            if not target.is_dir():  # otherwise another process fetched them while this one waited
                 _fetch(pom, target, wanted)
     return sorted(target.glob("*.jar"))
 
 
 def _fetch(pom: str, target: Path, wanted: Sequence[str]) -> None:
-    """Filled beside and renamed when complete, so that who looks meanwhile sees all or nothing."""
+    """Fetches the jars into another directory and renames that when it is complete, so that other processes see all or
+    nothing."""
     partial = target.with_name(f"{target.name}.partial")
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir()

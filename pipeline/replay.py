@@ -1,15 +1,15 @@
-"""An archive back into a topic: `ottla pipeline replay`.
+"""Writes an archive back into a topic: `ottla pipeline replay`.
 
-Same partitions, order within them, keys, values, headers and timestamps. Spark's own kafka sink has no column for a timestamp, so
-the executors write by producers of their own: one partition of the archive is sorted by offset and written by one task.
+Partitions, the order within them, keys, values, headers and timestamps stay the same. Spark's own kafka sink has no column for a
+timestamp, so the executors use producers of their own: one task sorts one partition of the archive by offset and writes it.
 
 **Resumable, and nothing twice.** Each partition has a transactional producer. With the records of a transaction it commits, in
 the group `name`, how far into the archive they reach: the offset after the last of them. A run that is killed leaves a
-transaction that the next one aborts when it takes over the transactional id, and goes on from what is committed. So readers of
-committed records see every record once. The group's offsets are those of the source, at the target's topic and partition; they
-go, as any group's do, a week after the last run (offsets.retention.minutes).
+transaction, which the next run aborts when it takes over the transactional id before it goes on from what is committed. So
+readers of committed records see every record once. The group's offsets are those of the source, for the target's topic and
+partition; like those of any group they expire a week after the last run (offsets.retention.minutes).
 
-A record whose timestamp is 0 gets the time of its writing, for librdkafka has no other meaning for 0.
+A record whose timestamp is 0 gets the time at which it is written, because 0 means that to librdkafka.
 """
 
 from __future__ import annotations
@@ -33,28 +33,28 @@ if TYPE_CHECKING:
 
 TRANSACTION_RECORDS: Final = 5_000
 TRANSACTION_S: Final = 2.0
-"""A transaction is committed when it has so many records, or is so old: readers wait for it."""
+"""A transaction is committed when it has so many records, or is so old, because readers wait for it."""
 TIMEOUT_S: Final = 60.0
 RESULT: Final = "partition int, written long, already long"
 
 
 @dataclass(frozen=True)
 class Replay:
-    """What to replay, where to, and which records."""
+    """Says what to replay, where, and which records."""
 
     cluster: KafkaCluster
     directory: str
     topic: str
     name: str | None = None
-    """The group that keeps how far it has come; None: one that follows from everything else here."""
+    """The group that keeps how far the replay has come; None for a name derived from all other fields."""
     since_ms: int | None = None
     until_ms: int | None = None
     """The first timestamp that is not replayed."""
     keys: tuple[str, ...] = ()
     key_pattern: str | None = None
-    """A regular expression, as Spark has them, that is found somewhere in the key."""
+    """A regular expression of Spark that must match somewhere in the key."""
     rate: float | None = None
-    """Records a second, all partitions together."""
+    """The records a second, over all partitions."""
 
     @property
     def group(self) -> str:
@@ -68,11 +68,11 @@ class Replay:
 class Totals:
     written: int
     already: int
-    """Records that an earlier run had written."""
+    """How many records an earlier run had written."""
 
 
 def run(spark: SparkSession, plan: Replay, target_partitions: int) -> Totals:
-    """Write what is not written yet. Raises PipelineError if the topic has too few partitions."""
+    """Writes what is not written yet. Raises PipelineError if the topic has too few partitions."""
     rows, _ = archive.read(spark, plan.directory)
     chosen = select(rows, plan)
     there = sorted(row["partition"] for row in chosen.select("partition").distinct().collect())
@@ -89,10 +89,10 @@ def run(spark: SparkSession, plan: Replay, target_partitions: int) -> Totals:
 
 
 def select(rows: DataFrame, plan: Replay) -> DataFrame:
-    """Returns the records that are meant, with the columns that a producer needs."""
+    """Returns the records that are to be replayed, with the columns that a producer needs."""
     from pyspark.sql import functions as F
 
-    if plan.since_ms is not None:  # the date leaves out directories
+    if plan.since_ms is not None:  # by the date Spark skips whole directories
         since = F.timestamp_millis(F.lit(plan.since_ms))
         rows = rows.where((F.col("timestamp") >= since) & (F.col("date") >= F.lit(_date(plan.since_ms))))
     if plan.until_ms is not None:
@@ -111,7 +111,7 @@ def _date(ms: int) -> date:
 
 @dataclass(frozen=True)
 class Writer:
-    """What an executor runs. It is pickled there; nothing of a broker's connection is in it."""
+    """Writes partitions on an executor. It is pickled to get there, so it has no connection to a broker."""
 
     cluster: KafkaCluster
     topic: str
@@ -165,7 +165,7 @@ def _rows(batches: Iterable[pa.RecordBatch]) -> Iterator[Row]:
 
 
 class Pace:
-    """When a task's next record is due: at most `rate` a second (None: as many as can be), over all its partitions."""
+    """Says when a task's next record is due: at most `rate` a second over all its partitions, None for no limit."""
 
     def __init__(self, rate: float | None) -> None:
         self._rate = rate
@@ -173,7 +173,7 @@ class Pace:
         self._taken = 0
 
     def wait_s(self) -> float:
-        """Until the next one is due; 0 or less: now."""
+        """Returns how long to wait until the next record is due, 0 or less if it is due now."""
         return 0.0 if self._rate is None else self._started_at + self._taken / self._rate - time.monotonic()
 
     def take(self) -> None:
@@ -181,7 +181,7 @@ class Pace:
 
 
 class PartitionWriter:
-    """One partition, in transactions that also keep how far it has come."""
+    """Writes one partition, in transactions that also record how far it has come."""
 
     def __init__(self, task: Writer, partition: int, pace: Pace) -> None:
         from confluent_kafka import Consumer
@@ -193,7 +193,9 @@ class PartitionWriter:
         own = {"transactional.id": f"{task.group}-{partition}", "compression.type": "zstd", "linger.ms": "20"}
         self._producer: Producer = _producer({**common, **own})
         self._consumer = Consumer({**common, "group.id": task.group, "enable.auto.commit": "false"})
-        self._producer.init_transactions(TIMEOUT_S)  # ends what a killed run began; what is committed is settled from here on
+        self._producer.init_transactions(
+            TIMEOUT_S
+        )  # aborts what a killed run began, so that from here on it is settled what is committed
         self._next = committed_offset(self._consumer, task.topic, partition, TIMEOUT_S) or 0
         self._in_transaction = False
         self._open = 0
@@ -244,7 +246,7 @@ class PartitionWriter:
             self._failed.append(error.str())
 
     def _wait(self) -> None:
-        """Until the next record is due; a transaction that is open meanwhile for long is committed."""
+        """Waits until the next record is due, and commits a transaction that would be open too long meanwhile."""
         while (wait_s := self.pace.wait_s()) > 0:
             if self._in_transaction and time.monotonic() - self._opened_at > TRANSACTION_S:
                 self._commit()
@@ -262,14 +264,14 @@ class PartitionWriter:
         self._in_transaction = False
 
     def finish(self) -> tuple[int, int, int]:
-        """Commit the rest and close; partition, records written, records that were there."""
+        """Commits the rest and closes; returns (partition, records written, records that an earlier run had written)."""
         if self._in_transaction:
             self._commit()
         self._consumer.close()
         return self.partition, self.written, self.already
 
     def abandon(self) -> None:
-        """After an error: nothing of the open transaction is to be seen."""
+        """Aborts the open transaction after an error, so that nobody sees any of it."""
         from confluent_kafka import KafkaException
 
         if self._in_transaction:

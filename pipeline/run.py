@@ -1,7 +1,7 @@
-"""`ottla pipeline run JOB.sql | JOB.py`: a streaming SQL job, from topics to topics and tables. run_job.py tells what a job says.
+"""`ottla pipeline run JOB.sql | JOB.py`: a streaming SQL job, from topics to topics and tables. run_job.py describes job files.
 
-    checkpoint/<sink>   what Spark knows of the query into that sink: kill the driver at any moment and start it again, and every
-                        record counts once (but in a topic with delivery = 'at-least-once'); run_checkpoint.py tells the rest
+checkpoint/<sink>   Spark's checkpoint of the query into that sink: if the driver is killed at any moment and started again, every
+record counts once (except in a topic with delivery = 'at-least-once'); run_checkpoint.py describes the rest
 
 A Python job has the same header and a function `run(job)`:
 
@@ -9,9 +9,9 @@ A Python job has the same header and a function `run(job)`:
         flights = job.stream("flights")                       # a DataFrame, of a stream in the header
         job.insert("hourly", flights.groupBy(...).count())    # a streaming query into a sink in the header
         job.sql("INSERT INTO late SELECT * FROM flights WHERE dep_delay > ${late}")    # any statements of a SQL job
-        job.variables["late"]                                 # what --set says
+        job.variables["late"]                                 # the value that --set gave
 
-What is wrong is told in one line, `JOB.sql:12: ...`, with the line of the file where there is one, and the exit code is 1.
+An error is reported in one line, `JOB.sql:12: ...`, with the line of the file if there is one, and the exit code is 1.
 """
 
 from __future__ import annotations
@@ -55,32 +55,33 @@ if TYPE_CHECKING:
 
 BOOTSTRAP: Final = "127.0.0.1:9092"
 LOOK_S: Final = 0.5
-"""Between two looks at the queries; they say nothing by themselves when they end."""
+"""Seconds between two looks at the queries, which do not notify anybody when they end."""
 
 _PLACES: Final = (re.compile(r"\(line (\d+), pos(?:ition)? \d+\)"), re.compile(r"[;,] line (\d+) pos \d+"))
 
 
 @dataclass(frozen=True)
 class RunOptions:
-    """What the command line says; it counts more than the job's header. `metrics_port` None: no metrics, 0: a free port."""
+    """The options of the command line, which override the job's header. Without `metrics_port` there are no metrics; 0 is a free
+    port."""
 
     kafka: Mapping[str, str] = field(default_factory=dict)
-    """librdkafka's properties; with a bootstrap.servers, the header's does not count."""
+    """librdkafka's properties; a bootstrap.servers here overrides the header's."""
     checkpoint: str | None = None
     once: bool = False
     from_beginning: bool = False
     variables: Mapping[str, str] = field(default_factory=dict)
     metrics_port: int | None = None
     progress_s: float = 5.0
-    """Between two lines of progress; 0: none."""
+    """Seconds between two lines of progress; 0 means no such lines."""
 
 
 OpenSession = Callable[[Sequence[str], Mapping[str, str]], AbstractContextManager["SparkSession"]]
-"""With connectors, and settings that count less than the user's own."""
+"""Opens a session with connectors and settings, which the user's own settings override."""
 
 
 def run_job(path: Path, options: RunOptions, open_session: OpenSession, tell: Callable[[str], None]) -> Signals | None:
-    """Runs a job: to the end of what is there now (`once`), or until a signal, which is told. Raises PipelineError in one
+    """Runs a job to the end of the present records (`once`), or until a signal, which it returns. Raises PipelineError in one
     line."""
     try:
         job = read_job(path, options.variables)
@@ -99,7 +100,7 @@ def run_job(path: Path, options: RunOptions, open_session: OpenSession, tell: Ca
 
 
 def needs_of(job: Job) -> tuple[Sequence[str], Mapping[str, str]]:
-    """Returns which connectors and settings a job wants of its session."""
+    """Returns the connectors and settings that a job needs of its session."""
     is_avro = any(step.options.get("format") == "avro" for step in job.steps if isinstance(step, Stream))
     of_tables = {name: value for step in job.steps if isinstance(step, Sink) for name, value in conf_for(step.kind).items()}
     return ("kafka", "avro") if is_avro else ("kafka",), of_tables | dict(job.spark)
@@ -115,7 +116,7 @@ def checkpoint_of(job: Job, options: RunOptions) -> str:
 
 @dataclass
 class RunningJob:
-    """A job with its Spark session. What a Python job is handed."""
+    """A job with its Spark session; a Python job gets it as its argument."""
 
     job: Job
     spark: SparkSession
@@ -127,10 +128,10 @@ class RunningJob:
     streams: dict[str, DataFrame] = field(default_factory=dict)
     sinks: dict[str, Sink] = field(default_factory=dict)
     queries: dict[str, tuple[Any, int | None]] = field(default_factory=dict)
-    """Sink -> its query, and the line it stands on."""
+    """The query into each sink, by the sink's name, and the line where it is."""
 
     def start(self, stop: Stop) -> None:
-        """Does the steps of the job, unless it is told to end before. Raises JobError."""
+        """Takes the steps of the job, unless it is stopped before. Raises JobError."""
         for step in self.job.steps:
             if stop.is_set():
                 return
@@ -169,7 +170,7 @@ class RunningJob:
 
     @property
     def variables(self) -> Mapping[str, str]:
-        """Returns what --set says."""
+        """The variables that --set gave."""
         return self.options.variables
 
     def stream(self, name: str) -> DataFrame:
@@ -179,7 +180,7 @@ class RunningJob:
         return self.streams[name]
 
     def sql(self, text: str) -> None:
-        """Statements as in a SQL job, variables too."""
+        """Executes statements as in a SQL job, with variables."""
         for part, line in statements(filled_in(text, self.variables)):
             step = read_statement(part, line)
             self.partitions |= partitions_of_topics(self.cluster, topics_of([step])) if topics_of([step]) else {}
@@ -208,12 +209,14 @@ class RunningJob:
                 raise JobError("a Python job has a function run(job)")
             function(self)
         except JobError as error:
-            raise JobError(str(error), line_in(error, path)) from error  # a line of its own is one of what job.sql was given
+            raise JobError(
+                str(error), line_in(error, path)
+            ) from error  # its own line would be one of the text that job.sql was given
         except Exception as error:  # whatever the user's code raises
             raise JobError(f"{type(error).__name__}: {in_one_line(error)}", line_in(error, path)) from error
 
     def attend(self, stop: Stop) -> None:
-        """Looks at the queries and tells how far they are, until all have ended or it is told to end. Raises JobError if one
+        """Watches the queries and reports their progress, until all have ended or the job is stopped. Raises JobError if one
         fails."""
         states = {name: QueryProgress(name, time.time()) for name in self.queries}
         server = None
@@ -228,7 +231,7 @@ class RunningJob:
                 server.server_close()
 
     def started(self) -> list[Any]:
-        """Its queries, those that have ended as well."""
+        """Returns the job's queries, including those that have ended."""
         return [query for query, _line in self.queries.values()]
 
     def _attend(self, states: Mapping[str, QueryProgress], stop: Stop) -> None:
@@ -249,12 +252,15 @@ class RunningJob:
 
 
 def in_line(action: Callable[[], DataFrame], line: int, *, moves: bool = True) -> DataFrame:
-    """Does what Spark may refuse, and tells the file's line: Spark counts lines from the statement's first."""
-    from py4j.protocol import Py4JJavaError  # for what pyspark has no class of its own
+    """Does what Spark may refuse, and turns its error into a JobError with the file's line: Spark counts from the statement's
+    first."""
+    from py4j.protocol import Py4JJavaError  # for errors without a class in pyspark
     from pyspark.errors import PySparkException
     from pyspark.logger import PySparkLogger
 
-    PySparkLogger.getLogger("SQLQueryContextLogger").disabled = True  # it says on stderr what is raised, with both stacks
+    PySparkLogger.getLogger(
+        "SQLQueryContextLogger"
+    ).disabled = True  # it prints on stderr what is raised anyway, with both stacks
     try:
         return action()
     except (PySparkException, Py4JJavaError) as error:

@@ -1,10 +1,10 @@
-"""A job's checkpoint directory, and what is kept there beside Spark's own, so that a micro-batch that runs again is the same.
+"""A job's checkpoint directory, and the files in it besides Spark's own that make a repeated micro-batch the same.
 
     <sink>/                  Spark's checkpoint of the query into that sink
-    <sink>/_ottla.json       of a topic: by how many tasks the query writes, however many partitions the topic gets later
-    _ottla/<table>.json      of a table of a topic: the offsets between which it lies
+    <sink>/_ottla.json       for a topic: with how many tasks the query writes, however many partitions the topic gets later
+    _ottla/<table>.json      for a table of a topic: the offsets between which it lies
 
-A table is taken anew at each start of a job, unless a query has a micro-batch that was begun and is not through: that one runs
+At each start of a job a table is read again, unless a query has a micro-batch that was begun and not completed: that one runs
 again, and must join the same rows. Then the tables of all queries stay as they were, until the next start.
 
 The directory is an address of Hadoop's file systems (file:///, hdfs://, s3a://), or a path in Spark's default one.
@@ -29,14 +29,15 @@ TASKS: Final = f"{STATE}.json"
 
 @dataclass(frozen=True)
 class Extent:
-    """Of a table: partition -> its first offset, and the one after its last."""
+    """The extent of a table: for each partition its first offset, and the one after its last."""
 
     starts: Mapping[int, int]
     ends: Mapping[int, int]
 
 
 class Checkpoint:
-    """Made with the directories above it where it is not there. JobError in one line for whatever is wrong with it."""
+    """The checkpoint directory, which is made, with those above it, if it does not exist. Whatever is wrong with it raises
+    JobError in one line."""
 
     def __init__(self, spark: SparkSession, given: str) -> None:
         with _in_words(f"the checkpoint directory {given} cannot be made"):
@@ -47,14 +48,15 @@ class Checkpoint:
         with _in_words(f"the checkpoint directory {given} cannot be read"):
             queries = sorted(self._files.names())
             self.unfinished = [name for name in queries if self._last(name, "offsets") > self._last(name, "commits")]
-            """Queries with a micro-batch that runs again, before any was started."""
+            """The queries with a micro-batch that will run again, determined before any query starts."""
 
     def of(self, sink: Sink) -> str:
-        """Returns where Spark keeps how far the query into a sink is."""
+        """Returns the directory of Spark's checkpoint of the query into a sink."""
         return f"{self.address}/{sink.name}"
 
     def tasks(self, sink: Sink, partitions: int, line: int | None) -> int:
-        """By how many tasks the query into a topic writes: as many as the topic had partitions at its first micro-batch."""
+        """Returns with how many tasks the query into a topic writes: as many as the topic had partitions at its first
+        micro-batch. Raises JobError."""
         name = f"{sink.name}/{TASKS}"
         if self._last(sink.name, "offsets") < 0:
             self._keep(name, {"topic": sink.place, "tasks": partitions})
@@ -67,7 +69,7 @@ class Checkpoint:
         return tasks
 
     def extent(self, table: Stream, now: Extent) -> Extent:
-        """Returns where a table lies: as at the last start if a micro-batch runs again, else as `now` says."""
+        """Returns the extent of a table: that of the last start if a micro-batch runs again, otherwise `now`. Raises JobError."""
         name = f"{STATE}/{table.name}.json"
         if self.unfinished and self._exists(name):
             kept = self._read(name)
@@ -85,7 +87,7 @@ class Checkpoint:
         return now
 
     def _last(self, query: str, log: str) -> int:
-        """Returns the highest batch in one of the query's two logs; -1: none."""
+        """Returns the highest batch in one of the query's two logs, -1 if it has none."""
         return max((int(name) for name in self._files.names(f"{query}/{log}") if name.isdecimal()), default=-1)
 
     def _exists(self, name: str) -> bool:

@@ -1,6 +1,6 @@
-"""A job of `ottla pipeline run`, as its file says it: a header in TOML, and statements of SQL with the lines they stand on.
+"""Reads the file of a job of `ottla pipeline run`: a header in TOML, and SQL statements with their lines.
 
-The header is a comment block, so that the file stays what it is to every other tool (`--` in SQL, `#` in Python):
+The header is a comment block (`--` in SQL, `#` in Python), so that the file is still a normal one to every other tool:
 
     -- /// job
     -- checkpoint = "checkpoints/flights"
@@ -16,7 +16,7 @@ The header is a comment block, so that the file stays what it is to every other 
     -- "spark.sql.shuffle.partitions" = 4
     -- ///
 
-Streams and sinks may stand in the header or be statements; everything else is Spark's own SQL and goes to Spark as it is:
+Streams and sinks may be in the header or be statements; everything else is Spark's own SQL and is passed to Spark unchanged:
 
     CREATE STREAM name [(columns)] FROM TOPIC topic [WATERMARK column DELAY OF INTERVAL 2 HOURS] [WITH (option = 'value', ...)];
     CREATE TABLE name [(columns)] FROM TOPIC topic [WITH (...)];                   what the topic holds at the start
@@ -24,7 +24,7 @@ Streams and sinks may stand in the header or be statements; everything else is S
     CREATE SINK name TO PARQUET | DELTA | ICEBERG | JSON | CSV 'path' [WITH (...)];
     INSERT INTO name SELECT ...;                                                   a streaming query into that sink
 
-Pure text: nothing here knows Spark. What does not fit is a JobError that names the file's line.
+Everything here is text processing without Spark. A mistake is a JobError that names the file's line.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ from typing import Any, Final
 from ottla.pipeline.errors import PipelineError
 
 FILES: Final = ("parquet", "delta", "iceberg", "json", "csv")
-"""What a sink may be beside a topic."""
+"""The kinds of sinks besides topics."""
 
 STREAM_OPTIONS: Final = {"format", "from", "rows_per_batch", "bad_records", "watermark", "schema_file"}
 TOPIC_OPTIONS: Final = {"format", "key", "timestamp", "delivery", "partitions", "mode"}
 FILE_OPTIONS: Final = {"partition_by", "mode"}
 OWN_KAFKA: Final = {f"kafka.{name}" for name in ("transactional.id", "group.id", "isolation.level", "enable.auto.commit")}
-"""What a sink that writes exactly once sets itself."""
+"""The options that a sink which writes exactly once sets itself."""
 JOB_KEYS: Final = {"name", "bootstrap", "checkpoint", "streams", "tables", "sinks", "spark"}
 
 _VARIABLE: Final = re.compile(r"\$\{(\w+)\}")
@@ -63,7 +63,7 @@ _TOKEN: Final = re.compile(r"--[^\n]*|/\*.*?\*/|'(?:[^'\\]|\\.|'')*'|\"(?:[^\"\\
 
 
 class JobError(PipelineError):
-    """What is wrong with a job, and in which line of its file (None: in none of them)."""
+    """Something is wrong with a job, in the given line of its file (None: in no particular line)."""
 
     def __init__(self, text: str, line: int | None = None) -> None:
         super().__init__(text)
@@ -72,7 +72,8 @@ class JobError(PipelineError):
 
 @dataclass(frozen=True)
 class Stream:
-    """A topic as a table: all that comes (`is_table`: all that is there now). `schema` is Spark's DDL; None: bare records."""
+    """A topic as a table of all records that come, or, if `is_table`, of those that exist at the start. `schema` is Spark's DDL,
+    None for bare records."""
 
     name: str
     topic: str
@@ -85,7 +86,7 @@ class Stream:
 
 @dataclass(frozen=True)
 class Sink:
-    """Where a query writes: `kind` is topic or one of FILES, `place` the topic's name, the path, or Iceberg's table."""
+    """A target of queries: `kind` is topic or one of FILES, `place` is the topic's name, the path, or Iceberg's table."""
 
     name: str
     kind: str
@@ -96,7 +97,7 @@ class Sink:
 
 @dataclass(frozen=True)
 class Insert:
-    """A streaming query into a sink. The line is that of its SELECT, from which Spark counts."""
+    """A streaming query into a sink. The line is that of its SELECT, from which Spark counts lines."""
 
     sink: str
     select: str
@@ -105,7 +106,7 @@ class Insert:
 
 @dataclass(frozen=True)
 class Statement:
-    """SQL for Spark."""
+    """An SQL statement for Spark."""
 
     text: str
     line: int
@@ -113,7 +114,7 @@ class Statement:
 
 @dataclass
 class Job:
-    """A file that was read. `source`: its text if it is Python, else None. `steps` are in the order of the file."""
+    """The content of a job's file. `source` is its text if it is Python, otherwise None. `steps` are in the order of the file."""
 
     path: Path
     name: str
@@ -125,9 +126,9 @@ class Job:
 
 
 def read_job(path: Path, variables: Mapping[str, str] | None = None) -> Job:
-    """Reads a job's file, with `${name}` replaced by the variable of that name. Raises JobError where it is no job.
+    """Reads a job's file, with `${name}` replaced by the variable of that name. Raises JobError if it is not a valid job.
 
-    In Python it is the header's alone that are replaced: `${name}` means something else in an f-string.
+    In Python only those in the header are replaced, because `${name}` means something else in an f-string.
     """
     if path.suffix not in {".sql", ".py"}:
         raise JobError("a job is a file named .sql or .py")
@@ -153,7 +154,8 @@ def read_job(path: Path, variables: Mapping[str, str] | None = None) -> Job:
 
 
 def filled_in(text: str, variables: Mapping[str, str], first: int = 1) -> str:
-    """With the values of variables. Raises JobError where one is not given; `first` is the number of the text's first line."""
+    """Returns the text with the values of variables filled in. `first` is the number of its first line. Raises JobError if a
+    variable is not given."""
 
     def value(match: re.Match[str]) -> str:
         if match[1] not in variables:
@@ -164,7 +166,7 @@ def filled_in(text: str, variables: Mapping[str, str], first: int = 1) -> str:
 
 
 def read_header(text: str, variables: Mapping[str, str] | None = None) -> tuple[dict[str, Any], int]:
-    """Returns the comment block as TOML, filled in if there are variables, and the line it begins with; nothing where there is
+    """Returns the header, parsed as TOML with variables filled in, and the line with which it begins; an empty one if there is
     none."""
     lines = text.splitlines()
     begin = next((number for number, line in enumerate(lines, 1) if _OPEN.match(line)), None)
@@ -188,7 +190,7 @@ def read_header(text: str, variables: Mapping[str, str] | None = None) -> tuple[
 
 
 def _flat(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """`[spark]` may say "spark.x.y" = 1 in quotes or as nested tables."""
+    """Yields the settings in `[spark]`, which may be written as "spark.x.y" = 1 in quotes or as nested tables."""
     for key, value in values.items():
         if isinstance(value, dict):
             yield from _flat(value, f"{prefix}{key}.")
@@ -277,7 +279,7 @@ def _read_sink(text: str, line: int) -> Sink:
 
 
 def _read_options(rest: str, text: str, line: int) -> dict[str, str]:
-    """`WITH (...)` to the end of the statement, or nothing."""
+    """Reads `WITH (...)` up to the end of the statement; returns no options if there is none. Raises JobError."""
     at = line + text[: len(text) - len(rest)].count("\n")
     if not rest.strip():
         return {}
@@ -356,7 +358,8 @@ def _why_without_effect(sink: Sink, option: str) -> str | None:
 
 
 def _check_options(name: str, given: Mapping[str, str], known: set[str], line: int | None) -> None:
-    """Options of Spark's own begin with `kafka.` or `spark.` and go to its source or sink."""
+    """Raises JobError for an unknown option. Options that begin with `kafka.` or `spark.` are passed to Spark's source or
+    sink."""
     unknown = sorted(key for key in given if key not in known and not key.startswith(("kafka.", "spark.")))
     if unknown:
         raise JobError(f"{name} has no option {unknown[0]}; there are {', '.join(sorted(known))}", line)

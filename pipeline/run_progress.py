@@ -1,8 +1,9 @@
-"""How far the queries of a running job are: rows a second, lag in records and seconds; a line for people, metrics for Prometheus.
+"""The progress of a running job's queries: rows a second, lag in records and seconds, as a line for people and as metrics for
+Prometheus.
 
-Lag in records: what the topics of a query held when its last batch began, and the batch did not read. Lag in seconds: how long
-ago the query had read all that was there. So 3 s means that everything produced until 3 s ago has been through; a job that works
-off a backlog counts from its start, and one that waits for records has no lag.
+The lag in records is what the topics of a query had when its last batch began and that batch did not read. The lag in seconds is
+how long ago the query had last read everything. So 3 s means that everything produced until 3 s ago has been processed; for a job
+that works off a backlog it counts from the start, and a job that waits for records has no lag.
 """
 
 from __future__ import annotations
@@ -14,16 +15,16 @@ from datetime import datetime
 from typing import Any, Final
 
 IDLE: Final = "Waiting for data to arrive"
-"""What Spark says of a query that has nothing to do."""
+"""Spark's status message of a query that has nothing to do."""
 
 
 @dataclass
 class QueryProgress:
-    """Of one query. `now` is in seconds since 1970, as are Spark's timestamps."""
+    """The progress of one query. `now` is in seconds since 1970, like Spark's timestamps."""
 
     name: str
     caught_up_s: float
-    """When it last had read everything; at first, when it started."""
+    """When the query had last read everything; at first, when it started."""
     rows: int = 0
     rows_per_s: float = 0.0
     lag_records: int = 0
@@ -31,7 +32,7 @@ class QueryProgress:
     batches: int = 0
     last_batch: tuple[str, int] | None = None
     is_known: bool = False
-    """Whether Spark has told anything yet."""
+    """Whether Spark has reported anything yet."""
 
     def take(self, progress: Mapping[str, Any]) -> None:
         """Takes in Spark's report on one batch; a report that has come before changes nothing."""
@@ -48,7 +49,7 @@ class QueryProgress:
             self.caught_up_s = datetime.fromisoformat(batch[0]).timestamp()
 
     def idle(self, now: float) -> None:
-        """It waits: nothing is unread, and nothing is worked on."""
+        """Notes that the query waits: nothing is unread, and no batch is under way."""
         self.lag_records, self.caught_up_s, self.rows_per_s, self.is_known = 0, now, 0.0, True
 
     def lag_s(self, now: float) -> float:
@@ -64,17 +65,18 @@ class QueryProgress:
 
 
 def records_behind(source: Mapping[str, Any]) -> int:
-    """Returns what a batch left in the topic, by the offsets that Spark tells; 0 of a source that is no topic."""
+    """Returns how many records a batch left unread in the topic, by the offsets that Spark reports; 0 if the source is not a
+    topic."""
     there, read = (_offsets(source.get(name)) for name in ("latestOffset", "endOffset"))
     return sum(max(0, offset - read.get(place, 0)) for place, offset in there.items())
 
 
 def _offsets(told: Any) -> dict[tuple[str, str], int]:
-    """Returns (topic, partition) -> offset, of {"topic": {"0": 17}}, which comes as JSON or read already."""
+    """Returns the offset of each (topic, partition) in {"topic": {"0": 17}}, which may be JSON or parsed already."""
     if isinstance(told, str):
         try:
             told = json.loads(told)
-        except ValueError:  # another source's way to say where it is
+        except ValueError:  # the position of another kind of source
             return {}
     if not isinstance(told, Mapping):
         return {}
@@ -88,7 +90,7 @@ def _offsets(told: Any) -> dict[tuple[str, str], int]:
 
 
 def watch(query: Any, state: QueryProgress, now: float) -> None:
-    """Takes what Spark has to say of a query since the last time."""
+    """Takes what Spark reports about a query since the last call."""
     for progress in query.recentProgress:
         state.take(json.loads(progress.json) if hasattr(progress, "json") else progress)
     if query.isActive and query.status["message"].startswith(IDLE):
@@ -96,7 +98,7 @@ def watch(query: Any, state: QueryProgress, now: float) -> None:
 
 
 def serve_metrics(port: int, job: str, states: Mapping[str, QueryProgress], clock: Callable[[], float]) -> tuple[Any, int]:
-    """Serves the figures of these queries at http://127.0.0.1:port/metrics (0: a free port); the server, and its port."""
+    """Serves the figures of these queries at http://127.0.0.1:port/metrics (0: a free port); returns the server and its port."""
     from prometheus_client import CollectorRegistry, start_http_server
     from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 

@@ -1,4 +1,4 @@
-"""Streaming queries of a job into its sinks: topics, and tables of files.
+"""Starts the streaming queries of a job into its sinks: topics, and tables of files.
 
     topic      value = the row as JSON, or its column `value` (format text); key and timestamp by the columns that the sink names;
                exactly once (run_topic_sink.py), or at-least-once by Spark's own sink
@@ -30,8 +30,8 @@ FORMATS: Final = ("json", "text")
 def start_query(
     frame: DataFrame, sink: Sink, *, checkpoint: str, cluster: KafkaCluster, tasks: int, once: bool, line: int | None
 ) -> StreamingQuery:
-    """Starts the query of a frame into a sink; `tasks` write into a topic. Raises JobError where Spark refuses it."""
-    from py4j.protocol import Py4JJavaError  # for what pyspark has no class of its own
+    """Starts the query of a frame into a sink. Into a topic it writes with `tasks` tasks. Raises JobError if Spark refuses it."""
+    from py4j.protocol import Py4JJavaError  # for errors without a class in pyspark
     from pyspark.errors import PySparkException
 
     if not frame.isStreaming:
@@ -51,7 +51,7 @@ def start_query(
 
 
 def catalog_name(spark: SparkSession, sink: Sink) -> str:
-    """Returns the table of an Iceberg sink in a catalog: a path is one of ours."""
+    """Returns the name of an Iceberg sink's table in a catalog; for a path that is a catalog of ours."""
     is_path = "/" in sink.place or "." not in sink.place
     return iceberg_table(spark, sink.place) if is_path else sink.place
 
@@ -76,13 +76,13 @@ def topic_writer(frame: DataFrame, sink: Sink, cluster: KafkaCluster, tasks: int
 
 
 def passed_on(sink: Sink, prefix: str) -> dict[str, str]:
-    """Returns the sink's options that are not ours, those with this prefix (which is dropped), or all."""
+    """Returns the sink's options that are not ottla's: with a prefix only those that have it, without it."""
     own = {key: value for key, value in sink.options.items() if key.startswith(("kafka.", "spark."))}
     return {key.removeprefix(prefix): value for key, value in own.items() if key.startswith(prefix)}
 
 
 def as_records(frame: DataFrame, sink: Sink, line: int | None) -> DataFrame:
-    """Columns key, value (BINARY) and timestamp_ms (BIGINT); null where the sink names no column for it."""
+    """Returns the columns key, value (BINARY) and timestamp_ms (BIGINT), null where the sink names no column."""
     from pyspark.sql import functions as F
 
     kind = sink.options.get("format", "json")

@@ -1,8 +1,8 @@
 """Topics as streaming tables, for a job of `ottla pipeline run`.
 
-What a stream declares becomes columns of its name in Spark: those of its schema, taken from each value (json, csv, avro), or
-`value` where no schema is given (text as STRING, binary as BINARY), and beside them the record's own: `_key` and `_headers` as
-they are in Kafka, `_topic`, `_partition`, `_offset`, `_timestamp`. A column is named like one of these at its own risk.
+A stream becomes a table of its name in Spark. Its columns are those of its schema, taken from each value (json, csv, avro), or
+`value` if no schema is given (text as STRING, binary as BINARY), and those of the record: `_key` and `_headers` as they are in
+Kafka, `_topic`, `_partition`, `_offset`, `_timestamp`. A schema should not have columns with these names.
 """
 
 from __future__ import annotations
@@ -20,14 +20,15 @@ if TYPE_CHECKING:
 
 FORMATS: Final = ("json", "csv", "avro", "text", "binary")
 ANSWER_S: Final = 10.0
-"""How long a broker may take to say which topics there are."""
+"""How long a broker may take to list its topics, in seconds."""
 FIELDS: Final = ("key", "headers", "topic", "partition", "offset", "timestamp")
 
 
 def partitions_of_topics(cluster: KafkaCluster, wanted: Mapping[str, tuple[int, int | None]]) -> dict[str, int]:
-    """Topic -> partitions. `wanted` names topics with the partitions to create them with (0: they must exist) and their lines.
+    """Returns the number of partitions of each topic. `wanted` has, by topic, the partitions with which to create it (0: it must
+    exist) and its line in the job.
 
-    Raises JobError where no broker answers, or a topic is not there and is not to be created.
+    Raises JobError if no broker answers, or if a topic does not exist and is not to be created.
     """
     from confluent_kafka import KafkaException
     from confluent_kafka.admin import AdminClient, NewTopic
@@ -51,7 +52,7 @@ def partitions_of_topics(cluster: KafkaCluster, wanted: Mapping[str, tuple[int, 
 
 
 def topics_of(steps: list[Any]) -> dict[str, tuple[int, int | None]]:
-    """Returns what `partitions_of_topics` wants, of a job's streams and sinks."""
+    """Returns the topics of a job's streams and sinks in the form of the argument of `partitions_of_topics`."""
     wanted: dict[str, tuple[int, int | None]] = {}
     for step in steps:
         if isinstance(step, Stream):
@@ -62,8 +63,8 @@ def topics_of(steps: list[Any]) -> dict[str, tuple[int, int | None]]:
 
 
 def extent_now(cluster: KafkaCluster, table: Stream, partitions: int) -> Extent:
-    """Returns what the topic of a table holds now: committed records from where the table says. Raises JobError where no broker
-    answers."""
+    """Returns the present extent of the topic of a table: committed records from where the table begins. Raises JobError if no
+    broker answers."""
     from confluent_kafka import IsolationLevel, KafkaException, TopicPartition
     from confluent_kafka.admin import AdminClient, OffsetSpec
 
@@ -83,21 +84,22 @@ def extent_now(cluster: KafkaCluster, table: Stream, partitions: int) -> Extent:
         starts, ends = offsets(first), offsets(specs.latest())
     except KafkaException as error:
         raise JobError(f"offsets of topic {table.topic}: {error.args[0].str()}", table.line) from None
-    late = {number for number, offset in starts.items() if not 0 <= offset <= ends[number]}  # no record is as new as that
+    late = {
+        number for number, offset in starts.items() if not 0 <= offset <= ends[number]
+    }  # for these no record is as new as that
     return Extent({number: ends[number] if number in late else offset for number, offset in starts.items()}, ends)
 
 
 def open_table(spark: SparkSession, table: Stream, cluster: KafkaCluster, extent: Extent) -> DataFrame:
-    """Returns the table as a DataFrame: the same rows each time it is read, but for what retention or compaction removes
-    meanwhile."""
+    """Returns the table as a DataFrame, with the same rows each time it is read, except for those that retention or compaction
+    removes meanwhile."""
     options = {"failOnDataLoss": "false", **passed_on(table)}
     return in_columns(spark, table, cluster.read_between(spark, table.topic, extent.starts, extent.ends, **options))
 
 
 def open_stream(spark: SparkSession, stream: Stream, cluster: KafkaCluster, begin: str, most: int | None) -> DataFrame:
-    """Returns the stream as a DataFrame. `begin`: where it starts if neither it nor its checkpoint says, earliest or latest.
-
-    `most`: how many records a micro-batch takes where the stream does not say (None: all there are).
+    """Returns the stream as a DataFrame. `begin` is where it starts, earliest or latest, if neither it nor its checkpoint says
+    that. `most` is how many records a micro-batch takes if the stream does not say that, None for all.
     """
     frame = in_columns(spark, stream, cluster.read_stream(spark, stream.topic, **start_options(stream, begin, most)))
     if stream.watermark is None:
@@ -114,7 +116,7 @@ def open_stream(spark: SparkSession, stream: Stream, cluster: KafkaCluster, begi
 
 
 def in_columns(spark: SparkSession, stream: Stream, records: DataFrame) -> DataFrame:
-    """Returns the columns of a stream, of records as Spark's source has them."""
+    """Returns the columns of a stream, made from the records of Spark's source."""
     from pyspark.sql import functions as F
 
     fields = [f"_{name}" for name in FIELDS]
@@ -124,7 +126,7 @@ def in_columns(spark: SparkSession, stream: Stream, records: DataFrame) -> DataF
 
 
 def passed_on(stream: Stream) -> dict[str, str]:
-    """Returns the connector's options that a stream gives as they are."""
+    """Returns the options of a stream that are passed to the connector unchanged."""
     return {key.removeprefix("spark."): value for key, value in stream.options.items() if key.startswith(("kafka.", "spark."))}
 
 
@@ -162,7 +164,7 @@ def milliseconds(stream: Stream, given: str) -> int:
 
 
 def value_of(spark: SparkSession, stream: Stream) -> Column:
-    """Returns the record's value as the stream's format has it."""
+    """Returns the column with the record's value, decoded by the stream's format."""
     from pyspark.sql import functions as F
 
     kind = stream.options.get("format", "binary" if stream.schema is None else "json")
@@ -185,7 +187,7 @@ def value_of(spark: SparkSession, stream: Stream) -> Column:
 
 
 def check_schema(spark: SparkSession, stream: Stream) -> None:
-    """Raises JobError if the columns are no schema to Spark."""
+    """Raises JobError if Spark does not accept the columns as a schema."""
     from pyspark.errors import PySparkException
 
     jvm: Any = spark.sparkContext._jvm
@@ -198,7 +200,8 @@ def check_schema(spark: SparkSession, stream: Stream) -> None:
 
 
 def avro_value(stream: Stream, bad: str) -> Column:
-    """By the schema in the file that `schema_file` names; records as Avro's own encoding has them, with no registry's header."""
+    """Returns the value decoded by the Avro schema in the file `schema_file`. It must be in Avro's own encoding, without a header
+    of a schema registry."""
     from pyspark.sql import functions as F
     from pyspark.sql.avro.functions import from_avro
 

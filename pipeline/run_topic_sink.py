@@ -1,24 +1,23 @@
-"""Exactly once from a streaming query into a topic: a transaction for each partition of each of its micro-batches.
+"""Writes a streaming query into a topic exactly once: with a transaction for each partition of each of its micro-batches.
 
-Spark runs a micro-batch again when its driver died before the checkpoint said that it was through, and its own Kafka sink then
+Spark repeats a micro-batch when its driver died before the checkpoint recorded its completion, and Spark's own Kafka sink then
 writes the records a second time. Here the task of partition p of a batch
 
-1. takes over the transactional id `ottla-pipeline-<query id>-<p>`, which fences whoever still writes under it and aborts what it
-   left open,
-2. asks the group `ottla-pipeline-<query id>` which batch it committed last for partition p of the topic, and is through if it was
-   this one or a later one,
-3. writes its rows and commits, in one transaction, the rows and the number of the batch after this.
+1. takes over the transactional id `ottla-pipeline-<query id>-<p>`, which fences an earlier task that may still write with it and
+aborts what that left open, 2. reads from the group `ottla-pipeline-<query id>` which batch was committed last for partition p of
+the topic, and is done if it was this one or a later one, 3. writes its rows and commits, in one transaction, the rows and the
+number of the batch after this.
 
-So a batch's rows are in the topic with the note that they are, or neither is there. It works with any broker that has
-transactions; readers need isolation.level=read_committed. Two conditions: a batch that runs again holds the same rows (Spark's
-checkpoint keeps its offsets, and run_checkpoint.py those of the tables that it joins), and a row falls to the same task (rows are
-spread by the hash of their key, or of the value without one, to as many tasks as the topic had partitions at the query's first
-batch; run_checkpoint.py keeps how many). The query id is the checkpoint's: with a new checkpoint a job begins anew.
-A broker forgets the notes of a group that is idle for offsets.retention.minutes, a week: who starts a killed job later than that
-may repeat one batch.
+So a batch's rows are in the topic together with the number that says so, or neither is. It works with any broker that has
+transactions; readers need isolation.level=read_committed. There are two conditions: a repeated batch must have the same rows
+(Spark's checkpoint keeps its offsets, and run_checkpoint.py those of the tables that it joins), and each row must go to the same
+task (rows are spread by the hash of their key, or of the value if there is no key, over as many tasks as the topic had partitions
+at the query's first batch; run_checkpoint.py keeps that number). The query id is the checkpoint's: with a new checkpoint a job
+begins again. A broker forgets the offsets of a group that is idle for offsets.retention.minutes, a week: a killed job that is
+started later than that may repeat one batch.
 
-A transaction has all rows of a task in a batch, so it must be able to last: as long as brokers allow by default, and a stream
-takes no more than MOST_RECORDS at once where nobody says otherwise.
+A transaction has all rows of a task in a batch, so it may take long: its timeout is the longest that brokers allow by default,
+and a stream takes no more than MOST_RECORDS at once unless it says otherwise.
 """
 
 from __future__ import annotations
@@ -34,26 +33,28 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 WAIT_S: Final = 60.0
-"""For a broker that is being started again."""
+"""How long to wait for a broker that is being restarted, in seconds."""
 ATTEMPTS: Final = 3
-"""At a transaction that had to be given up, as when its broker died on the way."""
+"""How often a transaction is tried that had to be given up, for example because its broker died."""
 
 MOST_RECORDS: Final = 500_000
-"""Of a stream in one micro-batch, where the stream does not say."""
+"""The most records of a stream in one micro-batch, unless the stream says otherwise."""
 TIMEOUTS: Final = {"transaction.timeout.ms": 900_000, "message.timeout.ms": 300_000, "socket.timeout.ms": 60_000}
 """The first is the brokers' default transaction.max.timeout.ms; librdkafka would lengthen the others with it."""
 
 Record = tuple[bytes | None, bytes | None, int | None]
-"""Key, value, and timestamp in ms (None: now)."""
+"""The key, the value, and the timestamp in ms (None: now)."""
 
 
 class NotWritten(RuntimeError):
-    """Records of a batch could not be written; the query ends with this as its reason, and goes on from its checkpoint."""
+    """Records of a batch could not be written. The query ends with this as its reason; started again, it goes on from its
+    checkpoint."""
 
 
 @dataclass(frozen=True)
 class TopicWriter:
-    """Writes the partitions of one micro-batch; goes to the executors as it is. `kafka`: settings by librdkafka's names."""
+    """Writes the partitions of one micro-batch. It is pickled for the executors. `kafka` has the settings by librdkafka's
+    names."""
 
     kafka: Mapping[str, str]
     topic: str
@@ -75,7 +76,8 @@ class TopicWriter:
         yield pa.RecordBatch.from_pydict({"written": pa.array([written], pa.int64())})
 
     def write(self, partition: int, records: Sequence[Record]) -> int:
-        """Returns how many were written: all, or none of a batch that was in the topic already. Raises NotWritten."""
+        """Writes the records; returns how many: all of them, or 0 for a batch that was in the topic already. Raises
+        NotWritten."""
         from confluent_kafka import KafkaException
 
         for attempt in range(1, ATTEMPTS + 1) if records else ():
@@ -98,7 +100,7 @@ class TopicWriter:
             "linger.ms": 5,
             **timeouts,
             **common,
-        }  # keys as Java spreads them
+        }  # spreads keys over partitions like Java
         producer = Producer({**settings, "transactional.id": f"{name}-{partition}"})
         producer.init_transactions(WAIT_S)
         notes = Consumer({**common, "group.id": name, "isolation.level": "read_committed", "enable.auto.commit": False})
@@ -129,7 +131,8 @@ def _send(producer: Any, topic: str, records: Iterable[Record]) -> None:
 
 @dataclass(frozen=True)
 class BatchWriter:
-    """For `foreachBatch`: the records of a micro-batch, key, value and timestamp_ms, to the writers of their partitions."""
+    """Passes the records of a micro-batch (key, value and timestamp_ms) to the writers of their partitions, for
+    `foreachBatch`."""
 
     kafka: Mapping[str, str]
     topic: str

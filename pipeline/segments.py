@@ -1,18 +1,20 @@
-"""Which bytes of which segment files hold what a reader wants: partitions found in directories, opened, and cut into slices.
+"""Works out which bytes of which segment files a reader needs: finds partitions in directories, opens them, and cuts them into
+slices.
 
-`find` knows where partitions lie: in a log directory (an entry of `log.dirs`, of ottla or Apache Kafka), or it is given one
-partition's directory, or a topic as `<log directory>/<topic>`. Directories with the endings `-delete`, `-future` and `-stray` are
-no partitions, to a broker neither.
+`find` finds partitions in a log directory (an entry of `log.dirs`, of ottla or Apache Kafka); it also accepts the directory of
+one partition, or a topic as `<log directory>/<topic>`. As for a broker, directories that end in `-delete`, `-future` and `-stray`
+are not partitions.
 
-`with_log` opens one as a broker's start does (`log.opening.recovery`), but on a disk that only pretends to change
-(`pipeline.segments_disk`). After a clean stop that is a few small reads. Otherwise what lies beyond the recovery point is checked
-batch by batch, with its CRCs, as recovery would: of a live directory about the active segment. Where no checkpoint tells of a
-recovery point, a copy of cold segments perhaps, the last segment is checked. Everything else is checked when it is read.
+`with_log` opens a partition like a broker at its start (`log.opening.recovery`), but on a disk that only pretends to change
+(`pipeline.segments_disk`). After a clean stop that takes a few small reads. Otherwise what lies beyond the recovery point is
+checked batch by batch, with its CRCs, as by recovery: in a live directory that is about the active segment. If no checkpoint has
+a recovery point, perhaps because the directory is a copy of cold segments, the last segment is checked. Everything else is
+checked when read.
 
-`slices` cuts what is wanted of an open partition into byte ranges that begin and end between two batches. `.index`, `.timeindex`
-and `.txnindex` tell where; no slice begins before what is wanted or ends much behind it.
+`slices` cuts the wanted part of an open partition into byte ranges that begin and end between two batches. `.index`, `.timeindex`
+and `.txnindex` say where; no slice begins before the wanted part or ends much behind it.
 
-Errors: SourceError, with one line for the user.
+Errors are SourceErrors, with one line for the user.
 """
 
 from __future__ import annotations
@@ -46,7 +48,7 @@ from ottla.wire.batch import HEADER_SIZE
 
 MAX_OFFSET: Final = 2**63 - 1
 MIN_TIMESTAMP: Final = -(2**63)
-_TRIES: Final = 5  # of a directory that a live broker changes under our hands
+_TRIES: Final = 5  # for a directory that a live broker changes meanwhile
 _OPEN_AT_ONCE: Final = 2
 _T = TypeVar("_T")
 _CONFIG: Final = LogConfig.from_overrides({})
@@ -54,16 +56,16 @@ _DISK: Final = ReadOnlyDisk()
 
 
 class SourceError(Exception):
-    """What the user has to know, in one line."""
+    """The source cannot be read; the message is one line for the user."""
 
 
 class DataLoss(SourceError):
-    """Offsets that were asked for are not there any more."""
+    """Requested offsets do not exist any more."""
 
 
 @dataclass(frozen=True)
 class Place:
-    """A partition's directory."""
+    """A partition and its directory."""
 
     path: str
     topic: str
@@ -72,7 +74,7 @@ class Place:
 
 @dataclass(frozen=True)
 class Wanted:
-    """What is wanted of a partition: offsets from `low` to below `high`, timestamps (ms) from `earliest` to below `latest`."""
+    """The wanted part of a partition: offsets from `low` to below `high`, timestamps (ms) from `earliest` to below `latest`."""
 
     low: int = 0
     high: int = MAX_OFFSET
@@ -87,12 +89,12 @@ class Wanted:
 
 @dataclass(frozen=True)
 class Slice:
-    """A byte range of a segment's file, from a batch's first byte to a batch's last.
+    """A byte range of a segment's file, from the first byte of a batch to the last byte of one.
 
-    `inode` and `header`, the first batch's, tell whether the file is still the one that was cut: a file system gives the number
-    of a file that is gone to the next one. `wanted`: what is wanted of it; its offsets are also where to find it again in another
-    file, after a compaction. `aborted`: (producer id, first offset, last offset) of the aborted transactions that reach into it,
-    whose records are not wanted.
+    `inode` and `header`, that of the first batch, show whether the file is still the one from which the slice was cut; the inode
+    alone does not, because a file system gives the number of a removed file to a new one. `wanted` is the wanted part; by its
+    offsets the slice can be found again in another file, after a compaction. `aborted` has (producer id, first offset, last
+    offset) of the aborted transactions that reach into the slice, whose records are not wanted.
     """
 
     place: Place
@@ -109,8 +111,7 @@ class Slice:
 
 
 def find(path: str, wants_topic: Callable[[str], bool] | None = None) -> list[Place]:
-    """Returns the partitions at `path`, which may be several paths with commas between them. Raises SourceError if there is
-    nothing."""
+    """Returns the partitions at `path`, which may be several paths separated by commas. Raises SourceError if there are none."""
     found: dict[tuple[str, int], Place] = {}
     paths = [path] if os.path.isdir(path) else [one.strip() for one in path.split(",")]
     for one in paths:
@@ -153,9 +154,10 @@ def _names(path: str) -> list[str]:
 
 
 def with_log(place: Place, work: Callable[[PartitionLog], _T], scans: Scans | None = None) -> _T:
-    """`work` with the partition as a broker's recovery would see it now. Nothing on the disk is changed. Raises SourceError.
+    """Calls `work` with the partition as a broker's recovery would see it now, and returns its result. Nothing on the disk is
+    changed. Raises SourceError.
 
-    `scans`: see log.opening. Where a live broker removes a file meanwhile, everything is done again, and nothing is believed.
+    `scans` are those of log.opening.options. If a live broker removes a file meanwhile, everything is done again without them.
     """
     problem: Exception | None = None
     for _ in range(_TRIES):
@@ -200,7 +202,7 @@ def _open(place: Place, scans: Scans | None) -> PartitionLog:
 
 
 def checkpoint_lines(path: str) -> dict[TopicPartition, int]:
-    """Returns what a checkpoint says; nothing where it cannot be read, for checkpoints only save work."""
+    """Returns the offsets in a checkpoint; none if it cannot be read, because checkpoints only save work."""
     try:
         return checkpoint.read_offsets(_DISK, path)
     except (CorruptSnapshot, OSError):
@@ -209,7 +211,7 @@ def checkpoint_lines(path: str) -> dict[TopicPartition, int]:
 
 @contextmanager
 def _silence() -> Iterator[None]:
-    """Recovery tells of every file that it cuts or removes, and here none is."""
+    """Silences the log lines of recovery about files that it cuts or removes, because here it changes none."""
     log = logging.getLogger("ottla.log")
     level = log.level
     log.setLevel(logging.CRITICAL)
@@ -220,7 +222,7 @@ def _silence() -> Iterator[None]:
 
 
 def end_offset(log: PartitionLog, committed: bool) -> int:
-    """Returns the offset behind the last record that a reader may see."""
+    """Returns the offset after the last record that a reader may see."""
     return log.last_stable_offset if committed else log.log_end_offset
 
 
@@ -234,7 +236,7 @@ def offset_at_time(log: PartitionLog, timestamp_ms: int) -> int | None:
 
 
 def slices(log: PartitionLog, place: Place, wanted: Wanted, split_bytes: int) -> list[Slice]:
-    """Returns what is wanted of the partition, in slices of about `split_bytes`. Raises LogError or OSError."""
+    """Returns the wanted part of the partition in slices of about `split_bytes`. Raises LogError or OSError."""
     low = max(wanted.low, log.log_start_offset)
     high = min(wanted.high, end_offset(log, wanted.committed))
     found: list[Slice] = []
@@ -280,7 +282,8 @@ def _cut(
 
 
 def _borders(segment: Segment, start: int, end: int, split_bytes: int) -> list[int]:
-    """Returns where the offset index allows a cut, about every `split_bytes`, and no small rest."""
+    """Returns the positions at which the offset index allows a cut, about every `split_bytes`, without a small rest at the
+    end."""
     positions = [position for _, position in segment.offset_index.entries()]
     found: list[int] = []
     at = start

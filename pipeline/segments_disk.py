@@ -1,10 +1,10 @@
-"""A disk that changes nothing: what recovery would do to a directory happens in memory only.
+"""A disk that changes nothing: the changes that recovery would make to a directory happen only in memory.
 
-The reader of somebody's segments must see what a broker would see that starts on them: torn tails cut, leftovers of compactions
-finished or undone, spoilt indexes built anew. `log.opening.recovery` knows all that and takes its disk as a parameter; on this
-one it cuts, renames and removes for itself alone. Files are opened for reading only, so that a read-only mount will do.
+A reader of segments must see what a broker that starts on them would see: torn tails cut, interrupted compactions finished or
+undone, damaged indexes rebuilt. `log.opening.recovery` does all that and takes its disk as a parameter; on this one its cuts,
+renames and removals are visible only to itself. Files are opened only for reading, so a read-only mount is sufficient.
 
-A live broker changes the same files meanwhile. What vanishes raises FileNotFoundError, as everywhere.
+A live broker may change the same files meanwhile. A file that has vanished raises FileNotFoundError, as everywhere.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ _DISK: Final = OsDisk()
 
 
 class ReadOnlyFile(OsFile):
-    """A real file, cut in memory if at all."""
+    """A real file that is cut, if at all, only in memory."""
 
     def __init__(self, path: str, fd: int, size: int, sizes: dict[str, int] | None = None) -> None:
         super().__init__(path, fd, size)
         self._sizes = {} if sizes is None else sizes
 
     def pread(self, length: int, position: int) -> bytes:
-        """Nothing behind `size`, where another process may be writing."""
+        """Reads like OsFile, but nothing behind `size`, where another process may be writing."""
         return super().pread(max(0, min(length, self.size - position)), position)
 
     def append(self, parts: Sequence[Buffer]) -> int:
@@ -38,14 +38,14 @@ class ReadOnlyFile(OsFile):
         self.size = self._sizes[self.path] = size
 
     def reserve(self, size: int) -> None:
-        """Nothing is written."""
+        """Does nothing, because nothing is written."""
 
     def sync(self) -> None:
         """Nothing was written."""
 
 
 def open_for_reading(path: str, sizes: dict[str, int] | None = None) -> ReadOnlyFile:
-    """Returns a regular file, opened without the right to write. Raises OSError."""
+    """Opens a regular file only for reading. Raises OSError."""
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     found = os.fstat(fd)
     file = ReadOnlyFile(path, fd, found.st_size, sizes)  # closes the descriptor when it goes
@@ -55,25 +55,25 @@ def open_for_reading(path: str, sizes: dict[str, int] | None = None) -> ReadOnly
 
 
 class _Nothing:
-    """A lock that is none: nothing is changed."""
+    """A lock that does not lock anything, because nothing is changed."""
 
     def release(self) -> None:
-        """There is nothing to release."""
+        """Does nothing."""
 
 
 class ReadOnlyDisk:
-    """log.files.Disk over the real one. `real_path` tells where what has a name here really is."""
+    """A log.disk.files.Disk on top of the real one. `real_path` returns where the file that has a name here really is."""
 
     def __init__(self) -> None:
         self._real: dict[str, str] = {}
-        """Renamed here: name -> the real file's path."""
+        """The real path of each file that was renamed here, by its new name."""
         self._gone: set[str] = set()
         self._made: dict[str, bytes] = {}
         self._sizes: dict[str, int] = {}
-        """Cut here: real path -> bytes."""
+        """The size in bytes of each file that was cut here, by its real path."""
 
     def real_path(self, path: str) -> str:
-        """Raises FileNotFoundError if it is gone, here or really."""
+        """Returns the real path of a file. Raises FileNotFoundError if it is gone, here or really."""
         if path in self._gone:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
         return self._real.get(path, path)
@@ -137,7 +137,7 @@ class ReadOnlyDisk:
         return 0 if path in self._made else _DISK.modified_ms(self.real_path(path))
 
     def set_modified_ms(self, path: str, modified_ms: int) -> None:
-        """Nobody looks here."""
+        """Does nothing, because nobody reads the time here."""
 
     def space(self, path: str) -> tuple[int, int]:
         return _DISK.space(path)
@@ -158,7 +158,7 @@ class ReadOnlyDisk:
 
 
 class _MadeFile(ReadOnlyFile):
-    """A file that is only here."""
+    """A file that exists only in memory."""
 
     def __init__(self, path: str, data: bytes) -> None:
         super().__init__(path, -1, len(data))

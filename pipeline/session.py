@@ -4,12 +4,12 @@
     spark = session(SparkOptions())                              # local[*], with the kafka connector
     spark = session(SparkOptions(master="spark://host:7077"), connectors=("kafka", "avro"))
 
-Local by default, on the cluster that `master` names, or within `spark-submit` on the one it was given. Connector jars are found
-by jars.py, or are those of `jars` and `packages`. Python workers are this interpreter, with this ottla, on a local master; on a
-cluster PYSPARK_PYTHON counts where it is set, else the same path must be there.
+The session is local by default, or on the cluster that `master` names, or, within `spark-submit`, on the one that this was given.
+jars.py finds the jars of connectors, unless `jars` or `packages` name them. On a local master Python workers are this interpreter
+with this ottla; on a cluster PYSPARK_PYTHON is used if it is set, otherwise the same path must exist there.
 
-What is missing is a PipelineError in one line, before Spark prints pages: no pyspark or one that is too old, no Java or one that
-is too old, a jar that is no file, a master that does not answer.
+What is missing raises a PipelineError in one line, before Spark prints pages: no pyspark or one that is too old, no Java or one
+that is too old, a jar that does not exist, a master that does not answer.
 """
 
 from __future__ import annotations
@@ -51,18 +51,18 @@ _LOCAL: Final = {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "
 
 @dataclass(frozen=True)
 class SparkOptions:
-    """How to reach Spark. `master` None: local[*], or what spark-submit was given."""
+    """Says how to reach Spark. If `master` is None, it is local[*], or the one that spark-submit was given."""
 
     master: str | None = None
     jars: Sequence[str] = ()
-    """Files; with these, nothing is looked for."""
+    """The files of the connectors; if they are given, no others are looked for."""
     packages: Sequence[str] = ()
-    """Maven coordinates of what is wanted beside the connectors; Spark fetches them with what they depend on."""
+    """Maven coordinates of further packages; Spark fetches them with their dependencies."""
     conf: Mapping[str, str] = field(default_factory=dict)
 
 
 def session(options: SparkOptions, *, connectors: Sequence[str] = ("kafka",), name: str = "ottla") -> SparkSession:
-    """Returns a session that can load these connectors. The caller stops it. Raises PipelineError in one line where there can be
+    """Returns a session that can load these connectors; the caller stops it. Raises PipelineError in one line if there can be
     none."""
     version = spark_version()
     submitted = "PYSPARK_GATEWAY_PORT" in os.environ
@@ -103,7 +103,7 @@ def spark_version() -> str:
 
 
 def check_java() -> None:
-    """Raises PipelineError if Spark would find no Java, or one that cannot run it."""
+    """Raises PipelineError if Spark would not find a Java that can run it."""
     home = os.environ.get("JAVA_HOME")
     java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
     where = f"JAVA_HOME is {home}, and there is no bin/java" if home else "there is no java on the PATH"
@@ -132,7 +132,7 @@ def check_master(master: str) -> None:
 
 
 def use_this_python(*, force: bool) -> None:
-    """Tell Spark which interpreter its Python workers are; on a cluster the user may have said another."""
+    """Tells Spark to use this interpreter for its Python workers, unless, on a cluster, the user has chosen another."""
     for name in ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"):
         if force or name not in os.environ:
             os.environ[name] = sys.executable
@@ -141,7 +141,7 @@ def use_this_python(*, force: bool) -> None:
 def settings(
     options: SparkOptions, connectors: Sequence[str], version: str, *, is_local: bool, submitted: bool
 ) -> dict[str, str]:
-    """Returns the configuration of the session. What the user set counts most."""
+    """Returns the configuration of the session. The user's own settings override all others."""
     found = dict(DEFAULTS)
     if not submitted:
         found["spark.driver.extraJavaOptions"] = f"-Dlog4j2.configurationFile={_LOG4J.as_uri()}"
@@ -169,7 +169,7 @@ def settings(
 
 
 def check_connectors(spark: SparkSession, connectors: Sequence[str], version: str) -> None:
-    """Raises PipelineError if the JVM cannot load a connector: it was given jars of another set, or spark-submit none."""
+    """Raises PipelineError if the JVM cannot load a connector, because it was given other jars, or spark-submit none."""
     for name in connectors:
         if not tables.has_class(spark, _PROBE[name]):
             wanted = ",".join(jars.coordinates([name], version))

@@ -1,8 +1,8 @@
-"""Ctrl-C and SIGTERM for a job of streaming queries, and the end of these queries.
+"""Handles Ctrl-C and SIGTERM for a job of streaming queries, and stops these queries.
 
-pyspark's own handler of SIGINT calls the JVM from within whatever call is being made, which breaks that connection: the job would
-end in an error of Py4J. So a job that waits takes both signals itself, until its queries have ended. The first signal is a word
-to the job; with it both go back to the system, so that a second one ends the process, whatever it waits for.
+pyspark's own handler of SIGINT calls the JVM from within whatever call is in progress, which breaks that connection: the job
+would end with an error of Py4J. So a job that waits handles both signals itself, until its queries have ended. The first signal
+asks the job to stop and restores the system's handlers, so that a second one ends the process, whatever it waits for.
 """
 
 from __future__ import annotations
@@ -18,24 +18,25 @@ SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 
 
 class Query(Protocol):
-    """What a streaming query of Spark has for us."""
+    """The part of Spark's streaming query that is needed here."""
 
     def stop(self) -> None: ...
 
 
 class Stop:
-    """Whether the job has been told to end. Not an Event: to set one in a signal's handler may wait for its own lock."""
+    """Says whether the job was asked to stop. It is not an Event, because setting one in a signal handler may wait for its own
+    lock."""
 
     def __init__(self) -> None:
         self.signal: signal.Signals | None = None
-        """What told it."""
-        self._came: queue.SimpleQueue[None] = queue.SimpleQueue()  # its put() may come in the midst of its get()
+        """The signal that asked for it, None if none did."""
+        self._came: queue.SimpleQueue[None] = queue.SimpleQueue()  # its put() may interrupt its get()
 
     def is_set(self) -> bool:
         return self.signal is not None
 
     def wait(self, timeout_s: float) -> bool:
-        """Until it is told, or until the time is over; `is_set` then."""
+        """Waits until a signal comes or the time is over; returns what `is_set` returns then."""
         if self.signal is None:
             try:
                 self._came.get(timeout=timeout_s)
@@ -50,10 +51,9 @@ class Stop:
 
 @contextmanager
 def told_to_stop(queries: Callable[[], Iterable[Query]]) -> Iterator[Stop]:
-    """Set by a signal for as long as the block lasts, at whose end the queries are asked for, and stopped, each of them.
+    """Yields a Stop that signals set during the block. At the end of the block `queries` is called, and each query is stopped.
 
-    The first error counts: the block's, else that of a query which did not stop. In another thread than the main one no signal
-    can come.
+    The first error is raised: the block's, or else that of a query that did not stop. Outside the main thread no signal can come.
     """
     stop = Stop()
     with _handled(stop):
@@ -68,7 +68,7 @@ def told_to_stop(queries: Callable[[], Iterable[Query]]) -> Iterator[Stop]:
 
 
 def _stop_all(queries: Iterable[Query]) -> list[Exception]:
-    """Stops each, whatever becomes of the others, and tells what went wrong."""
+    """Stops each query, even if stopping another fails; returns the errors."""
     errors: list[Exception] = []
     for query in queries:
         try:
@@ -80,7 +80,8 @@ def _stop_all(queries: Iterable[Query]) -> list[Exception]:
 
 @contextmanager
 def _handled(stop: Stop) -> Iterator[None]:
-    """The signals set `stop`. One that is handled by no Python code is left alone, for such a handler could not be put back."""
+    """Makes the signals set `stop`. A signal whose handler is not Python code is left alone, because that could not be
+    restored."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

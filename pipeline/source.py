@@ -3,21 +3,21 @@
     spark.dataSource.register(OttlaDataSource)
     spark.read.format("ottla").option("columns", "offset,timestamp").load("/var/lib/ottla/flights")
 
-The path is a log directory (ottla's or Apache Kafka's), one partition's directory in it, or `<log directory>/<topic>`; several
-with commas between them. Driver and executors must see the same files. The schema is that of Spark's kafka source; options:
-ottla.pipeline.source_options. `ottla.pipeline.source_readers` plans a query, one task a slice of a segment;
-`ottla.pipeline.columns` reads.
+The path is a log directory (ottla's or Apache Kafka's), one partition's directory in it, or `<log directory>/<topic>`; there may
+be several, separated by commas. Driver and executors must see the same files. The schema is that of Spark's kafka source;
+ottla.pipeline.source_options describes the options. `ottla.pipeline.source_readers` plans a query, with one task for each slice
+of a segment; `ottla.pipeline.columns` reads the slices.
 
 A stream's offsets are {"topic": {"0": next offset}}, as the kafka source writes them; a micro-batch is exactly what lies between
-two of them, so that a query that starts again at its checkpoint reads the same rows. It begins at `startingOffsets` (by default
-latest); partitions that appear later are read from their start. Offsets that are gone are an error (`failOnDataLoss`): removed
-before they were read, or of a log that ends before what was read of it. A partition that is away for a while (it moves to another
-log directory) goes on where it was, also when the query starts again meanwhile: then Spark plans an empty batch where the query
-stands before it asks for the end.
-`maxOffsetsPerTrigger` limits a micro-batch where Spark has it for Python sources (source_limits.py).
+two of them, so a query that starts again at its checkpoint reads the same rows. It begins at `startingOffsets` (by default
+latest); partitions that appear later are read from their start. Offsets that are gone are an error (`failOnDataLoss`): they were
+removed before they were read, or the log ends before what was read of it. A partition that is away for a while (because it moves
+to another log directory) continues where it was, even if the query is restarted meanwhile: then Spark plans an empty batch at the
+query's position before it asks for the end. `maxOffsetsPerTrigger` limits a micro-batch if Spark supports that for Python sources
+(source_limits.py).
 
-What a directory cannot tell: how far replicas follow. All that is in the log counts as readable, also what lies above the high
-watermark of a replicated partition.
+A directory does not show how far replicas follow. All that is in the log counts as readable, even above the high watermark of a
+replicated partition.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _SQL_TYPES = {
 
 
 class OttlaDataSource(DataSource):
-    """The data source `ottla`. Mistakes in options and paths are told when `load` is called."""
+    """The data source `ottla`. Mistakes in options and paths are reported when `load` is called."""
 
     @classmethod
     def name(cls) -> str:
@@ -72,13 +72,13 @@ class OttlaDataSource(DataSource):
             return StreamReader(options, _columns(schema))
         try:
             from ottla.pipeline.source_admission import LimitedStreamReader
-        except ImportError:  # of what Spark has from 4.2 on
+        except ImportError:  # it imports what exists only from Spark 4.2 on
             raise SourceError(REFUSED) from None
         return LimitedStreamReader(options, _columns(schema))
 
 
 def _columns(schema: StructType) -> tuple[str, ...]:
-    """Returns the columns of a schema, which the user may have given: only these are made."""
+    """Returns the columns of a schema, which the user may have given; only these are made. Raises SourceError."""
     for column in schema.fields:
         if column.name not in _SQL_TYPES:
             raise SourceError(f"the schema's column {column.name!r} is none of {', '.join(_SQL_TYPES)}")

@@ -1,4 +1,4 @@
-"""The reader of streams that Spark 4.2 may ask for less than all (source_limits.py). No earlier Spark has what is imported."""
+"""The stream reader of which Spark 4.2 can request a limited batch (source_limits.py). Earlier versions lack what it imports."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from ottla.pipeline.source_readers import StreamReader
 
 
 class LimitedStreamReader(StreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc,unused-ignore]
-    """Its `latestOffset` has the arguments of 4.2."""
+    """A stream reader whose `latestOffset` has the arguments of Spark 4.2."""
 
     _target: Ends | None = None
-    """Where a query ends that takes what was there when it began; None: it goes on."""
+    """Where a query ends that reads only what existed when it began; None for other queries."""
 
     def getDefaultReadLimit(self) -> ReadAllAvailable | ReadMaxRows:
         most = self._options.max_offsets

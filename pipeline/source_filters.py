@@ -1,8 +1,8 @@
-"""Filters that Spark pushes down (4.1 and later), turned into bounds of offsets and times, and topics and partitions.
+"""Turns filters that Spark pushes down (4.1 and later) into bounds of offsets and times, and into topics and partitions.
 
-A filter is taken only if the bounds say exactly the same; then Spark does not look at the rows again. They are told by the names
-of their classes (`pyspark.sql.datasource.EqualTo` and so on), so that this file needs no Spark, and Spark 4.0 has none of them.
-A filter has `attribute`, the path of a column, and `value`.
+A filter is accepted only if the bounds mean exactly the same; then Spark does not evaluate it again. Filters are recognised by
+the names of their classes (`pyspark.sql.datasource.EqualTo` and so on), so that this file does not need Spark; Spark 4.0 has none
+of them. A filter has `attribute`, the path of a column, and `value`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _COMPARISONS: Final = ("EqualTo", "GreaterThan", "GreaterThanOrEqual", "LessThan
 
 
 class Pushed:
-    """What all filters together leave."""
+    """The part of the source that all filters together leave."""
 
     def __init__(self) -> None:
         self.topics: set[str] | None = None
@@ -29,7 +29,7 @@ class Pushed:
         self.latest = MAX_OFFSET
 
     def take(self, one: Any) -> bool:
-        """True: these bounds say what the filter says."""
+        """Adds a filter; returns whether the bounds now express it exactly, so that Spark need not evaluate it."""
         kind, column = type(one).__name__, getattr(one, "attribute", None)
         value: Any = getattr(one, "value", None)
         if column is None or len(column) != 1:
@@ -56,7 +56,7 @@ class Pushed:
         return False
 
     def excludes(self, topic: str, partition: int) -> bool:
-        """Is no row of the partition wanted?"""
+        """Returns whether no row of the partition is wanted."""
         return (self.topics is not None and topic not in self.topics) or (
             self.partitions is not None and partition not in self.partitions
         )

@@ -1,12 +1,12 @@
-"""`maxOffsetsPerTrigger` of a stream of `format("ottla")`: how much of what there is a micro-batch takes.
+"""Implements `maxOffsetsPerTrigger` of a stream of `format("ottla")`: how much of the unread records a micro-batch takes.
 
-Spark asks a Python source for less than all only from 4.2 on: then it says where the batch begins and what it may hold
-(`latestOffset(start, limit)`), and tells when a query is to end with what is there now, be it many batches
-(`prepareForTriggerAvailableNow`); source_admission.py is the reader for it. Earlier ones say neither. So a source cannot know
-where a query stands that goes on from its checkpoint, and with availableNow Spark would end after one batch, whatever is left:
-there the option is refused.
+Only from 4.2 on does Spark request limited batches of a Python source: then it passes where the batch begins and its limit
+(`latestOffset(start, limit)`), and announces a query that is to end with what exists now, perhaps after many batches
+(`prepareForTriggerAvailableNow`); source_admission.py is the reader for that. Earlier versions do neither. There a source cannot
+know the position of a query that continues from its checkpoint, and with availableNow Spark would end after one batch, whatever
+is left: so the option is refused.
 
-As in the kafka source, what counts are offsets, not records, and each partition gives its share of what is unread.
+As in the kafka source, offsets count, not records, and each partition contributes its share of what is unread.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ REFUSED: Final = "maxOffsetsPerTrigger needs Spark 4.2: earlier ones do not tell
 
 
 def with_absent(ends: Mapping[str, Mapping[str, int]], before: Mapping[str, Mapping[str, int]]) -> Ends:
-    """Returns the offsets, and of `before` those of partitions that they lack."""
+    """Returns `ends`, completed by the offsets in `before` of partitions that are not in it."""
     return {topic: {**before.get(topic, {}), **ends.get(topic, {})} for topic in (*before, *ends)}
 
 
 def limited(begin: Mapping[str, Mapping[str, int]], end: Ends, most: int, first_offset: Callable[[str, str], int]) -> Ends:
-    """Returns the end of a batch of at most so many offsets from `begin`; `first_offset` is where a partition begins that is not
-    in it.
+    """Returns the end of a batch of at most `most` offsets from `begin`; `first_offset` returns where a partition begins that is
+    not in `begin`.
 
-    A partition that ends before it begins stays as it is, for who plans the batch to tell. Shares are rounded
-    down; what is left over goes to the partitions with the most that is unread, so every batch has something.
+    A partition that ends before it begins stays as it is, to be reported when the batch is planned. Shares are rounded down; what
+    is left over goes to the partitions with the most unread records, so no batch is empty.
     """
     begins = {
         (topic, number): begin[topic][number] if number in begin.get(topic, {}) else first_offset(topic, number)

@@ -1,6 +1,6 @@
-"""The options of `format("ottla")`, parsed once, with one clear line for each mistake.
+"""Parses the options of `format("ottla")`, with one clear line for each mistake.
 
-Names and meanings are those of Spark's kafka source where it has them:
+Names and meanings are those of Spark's kafka source if it has the option:
 
     topic, subscribe       topics, with commas; subscribePattern: a regular expression for the whole name. Without any: all topics
                            at the path, but internal ones (`__…`) only if they are named
@@ -65,7 +65,7 @@ _LOWER: Final = {name.lower(): name for name in KNOWN}
 
 @dataclass(frozen=True)
 class Offsets:
-    """`default` for every partition that `given` does not name; EARLIEST or LATEST may stand for a number."""
+    """Offsets of partitions: those in `given`, and `default` for all others; EARLIEST or LATEST may stand for a number."""
 
     default: int
     given: Mapping[tuple[str, int], int] = field(default_factory=dict)
@@ -105,7 +105,7 @@ class Options:
 
 
 def parse(options: Mapping[str, str]) -> Options:
-    """Raises SourceError."""
+    """Parses the options. Raises SourceError."""
     given: dict[str, str] = {}
     for name, text in options.items():
         known = _LOWER.get(name.lower())
@@ -228,7 +228,7 @@ def _time(name: str, text: str | None) -> int | None:
 
 
 def _millis(when: datetime) -> int:
-    """Rounded up, exactly: a record of an earlier millisecond is earlier."""
+    """Returns the time in ms, exactly and rounded up, because a record of an earlier millisecond is earlier."""
     since = when.astimezone(UTC) - datetime(1970, 1, 1, tzinfo=UTC)
     micros = (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
     return -(-micros // 1000)

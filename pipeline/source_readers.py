@@ -1,4 +1,4 @@
-"""The readers of `format("ottla")`: Spark asks one of them which tasks a query has, and hands each task back to be read.
+"""The readers of `format("ottla")`: Spark asks a reader for the tasks of a query, and passes each task back to it to be read.
 
 A batch query has a reader of its own; a stream has one object in the driver that plans every micro-batch. Tasks read on Spark's
 workers, which get a copy.
@@ -35,18 +35,18 @@ if TYPE_CHECKING:
 
 _SEEN_AT_MOST = 128
 _SEEN = SeenPartitions(_SEEN_AT_MOST)
-"""Of batch queries: Spark's worker that plans them lives on for the session's next query."""
+"""The partitions of batch queries. The worker of Spark that plans these lives on for the session's next query."""
 
 
 class Part(InputPartition):
-    """A task's slice."""
+    """The slice that one task reads."""
 
     def __init__(self, value: Slice) -> None:
         super().__init__(value)
 
 
 def places(options: Options) -> list[Place]:
-    """Returns the partitions that are wanted. Raises SourceError if a topic that is named is not there."""
+    """Returns the wanted partitions. Raises SourceError if a topic that is named does not exist."""
     found = find(options.path, options.wants_topic)
     if options.topics is not None:
         found = [place for place in found if place.topic in options.topics]
@@ -60,7 +60,7 @@ def _resolve(log: PartitionLog, offset: int, end: int) -> int:
 
 
 def _start(log: PartitionLog, options: Options, default: int) -> int:
-    """Returns where reading begins. Raises SourceError if the offset that was given is not there."""
+    """Returns the offset at which reading begins. Raises SourceError if the given offset does not exist."""
     end = end_offset(log, options.committed)
     if options.starting_timestamp is not None:
         found = offset_at_time(log, options.starting_timestamp)
@@ -77,7 +77,7 @@ def _start(log: PartitionLog, options: Options, default: int) -> int:
 
 
 def _wanted(log: PartitionLog, options: Options) -> Wanted:
-    """Returns what a batch query wants of a partition."""
+    """Returns the part of a partition that a batch query wants."""
     high = end = end_offset(log, options.committed)
     if options.ending_timestamp is not None:
         found = offset_at_time(log, options.ending_timestamp)
@@ -88,17 +88,17 @@ def _wanted(log: PartitionLog, options: Options) -> Wanted:
 
 
 def _read(part: InputPartition | None, columns: Sequence[str], options: Options) -> Iterator[RecordBatch]:
-    from ottla.pipeline.columns import read  # numpy and the kernel: only where they are needed, not in the driver
+    from ottla.pipeline.columns import read  # imported here, because numpy and the kernel are not needed in the driver
 
     try:
-        if part is not None:  # Spark's word for: there are no partitions
+        if part is not None:  # Spark passes None if there are no partitions
             yield from read(part.value, columns, fail_on_data_loss=options.fail_on_data_loss)
     finally:
         lighten()
 
 
 class Reader(DataSourceReader):
-    """A batch query."""
+    """Plans and reads a batch query."""
 
     def __init__(self, options: Options, columns: Sequence[str]) -> None:
         self._options = options
@@ -124,25 +124,26 @@ class Reader(DataSourceReader):
 
 
 class FilteringReader(Reader):
-    """With Spark 4.1's hook, which Spark refuses where its configuration does not allow it."""
+    """A reader with the hook for filters of Spark 4.1, which Spark refuses if its configuration does not allow it."""
 
     def pushFilters(self, filters: list[Any]) -> Iterable[Any]:
-        """Takes what the indexes and exact bounds answer; gives back the others, which Spark evaluates."""
+        """Takes the filters that indexes and exact bounds can answer; yields the others, which Spark evaluates."""
         return [one for one in filters if not self._pushed.take(one)]
 
 
 class StreamReader(DataSourceStreamReader):
-    """A streaming query. One object in the driver plans all micro-batches and remembers the partitions as it saw them last."""
+    """Plans and reads a streaming query. One object in the driver plans all micro-batches and remembers the partitions as it last
+    saw them."""
 
     def __init__(self, options: Options, columns: Sequence[str]) -> None:
         self._options = options
         self._columns = columns
         self._seen = SeenPartitions()
         self._last: Ends = {}
-        """Of every partition that the query has had, those that are away now among them."""
+        """The last offsets of every partition that the query has had, including those that are away now."""
 
     def __getstate__(self) -> dict[str, Any]:
-        """Tasks get a copy, which only reads."""
+        """Returns the state for the copies that tasks get, which only read."""
         return {"_options": self._options, "_columns": self._columns, "_seen": SeenPartitions(), "_last": {}}
 
     def initialOffset(self) -> Ends:
@@ -152,7 +153,7 @@ class StreamReader(DataSourceStreamReader):
         return self._offsets(lambda log: end_offset(log, self._options.committed))
 
     def first_offset(self, topic: str, partition: str) -> int:
-        """Returns where a partition begins that was not there when the query began. A place that is gone by now has nothing to
+        """Returns the first offset of a partition that did not exist when the query began. One that is gone by now has nothing to
         read."""
         for place in places(self._options):
             if (place.topic, str(place.partition)) == (topic, partition):
@@ -161,7 +162,7 @@ class StreamReader(DataSourceStreamReader):
 
     def partitions(self, start: Ends, end: Ends) -> Sequence[InputPartition]:
         options = self._options
-        self._last = with_absent(with_absent(self._last, end), start)  # after a restart it is asked for (x, x) first
+        self._last = with_absent(with_absent(self._last, end), start)  # after a restart Spark first asks for (x, x)
         gone = [f"{topic}-{number}" for topic, ends in start.items() for number in ends if number not in end.get(topic, {})]
         if gone and options.fail_on_data_loss:
             raise DataLoss(f"{', '.join(gone)} cannot be found any more, and failOnDataLoss is true")

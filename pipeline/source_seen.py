@@ -1,9 +1,9 @@
-"""Partitions as they were opened last, for who plans again and again: a stream, and a session that asks many queries.
+"""Keeps partitions as they were last opened, for those that plan repeatedly: a stream, and a session with many queries.
 
-To open a partition is to check what recovery would check, of a live directory the active segment (ottla.pipeline.segments): up
-to 1 GiB to read. As long as its files are what they were, and so is what the broker's checkpoints say of it, there is nothing new
-to find out. (A broker writes its checkpoints anew every minute, so their times say nothing.) And where records have come, only
-they are checked: the scan of a segment goes on where it ended, if the batch before is the one that it ended with.
+Opening a partition means checking what recovery would check, in a live directory the active segment (ottla.pipeline.segments),
+which may be up to 1 GiB to read. As long as the files have not changed, nor the partition's lines in the broker's checkpoints,
+the result is the same. (A broker rewrites its checkpoints every minute, so their times say nothing.) If records were added, only
+these are checked: the scan of a segment continues where it ended, if the batch before that is still the one with which it ended.
 """
 
 from __future__ import annotations
@@ -43,14 +43,16 @@ class _Seen:
 
 
 _Last = tuple[int, int, int, int]
-"""A batch: where it begins in the file, its base offset, leader epoch and CRC."""
+"""Identifies a batch: where it begins in the file, its base offset, leader epoch and CRC."""
 
 
 @dataclass(slots=True)
 class _Known:
-    """A segment up to `scan.sound`, and the batch that ends there: while it is there, so is what lies before it.
+    """A segment that is known up to `scan.sound`, and the batch that ends there: while that batch is there, what lies before it
+    is, too.
 
-    The lists of the scan are packed meanwhile. A GiB has 260,000 entries in each index, which makes 60 MiB of tuples.
+    Meanwhile the lists of the scan are packed, because the 260,000 entries that each index has for a GiB would be 60 MiB of
+    tuples.
     """
 
     scan: BatchScan
@@ -61,7 +63,7 @@ class _Known:
 
 
 class SeenPartitions:
-    """The partitions that were opened last, at most `most`, and by what to tell that they have changed.
+    """The partitions that were opened last, at most `most` of them, and what shows whether they have changed.
 
     Each holds the indexes of its segments, those of a live one twice, and a file or two.
     """
@@ -73,14 +75,14 @@ class SeenPartitions:
         self._checkpoints: dict[str, tuple[_File, dict[TopicPartition, int]]] = {}
 
     def with_log(self, place: Place, work: Callable[[PartitionLog], _T]) -> _T:
-        """`work` with the partition, which is opened again only if one of its files has changed. Raises SourceError."""
+        """Calls `work` with the partition, which is opened again only if one of its files has changed. Raises SourceError."""
         before = self._print_or_none(place)
         if before is None:
             self._seen.pop(place.path, None)
         seen = self._seen.get(place.path)
         if seen is not None and seen.print == before:
             return work(seen.log)
-        known = self._known.pop(place.path, {})  # scans go on, and are stale where that fails
+        known = self._known.pop(place.path, {})  # recovery continues these scans; if that fails they must not be used again
         scans = Scans({base: _unpacked(one) for base, one in known.items() if _is_there(place, base, one.last)})
 
         def remember(log: PartitionLog) -> _T:
@@ -89,7 +91,7 @@ class SeenPartitions:
                     raise FileNotFoundError(f"{place.path}: segment {base} was cut while it was scanned")
             self._keep(self._known, place.path, {base: _packed(scan) for base, scan in scans.now.items() if scan.sound})
             done = work(log)
-            if before is not None:  # what changed since shows by the next print
+            if before is not None:  # the next print shows what has changed since
                 self._keep(self._seen, place.path, _Seen(before, log))
             return done
 
@@ -109,7 +111,8 @@ class SeenPartitions:
             return None
 
     def _print(self, place: Place) -> _Print:
-        """Returns which files there are, their sizes and times, and the checkpoints' lines. Raises FileNotFoundError."""
+        """Returns what identifies the state of a partition: its files, their sizes and times, and its lines in the checkpoints.
+        Raises FileNotFoundError."""
         with os.scandir(place.path) as entries:
             found = [(entry.name, *_of(entry.stat())) for entry in entries]
         parent = os.path.dirname(place.path)
@@ -120,7 +123,7 @@ class SeenPartitions:
         return tuple(sorted(found))
 
     def _lines(self, path: str) -> dict[TopicPartition, int]:
-        """Returns what a checkpoint says, read again only when the file has changed."""
+        """Returns the offsets in a checkpoint, which is read again only if the file has changed."""
         try:
             now = _of(os.stat(path))
         except FileNotFoundError:
@@ -134,7 +137,7 @@ class SeenPartitions:
 
 
 def _is_there(place: Place, base_offset: int, last: _Last) -> bool:
-    """Is the batch still where it was? Where the file cannot be read, opening the partition tells why."""
+    """Returns whether the batch is still where it was. If the file cannot be read, opening the partition reports why."""
     try:
         data = open_for_reading(f"{place.path}/{offset_name(base_offset)}{LOG_SUFFIX}").pread(HEADER_SIZE, last[0])
     except OSError:
@@ -146,7 +149,7 @@ def _is_there(place: Place, base_offset: int, last: _Last) -> bool:
 
 
 def _packed(scan: BatchScan) -> _Known:
-    """Takes the lists out of the scan; the segment goes on with its own indexes and with the list of producers' batches."""
+    """Takes the lists out of the scan and packs them; the segment keeps its own indexes and the list of producers' batches."""
     last = (scan.last_position, scan.last_offset, scan.last_epoch, scan.last_crc)
     known = _Known(scan, last, _flat(scan.entries), _flat(scan.times), _flat(scan.producers))
     scan.entries, scan.times, scan.producers = [], [], []

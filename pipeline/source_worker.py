@@ -1,12 +1,12 @@
-"""What a Python worker of Spark does between two tasks, made cheap where it is known to be dear.
+"""Makes two expensive things cheap that a Python worker of Spark does between two tasks.
 
-Workers live on from task to task. Each begins one by `importlib.invalidate_caches()`. They import pyspark from `pyspark.zip`, and
-up to Python 3.11 each finder of a zip file reads the directory of the whole file again then: with the finders of seventeen
-packages that is 0.1 s of work before a task begins, as much as it takes to plan a query. A finder that is not there has nothing
-to read, and the next import makes a new one, of the directory that is in memory.
+Workers live on from task to task. A task begins with `importlib.invalidate_caches()`. Workers import pyspark from `pyspark.zip`,
+and up to Python 3.11 each finder of a zip file then reads the directory of the whole file again: with the finders of seventeen
+packages that is 0.1 s of work before a task begins, as much as planning a query takes. A finder that was removed has nothing to
+read, and the next import makes a new one from the directory in memory.
 
-And each ends one by `gc.collect()`, which looks at all that pyspark, pandas and pyarrow are made of: 0.04 s. Those objects stay
-for the worker's life, and the collector need not look at them.
+A task ends with `gc.collect()`, which visits all objects of pyspark, pandas and pyarrow, in 0.04 s. Those objects stay for the
+worker's life, so the collector need not visit them.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""Tables of Delta and of Iceberg: what a session needs for them, and what Iceberg calls a table that is a directory.
+"""Delta and Iceberg tables: what a session needs for them, and the name in Iceberg of a table that is a directory.
 
-A Delta table is a directory wherever it is, but its session must have been started with DELTA_CONF. An Iceberg table has a name
-in a catalog; a directory DIR/NAME is the table NAME of a Hadoop catalog in DIR, and every such catalog has a name of its own that
-follows from DIR, so that one session can have tables in many places. A session takes these at any time. Who has such a table can
-read it without a catalog: `spark.read.format("iceberg").load("DIR/NAME")`.
+A Delta table is simply a directory, but its session must have been started with DELTA_CONF. An Iceberg table has a name in a
+catalog: the directory DIR/NAME is the table NAME of a Hadoop catalog in DIR, and the name of that catalog is derived from DIR, so
+that one session can have tables in many places. A session accepts new catalogs at any time. Such a table can also be read without
+a catalog: `spark.read.format("iceberg").load("DIR/NAME")`.
 
 The packages must be those for Spark's version, `io.delta:delta-spark_2.13:4.0.0` and
-`org.apache.iceberg:iceberg-spark-runtime-4.0_2.13:1.10.0` for Spark 4.0. The user gives them: few need both, and they are
+`org.apache.iceberg:iceberg-spark-runtime-4.0_2.13:1.10.0` for Spark 4.0. The user names them: few users need both, and they are
 larger than Spark's own connectors.
 """
 
@@ -27,23 +27,24 @@ DELTA_CONF: Final = {
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
 }
 _DELTA_JAR: Final = re.compile(r"(?:^|[/:])delta-(?:spark|core)_")
-"""In a file's address, or in coordinates of Maven."""
+"""Matches Delta's package in the address of a file or in Maven coordinates."""
 _ICEBERG_CATALOG: Final = "org.apache.iceberg.spark.SparkCatalog"
 _PROBE: Final = {"delta": DELTA_CONF["spark.sql.extensions"], "iceberg": _ICEBERG_CATALOG}
 
 
 def conf_for(kind: str) -> dict[str, str]:
-    """Returns what a session needs from its start for tables of this format, beside its package."""
+    """Returns the configuration that a session must be started with for tables of this format, besides their package."""
     return dict(DELTA_CONF) if kind == "delta" else {}
 
 
 def conf_of_packages(names: Iterable[str]) -> dict[str, str]:
-    """Returns the same for the packages and jars that a session is given: who gives Delta's may meet its tables anywhere."""
+    """Returns the same for the packages and jars of a session: one that has Delta's may meet Delta tables anywhere."""
     return conf_for("delta") if any(_DELTA_JAR.search(name) for name in names) else {}
 
 
 def check_package(spark: SparkSession, kind: str) -> None:
-    """Raises PipelineError if the table's format needs a package that the session has not; Spark itself names a class."""
+    """Raises PipelineError if the table's format needs a package that the session does not have; Spark itself would only name a
+    class."""
     if kind in _PROBE and not has_class(spark, _PROBE[kind]):
         raise PipelineError(f"Spark has no {kind}: give its package by --packages")
 
@@ -64,7 +65,7 @@ def has_class(spark: SparkSession, name: str) -> bool:
 
 
 def iceberg_table(spark: SparkSession, directory: str) -> str:
-    """Returns the name in SQL of the table that is this directory, which need not be there yet."""
+    """Returns the name in SQL of the table that is this directory, which need not exist yet."""
     jvm: Any = spark.sparkContext._jvm
     path = jvm.org.apache.hadoop.fs.Path(directory)
     path = path.getFileSystem(spark.sparkContext._jsc.hadoopConfiguration()).makeQualified(
@@ -75,5 +76,5 @@ def iceberg_table(spark: SparkSession, directory: str) -> str:
     spark.conf.set(f"spark.sql.catalog.{catalog}", _ICEBERG_CATALOG)
     spark.conf.set(f"spark.sql.catalog.{catalog}.type", "hadoop")
     spark.conf.set(f"spark.sql.catalog.{catalog}.warehouse", warehouse)
-    spark.conf.set(f"spark.sql.catalog.{catalog}.cache-enabled", "false")  # else it misses for 30 s what others write
+    spark.conf.set(f"spark.sql.catalog.{catalog}.cache-enabled", "false")  # otherwise it misses for 30 s what others write
     return f"{catalog}.`{name}`"

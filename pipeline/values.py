@@ -1,11 +1,11 @@
-"""Values unpacked: the column `data` of an archive, from JSON or Avro, by a schema that is given or inferred.
+"""Unpacks values: makes the column `data` of an archive from JSON or Avro, by a schema that is given or inferred.
 
-A schema is a file or the text itself: for JSON a list of columns as SQL has them (`id BIGINT, name STRING`) or Spark's own JSON
-form of a schema; for Avro a schema in JSON. Without one, JSON's is inferred from the records that the topic has when the archive
-begins, and kept, for a table has one schema. Avro bodies do not tell theirs.
+A schema is a file or the text itself: for JSON a list of columns as in SQL (`id BIGINT, name STRING`) or Spark's own JSON form of
+a schema; for Avro a schema in JSON. Without one, the schema of JSON is inferred from the records that the topic has when the
+archive begins, and kept, because a table has one schema. An Avro body does not contain its schema.
 
-A value that the schema does not fit is no reason to stop: `data` is null there, and the value itself is kept beside it as it is.
-Avro values may be framed as schema registries do, a zero byte and four bytes of an id before the body (`framed`).
+A value that does not fit the schema does not stop the job: `data` is null, and the value itself is kept unchanged beside it. Avro
+values may have the frame of schema registries, a zero byte and four bytes of an id before the body (`framed`).
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ FRAME_BYTES: Final = 5
 
 @dataclass(frozen=True)
 class Values:
-    """How values are written. `schema`: of JSON, Spark's JSON form; of Avro, Avro's; empty for raw ones."""
+    """Says how values are encoded. `schema` is Spark's JSON form of it for JSON, Avro's for Avro, and empty for raw values."""
 
     kind: str = "raw"
     schema: str = ""
 
     def column(self) -> Column | None:
-        """Returns what stands in `data`; None for raw values."""
+        """Returns the column `data`, None for raw values."""
         from pyspark.sql import functions as F
         from pyspark.sql.types import StructType
 
@@ -52,12 +52,12 @@ class Values:
 
 
 def text_of(given: str) -> str:
-    """Returns the schema itself, of a file's name or of the text."""
+    """Returns the text of a schema, which is given as the name of a file or as the text itself."""
     looks_like_file = not given.lstrip().startswith("{") and " " not in given.strip()
     try:
         return Path(given).read_text() if looks_like_file or Path(given).is_file() else given
     except OSError as error:
-        if not looks_like_file:  # a text too long to be a name
+        if not looks_like_file:  # it is a text that is too long for a file name
             return given
         raise UsageError(f"--schema: {given}: {error.strerror}") from None
 
@@ -77,7 +77,7 @@ def check_given(kind: str, given: str | None) -> None:
 
 
 def avro_schema(text: str) -> str:
-    """Returns the text, if it is JSON and may be a schema; Spark reads it closely."""
+    """Returns the text if it is JSON and may be an Avro schema, which Spark checks in detail later. Raises UsageError."""
     try:
         found = json.loads(text)
     except ValueError as error:
@@ -88,7 +88,7 @@ def avro_schema(text: str) -> str:
 
 
 def struct_of(spark: SparkSession, text: str) -> StructType:
-    """Returns a schema for JSON: SQL's list of columns, or Spark's JSON form. Raises UsageError in one line."""
+    """Returns a schema for JSON, given as a list of columns as in SQL or in Spark's JSON form. Raises UsageError in one line."""
     from pyspark.errors import PySparkException
     from pyspark.sql.types import StructType
 

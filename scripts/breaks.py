@@ -84,7 +84,7 @@ def read(results: Path) -> Ran:
 
 
 def _no_judgement(name: str, bad: ElementTree.Element) -> str:
-    """Why this outcome is not the test's own word on ottla; "" if it is."""
+    """Returns why this outcome says nothing about ottla; "" if it does."""
     message = " ".join(bad.get("message", "").split())[:200]
     if bad.tag != "failure":
         return f"{bad.tag}: {message}"
@@ -94,7 +94,7 @@ def _no_judgement(name: str, bad: ElementTree.Element) -> str:
 
 
 def row_of(change: Break, ran: Ran) -> dict[str, Any]:
-    """Of the table: caught if a case of the break's own test failed."""
+    """Returns the break's row of the table: it was caught if a case of its own test failed."""
     file, _, test = change.test.partition("::")
     own = f"{Path(file).stem}::{test.partition('[')[0]}"
     failed = [name for name in ran.failed if name.partition("[")[0] == own]

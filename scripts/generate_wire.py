@@ -43,7 +43,7 @@ def generate() -> dict[str, str]:
 
 
 def compare(wanted: dict[str, str]) -> tuple[list[Path], list[Path]]:
-    """Generated files that differ from what is wanted (or are missing), and those that nothing asks for any more."""
+    """Returns the generated files that differ from what is wanted (or are missing), and those that are no longer wanted."""
     stale = [WIRE / name for name, text in wanted.items() if not (WIRE / name).exists() or (WIRE / name).read_text() != text]
     known = {WIRE / name for name in wanted}
     return stale, [path for path in sorted((WIRE / "messages").rglob("*.py")) if path not in known]

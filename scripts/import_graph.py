@@ -162,7 +162,7 @@ def room(module: str) -> str:
 
 
 def room_arrows(edges: Graph) -> dict[str, dict[str, list[tuple[str, str]]]]:
-    """Room -> the rooms that it imports, each with the pairs of modules that make the arrow."""
+    """Returns for each room the rooms that it imports, each with the pairs of modules that make the arrow."""
     arrows: dict[str, dict[str, list[tuple[str, str]]]] = {room(module): {} for module in edges}
     for module, targets in edges.items():
         for target in targets:

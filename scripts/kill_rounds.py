@@ -96,7 +96,8 @@ class Rounds:
             future.result(_PATIENCE_S)
 
     def play(self, number: int) -> float:
-        """One round; the seconds of load before the kill. The load goes on until the broker is back, as clients do."""
+        """Plays one round; returns the seconds of load before the kill. Like clients, the load goes on until the broker is
+        back."""
         self._stop.clear()
         loads: list[Callable[[int], None]] = [self._produce, self._transact, self._commit, self._make_topics]
         threads = [threading.Thread(target=self._guarded, args=(load, number)) for load in loads]
@@ -117,7 +118,7 @@ class Rounds:
         return seconds
 
     def _guarded(self, load: Callable[[int], None], number: int) -> None:
-        """What fails because of the kill is neither promised nor done again in this round."""
+        """Ignores errors that the kill causes: what fails is neither promised nor repeated in this round."""
         try:
             load(number)
         except KafkaException as error:

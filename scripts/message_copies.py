@@ -12,9 +12,9 @@ committed records: what each of them sees is, partition by partition, what went 
 
 Apache Kafka 4.4.0, when it is its cluster's only broker, may lose what it has just committed in a clean stop: the partitions have
 no leader any more, it takes them for deleted, and completes the transaction without its markers. Kafka's own test has three
-brokers. So with `--kind kafka` clean stops of the broker are left out. After kill -9 the same may happen to a transaction that
-is overdue, or being ended, when the broker comes back: an offset in it stays pending, and the copiers of its group wait for it
-until they give up. That is the more likely the busier the machine is; a run that stops so with `--kind kafka` tells of that.
+brokers. So with `--kind kafka` clean stops of the broker are left out. After kill -9 the same may happen to a transaction that is
+overdue, or being ended, when the broker comes back: an offset in it stays pending, and the copiers of its group wait for it until
+they give up. That is the more likely the busier the machine is; a run with `--kind kafka` that stops like that was due to it.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ class Copier:
 
     @property
     def progress(self) -> float:
-        """Of what it found to do; 0 until it knows."""
+        """The share of its work that is done; 0 until it knows how much there is."""
         if self.consumed < 0 or self.remaining > 1 << 40:  # a member of a group knows with its assignment
             return 0.0
         return self.consumed / (self.consumed + self.remaining) if self.consumed + self.remaining else 1.0
@@ -151,7 +151,7 @@ class Copier:
         return False
 
     def end(self) -> None:
-        """kill -9 if it still runs; what it said is shown."""
+        """Kills the process if it still runs, and prints its output."""
         with self.process:
             pass
 
@@ -190,7 +190,7 @@ class Copies:
         return Copier(self.broker.bootstrap, self.way, self.figures, number, self.directory / f"copier-{number}.log")
 
     def _seed(self) -> dict[int, list[int]]:
-        """Partition -> the numbers in it, in order, by what the producer was acknowledged."""
+        """Produces the numbers; returns, by partition, those in it, in order, as the producer got them acknowledged."""
         acked: dict[int, dict[int, int]] = defaultdict(dict)
 
         def said(line: str) -> None:
@@ -248,7 +248,7 @@ class Copies:
             self._restarts = sum(threads.map(self._bounce_copier, copiers, seeds))
 
     def _bounce_copier(self, copier: Copier, seed: float) -> int:
-        """How often it was started again. In a group, others may have finished its work."""
+        """Returns how often the copier was restarted. In a group, others may have finished its work."""
         random, restarts = Random(seed), 0
         for _ in range(self.figures.restarts):
             copier.wait_for_progress(self.figures.progress * random.uniform(1, 1.5))
@@ -260,7 +260,7 @@ class Copies:
         return restarts
 
     def _finish(self, copiers: list[Copier]) -> None:
-        """Until every transactional id has nothing left to copy."""
+        """Waits until no transactional id has anything left to copy."""
         until = time.monotonic() + _PATIENCE_S
         while not all(copier.done for copier in copiers):
             for copier in copiers:
@@ -273,7 +273,7 @@ class Copies:
                     copier.bounce(clean=False)
 
     def _read(self, topic: str) -> dict[int, list[int]]:
-        """Partition -> the committed numbers in it, up to its end."""
+        """Returns the committed numbers in each partition, up to its end."""
         reading = {"group.id": "last-reader", "isolation.level": "read_committed", "enable.partition.eof": True}
         consumer = Consumer({"bootstrap.servers": self.broker.bootstrap, **reading}, logger=_quiet)
         partitions = range(self.figures.partitions)

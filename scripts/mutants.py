@@ -191,7 +191,7 @@ def equivalents() -> set[tuple[str, str, str]]:
 
 
 def draw(part: str, count: int, seed: int) -> list[Mutant]:
-    """So many mutants of a part, each as likely as any other."""
+    """Draws so many mutants of a part, each as likely as any other."""
     known = equivalents()
     all_of_them = [one for path in sources(part) for one in mutants_of(path, (ROOT / path).read_bytes())]
     drawn = random.Random(f"{seed} {part}").sample(all_of_them, len(all_of_them))

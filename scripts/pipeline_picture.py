@@ -86,7 +86,7 @@ def pipeline() -> str:
 
 
 def mean_delays(hours: Iterable[Row]) -> dict[str, dict[int, float]]:
-    """Airport -> hour of the day in New York -> minutes late a departure, on average."""
+    """Returns how many minutes late departures are on average, by airport and hour of the day in New York."""
     total: dict[tuple[str, int], float] = defaultdict(float)
     count: dict[tuple[str, int], float] = defaultdict(float)
     for row in hours:
@@ -111,7 +111,7 @@ def delays_by_wind(hours: Iterable[Row]) -> list[tuple[str, float]]:
 
 
 def output(hours: Sequence[Row]) -> str:
-    """Lines by the hour of the day, and three bars by the wind."""
+    """Returns the picture: lines by the hour of the day, and three bars by the wind."""
     left, right, bottom, top, most = 70, 560, 330, 60, 40
     delays = mean_delays(hours)
 

@@ -121,7 +121,8 @@ def changes(setting: Setting) -> str:
 
 
 def effective_table(settings: Mapping[str, Setting], *, with_changes: bool) -> list[str]:
-    """Sorted by name. Topics' and groups' settings can all be changed at once, which needs no column."""
+    """Returns the table of settings, sorted by name. All settings of topics and groups can be changed at once, which needs no
+    column."""
     shown = [setting for name, setting in sorted(settings.items()) if setting.effective and not setting.internal]
     if not shown:
         return ["None yet."]
@@ -134,7 +135,8 @@ def effective_table(settings: Mapping[str, Setting], *, with_changes: bool) -> l
 
 
 def idle_list(settings: Iterable[Setting]) -> list[str]:
-    """By reason, in the order of WHY_IDLE. Internal ones are not for users."""
+    """Returns the list of settings without effect by reason, in the order of WHY_IDLE, without internal ones, which are not for
+    users."""
     reasons: dict[str, list[str]] = {reason: [] for reason in WHY_IDLE}
     for setting in settings:
         if not setting.effective and not setting.internal:

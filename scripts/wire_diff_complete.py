@@ -34,7 +34,7 @@ def missing(seen: set[Case]) -> list[str]:
 
 
 def not_passed(passed: Iterable[str]) -> list[str]:
-    """Tests of edge_cases.py that did not pass. A name without parameters stands for all of its test."""
+    """Returns the tests of edge_cases.py that did not pass. A name without parameters stands for all cases of its test."""
     names = {name.split("[", 1)[0].removeprefix("compat_tests/") for name in passed}
     return [f"row {row}: {test}" for row, tests in rows().items() for test in tests if test not in names]
 

@@ -102,7 +102,7 @@ def settle(connection: Connection, topic: str) -> None:
 
 
 def make_due(broker: BrokerProcess, topic: str) -> None:
-    """min.cleanable.dirty.ratio=0, by IncrementalAlterConfigs."""
+    """Sets min.cleanable.dirty.ratio=0 by IncrementalAlterConfigs, which makes the topic due."""
     body = b"\0\0\0\1\2" + string(topic) + b"\0\0\0\1" + string("min.cleanable.dirty.ratio") + b"\0" + string("0.0") + b"\0"
     connection = Connection((HOST, broker.port))
     connection.ask(request(44, 0, body))
@@ -110,7 +110,7 @@ def make_due(broker: BrokerProcess, topic: str) -> None:
 
 
 def cleaned_after(broker: BrokerProcess, at: int) -> tuple[float, float]:
-    """Returns (MiB, seconds) of the first cleaning that the broker's log tells of behind byte `at`."""
+    """Returns (MiB, seconds) of the first cleaning that the broker's log reports behind byte `at`."""
     deadline = time.monotonic() + WAIT_SECONDS
     while time.monotonic() < deadline:
         with open(broker.log_file, errors="replace") as text:
@@ -138,7 +138,7 @@ def compact(broker: BrokerProcess, topic: str, options: argparse.Namespace) -> d
 
 
 def cpu_seconds(broker: BrokerProcess) -> float:
-    """Of the broker and the children that it had, once it has none."""
+    """Returns the CPU seconds of the broker and its former children, once it has none any more."""
     assert broker.process is not None
     own = Path(f"/proc/{broker.process.pid}")
     while any((task / "children").read_text() for task in (own / "task").iterdir()):
@@ -148,7 +148,7 @@ def cpu_seconds(broker: BrokerProcess) -> float:
 
 
 def e2e_p99_ms(broker: BrokerProcess, topic: str, seconds: int) -> float:
-    """kload's e2e at 500/s."""
+    """Returns the 99th percentile of kload's e2e at 500/s in ms."""
     assert broker.process is not None
     command = [sys.executable, str(BENCH / "kload.py"), "--bootstrap", broker.bootstrap, "--pid", str(broker.process.pid)]
     command += ["--topic", topic, "e2e", "--rate", "500", "--seconds", str(seconds), "--record-bytes", "100"]
@@ -157,7 +157,7 @@ def e2e_p99_ms(broker: BrokerProcess, topic: str, seconds: int) -> float:
 
 
 def under_load(broker: BrokerProcess, name: str, options: argparse.Namespace) -> dict[str, float]:
-    """Latency alone and beside compactions, which take all that they can get."""
+    """Returns the latency alone and beside compactions, which are not throttled."""
     figures = {"e2e_p99_ms": e2e_p99_ms(broker, f"{name}-calm", E2E_SECONDS)}
     topics = [f"{name}-{number}" for number in range(options.topics)]
     for topic in topics:
@@ -173,7 +173,7 @@ def under_load(broker: BrokerProcess, name: str, options: argparse.Namespace) ->
 
 
 def measure(kind: str, directory: Path, options: argparse.Namespace) -> dict[str, dict[str, list[float]]]:
-    """load -> figure -> a value a round"""
+    """Measures the broker; returns, by load and figure, one value a round."""
     maker = OttlaInAThread if kind == "ottla" and options.thread else BROKERS[kind]
     found: dict[str, dict[str, list[float]]] = {}
     broker = maker(directory / kind, SETTINGS)

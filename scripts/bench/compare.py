@@ -142,7 +142,7 @@ def _first_answer(broker: BrokerProcess) -> None:
 
 
 def run_load(broker: BrokerProcess, load: Load, tag: str, *extra: str) -> dict[str, Any] | None:
-    """kload's figures; None, with a line on stderr, where the broker does not do it."""
+    """Returns kload's figures; None, with a line on stderr, if the broker cannot do this load."""
     assert broker.process is not None
     command = [sys.executable, str(BENCH / "kload.py"), "--bootstrap", broker.bootstrap, "--pid", str(broker.process.pid)]
     command += ["--topic", f"{load.name}-{tag}", *load.arguments.split(), *extra]

@@ -253,7 +253,8 @@ def run_metadata(options: argparse.Namespace, address: Address) -> dict[str, Any
 
 
 def run_group(options: argparse.Namespace, address: Address) -> dict[str, Any]:
-    """Members that do what a client does: join, sync, beat; and join again when a beat is told of a rebalance."""
+    """Runs members that do what a client does: join, sync, heartbeat, and join again when a heartbeat is answered by a
+    rebalance."""
     group = options.topic
     ready = threading.Barrier(options.members + 1)
     newest: dict[int, int] = {}
@@ -285,7 +286,7 @@ def run_group(options: argparse.Namespace, address: Address) -> dict[str, Any]:
 
 
 def run_group_storm(options: argparse.Namespace, address: Address) -> dict[str, Any]:
-    """Members on connections of their own, driven by one thread."""
+    """Runs members on connections of their own, driven by one thread."""
     storm = Storm(address, options.topic, options.groups, options.members)
     process = Process(options.pid)
     took = storm.run(options.seconds)
@@ -301,7 +302,7 @@ def run_group_storm(options: argparse.Namespace, address: Address) -> dict[str, 
 
 
 def run_commits(options: argparse.Namespace, address: Address) -> dict[str, Any]:
-    """Members that each commit for all partitions, again and again."""
+    """Runs members that each commit for all partitions, again and again."""
     topic = options.topic
     create_topics(address, [topic], options.partitions)
     members = []

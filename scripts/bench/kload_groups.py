@@ -43,7 +43,7 @@ class Seat:
         assert sent == len(data), "a request is smaller than the socket's buffer"
 
     def answer(self) -> memoryview | None:
-        """One answer without its size; None until all of it is there."""
+        """Returns one answer without its size, None until all of it has arrived."""
         data = self.connection.socket.recv(BUFFER_BYTES)
         if not data:
             raise ConnectionError("the broker closed the connection")
@@ -125,7 +125,7 @@ class Storm:
         return max(seat.member.generation for seats in self.groups for seat in seats)
 
     def leave(self) -> None:
-        """All go, so that nothing expires under the next load."""
+        """Makes all members leave, so that nothing expires during the next load."""
         self._selector.close()
         for seats in self.groups:
             for seat in seats:

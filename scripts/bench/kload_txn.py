@@ -1,7 +1,7 @@
 """Transactions at wire level for kload: InitProducerId v4, Produce v12, which adds the partition, and EndTxn v5 (KIP-890).
 
-Every transaction has another epoch, so every batch another checksum. A CRC is linear: that of a head and what follows is made of
-the head's and of the rest's, which is always the same (`Batches`); to compute it anew would measure this file, not the broker.
+Every transaction has another epoch, so every batch has another checksum. A CRC is linear: that of a head and what follows is made
+of the head's and of the rest's, which is always the same (`Batches`); to compute it anew would measure this file, not the broker.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class Transactions:
         return producer_id, producer_epoch
 
     def _retried(self, question: bytes, error_at: int) -> tuple[int, memoryview]:
-        """Asked until the error is none that goes by itself."""
+        """Repeats the request until the error is not one that passes by itself; returns the answer."""
         for _ in range(ATTEMPTS):
             answer = self.connection.ask(question)
             (error,) = struct.unpack_from(">h", answer, error_at)
@@ -102,7 +102,7 @@ class Transactions:
         return error, answer
 
     def run(self) -> None:
-        """One transaction, from its batch to the answer that it is committed. Raises Refused."""
+        """Runs one transaction, from its batch to the answer that it is committed. Raises Refused."""
         batch = self.batches.of(*self.producer)
         partition = struct.pack(">i", self.partition) + unsigned(len(batch) + 1) + batch + b"\0"
         body = compact(self.transactional_id) + struct.pack(">hi", -1, 30_000)

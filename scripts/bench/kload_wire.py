@@ -1,10 +1,9 @@
 """The bytes that kload sends, and what little it reads of the answers; the standard library only (crc32c where it is installed).
 
-Versions that every Kafka 4 broker takes and that have no tagged fields: CreateTopics v4, DeleteTopics v3, Produce v7, Fetch v11,
-ListOffsets v1, Metadata v8, FindCoordinator v1, JoinGroup v3, SyncGroup v2, Heartbeat v2, LeaveGroup v2, OffsetCommit v7,
-ApiVersions v0. The broker's own codecs
-are left out on purpose: the generator must run against any broker from any environment, and cannot share a fault with the one it
-measures.
+The versions are those that every Kafka 4 broker accepts and that have no tagged fields: CreateTopics v4, DeleteTopics v3, Produce
+v7, Fetch v11, ListOffsets v1, Metadata v8, FindCoordinator v1, JoinGroup v3, SyncGroup v2, Heartbeat v2, LeaveGroup v2,
+OffsetCommit v7, ApiVersions v0. The broker's own codecs are left out on purpose: the generator must run against any broker from
+any environment, and cannot share a fault with the one it measures.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ Address = tuple[str, int]
 
 UNKNOWN_MEMBER_ID = 25
 REBALANCE_IN_PROGRESS = 27
-GROUP_ID_NOT_FOUND = 69  # kfake's answer to a beat of nobody
+GROUP_ID_NOT_FOUND = 69  # kfake's answer to a heartbeat of an unknown group
 TOPIC_ALREADY_EXISTS = 36
 COORDINATOR_ATTEMPTS = 400
 LATEST = -1
@@ -93,7 +92,7 @@ def produce_error(answer: memoryview, topic: str) -> int:
 
 
 def fetch_request(topic: str, offset: int, max_bytes: int, wait_ms: int) -> bytes:
-    """Partition 0 of one topic, without a session."""
+    """Returns a Fetch of partition 0 of one topic, without a session."""
     body = struct.pack(">iiiibii", -1, wait_ms, 1, max_bytes, 0, 0, -1) + struct.pack(">i", 1) + string(topic)
     body += struct.pack(">iiiqqi", 1, 0, -1, offset, -1, max_bytes) + struct.pack(">i", 0) + string("")
     return request(1, 11, body)
@@ -135,7 +134,7 @@ class Connection:
         self.socket.sendall(data)
 
     def receive(self) -> memoryview:
-        """One answer, without its size."""
+        """Returns one answer, without its size."""
         need, have = 4, 0
         while have < need:
             if need > len(self.buffer):
@@ -283,5 +282,5 @@ class Member:
 
 
 def commit_error(answer: memoryview, topic: str) -> int:
-    """Of the first partition."""
+    """Returns the error code of the first partition in an OffsetCommit answer."""
     return int(struct.unpack_from(">h", answer, 4 + 4 + 4 + 2 + len(topic) + 4 + 4)[0])

@@ -5,8 +5,8 @@
 
 Each broker fills a directory of its own by the same Produce requests: --mib over all partitions, batches of --batch-records
 records of 1,000 bytes. Then, --rounds times: kill -9 and start; stop and start. A start is over when ListOffsets has answered for
-every partition, with the offset that was there before. `open` is that part of it in which the broker opens its logs, by its own
-word in its log: the rest is the start of a process, a JVM in Kafka's case.
+every partition, with the offset that was there before. `open` is that part of it in which the broker opens its logs, as its own
+log says: the rest is the start of a process, a JVM in Kafka's case.
 
 kill -9 leaves the page cache alone and it is warm: both brokers read from memory, not from the disk. Recovery reads the whole
 active segment of every partition, which here is all there is. Brokers run one after the other, never two at once.
@@ -58,7 +58,7 @@ OPENED = {
 
 
 def topics_of(partitions: int) -> dict[str, int]:
-    """Name -> partitions."""
+    """Returns the number of partitions of each topic by name."""
     counts = [TOPIC_PARTITIONS] * (partitions // TOPIC_PARTITIONS)
     if partitions % TOPIC_PARTITIONS:
         counts.append(partitions % TOPIC_PARTITIONS)
@@ -143,7 +143,7 @@ def timed_start(broker: BrokerProcess, topics: dict[str, int], expected: int) ->
 
 
 def measure(kind: str, directory: Path, options: argparse.Namespace) -> dict[str, dict[str, list[float]]]:
-    """load -> figure -> a value a round"""
+    """Measures both brokers; returns, by load and figure, one value a round."""
     topics = topics_of(options.partitions)
     broker = BROKERS[kind](directory / kind, {"log.retention.check.interval.ms": "3600000"})
     found: dict[str, dict[str, list[float]]] = {}

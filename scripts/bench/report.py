@@ -21,7 +21,7 @@ Medians = Mapping[str, Mapping[str, Mapping[str, float]]]
 
 
 def medians_of(found: Mapping[str, Mapping[str, Mapping[str, Sequence[float]]]]) -> Medians:
-    """Of figures with a value a round."""
+    """Returns the medians of figures that have a value a round."""
     return {
         kind: {load: {name: statistics.median(values) for name, values in of_load.items()} for load, of_load in loads.items()}
         for kind, loads in found.items()
@@ -33,7 +33,7 @@ def value(medians: Medians, kind: str, row: Row) -> float | None:
 
 
 def ratio(medians: Medians, kind: str, row: Row) -> float | None:
-    """To Kafka's; None where one of them has no figure, or Kafka's is nothing."""
+    """Returns the ratio to Kafka's figure, None if one of them has no figure or Kafka's is 0."""
     own, kafka = value(medians, kind, row), value(medians, "kafka", row)
     return own / kafka if own is not None and kafka else None
 
@@ -108,14 +108,14 @@ def add_docs(found: Mapping[str, Any]) -> None:
 
 
 def _documented() -> dict[str, Any]:
-    """broker -> load -> figure -> a value a round, as last written."""
+    """Returns the figures that were last written: by broker, load and figure one value a round."""
     path = DOCS / "benchmarks.json"
     figures: dict[str, Any] = json.loads(path.read_text())["figures"] if path.exists() else {}
     return figures
 
 
 def write_docs(found: Mapping[str, Any], rounds: int) -> None:
-    """docs/benchmarks.md, .svg and .json. Loads that were measured apart stay as they were."""
+    """Writes docs/benchmarks.md, .svg and .json. Loads that were not measured this time stay as they were."""
     figures = {kind: dict(loads) for kind, loads in found.items()}
     for kind, loads in _documented().items():
         for load in {row.load for row in ALL_ROWS} - {row.load for row in ROWS}:

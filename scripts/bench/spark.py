@@ -100,7 +100,7 @@ def measure_reads(brokers: Mapping[str, BrokerProcess], mib: int, rounds: int, f
 
 
 def warm_up(kind: str, load: str, frame: Any) -> None:
-    """All queries for as long, however short they are: a JVM compiles what it ran often."""
+    """Warms up all queries for the same time, however short they are, because a JVM compiles what has run often."""
     seconds: list[float] = []
     while sum(seconds) < WARM_UP_S:
         seconds.append(run(frame))
@@ -114,7 +114,7 @@ def note(found: Found, kind: str, load: str, figures: Mapping[str, float]) -> No
 
 
 def measure_join(broker: BrokerProcess, seconds: float) -> dict[str, float]:
-    """p50 and p99 of the lag of joined rows, in ms, and how many they were."""
+    """Returns p50 and p99 of the lag of joined rows, in ms, and their number."""
     create(broker.bootstrap, "orders", "payments", "paid")
     with tempfile.TemporaryDirectory(prefix="ottla-bench-join-") as name:
         command = [sys.executable, "-m", "ottla", "pipeline", "run", str(BENCH / "spark_join.sql"), "--continuous"]
@@ -139,7 +139,7 @@ def measure_join(broker: BrokerProcess, seconds: float) -> dict[str, float]:
 
 
 def feed_join(bootstrap: str, stop: threading.Event) -> None:
-    """2,500 orders a second, and a payment for each half a second later."""
+    """Produces 2,500 orders a second, and a payment for each half a second later."""
     from confluent_kafka import Producer
 
     producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 5, "compression.type": "zstd"})

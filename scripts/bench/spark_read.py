@@ -43,7 +43,7 @@ PROMISED = {"1 kB": 1.2, "100 B": 2.5, "1 kB, offset and timestamp": 5.0, "100 B
 
 
 def values(count: int, size: int, seed: int) -> list[bytes]:
-    """Hexadecimal noise, as dense as many a JSON."""
+    """Returns hexadecimal noise, which compresses about as well as JSON often does."""
     source = random.Random(seed)
     return [source.randbytes((size + 1) // 2).hex().encode()[:size] for _ in range(count)]
 
@@ -81,7 +81,7 @@ def run(frame: Any) -> float:
 
 
 def measure(spark: Any, bootstrap: str, data: str, topics: dict[str, str], rounds: int) -> dict[str, dict[str, float]]:
-    """Best seconds by query and source."""
+    """Returns the best time in seconds by query and source."""
     few = ("offset", "timestamp")
 
     def connector(topic: str) -> Any:

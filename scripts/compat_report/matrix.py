@@ -174,12 +174,12 @@ class Cell:
 
     @property
     def holds(self) -> bool:
-        """Every test passes against both."""
+        """Whether every test passes against both brokers."""
         return all(passed == of > 0 for passed, of in map(self.counts, KINDS))
 
     @property
     def mark(self) -> str:
-        """good, bad, or part: nothing failed, but it was not run against both."""
+        """The mark of the line: good, bad, or part (nothing failed, but it was not run against both brokers)."""
         if any(test.outcome != PASSED for test in self.tests if test.kind):
             return "bad"
         return "good" if self.holds else "part"

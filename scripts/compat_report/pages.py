@@ -76,6 +76,6 @@ def _row(texts: Sequence[Text]) -> str:
 
 
 def _with_code(text: str) -> str:
-    """Between back quotes: code. Nothing else of Markdown is used inside texts."""
+    """Returns the text as HTML, with code for what is between back quotes, which is the only Markdown inside texts."""
     parts = escape(text).split("`")
     return "".join(f"<code>{part}</code>" if number % 2 else part for number, part in enumerate(parts))

@@ -75,7 +75,7 @@ class Results:
 
 
 def kind_of(parameters: str) -> str:
-    """Of "ottla-hard" or "java-kafka": the broker's kind is a part of its own."""
+    """Returns the kind of broker in a name such as "ottla-hard" or "java-kafka"."""
     found = [part for part in parameters.split("-") if part in KINDS]
     return found[0] if found else ""
 

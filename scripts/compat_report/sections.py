@@ -117,7 +117,7 @@ def summary(results: Results) -> list[Line]:
         rows = answers["rows"]
         passed = rows - len({line.partition(":")[0] for line in answers["rows_not_passed"]})
         lines.append(Line("key, version, success or error: compared whole", None, (of - missing, of), "CI"))
-        lines.append(Line("rows of the survey of edge cases", None, (passed, rows), "CI"))
+        lines.append(Line("rows of docs/kafka-behaviour.md", None, (passed, rows), "CI"))
     else:
         lines.append(Line("key, version, success or error: compared whole", None, None, "CI"))
     walk = results.random_walk
@@ -147,7 +147,7 @@ def summary(results: Results) -> list[Line]:
 
 
 def _place(results: Results) -> str:
-    """Of the suite: what CI leaves out is named, and what runs it."""
+    """Returns where the cases of the suite run; what CI leaves out is named, with what runs it instead."""
     longer = sum(why == IN_FULL for why in results.left_out.values())
     return f"CI, but for {longer} with Apache Kafka: {LONG}" if longer else "CI"
 
@@ -157,14 +157,15 @@ def _of_kafka_python(results: Results, kind: str) -> tuple[int, int] | None:
 
 
 def _of_aiokafka(results: Results, kind: str) -> tuple[int, int] | None:
-    """Of what Apache Kafka passes."""
+    """Returns how many of the cases that Apache Kafka passes ottla passes, and how many these are."""
     cases = results.aiokafka["cases"].values() if results.aiokafka else ()
     wanted = [of for of in cases if of.get("kafka") == PASSED]
     return _any((sum(of.get(kind) == PASSED for of in wanted), len(wanted)))
 
 
 def _of_kafkas(rows: list[dict[str, Any]] | None, kind: str) -> tuple[int, int] | None:
-    """Of the denominator: what Kafka passes. Cases that were not run with this kind do not count as passed."""
+    """Returns (passed, of how many); the second counts what Kafka passes. Cases that were not run with this kind do not count as
+    passed."""
     wanted = [each for each in rows or () if each["kafka"] == PASSED]
     return _any((sum(each[kind] == PASSED for each in wanted), len(wanted)))
 
@@ -196,7 +197,7 @@ def _with_pending(line: Line) -> Text:
 
 
 def _origin(results: Results, line: Line) -> Text:
-    """Marked where the line is of another run than the suite."""
+    """Returns the origin of a line, marked if it is from another run than the suite."""
     if line.ottla is None:
         return Text("")
     suite, own = results.origins.get("suite"), results.origins.get(line.source, "")

@@ -26,7 +26,7 @@ class Decoder:
         self.w, self.version, self.flexible, self.records = w, version, flexible, records
 
     def struct(self, depth: int, struct: Struct, target: str) -> None:
-        """Read a struct at `pos` into the local `target`."""
+        """Writes code that reads a struct at `pos` into the local `target`."""
         w = self.w
         plain, tagged = struct.layout(self.version)
         values = {f.name: self.field(depth, f) for f in plain}
@@ -41,7 +41,7 @@ class Decoder:
             w.put(depth + 1, f"pos = {reader}(buf, pos, {tags}, {target})" if tagged else f"pos = skip_tags(buf, pos, {tags})")
 
     def field(self, depth: int, f: Field) -> str:
-        """Read one field; returns the local (or expression) that holds its value."""
+        """Writes code that reads one field; returns the local (or expression) that holds its value."""
         w = self.w
         if f.fixed:
             w.run.append((f.fixed, w.name(f.name)))
@@ -57,7 +57,7 @@ class Decoder:
     # -- lengths ---------------------------------------------------------------------------------------------------
 
     def _byte(self, depth: int, name: str) -> str:
-        """Read one byte, in the run that is under way if there is one."""
+        """Writes code that reads one byte, in the run that is under way if there is one."""
         if self.w.run:
             self.w.run.append(("B", name))
             self.w.flush_reads(depth)
@@ -67,7 +67,7 @@ class Decoder:
         return name
 
     def _length(self, depth: int, fmt: str, null: bool) -> str:
-        """Read a length prefix into a fresh local, which stays raw where it is compact (length + 1)."""
+        """Writes code that reads a length prefix into a fresh local, which stays raw if it is compact (length + 1)."""
         w = self.w
         n = w.name("n")
         if self.flexible:
@@ -91,7 +91,7 @@ class Decoder:
     # -- kinds of fields -------------------------------------------------------------------------------------------
 
     def _text(self, depth: int, f: Field, value: str, null: bool) -> None:
-        """A string, bytes or records with its length prefix."""
+        """Writes code that reads a string, bytes or records with the length prefix."""
         w = self.w
         n = self._length(depth, "h" if f.type == "string" else "i", null)
         if null:
@@ -192,7 +192,7 @@ class Decoder:
 
 
 def emit_decoder(w: Writer, name: str, message: Message, version: int, records: str) -> None:
-    """Write `def name(buf, pos) -> (message, pos)` for one layout."""
+    """Writes `def name(buf, pos) -> (message, pos)` for one layout."""
     w.begin_function()
     w.put(0, f"def {name}(buf: Buffer, pos: int) -> tuple[{message.root.name}, int]:")
     if message.carries_records(version):

@@ -18,7 +18,7 @@ NO_VERSION = 32767
 
 
 def snake(name: str) -> str:
-    """`TopicId` -> `topic_id`; KRaft counts as one word."""
+    """Turns `TopicId` into `topic_id`; KRaft counts as one word."""
     name = name.replace("KRaft", "Kraft")
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).lower()
 
@@ -71,7 +71,8 @@ class Field:
 
     @property
     def none_is_default(self) -> bool:
-        """An absent tagged struct is None, unless null has a meaning of its own: no object for what is hardly ever there."""
+        """Whether an absent tagged struct is None, which saves an object for what is hardly ever there; not if null has a meaning
+        of its own."""
         return self.default == "null" or bool(self.struct and not self.array and self.tagged and not self.nullable)
 
     def literal(self) -> str:
@@ -172,7 +173,7 @@ class Message:
 
 
 def parse(text: str, source: str) -> Message:
-    """Read one definition; `source` names the artifact for line 1 of what is generated from it."""
+    """Reads one definition; `source` names the artifact in line 1 of what is generated from it."""
     raw = json.loads("\n".join(line for line in text.splitlines() if not line.lstrip().startswith("//")))
     structs: dict[str, Struct] = {}
     common = {c["name"]: c["fields"] for c in raw.get("commonStructs", ())}

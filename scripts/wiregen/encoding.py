@@ -18,7 +18,7 @@ class Encoder:
         self.w, self.version, self.flexible = w, version, flexible
 
     def struct(self, depth: int, struct: Struct, source: str) -> None:
-        """Write the struct that the expression `source` names; the run of fixed fields may stay open behind it."""
+        """Writes code for the struct that the expression `source` names; the run of fixed fields may stay open behind it."""
         plain, tagged = struct.layout(self.version)
         for f in plain:
             self.field(depth, f, f"{source}.{f.name}")
@@ -33,7 +33,7 @@ class Encoder:
             self.w.run.append(("x", ""))
 
     def field(self, depth: int, f: Field, value: str, *, known: bool = False) -> None:
-        """Write one field; `known` says that the code around has made sure that the value is not None."""
+        """Writes code for one field; `known` says that the code around it has made sure that the value is not None."""
         w = self.w
         if f.fixed:
             w.run.append((f.fixed, value))
@@ -80,7 +80,7 @@ class Encoder:
         return 'b"' + "\\xff" * (2 if f.type == "string" and not f.array else 4) + '"'
 
     def _length(self, depth: int, value: str, fmt: str) -> None:
-        """Write the length prefix and leave no run open, since a value follows that is no part of one."""
+        """Writes code for the length prefix and leaves no run open, because the value that follows is not part of one."""
         if self.flexible:
             self.w.flush_writes(depth)
             self.w.put(depth, f"put(UV[len({value}) + 1])")
@@ -152,7 +152,7 @@ def _is_set(f: Field, source: str) -> str:
 
 
 def emit_encoder(w: Writer, name: str, message: Message, version: int) -> None:
-    """Write `def name(msg, out) -> None` for one layout."""
+    """Writes `def name(msg, out) -> None` for one layout."""
     w.begin_function()
     w.put(0, f"def {name}(msg: {message.root.name}, out: Parts) -> None:")
     before = len(w.lines)

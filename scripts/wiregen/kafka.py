@@ -41,7 +41,7 @@ class WrongJar(RuntimeError):
 
 @cache
 def definitions() -> list[Message]:
-    """Every definition with at least one version, but for the headers. Raises MavenFailed, WrongJar."""
+    """Returns every definition with at least one version, except the headers. Raises MavenFailed or WrongJar."""
     directory = maven.jar_dir("kafka")
     found = []
     for artifact, checksum in CHECKSUMS.items():
@@ -67,7 +67,7 @@ def java_class(message: Message) -> str:
 
 
 def ask_kafka(arguments: Sequence[str] = (), lines: Sequence[str] = ()) -> str:
-    """Run KafkaCodec.java once, with these lines as its input; returns its output. CalledProcessError where Java fails."""
+    """Runs KafkaCodec.java once, with these lines as its input; returns its output. Raises CalledProcessError if Java fails."""
     command = ["java", "-Xmx512m", "-XX:TieredStopAtLevel=1", "-Dorg.slf4j.simpleLogger.defaultLogLevel=off"]
     command += ["-cp", maven.classpath("kafka"), str(_CODEC), *arguments]
     done = subprocess.run(command, input="".join(f"{line}\n" for line in lines), stdout=subprocess.PIPE, text=True, check=True)

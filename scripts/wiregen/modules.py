@@ -24,7 +24,7 @@ def first_line(messages: Iterable[Message]) -> str:
 
 
 def api_module(request: Message, response: Message) -> str:
-    """Text of wire/messages/<api>.py."""
+    """Returns the text of wire/messages/<api>.py."""
     make_names_unique(request, response)
     w = Writer()
     tables: list[str] = []
@@ -36,7 +36,7 @@ def api_module(request: Message, response: Message) -> str:
 
 
 def record_module(message: Message) -> str:
-    """Text of wire/messages/internal/<record>.py."""
+    """Returns the text of wire/messages/internal/<record>.py."""
     w = Writer()
     classes = [line for s in message.all_structs for line in _class(s, message)]
     tables = _functions(w, message, "")
@@ -49,7 +49,7 @@ def _records_type(message: Message) -> str:
 
 
 def make_names_unique(request: Message, response: Message) -> None:
-    """One module holds both, so that a nested struct whose name they share gets a prefix in each."""
+    """Gives nested structs of the same name in request and response a prefix in each, because one module holds both."""
     shared = {s.name for s in request.structs} & {s.name for s in response.structs}
     for message, prefix in ((request, "Request"), (response, "Response")):
         for struct in message.structs:
@@ -116,7 +116,7 @@ def _initial(f: Field) -> str:
 
 
 def _functions(w: Writer, message: Message, suffix: str) -> list[str]:
-    """Write one function per distinct layout; returns the lines of the tables that say which version uses which."""
+    """Writes one function for each distinct layout; returns the lines of the tables that say which version uses which."""
     tables: list[str] = []
     kind = message.root.name
     for verb in ("decode", "encode"):

@@ -80,7 +80,7 @@ class Writer:
         return "_" + text.replace("?", "T")
 
     def flush_reads(self, depth: int) -> None:
-        """One unpack_from for the fixed-width values that are waiting."""
+        """Writes one unpack_from for the fixed-width values that are waiting."""
         if not self.run:
             return
         names = ", ".join(name for _, name in self.run)
@@ -90,7 +90,7 @@ class Writer:
         self.run.clear()
 
     def flush_writes(self, depth: int) -> None:
-        """One pack for the fixed-width values that are waiting; pad bytes alone are a constant."""
+        """Writes one pack for the fixed-width values that are waiting; pad bytes alone are a constant."""
         if not self.run:
             return
         text = "".join(c for c, _ in self.run)
