@@ -125,11 +125,13 @@ class PartitionRepair:
         return bool(self._plan)
 
     def _decide(self, damage: Damage) -> None:
-        mends = {finding.path: finding.remedy for finding in self.check.findings if finding.remedy in (Remedy.CUT, Remedy.CHOICE)}
-        hurt = [state for state in self.check.segments if str(state.path) in mends]
+        remedies = {
+            finding.path: finding.remedy for finding in self.check.findings if finding.remedy in (Remedy.CUT, Remedy.CHOICE)
+        }
+        hurt = [state for state in self.check.segments if str(state.path) in remedies]
         if not hurt:
             return
-        only_tail = hurt == self.check.segments[-1:] and mends[str(hurt[0].path)] is Remedy.CUT
+        only_tail = hurt == self.check.segments[-1:] and remedies[str(hurt[0].path)] is Remedy.CUT
         if only_tail or damage is Damage.CUT:
             self._decide_cut(self.check.segments.index(hurt[0]))
         elif damage is Damage.SKIP:

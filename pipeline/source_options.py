@@ -180,7 +180,7 @@ def _pattern(text: str | None) -> re.Pattern[str] | None:
     try:
         return None if text is None else re.compile(text)
     except re.error as error:
-        raise SourceError(f"subscribePattern {text!r} is no regular expression: {error}") from None
+        raise SourceError(f"subscribePattern {text!r} is not a regular expression: {error}") from None
 
 
 def _partitions(text: str | None) -> frozenset[int] | None:

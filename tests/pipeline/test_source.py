@@ -115,7 +115,7 @@ def test_options_bound_what_is_read(data: Path, options: dict[str, str], expecte
         ({"topics": "t"}, "option 'topics' is not known; there are columns, endingOffsets"),
         ({"topic": "t,nowhere"}, "has no topic nowhere$"),
         ({"topic": "t", "subscribe": "t"}, "only one of topic, subscribe and subscribePattern"),
-        ({"subscribePattern": "("}, "is no regular expression"),
+        ({"subscribePattern": "("}, "is not a regular expression"),
         ({"isolation__level": "committed"}, "it may be read_committed or read_uncommitted"),
         ({"columns": "offset,size"}, "columns is 'offset,size'; it may name each of key, value"),
         ({"columns": "offset,offset"}, "columns is"),
