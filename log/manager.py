@@ -381,8 +381,8 @@ class LogManager:
                 yield log
 
     def retention_pass(self, now_ms: int) -> int:
-        """Deletes the segments that retention allows to (every log.retention.check.interval.ms); returns how many. For a
-        compacted log that is done after its cleaning (log/compaction/cleaner_manager.py)."""
+        """Deletes the segments that retention allows to (every log.retention.check.interval.ms); returns how many. A log that is
+        being cleaned is left out; its turn comes after the cleanings (log/compaction/cleaner_manager.py)."""
         return self._sum(lambda log: 0 if (log.topic, log.partition) in self.in_cleaning else log.apply_retention(now_ms))
 
     def set_producer_expiration(self, expiration_ms: int) -> None:

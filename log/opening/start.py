@@ -225,7 +225,7 @@ class Start:
         if self._crashed:
             raise self._crashed[0]
         if self._stopped.is_set():
-            raise OpeningStopped("told to stop while partitions were being opened")
+            raise OpeningStopped("the start was stopped while partitions were being opened")
 
     def _work_through(self, work: _Work) -> None:
         try:
@@ -262,7 +262,7 @@ class Start:
     def _progress(self, checked_bytes: int) -> None:
         """Counts the bytes of a piece of a log that recovery has checked; raises OpeningStopped after `stop`."""
         if self._stopped.is_set():
-            raise OpeningStopped("told to stop while partitions were being opened")
+            raise OpeningStopped("the start was stopped while partitions were being opened")
         me = threading.get_ident()
         self._checked_bytes[me] = self._checked_bytes.get(me, 0) + checked_bytes
         if me == self._runner:
