@@ -313,6 +313,6 @@ def test_every_version(node: Node, version: int) -> None:
 def test_documentation_is_asked_for(node: Node) -> None:
     assert one(node, TOPIC, "t", "retention.ms").documentation is None
     text = one(node, BROKER, "1", "log.retention.hours", docs=True).documentation
-    assert text.startswith("What `retention.ms` is for topics that do not set it, in hours. How long records are kept")
+    assert text.startswith("The value of `retention.ms` for topics that do not set it, in hours. How long records are kept")
     alter(node, BROKER, "", **{"listener.name.plaintext.max.connections": "20"})
     assert one(node, BROKER, "1", "listener.name.plaintext.max.connections", docs=True).documentation is None
