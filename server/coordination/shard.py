@@ -4,7 +4,8 @@ state, and then the answer goes out.
 Groups, transactions and share state work in the same way. An operation looks at the state and decides on records. They are
 appended as one batch and replayed at once, and the answer goes out when the partition's high watermark has passed them. So the
 operations after it see state that is not replicated yet. Therefore their answers wait for the last append as well, even if they
-only read: no client ever learns anything that a new leader might not know. Requests that still wait when this broker loses the
+only read, and the first answers after loading wait for everything that was loaded: no answer holds anything that a new leader
+might not know. Only refusals that are raised go out at once, as in Kafka. Requests that still wait when this broker loses the
 partition are answered NOT_COORDINATOR.
 
 With one replica every append is replicated at once: there is no promise, and an answer costs one look at an attribute.

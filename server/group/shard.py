@@ -1,8 +1,9 @@
 """A `Shard` is one partition of `__consumer_offsets`: the groups of all kinds (seam.py) that hash to it, and their offsets.
 
 Every operation runs in the same way (`run`): its records become one batch, the batch is appended, the records are replayed, and
-only then is the operation answered. Loading is the same replay over the whole partition. An operation runs on the event loop
-without waiting in between, so no operation ever sees another one half done.
+only then is the operation answered, by its handler and once the batch is replicated (`answer_or`). Loading is the same replay
+over the whole partition. An operation runs on the event loop without waiting in between, so no operation ever sees another one
+half done.
 """
 
 from __future__ import annotations

@@ -177,3 +177,22 @@ def test_unloading_what_is_not_there_does_nothing() -> None:
     runtime = Runtime()
     runtime.shards.unload(0)
     assert runtime.unloaded == []
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_an_answer_about_all_shards_waits_for_each_of_them(kept: bool) -> None:
+    runtime = Runtime()
+    one, other = runtime.take_over(0), runtime.take_over(1)
+    assert runtime.shards.answer_or("all", lambda code: code.name) == "all"
+    runtime.log.lag = True
+    one.put("a")
+    other.put("b")
+    answer = runtime.shards.answer_or("all", lambda code: code.name)
+    assert isinstance(answer, Promise)
+    runtime.log.replicate()
+    assert not answer.done()
+    if kept:
+        runtime.log.replicate()
+    else:
+        runtime.shards.unload(1)
+    assert answer.result() == ("all" if kept else "NOT_COORDINATOR")

@@ -107,7 +107,7 @@ class Member:
         epoch = self.epoch if epoch is None else epoch
         request = ShareAcknowledgeRequest(group_id, self.member_id, epoch, renews, topics)
         answer = call(self.broker, "share_acknowledge", self.version, request)
-        if answer.error_code == 0:
+        if getattr(answer, "error_code", 0) == 0:
             self.epoch += 1
         return answer
 
