@@ -116,12 +116,13 @@ def graph(root: Path = ROOT) -> dict[str, dict[str, int]]:
 
 
 def graph_of_tests(root: Path = ROOT) -> dict[str, set[str]]:
-    """The graph, and on top of it the modules of `tests/`, with what they import of ours and of each other.
+    """The graph, and on top of it the modules of `tests/` and `compat_tests/`, with what they import of ours and of each other.
 
     An f-string that they import counts for every module of ours that it fits.
     """
     below = graph(root)
-    paths = {".".join(path.relative_to(root).with_suffix("").parts): path for path in (root / "tests").rglob("*.py")}
+    files = [path for folder in ("tests", "compat_tests") for path in (root / folder).rglob("*.py")]
+    paths = {".".join(path.relative_to(root).with_suffix("").parts): path for path in files}
     tests = {name.removesuffix(".__init__"): path for name, path in paths.items()}
     found = {name: set(targets) for name, targets in below.items()}
     for name, path in tests.items():

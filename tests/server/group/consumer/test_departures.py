@@ -12,8 +12,9 @@ from ottla.server.group.classic.group import ClassicGroup, State
 from ottla.server.group.consumer import records
 from ottla.server.group.consumer.departures import fence, remove_members
 from ottla.server.group.consumer.group import ConsumerGroup
-from ottla.server.group.consumer.member import ConsumerMember
+from ottla.server.group.consumer.member import ClassicMetadata, ConsumerMember
 from ottla.server.group.errors import GroupError
+from ottla.server.group.requests import MemberProtocol
 from tests.server.group.consumer.rig import EPOCH, Rig, T, U, classic_member, member
 from tests.server.group.consumer.test_migration import subscription
 from tests.server.group.fakes import in_loop
@@ -109,6 +110,23 @@ async def test_where_only_classic_members_stay_the_group_becomes_a_classic_one_a
     assert (list(made.members), made.generation, made.state) == (["old"], EPOCH, State.PREPARING_REBALANCE)
     rig.clock.advance(60)
     assert made.members == {}, "it did not join the rebalance"
+
+
+@in_loop
+async def test_classic_members_bring_all_their_protocols_and_their_session() -> None:
+    rig = Rig()
+    protocols = tuple(MemberProtocol(name, subscription()["range"]) for name in ("range", "sticky"))
+    rig.make(
+        M, classic("old", rebalance_timeout_ms=60_000), replace(classic("older"), classic=ClassicMetadata(10_000, protocols))
+    )
+    leave(rig, M)
+    made = rig.shard.groups["g"]
+    assert isinstance(made, ClassicGroup)
+    assert [each.name for each in made.members["older"].protocols] == ["range", "sticky"]
+    rig.clock.advance(9.9)
+    assert list(made.members) == ["old", "older"]
+    rig.clock.advance(0.2)
+    assert made.members == {}
 
 
 @pytest.mark.parametrize(

@@ -444,6 +444,13 @@ def test_who_has_to_give_up_something_has_a_deadline_until_it_has_done_so() -> N
     assert rig.fenced == []
 
 
+def test_who_still_has_what_it_is_to_give_up_is_where_it_was() -> None:
+    had = member("m", state=MemberState.UNREVOKED_PARTITIONS, assigned={T: {0: 3}}, revoking={T: {1: 3}})
+    update = Rig().update(had)
+    assert update.lead(had, Target(EPOCH + 1, {T: frozenset({0})}), changed=False, owned=None) is had
+    assert (update.records, update.after) == ([], [])
+
+
 def test_who_does_not_give_up_in_time_is_fenced() -> None:
     rig = Rig()
     had = member("m", rebalance_timeout_ms=2_000, assigned={T: {0: 3}})
