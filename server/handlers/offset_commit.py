@@ -17,6 +17,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from ottla.server.base.promise import Promise
 from ottla.server.group.errors import GroupError
 from ottla.server.group.requests import Commit, Committer
@@ -57,7 +59,7 @@ def handle(body: OffsetCommitRequest, request: Request) -> OffsetCommitResponse 
         return _refuse(response, accepted, error.code)
     if shard.unreplicated is None:
         return response
-    return shard.answer_or(response, lambda code: _refuse(response, accepted, code))
+    return shard.answer_or(response, partial(_refuse, response, accepted))  # a lambda would cost every commit a closure
 
 
 def _refuse(
