@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pty
+import re
 import signal
 import subprocess
 from collections.abc import Callable
@@ -226,7 +227,13 @@ def test_a_broker_that_stays_away(fresh_broker: Callable[..., Any]) -> None:
         writer.stdin = None
         assert b"still trying, Ctrl-C stops" in read_until(writer.stderr.fileno(), b"\n")
         writer.send_signal(signal.SIGINT)
-        assert b"interrupted: 1 records delivered, 1 not" in read_until(writer.stderr.fileno(), b"\n")
+        last = read_until(writer.stderr.fileno(), b"\n")
+        counts = re.search(rb"interrupted: (\d+) records delivered, (\d+) not", last)
+        assert counts is not None, last
+        delivered, left = map(int, counts.groups())
+        # A reader has "before" as soon as it is stored; its acknowledgement may die with the broker on the way to the writer.
+        assert delivered + left == 2
+        assert left >= 1
         assert writer.wait(TIMEOUT_S) == 130
 
 
