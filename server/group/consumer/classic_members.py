@@ -89,7 +89,8 @@ def _join_as_last(
     update.records += group.tombstones_with({there.member_id: new.member_id})
     record, members = downgrade_record(group, (), new, update.now_ms, services.cluster)
     update.records.append(record)
-    update.after = [lambda: services.forget_members(group)]
+    former = tuple(group.members)  # `after` runs once the tombstones are replayed, and then the group has none
+    update.after = [lambda: services.forget_members(group.group_id, former)]
     reason = "its assignment is out of date after a downgrade" if rebalance else None
     return services.run(update.result(_answer(new), lambda: become_classic(services, group.group_id, members, reason)))
 

@@ -35,7 +35,8 @@ def remove_members(services: ConsumerServices, group: ConsumerGroup, leaving: Se
         update.records += group.tombstones()
         record, members = downgrade_record(group, leaving, None, update.now_ms, services.cluster)
         update.records.append(record)
-        update.after.append(lambda: services.forget_members(group))
+        former = tuple(group.members)  # `after` runs once the tombstones are replayed, and then the group has none
+        update.after.append(lambda: services.forget_members(group.group_id, former))
         reason = "the last member of the consumer protocol left"
         return update.result(response, lambda: become_classic(services, group.group_id, members, reason))
     for member in leaving:

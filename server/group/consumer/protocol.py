@@ -85,7 +85,7 @@ class ConsumerProtocol(GroupProtocol[ConsumerGroup]):
                 services.timeouts.rebalance(group.group_id, member)
 
     def discard(self, group: ConsumerGroup, error: ErrorCode) -> None:
-        self._services.forget_members(group)
+        self._services.forget_members(group.group_id, group.members)
 
     def topic_changed(self, topic: str, *, is_new: bool = False) -> None:
         self._services.topic_changed(topic, is_new=is_new)

@@ -79,10 +79,10 @@ class ConsumerServices:
         if len(group.members) >= most:
             raise GroupError(ErrorCode.GROUP_MAX_SIZE_REACHED, f"The group has {most} members, which is the most it may have.")
 
-    def forget_members(self, group: ConsumerGroup) -> None:
-        """Cancels all deadlines of the group's members."""
-        for member_id in group.members:
-            self.timeouts.forget(group.group_id, member_id)
+    def forget_members(self, group_id: str, member_ids: Iterable[str]) -> None:
+        """Cancels all deadlines of these members of a group."""
+        for member_id in member_ids:
+            self.timeouts.forget(group_id, member_id)
 
     # Topics
 

@@ -113,6 +113,18 @@ async def test_where_only_classic_members_stay_the_group_becomes_a_classic_one_a
 
 
 @in_loop
+async def test_no_deadline_of_the_consumer_group_outlives_it() -> None:
+    rig = Rig()
+    rig.make(M, classic("old"))
+    for each in ("m", "old"):
+        rig.services.timeouts.session("g", each, 1_000)
+    rig.services.timeouts.join("g", classic("old"))
+    leave(rig, M)
+    rig.clock.advance(60)
+    assert rig.fenced == []
+
+
+@in_loop
 async def test_classic_members_bring_all_their_protocols_and_their_session() -> None:
     rig = Rig()
     protocols = tuple(MemberProtocol(name, subscription()["range"]) for name in ("range", "sticky"))

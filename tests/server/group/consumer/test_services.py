@@ -68,7 +68,7 @@ def test_all_deadlines_of_a_groups_members_are_forgotten_and_no_others() -> None
     for group_id, member_id in (("g", "m"), ("g", "n"), ("g", "gone"), ("h", "m")):
         rig.services.timeouts.session(group_id, member_id, 1_000)
     rig.services.timeouts.rebalance("g", member("n"))
-    rig.services.forget_members(group)
+    rig.services.forget_members("g", group.members)
     rig.clock.advance(60)
     assert [each[:2] for each in rig.fenced] == [("g", "gone"), ("h", "m")]
 
