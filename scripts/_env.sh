@@ -14,7 +14,7 @@ prepare() { # prepare EXTRAS: '' or '[dev,compat]'
     sources=$(grep -o 'ottla/[a-z_/]*\.py' setup.py | sed 's|^ottla/||' | xargs cat pyproject.toml setup.py | cksum)
     stamp="$venv/.ottla-installed" # a line for each set of extras that is there; '' is part of every other
     if ! grep -qsF "$sources $1" "$stamp"; then
-        echo "installing ottla$1 into $venv, once; this takes a minute" >&2
+        echo "installing ottla$1 into $venv, once; this takes a few minutes" >&2
         python -m pip install --quiet --disable-pip-version-check --editable ".$1" || {
             echo "pip could not install ottla$1: it needs the package index, its message above says more" >&2
             exit 1
