@@ -181,8 +181,7 @@ class Wire:
         settings = [create_topics.CreatableTopicConfig(key.replace("_", "."), value) for key, value in configs.items()]
         topic = create_topics.CreatableTopic(name, partitions, 1, [], settings)
         answer = self.call(create_topics.CreateTopicsRequest([topic], 30_000), 7)
-        # Right after its start, Kafka's broker may forward a request to its controller twice, and answer with the second outcome.
-        assert answer.topics[0].error_code in ((0, 36) if self.kind == "kafka" else (0,)), answer
+        assert answer.topics[0].error_code == 0, answer
         self.wait_for_topic(name, partitions)
         return name
 
