@@ -297,7 +297,9 @@ class Connection(asyncio.BufferedProtocol):
             return
         if isinstance(promised, Promise):
             if promised.done():  # its answer goes out with those of the turn
-                self._collect(promised, waiting)
+                others = len(self._out)
+                if self._collect(promised, waiting):
+                    self._out_bytes += sum(map(len, self._out[others:])) + REQUEST_COST
                 return
             self._answer = promised
             promised.add_done_callback(lambda done: self._answered(done, waiting))
@@ -328,7 +330,6 @@ class Connection(asyncio.BufferedProtocol):
             return False
         parts = [response] if isinstance(response, bytes) else response
         self._out += parts
-        self._out_bytes += sum(map(len, parts)) + REQUEST_COST
         self._regions |= parts is response
         return True
 
