@@ -78,10 +78,14 @@ def _now(then: Callable[[ErrorCode], object]) -> None:
 A = TypeVar("A", JoinGroupResponse, SyncGroupResponse)
 
 
-def _give(parked: asyncio.Future[A], answer: A, lost: A, code: ErrorCode) -> None:
-    """Gives a parked request its answer, or `lost` if this broker is no longer the group's coordinator."""
+def _give(parked: asyncio.Future[A], answer: A, refuse: Callable[[ErrorCode], A], code: ErrorCode) -> None:
+    """Gives a parked request its answer, or what `refuse` makes of the code if this broker no longer leads the shard."""
     if not parked.done():
-        parked.set_result(answer if code is ErrorCode.NONE else lost)
+        parked.set_result(refuse(code) if code else answer)
+
+
+def _refused_join(member: Member, code: ErrorCode) -> JoinGroupResponse:
+    return with_protocol_name(JoinGroupResponse(member_id=member.member_id, error_code=code), member.join_version)
 
 
 class ClassicGroup(Group):
@@ -246,8 +250,7 @@ class ClassicGroup(Group):
             member.awaiting_join = None
             self.awaited_joins -= 1
             answer = with_protocol_name(response, member.join_version)
-            lost = JoinGroupResponse(member_id=member.member_id, error_code=ErrorCode.NOT_COORDINATOR)
-            self._when_replicated(partial(_give, future, answer, with_protocol_name(lost, member.join_version)))
+            self._when_replicated(partial(_give, future, answer, partial(_refused_join, member)))
 
     def answer_sync(self, member: Member, response: SyncGroupResponse) -> bool:
         """Answers the member's parked SyncGroup. Returns False if there was none."""
@@ -255,7 +258,7 @@ class ClassicGroup(Group):
         if future is None:
             return False
         member.awaiting_sync = None
-        self._when_replicated(partial(_give, future, response, SyncGroupResponse(error_code=ErrorCode.NOT_COORDINATOR)))
+        self._when_replicated(partial(_give, future, response, lambda code: SyncGroupResponse(error_code=code)))
         return True
 
     def interrupt(self, error: ErrorCode) -> None:
