@@ -16,6 +16,18 @@ U = TypeVar("U")
 E = TypeVar("E", bound=Exception)
 
 
+def _settle(promise: Promise[T], compute: Callable[[], T]) -> None:
+    """Keeps `promise` with what `compute` returns, or breaks it with what that raises, unless nobody waits any more."""
+    if promise.done():
+        return
+    try:
+        value = compute()
+    except Exception as error:  # noqa: BLE001 - for whoever waits for the promise
+        promise.set_exception(error)
+    else:
+        promise.set_result(value)
+
+
 def map_answer(answer: T | Promise[T], make: Callable[[T], U]) -> U | Promise[U]:
     """Returns what `make` makes of the answer, or a promise of that if the answer comes later. The promise fails if `answer`
     fails or `make` raises.
@@ -23,18 +35,7 @@ def map_answer(answer: T | Promise[T], make: Callable[[T], U]) -> U | Promise[U]
     if not isinstance(answer, Promise):
         return make(answer)
     made: Promise[U] = Promise()
-
-    def settle(done: Promise[T]) -> None:
-        if made.done():  # nobody waits any more
-            return
-        try:
-            value = make(done.result())
-        except Exception as error:  # noqa: BLE001 - for whoever waits for the promise
-            made.set_exception(error)
-        else:
-            made.set_result(value)
-
-    answer.add_done_callback(settle)
+    answer.add_done_callback(lambda done: _settle(made, lambda: make(done.result())))
     return made
 
 
@@ -67,16 +68,6 @@ def chain_answer(answer: T | Promise[T], go_on: Callable[[T], U | Promise[U]]) -
         return go_on(answer)
     chained: Promise[U] = Promise()
 
-    def finish(done: Promise[U]) -> None:
-        if chained.done() or done.cancelled():
-            return
-        try:
-            value = done.result()
-        except Exception as error:  # noqa: BLE001 - for whoever waits for the promise
-            chained.set_exception(error)
-        else:
-            chained.set_result(value)
-
     def settle(done: Promise[T]) -> None:
         if chained.done():  # nobody waits any more
             return
@@ -87,7 +78,7 @@ def chain_answer(answer: T | Promise[T], go_on: Callable[[T], U | Promise[U]]) -
             return
         if isinstance(then, Promise):
             chained.add_done_callback(lambda outer: then.cancel() if outer.cancelled() else None)
-            then.add_done_callback(finish)
+            then.add_done_callback(lambda end: None if end.cancelled() else _settle(chained, end.result))
         else:
             chained.set_result(then)
 
@@ -95,21 +86,19 @@ def chain_answer(answer: T | Promise[T], go_on: Callable[[T], U | Promise[U]]) -
     return chained
 
 
-def recover_answer(answer: T | Promise[T], kind: type[E], make: Callable[[E], T]) -> T | Promise[T]:
+def recover_answer(answer: T | Promise[T], kind: type[E] | tuple[type[E], ...], make: Callable[[E], U]) -> T | U | Promise[T | U]:
     """Returns the answer, or a promise of it; where `answer` is a promise that fails with an error of this kind, the answer is
-    what `make` makes of the error.
+    what `make` makes of the error. The promise fails if `answer` fails with another error or `make` raises.
     """
     if not isinstance(answer, Promise):
         return answer
-    recovered: Promise[T] = Promise()
+    recovered: Promise[T | U] = Promise()
 
-    def settle(done: Promise[T]) -> None:
-        if recovered.done():  # nobody waits any more
-            return
+    def compute(done: Promise[T]) -> T | U:
         try:
-            recovered.set_result(done.result())
+            return done.result()
         except kind as error:
-            recovered.set_result(make(error))
+            return make(error)
 
-    answer.add_done_callback(settle)
+    answer.add_done_callback(lambda done: _settle(recovered, partial(compute, done)))
     return recovered

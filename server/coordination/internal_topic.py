@@ -13,6 +13,7 @@ from ottla.server.base.errors import NotLeaderOrFollower
 from ottla.server.base.promise import Promise
 
 if TYPE_CHECKING:
+    from ottla.log.partition import AppendInfo
     from ottla.server.metadata.image import MetadataImage
     from ottla.server.partitions.replica import Replica
     from ottla.server.partitions.replicas import Replicas
@@ -23,6 +24,17 @@ the batch. The promise is None if it has passed it already, as it always has whe
 
 The promise fails with an exception that `append_error` (server/base/errors.py) turns into an error code; it is
 NotLeaderOrFollower if this broker stops leading the partition first."""
+
+
+def flush_and_promise(replica: Replica, info: AppendInfo) -> Promise[None] | None:
+    """Flushes an append if a flush is due. Returns the promise that is kept when it is replicated, or None if it is already.
+    Raises StorageError.
+    """
+    if not info.waits:
+        return None
+    from ottla.server.partitions import acknowledging  # hardly ever needed with one replica
+
+    return acknowledging.flush_and_promise(replica, info.last_offset + 1)
 
 
 class InternalTopicLog:
@@ -59,11 +71,7 @@ class InternalTopicLog:
         if not replica.is_leader:
             raise NotLeaderOrFollower(f"{self._topic}-{partition} is not led from here")
         info = replica.append(batch, origin=Origin.COORDINATOR)
-        if not info.waits:
-            return info.base_offset, None
-        from ottla.server.partitions.acknowledging import flush_and_promise  # hardly ever needed with one replica
-
-        return info.base_offset, flush_and_promise(replica, info.last_offset + 1)
+        return info.base_offset, flush_and_promise(replica, info)
 
     def read(self, partition: int) -> Iterator[bytes]:
         """Yields all batches from the partition's start to its end. Raises StorageError if this broker does not hold the
@@ -84,9 +92,9 @@ class InternalTopicLog:
         end_offset = replica.log.log_end_offset
         if end_offset <= replica.log.high_watermark:
             return None
-        from ottla.server.partitions.acknowledging import flush_and_promise
+        from ottla.server.partitions import acknowledging
 
-        return flush_and_promise(replica, end_offset)
+        return acknowledging.flush_and_promise(replica, end_offset)
 
     def delete_before(self, partition: int, offset: int) -> None:
         """Deletes the records below `offset`, as DeleteRecords would. Raises StorageError and the other errors of the log."""

@@ -109,11 +109,7 @@ class CoordinatorRuntime(Generic[S]):
 
     def answer_or(self, value: T, refused: Callable[[ErrorCode], T]) -> T | Promise[T]:
         """Does what `CoordinatorShard.answer_or` does, for answers about all shards."""
-        waiting = [
-            shard.answer_or(ErrorCode.NONE, lambda code: code)
-            for shard in self._shards.values()
-            if shard.unreplicated is not None
-        ]
+        waiting = [shard.outcome() for shard in self._shards.values() if shard.unreplicated is not None]
         return combine_answers(waiting, lambda codes: next((refused(code) for code in codes if code), value))
 
     def take_over(self, partition: int) -> S | None:

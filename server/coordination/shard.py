@@ -22,6 +22,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, ClassVar, Final, Generic, TypeVar
 
 from ottla.log.errors import LogError
+from ottla.server.base.answers import map_answer
 from ottla.server.base.errors import NotLeaderOrFollower, append_error
 from ottla.server.base.promise import Promise
 from ottla.wire.batch import read_header
@@ -123,20 +124,11 @@ class CoordinatorShard(ABC, Generic[R]):
         """Returns `value` if everything appended so far is replicated; otherwise a promise of it, which fails with the `refusal`
         for NOT_COORDINATOR if this broker loses the partition first.
         """
-        if self.unreplicated is None:
-            return value
-        promise: Promise[T] = Promise()
 
-        def settle(code: ErrorCode) -> None:
-            if promise.done():  # the connection was closed and cancelled it
-                return
-            if code is ErrorCode.NONE:
-                promise.set_result(value)
-            else:
-                promise.set_exception(self.refusal(code))
+        def refuse(code: ErrorCode) -> T:
+            raise self.refusal(code)
 
-        self.when_replicated(settle)
-        return promise
+        return value if self.unreplicated is None else self.answer_or(value, refuse)
 
     def answer_or(self, value: T, refused: Callable[[ErrorCode], T]) -> T | Promise[T]:
         """Does the same for answers that hold an error code: if this broker loses the partition first, the promise is kept with
@@ -144,11 +136,19 @@ class CoordinatorShard(ABC, Generic[R]):
         """
         if self.unreplicated is None:
             return value
-        promise: Promise[T] = Promise()
+        return map_answer(self.outcome(), lambda code: refused(code) if code else value)
+
+    def outcome(self) -> ErrorCode | Promise[ErrorCode]:
+        """Returns NONE if everything appended so far is replicated; otherwise a promise of NONE, or of NOT_COORDINATOR if this
+        broker loses the partition first.
+        """
+        if self.unreplicated is None:
+            return ErrorCode.NONE
+        promise: Promise[ErrorCode] = Promise()
 
         def settle(code: ErrorCode) -> None:
             if not promise.done():  # otherwise the connection was closed and cancelled it
-                promise.set_result(value if code is ErrorCode.NONE else refused(code))
+                promise.set_result(code)
 
         self.when_replicated(settle)
         return promise

@@ -65,9 +65,8 @@ def _describe(
     topics = request.broker.metadata.topics_by_id
     there = {topics[topic_id].name: sorted(partitions) for topic_id, partitions in found.items() if topic_id in topics}
     described = [_topic(group.group_id, *each, request) for each in there.items()]
-    listed = shard.answer_or(ErrorCode.NONE, lambda code: code)
     return chain_answer(
-        listed,
+        shard.outcome(),
         lambda code: (
             DescribeShareGroupOffsetsResponseGroup(group.group_id, [], code) if code else _described(group.group_id, described)
         ),

@@ -92,7 +92,7 @@ def _commit(body: TxnOffsetCommitRequest, commits: list[Commit], request: Reques
     except GroupError as error:
         stale = error.code is ErrorCode.STALE_MEMBER_EPOCH and version < NEW_ERRORS_SINCE
         return ErrorCode.ILLEGAL_GENERATION if stale else error.code
-    return shard.answer_or(ErrorCode.NONE, lambda code: code)
+    return shard.outcome()
 
 
 def _read_topic(

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, Protocol
 
-from ottla.server.base.answers import combine_answers
+from ottla.server.base.answers import combine_answers, recover_answer
 from ottla.server.base.promise import Promise
 from ottla.server.share.persister import ShareError
 from ottla.server.share.sessions import SessionKey, TopicIdPartition
@@ -72,7 +72,8 @@ def acknowledge_all(
                 if batches:
                     tried = True
                     written = shares.acknowledge(key, partition, batches)
-                    outcome[partition] = None if written is None else _error_of(written)
+                    failed = recover_answer(written, ShareError, lambda error: error)
+                    outcome[partition] = failed
                 else:
                     empty.append(partition)
             except ShareError as error:
@@ -81,22 +82,6 @@ def acknowledge_all(
         outcome.update(dict.fromkeys(empty))
     partitions = list(outcome)
     return combine_answers(list(outcome.values()), lambda errors: dict(zip(partitions, errors, strict=True)))
-
-
-def _error_of(written: Promise[None]) -> Promise[ShareError | None]:
-    """Returns a promise of the error that `written` fails with, or of None."""
-    promise: Promise[ShareError | None] = Promise()
-
-    def settle(done: Promise[None]) -> None:
-        try:
-            done.result()
-        except ShareError as error:
-            promise.set_result(error)
-        else:
-            promise.set_result(None)
-
-    written.add_done_callback(settle)
-    return promise
 
 
 def _check(

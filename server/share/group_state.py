@@ -144,7 +144,7 @@ def _check_deleted(outcome: Deleted) -> None:
 def _error_of(operation: Callable[[], Promise[None] | None]) -> ShareStateError | Promise[ShareStateError | None] | None:
     """Returns the share coordinator's refusal of an operation, or None; or a promise of it."""
     try:
-        answer: ShareStateError | Promise[ShareStateError | None] | None = map_answer(operation(), lambda _: None)
+        answer = operation()
     except ShareStateError as error:
         return error
     return recover_answer(answer, ShareStateError, lambda error: error)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
+from ottla.server.base.answers import recover_answer
 from ottla.server.base.promise import Promise
 from ottla.server.share_state.batches import StateBatch
 from ottla.server.share_state.errors import ShareStateError
@@ -71,20 +72,13 @@ def to_share_error(error: ShareStateError) -> ShareError:
     return ShareError(ErrorCode.UNKNOWN_SERVER_ERROR, None) if code is None else ShareError(code, error.text)
 
 
-def with_share_errors(answer: Promise[T]) -> Promise[T]:
-    """Returns a promise that fails with what `to_share_error` makes of the coordinator's refusal."""
-    told: Promise[T] = Promise()
+def with_share_errors(answer: T | Promise[T]) -> T | Promise[T]:
+    """Returns the answer, or a promise of it that fails with what `to_share_error` makes of the coordinator's refusal."""
 
-    def settle(done: Promise[T]) -> None:
-        if told.done():  # nobody waits any more
-            return
-        try:
-            told.set_result(done.result())
-        except ShareStateError as error:
-            told.set_exception(to_share_error(error))
+    def refuse(error: ShareStateError) -> T:
+        raise to_share_error(error) from error
 
-    answer.add_done_callback(settle)
-    return told
+    return recover_answer(answer, ShareStateError, refuse)
 
 
 FENCING: Final = frozenset(

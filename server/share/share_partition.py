@@ -141,8 +141,7 @@ class SharePartition:
             kept = self._persister.read(*self.key, self.leader_epoch)
         except ShareStateError as error:
             raise to_share_error(error) from error
-        known = with_share_errors(kept) if isinstance(kept, Promise) else kept
-        return map_answer(known, lambda state: self._take_over(state, first_offset, log_end))
+        return map_answer(with_share_errors(kept), lambda state: self._take_over(state, first_offset, log_end))
 
     def _take_over(self, kept: ReadState, first_offset: Callable[[], int], log_end: int) -> None:
         self.state_epoch = kept.state_epoch
@@ -405,11 +404,10 @@ class SharePartition:
             )
         except ShareStateError as error:
             raise to_share_error(error) from error
-        if written is None:
-            return None
-        promise = with_share_errors(written)
-        promise.add_done_callback(self._check_written)
-        return promise
+        answer = with_share_errors(written)
+        if answer is not None:
+            answer.add_done_callback(self._check_written)
+        return answer
 
     def _check_written(self, written: Promise[None]) -> None:
         try:

@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from ottla.log.errors import LogError, StorageError
 from ottla.log.transactions import append_marker
+from ottla.server.base.answers import map_answer, recover_answer
 from ottla.server.base.errors import NotLeaderOrFollower, code_of
 from ottla.server.base.promise import Promise
+from ottla.server.coordination.internal_topic import flush_and_promise
 from ottla.server.metadata.names import CONSUMER_OFFSETS
 from ottla.server.txn.shard import Marker
 from ottla.wire.errors import ErrorCode
@@ -75,22 +77,11 @@ def write_marker(replicas: Replicas, offsets: TransactionalOffsets, topic: str, 
     replica.wake()
     if has_groups:
         try:
-            replicated = _flush_and_promise(replica, info)
+            replicated = flush_and_promise(replica, info)
         except StorageError as error:
             return Written(code_of(error))
         offsets.transaction_ended(partition, marker.producer_id, committed=marker.committed, replicated=replicated)
     return Written(ErrorCode.NONE, replica, info)
-
-
-def _flush_and_promise(replica: Replica, info: AppendInfo) -> Promise[None] | None:
-    """Flushes a marker if a flush is due. Returns the promise that is kept when the marker is replicated, or None if it is
-    already. Raises StorageError.
-    """
-    if not info.waits:
-        return None
-    from ottla.server.partitions.acknowledging import flush_and_promise  # hardly ever needed with one replica
-
-    return flush_and_promise(replica, info.last_offset + 1)
 
 
 class LocalMarkerWriter:
@@ -112,23 +103,8 @@ class LocalMarkerWriter:
             return code
         assert replica is not None
         try:
-            replicated = _flush_and_promise(replica, info)
+            replicated = flush_and_promise(replica, info)
         except StorageError as error:
             return code_of(error)
-        return code if replicated is None else _code_when_replicated(replicated)
-
-
-def _code_when_replicated(replicated: Promise[None]) -> Promise[ErrorCode]:
-    """Returns a promise of NONE, or of the code of the error that `replicated` fails with."""
-    promise: Promise[ErrorCode] = Promise()
-
-    def settle(done: Promise[None]) -> None:
-        try:
-            done.result()
-        except (LogError, NotLeaderOrFollower) as error:
-            promise.set_result(code_of(error))
-        else:
-            promise.set_result(ErrorCode.NONE)
-
-    replicated.add_done_callback(settle)
-    return promise
+        written = map_answer(replicated, lambda _: ErrorCode.NONE)
+        return recover_answer(written, (LogError, NotLeaderOrFollower), code_of)

@@ -121,9 +121,23 @@ def test_a_failure_at_the_end_of_a_chain_comes_through() -> None:
 def test_a_failure_becomes_an_answer() -> None:
     assert recover_answer("now", ValueError, str) == "now"
     failing, kept = Promise[str](), Promise[str]()
-    recovered, same = recover_answer(failing, ValueError, str), recover_answer(kept, ValueError, str)
+    recovered: str | Promise[str] = recover_answer(failing, ValueError, str)
+    same: str | Promise[str] = recover_answer(kept, ValueError, str)
     failing.set_exception(ValueError("no"))
     kept.set_result("yes")
     assert isinstance(recovered, Promise)
     assert isinstance(same, Promise)
     assert (recovered.result(), same.result()) == ("no", "yes")
+
+
+def test_another_failure_comes_through_and_so_does_what_is_raised_about_one() -> None:
+    def again(error: Exception) -> str:
+        raise KeyError(str(error)) from error
+
+    for kinds, expected in ((OSError, ValueError), ((OSError, ValueError), KeyError)):
+        failing = Promise[str]()
+        recovered: str | Promise[str] = recover_answer(failing, kinds, again)
+        failing.set_exception(ValueError("no"))
+        assert isinstance(recovered, Promise)
+        with pytest.raises(expected, match="no"):
+            recovered.result()
