@@ -134,7 +134,7 @@ def test_replay_of_a_time_and_of_keys(
     wanted = {b"k9", b"k10", b"k11", b"k12", b"k13"}
     assert seen(bootstrap, by_pattern) == [record for record in everything if record[2] in wanted]
     assert {record[2] for record in everything} > wanted
-    with pytest.raises(PipelineError, match="has 2 partitions, and the archive 3"):
+    with pytest.raises(PipelineError, match="has 2 partitions, but the archive 3"):
         replay.run(spark, plan, 2)
 
 
@@ -272,7 +272,7 @@ def test_identity_and_order_by_expressions(spark: SparkSession, bootstrap: str, 
     assert audited(spark, bootstrap, topic, id_expression="value:id").findings == [found]
     (found,) = audited(spark, bootstrap, topic, order_expression="value:id").findings
     assert found[:3] == ("order", 0, 20)
-    with pytest.raises(PipelineError, match="is no expression over the records"):
+    with pytest.raises(PipelineError, match="is not an expression over the records"):
         audited(spark, bootstrap, topic, id_expression="nothing(")
 
 

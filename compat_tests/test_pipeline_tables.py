@@ -121,7 +121,7 @@ def test_tables_of_delta_and_iceberg_are_exactly_what_the_topic_holds(
 @pytest.mark.parametrize("table", COMMITTED)
 def test_a_package_that_is_missing_is_named(spark: SparkSession, bootstrap: str, table: str, tmp_path: Path) -> None:
     plan = archive.Archive(KafkaCluster({"bootstrap.servers": bootstrap}), "any", str(tmp_path / "archive"), table=table)
-    with pytest.raises(PipelineError, match=f"^Spark has no {table}: give its package by --packages$"):
+    with pytest.raises(PipelineError, match=f"^Spark has no {table}: name its package with --packages$"):
         archive.run(spark, plan, print)
     assert not (tmp_path / "archive").exists()  # else it would be an archive of this format
 

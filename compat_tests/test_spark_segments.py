@@ -246,5 +246,5 @@ def test_a_stream_tails_the_directory(spark: SparkSession, written: BrokerProces
 
 def test_a_mistake_is_told_by_load(spark: SparkSession, tmp_path: Path) -> None:
     register(spark)
-    with pytest.raises(Exception, match=r"SourceError: .* is no log directory: it has no partitions"):
+    with pytest.raises(Exception, match=r"SourceError: .* is not a log directory: it has neither partitions"):
         spark.read.format("ottla").load(str(tmp_path))

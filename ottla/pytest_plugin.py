@@ -1,4 +1,4 @@
-"""pytest's fixture `kafka_broker`, there for every test run in an environment that has ottla in it.
+"""The pytest fixture `kafka_broker`, which every test run has in an environment that has ottla.
 
     def test_orders(kafka_broker):
         producer = Producer({"bootstrap.servers": kafka_broker.bootstrap})
@@ -7,8 +7,8 @@
     def test_without_automatic_topics(kafka_broker): ...
 
 It is an `ottla.testing.Broker`, by default a new and empty one for each test, which takes some milliseconds. With
-`kafka_broker_scope = session` (or package, module, class) in pytest's configuration tests share one; then the marker counts where
-that scope begins (a module's `pytestmark`, say). pytest loads this file in every run, so it imports nothing of the broker.
+`kafka_broker_scope = session` (or package, module, class) in pytest's configuration, tests share one; then the marker counts
+where that scope begins (a module's `pytestmark`, say). pytest loads this file in every run, so it imports nothing of the broker.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ MARKER: Final = "kafka_broker"
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addini(
         SCOPE,
-        "how long one broker of the fixture kafka_broker serves: function, class, module, package, session",
+        "the scope of the fixture kafka_broker: function, class, module, package, session",
         default="function",
     )
 

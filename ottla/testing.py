@@ -10,9 +10,9 @@ It is the same broker as the command's, with the same settings, and serves when 
 its connections, closes its logs and removes its directory. `pip install ottla` also gives pytest the fixture `kafka_broker`
 (ottla/pytest_plugin.py).
 
-Two things are other than in production, for nobody keeps this data: a temporary directory is not synced to the disk, so creating
-a topic costs no fsync; and three settings of Kafka's that make a first consumer wait are set low (QUICK). Whatever is given as a
-keyword beats them, and a `data_dir` that is given is synced and kept.
+Two things differ from production, since nobody keeps this data: a temporary directory is not synced to the disk, so creating
+a topic costs no fsync; and three settings of Kafka's that make a first consumer wait are set low (QUICK). Keywords take
+precedence over them, and a `data_dir` of yours is synced and kept.
 """
 
 from __future__ import annotations
@@ -46,19 +46,19 @@ QUICK: Final[Mapping[str, str]] = {
     "offsets.topic.num.partitions": "1",  # of 50, which are 50 directories at the first use of a group
     "transaction.state.log.num.partitions": "1",
 }
-"""What a throwaway broker has other than Kafka's defaults."""
+"""Where a throwaway broker departs from Kafka's defaults."""
 
 
 class Broker:
-    """A broker to be entered, with `with` or with `async with`, or started and stopped by hand (`start`, `stop`).
+    """A broker for `with` or `async with`, or to be started and stopped by hand (`start`, `stop`).
 
-    `data_dir` is kept, and may be one of an earlier broker or of Apache Kafka; without it a temporary directory is made and
+    `data_dir` is kept, and may come from an earlier broker or from Apache Kafka; without it, a temporary directory is made and
     removed. `port` 0 is a free one. `settings` are Kafka's, as keywords with `_` for `.`: `log_retention_ms=1000`. True and False
     are written as Kafka does; a list or tuple is joined by commas.
 
-    Raises ConfigError, before anything is started, for a value that does not parse and for a name that is no setting. Entering
-    raises what the command would have ended with: LogError where the directory is in use or another cluster's, OSError where the
-    port is not to be had.
+    Raises ConfigError, before anything is started, for a value that does not parse and for a name that is not a setting. Entering
+    raises what the command would have ended with: LogError if the directory is in use or belongs to another cluster, OSError if
+    the port is taken.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class Broker:
         self._temporary: _TemporaryDirectory | None = None
         self._server: ServerBroker | None = None
         self._thread: _Thread | None = None
-        self._configured("unused")  # a wrong setting is told where it was written, by a traceback that can show this object
+        self._configured("unused")  # a wrong setting is reported where it was written
 
     # Where it is
 
@@ -104,7 +104,7 @@ class Broker:
     # In a thread of its own
 
     def start(self) -> Self:
-        """Runs the broker in a thread with a loop of its own; it serves when this returns."""
+        """Runs the broker in a thread with an event loop of its own; it serves when this returns."""
         self._begin()
         thread = _Thread(self)
         try:
@@ -116,7 +116,7 @@ class Broker:
         return self
 
     def stop(self) -> None:
-        """Ends what `start` began; no error when nothing runs."""
+        """Stops the broker that `start` started; does nothing if none runs."""
         thread, self._thread = self._thread, None
         if thread is not None:
             try:
@@ -153,12 +153,12 @@ class Broker:
 
     def _running(self) -> ServerBroker:
         if self._server is None:
-            raise RuntimeError("this broker does not run: enter it with `with` or `async with`, or call start()")
+            raise RuntimeError("this broker is not running: enter it with `with` or `async with`, or call start()")
         return self._server
 
     def _begin(self) -> None:
         if self._server is not None or self._temporary is not None:
-            raise RuntimeError("this broker runs already")
+            raise RuntimeError("this broker is already running")
         if self._data_dir is None:
             self._temporary = _TemporaryDirectory()
 
@@ -187,7 +187,7 @@ class Broker:
 
 
 class _Thread:
-    """Runs a broker's loop until it is told to end. What the broker raises in it is raised by the caller's call.
+    """Runs a broker's loop until it has to end. What the broker raises there is raised by the call that waits for it.
 
     Whoever waits may be interrupted (Ctrl-C) at any moment, so `_wanted` is for the time before there is a loop to tell.
     """

@@ -90,7 +90,7 @@ def check(plan: Archive) -> None:
     """Checks what can be checked before Spark has started. Raises UsageError."""
     values_.check_given(plan.kind, plan.schema)
     if plan.table not in FORMATS:
-        raise UsageError(f"--format: {plan.table} is none of {', '.join(FORMATS)}")
+        raise UsageError(f"--format: {plan.table} is not one of {', '.join(FORMATS)}")
 
 
 def conf(plan: Archive) -> dict[str, str]:
@@ -221,7 +221,7 @@ def read(spark: SparkSession, directory: str) -> tuple[DataFrame, dict[str, Any]
     files = Files(spark, directory)
     what = files.read_json(_WHAT)
     if what is None:
-        raise PipelineError(f"{directory} is no archive of ottla: it has no {_WHAT}")
+        raise PipelineError(f"{directory} is not an archive of ottla: it has no {_WHAT}")
     tables.check_package(spark, what["format"])
     rows = None
     if files.exists(_FIRST_SIGN[what["format"]].format(topic=what["topic"])):

@@ -215,7 +215,7 @@ def evaluated(rows: DataFrame, expression: str) -> DataFrame:
         column = _FIELD.sub(r"get_json_object(\1, '$.\2')", expression)
         return view.selectExpr("partition", "offset", f"{column} AS found")
     except PySparkException as error:
-        raise UsageError(f"{expression!r} is no expression over the records: {in_one_line(error)}") from None
+        raise UsageError(f"{expression!r} is not an expression over the records: {in_one_line(error)}") from None
 
 
 def alone(

@@ -46,7 +46,7 @@ class Report(NamedTuple):
 def other_side(cluster: KafkaCluster, topic: str, against: str | None, match: str) -> Directory | Topic | None:
     """Returns what `--against` names: a directory, if that exists or if it can be nothing else; HOST:PORT; or a topic."""
     if match not in MATCHES:
-        raise UsageError(f"--match: {match} is none of {', '.join(MATCHES)}")
+        raise UsageError(f"--match: {match} is not one of {', '.join(MATCHES)}")
     if against is None:
         return None
     if "://" in against or against.startswith(("/", ".", "~")) or Path(against).is_dir():

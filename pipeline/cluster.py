@@ -88,12 +88,12 @@ def java_properties(properties: Mapping[str, str]) -> dict[str, str]:
     found["bootstrap.servers"] = properties["bootstrap.servers"]
     protocol = properties.get("security.protocol", "plaintext").lower()
     if protocol not in _PROTOCOLS:
-        raise PipelineError(f"security.protocol={protocol} is none")
+        raise PipelineError(f"{protocol} is not a security.protocol")
     found["security.protocol"] = protocol.upper()
     if protocol.startswith("sasl"):
         mechanism = properties.get("sasl.mechanism", properties.get("sasl.mechanisms", "")).upper()
         if mechanism not in _LOGIN:
-            raise PipelineError(f"sasl.mechanism={mechanism or '?'} cannot be told to Spark: {', '.join(_LOGIN)} can")
+            raise PipelineError(f"Spark cannot log in with sasl.mechanism={mechanism or '?'}; it can with {', '.join(_LOGIN)}")
         user, password = (_quoted(properties.get(key, "")) for key in ("sasl.username", "sasl.password"))
         found["sasl.mechanism"] = mechanism
         found["sasl.jaas.config"] = f'{_LOGIN[mechanism]} required username="{user}" password="{password}";'

@@ -79,7 +79,7 @@ def run(spark: SparkSession, plan: Replay, target_partitions: int) -> Totals:
     if not there:
         return Totals(0, 0)
     if there[-1] >= target_partitions:
-        raise PipelineError(f"{plan.topic} has {target_partitions} partitions, and the archive {there[-1] + 1}")
+        raise PipelineError(f"{plan.topic} has {target_partitions} partitions, but the archive {there[-1] + 1}")
     tasks = min(len(there), spark.sparkContext.defaultParallelism)
     rate = None if plan.rate is None else plan.rate / tasks
     writer = Writer(plan.cluster, plan.topic, plan.group, rate)

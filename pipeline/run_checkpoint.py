@@ -100,7 +100,7 @@ class Checkpoint:
             if found is None:
                 raise OSError("there is no such file, though the query has run; another checkpoint begins anew")
             if not isinstance(found, dict):
-                raise OSError("it is none of ours")
+                raise OSError("ottla did not write it")
             return found
 
     def _keep(self, name: str, content: dict[str, Any]) -> None:

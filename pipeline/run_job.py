@@ -135,7 +135,7 @@ def read_job(path: Path, variables: Mapping[str, str] | None = None) -> Job:
     try:
         text = path.read_text()
     except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is no text"
+        reason = error.strerror if isinstance(error, OSError) else "it is not text"
         raise JobError(f"cannot be read: {reason}") from None
     is_python = path.suffix == ".py"
     if not is_python:
@@ -186,7 +186,7 @@ def read_header(text: str, variables: Mapping[str, str] | None = None) -> tuple[
         return tomllib.loads(block), begin
     except tomllib.TOMLDecodeError as error:
         at = re.search(r"at line (\d+)", str(error))
-        raise JobError(f"the header is no TOML: {error}", begin + (int(at[1]) if at else 0)) from None
+        raise JobError(f"the header is not TOML: {error}", begin + (int(at[1]) if at else 0)) from None
 
 
 def _flat(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
@@ -330,7 +330,7 @@ def _checked(stream: Stream) -> Stream:
 
 def _checked_sink(sink: Sink) -> Sink:
     if sink.kind != "topic" and sink.kind not in FILES:
-        raise JobError(f"sink {sink.name}: {sink.kind} is none of topic, {', '.join(FILES)}", sink.line)
+        raise JobError(f"sink {sink.name}: {sink.kind} is not one of topic, {', '.join(FILES)}", sink.line)
     _check_options(sink.name, sink.options, TOPIC_OPTIONS if sink.kind == "topic" else FILE_OPTIONS, sink.line)
     if sink.options.get("delivery", "exactly-once") not in {"exactly-once", "at-least-once"}:
         raise JobError(f"sink {sink.name}: delivery is 'exactly-once' or 'at-least-once'", sink.line)
@@ -349,7 +349,7 @@ def is_exactly_once(step: Stream | Sink | Insert | Statement) -> bool:
 
 def _why_without_effect(sink: Sink, option: str) -> str | None:
     if sink.kind != "topic":
-        return f"{sink.kind} is no topic" if option.startswith("kafka.") else None
+        return f"{sink.kind} is not a topic" if option.startswith("kafka.") else None
     if option.startswith("spark."):
         return "a topic's sink has no settings but kafka.*"
     if is_exactly_once(sink):

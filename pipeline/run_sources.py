@@ -108,11 +108,11 @@ def open_stream(spark: SparkSession, stream: Stream, cluster: KafkaCluster, begi
     if column not in frame.columns:
         raise JobError(f"{stream.name} has no column {column} for its watermark", stream.line)
     if frame.schema[column].dataType.typeName() not in {"timestamp", "timestamp_ntz"}:
-        raise JobError(f"the watermark of {stream.name} needs a TIMESTAMP, and {column} is none", stream.line)
+        raise JobError(f"the watermark of {stream.name} needs a TIMESTAMP, and {column} is not one", stream.line)
     try:
         return frame.withWatermark(column, delay)
     except Exception as error:
-        raise JobError(f"the watermark of {stream.name} is delayed by {delay!r}, which is no interval", stream.line) from error
+        raise JobError(f"the watermark of {stream.name} is delayed by {delay!r}, not by an interval", stream.line) from error
 
 
 def in_columns(spark: SparkSession, stream: Stream, records: DataFrame) -> DataFrame:

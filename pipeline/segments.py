@@ -134,7 +134,7 @@ def _places(path: str, wants_topic: Callable[[str], bool] | None) -> list[Place]
         return [Place(path, *name)]
     places = _inside(path)
     if not places and not os.path.exists(f"{path}/{checkpoint.META_PROPERTIES}"):
-        raise SourceError(f"{path} is no log directory: it has no partitions, and no {checkpoint.META_PROPERTIES}")
+        raise SourceError(f"{path} is not a log directory: it has neither partitions nor {checkpoint.META_PROPERTIES}")
     return [place for place in places if wants_topic is None or wants_topic(place.topic)]
 
 

@@ -123,7 +123,7 @@ def check_master(master: str) -> None:
     match = _STANDALONE.match(master)
     if match is None:
         if not re.match(r"^(local($|\[)|spark://|yarn$|k8s://)", master):
-            raise PipelineError(f"{master} is no Spark master: local[*], spark://HOST:PORT, yarn or k8s://HOST:PORT")
+            raise PipelineError(f"{master} is not a Spark master: local[*], spark://HOST:PORT, yarn or k8s://HOST:PORT")
         return
     try:
         socket.create_connection((match[1], int(match[2])), timeout=CONNECT_S).close()

@@ -81,7 +81,7 @@ def _columns(schema: StructType) -> tuple[str, ...]:
     """Returns the columns of a schema, which the user may have given; only these are made. Raises SourceError."""
     for column in schema.fields:
         if column.name not in _SQL_TYPES:
-            raise SourceError(f"the schema's column {column.name!r} is none of {', '.join(_SQL_TYPES)}")
+            raise SourceError(f"the schema's column {column.name!r} is not one of {', '.join(_SQL_TYPES)}")
         known = _SQL_TYPES[column.name].replace(" ", "")
         if column.dataType.simpleString() != known:
             raise SourceError(f"the schema's column {column.name} is {column.dataType.simpleString()}; it must be {known}")

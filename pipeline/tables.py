@@ -46,7 +46,7 @@ def check_package(spark: SparkSession, kind: str) -> None:
     """Raises PipelineError if the table's format needs a package that the session does not have; Spark itself would only name a
     class."""
     if kind in _PROBE and not has_class(spark, _PROBE[kind]):
-        raise PipelineError(f"Spark has no {kind}: give its package by --packages")
+        raise PipelineError(f"Spark has no {kind}: name its package with --packages")
 
 
 def has_class(spark: SparkSession, name: str) -> bool:

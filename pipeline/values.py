@@ -65,7 +65,7 @@ def text_of(given: str) -> str:
 def check_given(kind: str, given: str | None) -> None:
     """Checks of a schema what can be checked before Spark has started. Raises UsageError, in one line."""
     if kind not in KINDS:
-        raise UsageError(f"--value: {kind} is none of {', '.join(KINDS)}")
+        raise UsageError(f"--value: {kind} is not one of {', '.join(KINDS)}")
     if kind == "raw" and given is not None:
         raise UsageError("--schema says nothing about raw values; add --value json or --value avro")
     if kind.endswith("avro"):
@@ -81,9 +81,9 @@ def avro_schema(text: str) -> str:
     try:
         found = json.loads(text)
     except ValueError as error:
-        raise UsageError(f"--schema is no Avro schema: {error}") from None
+        raise UsageError(f"--schema is not an Avro schema: {error}") from None
     if not isinstance(found, dict | list | str) or (isinstance(found, dict) and "type" not in found):
-        raise UsageError("--schema is no Avro schema: it has no type")
+        raise UsageError("--schema is not an Avro schema: it has no type")
     return text
 
 

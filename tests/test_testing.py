@@ -137,7 +137,7 @@ def test_a_failed_start_raises_leaves_no_thread_and_may_be_tried_again(tmp_path:
 
 def test_it_cannot_be_entered_twice_at_once_but_once_more_afterwards() -> None:
     broker = Broker()
-    with broker, pytest.raises(RuntimeError, match="runs already"):
+    with broker, pytest.raises(RuntimeError, match="already running"):
         broker.start()
     broker.stop()  # nothing runs: no error
     with broker:

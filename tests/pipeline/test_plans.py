@@ -31,7 +31,7 @@ def test_the_other_side_of_an_audit(tmp_path: Path) -> None:
     assert there.properties["security.protocol"] == "ssl"
     with pytest.raises(UsageError, match="is the topic itself"):
         other("t")
-    with pytest.raises(UsageError, match="--match: x is none of auto, offset, content"):
+    with pytest.raises(UsageError, match="--match: x is not one of auto, offset, content"):
         other("copy", "x")
 
 
@@ -59,7 +59,7 @@ def test_librdkafkas_properties_in_javas_words(tmp_path: Path) -> None:
     assert found["sasl.mechanism"] == "SCRAM-SHA-256"
     assert found["sasl.jaas.config"].endswith('ScramLoginModule required username="u" password="p\\"\\\\";')
     assert (found["ssl.truststore.type"], found["ssl.truststore.location"]) == ("PEM", str(tmp_path / "ca.pem"))
-    with pytest.raises(PipelineError, match=r"sasl\.mechanism=GSSAPI cannot be told to Spark"):
+    with pytest.raises(PipelineError, match=r"Spark cannot log in with sasl\.mechanism=GSSAPI"):
         java_properties({**plain, "security.protocol": "sasl_plaintext", "sasl.mechanism": "GSSAPI"})
     with pytest.raises(PipelineError, match=r"no\.pem: No such file"):
         java_properties({**plain, "security.protocol": "ssl", "ssl.certificate.location": "no.pem"})
@@ -70,10 +70,10 @@ def test_librdkafkas_properties_in_javas_words(tmp_path: Path) -> None:
 
 def test_schemas_that_are_none(tmp_path: Path) -> None:
     for kind, given, why in (
-        ("xml", None, "--value: xml is none of raw, json, avro, framed-avro"),
+        ("xml", None, "--value: xml is not one of raw, json, avro, framed-avro"),
         ("raw", "id INT", "says nothing about raw values"),
         ("avro", None, "does not tell its schema"),
-        ("avro", "{not json}", "is no Avro schema"),
+        ("avro", "{not json}", "is not an Avro schema"),
         ("framed-avro", '{"name": "x"}', "it has no type"),
         ("json", str(tmp_path / "no.ddl"), "No such file"),
     ):
@@ -93,5 +93,5 @@ def test_what_a_table_format_needs_of_the_session(tmp_path: Path) -> None:
     for table, needed in (("delta", tables.DELTA_CONF), ("iceberg", {}), ("parquet", {})):
         (tmp_path / "_ottla" / "archive.json").write_text(f'{{"format": "{table}"}}')
         assert archive.conf_of(str(tmp_path)) == needed
-    with pytest.raises(UsageError, match="--format: csv is none of parquet, delta, iceberg"):
+    with pytest.raises(UsageError, match="--format: csv is not one of parquet, delta, iceberg"):
         archive.check(archive.Archive(CLUSTER, "t", "d", table="csv"))

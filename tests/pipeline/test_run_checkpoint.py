@@ -63,7 +63,7 @@ def test_tasks_follow_the_topic_until_the_first_batch(disk: Disk) -> None:
     [
         ('{"tasks": 3}', 2, "t has 2 partitions, and the checkpoint of out is of 3"),
         ('{"tasks": 0}', 2, "mem:/c/out/_ottla.json does not say by how many tasks the query into out writes"),
-        ("[]", 2, "mem:/c/out/_ottla.json cannot be read: it is none of ours"),
+        ("[]", 2, "mem:/c/out/_ottla.json cannot be read: ottla did not write it"),
         ("{", 2, "mem:/c/out/_ottla.json cannot be read: Expecting property name"),
         (None, 2, "mem:/c/out/_ottla.json cannot be read: there is no such file, though the query has run"),
     ],

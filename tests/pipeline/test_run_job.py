@@ -119,7 +119,7 @@ def test_of_a_python_job_the_header_alone_is_filled_in(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "line", "said"),
     [
-        ("-- /// job\n-- a = ;\n-- ///", 2, "the header is no TOML"),
+        ("-- /// job\n-- a = ;\n-- ///", 2, "the header is not TOML"),
         ("\n-- /// job\n-- name = 'a'\n", 2, "not closed"),
         ("-- /// job\n-- nam = 'a'\n-- ///", 1, "unknown key nam"),
         ("-- /// job\n-- [sinks.a]\n-- key = 'b'\n-- ///", 1, "sink a needs one of topic"),
@@ -130,7 +130,7 @@ def test_of_a_python_job_the_header_alone_is_filled_in(tmp_path: Path) -> None:
         ("CREATE STREAM s FROM TOPIC t WITH (a b);", 1, "option = 'value' is expected where it says 'a b'"),
         ("CREATE STREAM s FROM TOPIC t WITH (formt = 'json');", 1, "s has no option formt"),
         ("CREATE STREAM s FROM TOPIC t WITH (bad_records = 'skip');", 1, "bad_records is"),
-        ("CREATE SINK s TO NOWHERE t;", 1, "nowhere is none of topic, parquet"),
+        ("CREATE SINK s TO NOWHERE t;", 1, "nowhere is not one of topic, parquet"),
         ("CREATE SINK s INTO TOPIC t;", 1, "a sink is CREATE SINK"),
         ("CREATE SINK s TO TOPIC t WITH (delivery = 'twice');", 1, "delivery is"),
         ("CREATE SINK s TO TOPIC t WITH (partitions = 'some');", 1, "partitions is a number"),

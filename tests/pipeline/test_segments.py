@@ -48,7 +48,11 @@ def test_a_log_directory_may_look_like_a_partition(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("path", "problem"),
-    [("", "is no log directory"), ("/nowhere", "is neither a directory nor a topic in one"), ("/a/b", "is neither a directory")],
+    [
+        ("", "is not a log directory"),
+        ("/nowhere", "is neither a directory nor a topic in one"),
+        ("/a/b", "is neither a directory"),
+    ],
 )
 def test_a_wrong_directory_is_one_clear_line(tmp_path: Path, path: str, problem: str) -> None:
     with pytest.raises(SourceError, match=problem):

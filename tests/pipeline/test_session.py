@@ -76,7 +76,7 @@ def test_no_java_or_an_old_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) 
 def test_a_master_that_is_none_or_does_not_answer() -> None:
     session.check_master("local[2]")
     session.check_master("yarn")
-    with pytest.raises(PipelineError, match=r"^here:7077 is no Spark master"):
+    with pytest.raises(PipelineError, match=r"^here:7077 is not a Spark master"):
         session.check_master("here:7077")
     with pytest.raises(PipelineError, match=r"^cannot reach the Spark master spark://127\.0\.0\.1:1: Connection refused$"):
         session.check_master("spark://127.0.0.1:1")

@@ -83,7 +83,7 @@ def test_a_schema_that_the_user_gives_is_what_is_read(data: Path) -> None:
     reader = of.reader(schema_of(source(data, columns="offset")))
     (batch, *_) = reader.read(reader.partitions()[0])
     assert batch.schema.names == ["offset"]
-    with pytest.raises(SourceError, match="the schema's column 'size' is none of key"):
+    with pytest.raises(SourceError, match="the schema's column 'size' is not one of key"):
         of.reader(StructType.fromJson({"type": "struct", "fields": [_field("size", "integer")]}))
     with pytest.raises(SourceError, match="the schema's column offset is int; it must be bigint"):
         of.reader(StructType.fromJson({"type": "struct", "fields": [_field("offset", "integer")]}))

@@ -86,7 +86,7 @@ def test_the_package_that_is_missing_is_named() -> None:
     spark = fake_spark("io.delta.sql.DeltaSparkSessionExtension")
     for there in ("delta", "parquet", "topic"):
         tables.check_package(spark, there)
-    with pytest.raises(PipelineError, match=r"^Spark has no iceberg: give its package by --packages$"):
+    with pytest.raises(PipelineError, match=r"^Spark has no iceberg: name its package with --packages$"):
         tables.check_package(spark, "iceberg")
 
 
@@ -148,6 +148,6 @@ def test_an_archive_says_what_its_session_needs(tmp_path: Path) -> None:
 def test_a_sink_without_its_package_is_an_error_with_its_line() -> None:
     frame: Any = SimpleNamespace(isStreaming=True, sparkSession=fake_spark())
     start: Any = {"checkpoint": None, "cluster": None, "tasks": 1, "once": True, "line": 7}
-    with pytest.raises(JobError, match=r"^query into out: Spark has no delta: give its package by --packages$") as raised:
+    with pytest.raises(JobError, match=r"^query into out: Spark has no delta: name its package with --packages$") as raised:
         run_sinks.start_query(frame, Sink("out", "delta", "/somewhere"), **start)
     assert raised.value.line == 7

@@ -27,7 +27,7 @@ def test_a_schema_is_a_files_name_or_the_text(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("kind", "given", "why"),
     [
-        ("xml", None, "--value: xml is none of"),
+        ("xml", None, "--value: xml is not one of"),
         ("raw", "id BIGINT", "says nothing about raw values"),
         ("avro", None, "needs --schema"),
         ("framed-avro", "{}", "it has no type"),
@@ -50,7 +50,7 @@ def test_avro_schemas(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "why"), [("{", "is no Avro schema"), ("7", "it has no type"), ('{"name": "r"}', "it has no type")]
+    ("text", "why"), [("{", "is not an Avro schema"), ("7", "it has no type"), ('{"name": "r"}', "it has no type")]
 )
 def test_what_is_no_avro_schema(text: str, why: str) -> None:
     with pytest.raises(UsageError, match=why):
