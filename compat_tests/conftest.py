@@ -14,7 +14,7 @@ import tempfile
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import pytest
 
@@ -27,12 +27,11 @@ pytest.register_assert_rewrite("compat_tests.client_jobs", "compat_tests.program
 
 from compat_tests import forms  # noqa: E402 - after the line above
 from compat_tests.brokers import CLASSES, KINDS, Address, SharedBrokers  # noqa: E402
+from compat_tests.reference import jvm  # noqa: E402
 from compat_tests.seen import LEDGER  # noqa: E402
 from compat_tests.topics import make_topics  # noqa: E402
 
 DIRECTORY = pytest.StashKey[Path]()
-SPARK_JVM: Final = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
-"""For each JVM that a Spark session starts: it lives for seconds, and most of its CPU went to the optimising compiler."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -42,7 +41,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("filterwarnings", "ignore:(read|open)_text is deprecated:DeprecationWarning")  # within kafka-python
     config.addinivalue_line("filterwarnings", "ignore:unclosed <socket:ResourceWarning")  # py4j and kafka-python leave some
     let_ctrl_c_through()
-    os.environ["SPARK_SUBMIT_OPTS"] = " ".join(SPARK_JVM)
+    os.environ["SPARK_SUBMIT_OPTS"] = jvm.spark_options()
     forms.begin(config)
     worker_input: dict[str, Any] | None = getattr(config, "workerinput", None)
     if worker_input is None:

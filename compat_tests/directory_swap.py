@@ -12,8 +12,7 @@ from typing import Final
 
 from compat_tests.brokers import CLASSES, Address
 from compat_tests.directory_history import HISTORY_SETTINGS
-from compat_tests.java_client import SMALL_JVM
-from compat_tests.reference import maven
+from compat_tests.reference import jvm
 from compat_tests.reference.kafka import CLUSTER_ID, BrokerProcess
 from compat_tests.wire import Wire
 
@@ -81,7 +80,7 @@ class Directory:
         broker = self.broker("kafka")
         self.path.mkdir(parents=True)
         broker.properties.write_text("".join(f"{name}={text}\n" for name, text in broker.settings.items()))
-        tool = ["java", *SMALL_JVM, "-cp", maven.classpath("kafka"), "kafka.tools.StorageTool", "format"]
+        tool = [*jvm.java("kafka"), "kafka.tools.StorageTool", "format"]
         subprocess.run([*tool, "-t", CLUSTER_ID, "-c", str(broker.properties), *options], check=True, capture_output=True)
 
     def copy(self, path: Path) -> Directory:

@@ -15,11 +15,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from compat_tests.reference import maven
+from compat_tests.reference import jvm, maven
 
 SOURCES = Path(__file__).parent / "java"
 ANSWER_TIMEOUT_S = 45
-SMALL_JVM = ["-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto"]
 
 
 class JavaError(Exception):
@@ -90,21 +89,23 @@ def compiled(directory: Path, main: str, jars: str) -> Path:
     Raises MavenFailed, CalledProcessError where javac refuses.
     """
     sources = ["-implicit:class", "-sourcepath", str(SOURCES), str(SOURCES / f"{main}.java")]
-    subprocess.run(["javac", "-d", str(directory), "-cp", maven.classpath(jars), *sources], check=True)
+    subprocess.run(["javac", *jvm.COMPILER, "-d", str(directory), "-cp", maven.classpath(jars), *sources], check=True)
     return directory
 
 
 @contextmanager
-def running(directory: Path, main: str = "Program", jars: str = "kafka", log_level: str = "warn") -> Iterator[Java]:
-    """A main class of compat_tests/java, compiled into `directory` and running with a set of jars of scripts/maven.
+def running(
+    directory: Path, main: str = "Program", jars: str = "kafka", log_level: str = "warn", options: tuple[str, ...] = ()
+) -> Iterator[Java]:
+    """A main class of compat_tests/java, compiled into `directory` and running with a set of jars (reference/poms); `options` are
+    the JVM's.
 
     Raises MavenFailed, CalledProcessError where javac refuses.
     """
-    classpath = maven.classpath(jars)
     compiled(directory, main, jars)
     log = directory / "java.log"
     level = f"-Dorg.slf4j.simpleLogger.defaultLogLevel={log_level}"
-    command = ["java", *SMALL_JVM, level, "-cp", f"{directory}:{classpath}", main]
+    command = [*jvm.java(jars, level, *options, classes=directory), main]
     with (
         open(log, "w") as errors,
         subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True) as process,

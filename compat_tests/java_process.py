@@ -17,8 +17,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
-from compat_tests.java_client import SMALL_JVM
-from compat_tests.reference import maven
+from compat_tests.reference import jvm
 
 TIMEOUT_S: Final = 60
 _KEPT_LINES: Final = 60
@@ -48,10 +47,9 @@ class JavaProcess:
         self._on_line = on_line
         self._changed = threading.Condition()
         self._over = False
-        classpath = maven.classpath(jars) if classes is None else f"{classes}:{maven.classpath(jars)}"
         with open(log, "ab") as errors:
             self.process = subprocess.Popen(
-                ["java", *SMALL_JVM, *_LOGGING, *options, "-cp", classpath, main, *arguments],
+                [*jvm.java(jars, *_LOGGING, *options, classes=classes), main, *arguments],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=errors,

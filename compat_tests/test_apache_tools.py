@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from compat_tests.brokers import Address
-from compat_tests.reference import maven
+from compat_tests.reference import jvm
 from compat_tests.reference.kafka import BrokerProcess
 from compat_tests.waiting import wait_for
 from compat_tests.wire import Wire
@@ -34,8 +34,7 @@ CLASSES = {
 
 
 def java(tool: str) -> list[str]:
-    small = ["-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto"]
-    return ["java", *small, "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-cp", maven.classpath("kafka-tools"), CLASSES[tool]]
+    return [*jvm.java("kafka-tools", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"), CLASSES[tool]]
 
 
 class Tools:

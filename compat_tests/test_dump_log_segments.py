@@ -25,7 +25,7 @@ from confluent_kafka.admin import AdminClient
 
 from compat_tests.brokers import CLASSES, KINDS
 from compat_tests.commands import good, made, ottla
-from compat_tests.reference import maven
+from compat_tests.reference import jvm
 from compat_tests.reference.kafka import BrokerProcess
 from compat_tests.times import TODAY_MS
 from compat_tests.waiting import wait_for
@@ -136,8 +136,7 @@ def commit(bootstrap: str) -> None:
 
 def dump_log_segments(files: list[Path], *options: str) -> str:
     """What Kafka's tool writes; it must have nothing to complain of."""
-    java = ["java", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", maven.classpath("kafka-tools")]
-    command = [*java, "org.apache.kafka.tools.DumpLogSegments", *options, "--files", ",".join(map(str, files))]
+    command = [*jvm.java("kafka-tools"), "org.apache.kafka.tools.DumpLogSegments", *options, "--files", ",".join(map(str, files))]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
     errors = _FIRST_OF_SEGMENT.sub("", done.stderr)
     complaints = [line for line in errors.splitlines() if "log4j" not in line and "SLF4J" not in line]

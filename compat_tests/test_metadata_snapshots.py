@@ -17,7 +17,7 @@ from confluent_kafka import TopicCollection
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
 
 from compat_tests.brokers import CLASSES, KINDS
-from compat_tests.reference import maven
+from compat_tests.reference import jvm
 from compat_tests.reference.kafka import BrokerProcess
 from compat_tests.waiting import wait_for
 
@@ -84,7 +84,7 @@ def quorum(broker: BrokerProcess) -> dict[str, str]:
 
 def java(*command: str) -> str:
     done = subprocess.run(
-        ["java", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", maven.classpath("kafka-tools"), *command],
+        [*jvm.java("kafka-tools"), *command],
         capture_output=True,
         text=True,
         check=False,

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 
-from compat_tests.java_client import SMALL_JVM, Java, JavaAt, running
-from compat_tests.reference import maven
+from compat_tests.java_client import Java, JavaAt, running
+from compat_tests.reference import jvm
 from compat_tests.reference.kafka import BrokerProcess
 from compat_tests.waiting import wait_for
 
@@ -340,7 +340,7 @@ def console(bootstrap: str, group: Group, *arguments: str) -> list[str]:
     """What kafka-console-share-consumer.sh shows."""
     done = subprocess.run(
         [
-            *("java", *SMALL_JVM, "-Dorg.slf4j.simpleLogger.defaultLogLevel=error", "-cp", maven.classpath("kafka-tools")),
+            *jvm.java("kafka-tools", "-Dorg.slf4j.simpleLogger.defaultLogLevel=error"),
             *("org.apache.kafka.tools.consumer.ConsoleShareConsumer", "--bootstrap-server", bootstrap),
             *("--topic", group.topic, "--group", group.name, *arguments),
         ],

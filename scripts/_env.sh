@@ -66,11 +66,12 @@ build_clients() { # fetches and builds those clients with their own tools; needs
     PYTHONPATH=. python3 -m compat_tests.programs >/dev/null
 }
 
-fetch_jars() { # Apache Kafka's, Spark's connectors and the rest that Maven knows
+fetch_jars() { # Apache Kafka's, Spark's connectors and the rest that Maven knows; and archives of Kafka's classes for quick JVMs
     local pom
     for pom in compat_tests/reference/poms/*.pom.xml; do
         PYTHONPATH=. python3 -m compat_tests.reference.maven "$(basename "$pom" .pom.xml)" >/dev/null || return
     done
+    PYTHONPATH=. python3 -m compat_tests.reference.class_archives
 }
 
 clients_and_jars() { build_clients && fetch_jars; }

@@ -8,11 +8,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
-from compat_tests.reference.maven import classpath
+from compat_tests.reference import jvm
 
 _COMPILING_S: Final = 120
 _RUNNING_S: Final = 240
-_JVM: Final = ("-Xmx256m", "-XX:TieredStopAtLevel=1", "-Dorg.slf4j.simpleLogger.defaultLogLevel=off")
+_QUIET: Final = "-Dorg.slf4j.simpleLogger.defaultLogLevel=off"
 
 
 class JavaOracle:
@@ -21,8 +21,8 @@ class JavaOracle:
     def __init__(self, source: Path) -> None:
         self._main = source.stem
         self._work = tempfile.TemporaryDirectory(prefix="ottla-oracle-")
-        self._jars = classpath("kafka")
-        subprocess.run(["javac", "-cp", self._jars, "-d", self._work.name, str(source)], check=True, timeout=_COMPILING_S)
+        command = ["javac", *jvm.COMPILER, "-cp", jvm.class_path("kafka"), "-d", self._work.name, str(source)]
+        subprocess.run(command, check=True, timeout=_COMPILING_S)
 
     def __enter__(self) -> Self:
         return self
@@ -35,7 +35,7 @@ class JavaOracle:
 
     def command(self, *arguments: str, options: tuple[str, ...] = ()) -> list[str]:
         """What starts it; `options` are the JVM's, on top of what all have."""
-        return ["java", *_JVM, *options, "-cp", f"{self._work.name}:{self._jars}", self._main, *arguments]
+        return [*jvm.java("kafka", _QUIET, *options, classes=Path(self._work.name)), self._main, *arguments]
 
     def run(self, *arguments: str, questions: str = "") -> str:
         """What it prints to these questions on its standard input."""

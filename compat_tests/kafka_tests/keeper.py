@@ -32,7 +32,7 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from compat_tests.brokers import CLASSES
-from compat_tests.reference import maven
+from compat_tests.reference.class_archives import archive_jars
 from compat_tests.reference.kafka import CLUSTER_ID, BrokerFailed, BrokerProcess, RealKafka, free_port
 
 NODE_ID: Final = 0
@@ -57,12 +57,7 @@ _DIRECTORY_AGAIN: Final = ("log.dirs", "log.dir", "metadata.log.dir", "listeners
 
 
 class Kafka(RealKafka):
-    """Apache Kafka for hundreds of short lives: it starts from an archive of loaded classes, and one format serves many."""
-
-    def _java(self) -> list[str]:
-        java, *options = super()._java()
-        archive = class_archive()
-        return [java, f"-XX:SharedArchiveFile={archive}", *options] if archive.exists() else [java, *options]
+    """Apache Kafka for hundreds of short lives: one format serves many."""
 
     def format(self) -> None:
         """As Kafka's tool does it; where the result does not depend on this broker's ports, once for each set of options."""
@@ -84,28 +79,6 @@ def _formatted() -> Path:
     directory = tempfile.TemporaryDirectory(prefix="kafka-tests-formatted-")
     atexit.register(directory.cleanup)
     return Path(directory.name)
-
-
-def class_archive() -> Path:
-    """Where the JVM keeps what Kafka's broker loads; a JVM that cannot use it goes on without."""
-    return maven.cache_dir() / "archives" / f"{maven.jar_dir('kafka').name}.jsa"
-
-
-def archive_classes() -> None:
-    """Make the archive, if there is none: the JVM writes it at the end of a broker's life. Raises BrokerFailed, MavenFailed."""
-    archive = class_archive()
-    archive.parent.mkdir(parents=True, exist_ok=True)
-    with open(archive.with_suffix(".lock"), "w") as lock, tempfile.TemporaryDirectory(prefix="kafka-tests-archive-") as directory:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if archive.exists():
-            return
-        partial = archive.with_suffix(".partial")
-        broker = RealKafka(Path(directory))
-        command = broker.command()
-        broker.command = lambda: [command[0], f"-XX:ArchiveClassesAtExit={partial}", *command[1:]]  # type: ignore[method-assign]  # for this start alone
-        broker.start()
-        broker.stop()
-        partial.rename(archive)
 
 
 _CLASSES: Final = CLASSES | {"kafka": Kafka}
@@ -209,7 +182,7 @@ class Keeper(socketserver.ThreadingTCPServer):
 
     def __enter__(self) -> Self:
         if self.kind == "kafka":
-            archive_classes()
+            archive_jars()
         self._thread.start()
         return self
 

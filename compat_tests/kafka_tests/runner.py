@@ -20,11 +20,11 @@ from pathlib import Path
 from typing import Final
 
 from compat_tests.kafka_tests.keeper import Keeper
-from compat_tests.reference import maven
+from compat_tests.reference import jvm, maven
 
 JARS: Final = "kafka-tests"
 JAVA: Final = Path(__file__).parent / "java"
-_JVM: Final = ("-Xmx1g", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto", "-XX:+EnableDynamicAgentLoading")
+_JVM: Final = ("-Xmx1g", "-XX:+EnableDynamicAgentLoading")
 _LOGGING: Final = f"-Dlog4j2.configurationFile={JAVA / 'log4j2.xml'}"
 _JUNIT: Final = {
     "junit.jupiter.extensions.autodetection.enabled": "true",
@@ -66,7 +66,10 @@ def compiled(directory: Path) -> Path:
             partial = directory / "classes.partial"
             shutil.rmtree(partial, ignore_errors=True)
             shutil.copytree(JAVA / "META-INF", partial / "META-INF")
-            subprocess.run(["javac", "-nowarn", "-d", str(partial), "-cp", maven.classpath(JARS), *map(str, sources)], check=True)
+            subprocess.run(
+                ["javac", *jvm.COMPILER, "-nowarn", "-d", str(partial), "-cp", maven.classpath(JARS), *map(str, sources)],
+                check=True,
+            )
             partial.rename(classes)
     return classes
 
@@ -96,7 +99,7 @@ def run(
     ours = compiled(directory.parent)
     with Keeper(kind, directory if keep_logs else None) as keeper, open(directory / "tests.log", "wb") as log:
         command = [
-            *("java", *_JVM, _LOGGING, f"-Dottla.keeper.port={keeper.port}", f"-Dottla.results={results}"),
+            *("java", *_JVM, *jvm.SMALL, _LOGGING, f"-Dottla.keeper.port={keeper.port}", f"-Dottla.results={results}"),
             *([] if cases is None else [f"-Dottla.cases={chosen}"]),
             *("-cp", f"{ours}:{maven.classpath(JARS)}", "org.junit.platform.console.ConsoleLauncher", "execute"),
             *("--details=none", "--disable-banner"),

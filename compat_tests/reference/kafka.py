@@ -26,7 +26,7 @@ import time
 from abc import ABC, abstractmethod
 from pathlib import Path
 
-from compat_tests.reference import maven
+from compat_tests.reference import jvm, maven
 
 HOST = "127.0.0.1"
 CLUSTER_ID = "b3R0bGFDb21wYXRUZXN0cw"  # the same for every broker, so that answers can be compared
@@ -196,15 +196,15 @@ class BrokerProcess(ABC):
 
 
 class RealKafka(BrokerProcess):
-    """Apache Kafka from Maven's jars. Small heap and no optimising compiler: a test run ends before either pays."""
+    """Apache Kafka from Maven's jars. `jvm_options` come on top of those of every JVM of the tests."""
 
     kind = "kafka"
     format_options: tuple[str, ...] = ("--standalone",)
     """The voters are in the log."""
+    jvm_options: tuple[str, ...] = ()
 
     def _java(self) -> list[str]:
-        jvm = ["-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
-        return ["java", *jvm, "-cp", maven.classpath("kafka")]
+        return jvm.java("kafka", *self.jvm_options)
 
     def format(self) -> None:
         command = [

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from compat_tests.brokers import Address
-from compat_tests.java_client import ANSWER_TIMEOUT_S, SMALL_JVM, Java
-from compat_tests.reference import maven
+from compat_tests.java_client import ANSWER_TIMEOUT_S, Java
+from compat_tests.reference import jvm
 from compat_tests.reference.kafka import BrokerProcess
 from compat_tests.tools_diff.differences import alike
 from compat_tests.tools_diff.masks import masked
@@ -153,7 +153,7 @@ class Site:
 def alone(tool: str, arguments: list[str]) -> dict[str, Any]:
     """A tool in a process of its own; what Tools.java would answer."""
     level = "-Dorg.slf4j.simpleLogger.defaultLogLevel=error"
-    command = ["java", *SMALL_JVM, level, "-cp", maven.classpath("kafka-tools"), TOOLS[tool], *arguments]
+    command = [*jvm.java("kafka-tools", level), TOOLS[tool], *arguments]
     done = subprocess.run(command, capture_output=True, text=True, timeout=ANSWER_TIMEOUT_S, check=False)
     return {"exit": done.returncode, "stdout": done.stdout, "stderr": done.stderr}
 
