@@ -51,7 +51,7 @@ def test_in_a_thread_it_serves_when_entered_and_is_gone_when_left() -> None:
         assert broker_threads() == ["ottla-broker"]
     assert not directory.exists()
     assert broker_threads() == []
-    with pytest.raises(RuntimeError, match="does not run"):
+    with pytest.raises(RuntimeError, match="is not running"):
         _ = broker.bootstrap
 
 
