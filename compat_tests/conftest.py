@@ -143,8 +143,8 @@ def topic_of(bootstrap: str, unique: Callable[[str], str]) -> Callable[[str], st
 
 
 @pytest.fixture(scope="session")
-def spark() -> Iterator[Any]:
-    """One Spark session for the run, with the connector's jars. Its Python workers must be this interpreter."""
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """One Spark session for the process, with the connector's jars. Its Python workers must be this interpreter."""
     from compat_tests.reference import maven
 
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
@@ -155,6 +155,7 @@ def spark() -> Iterator[Any]:
         .appName("ottla")
         .config("spark.jars", ",".join(str(jar) for jar in sorted(maven.jar_dir("spark-kafka").iterdir())))
         .config("spark.ui.enabled", "false")
+        .config("spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("warehouse")))
         .config("spark.sql.shuffle.partitions", "2")
         .config("spark.driver.memory", "1g")
         .config("spark.driver.bindAddress", "127.0.0.1")
