@@ -97,6 +97,9 @@ class Member:
             else:
                 self.assigned = self.assigned - partitions
 
+    def __repr__(self) -> str:
+        return f"{self.values} from {self.assigned} after {self.rebalances} assignments, which said {self.said}"
+
     def leave(self) -> None:
         self.process.terminate()
         try:
@@ -203,7 +206,7 @@ def test_a_group_rebalances_and_loses_nothing(kcat: Kcat, raw: Wire, unique: Uni
         wait_for(lambda: first.assigned == everything, "who stays has all partitions")
         before = len(first.values)
         kcat.produce(topic, stdin="later\n")
-        wait_for(lambda: first.values[before:] == ["later"], "and reads on where the other was")
+        wait_for(lambda: first.values[before:] == ["later"], lambda: f"it reads on where the other was: {first}, {second}")
     with kcat.member(group, topic, *how) as third:  # everything was committed
         wait_for(lambda: third.assigned == everything, "a later member has all partitions")
         kcat.produce(topic, stdin="last\n")

@@ -10,12 +10,13 @@ from typing import Any
 TIMEOUT_S = 60
 
 
-def wait_for(condition: Callable[[], Any], what: str, timeout_s: float = TIMEOUT_S) -> None:
-    """Asks until the answer is true. Fails with `what` when the time is over."""
+def wait_for(condition: Callable[[], Any], what: str | Callable[[], str], timeout_s: float = TIMEOUT_S) -> None:
+    """Asks until the answer is true. Fails with `what` when the time is over; a function of it can say how things stand then."""
     deadline = time.monotonic() + timeout_s
     pause = threading.Event()
     while not condition():
-        assert time.monotonic() < deadline, f"not within {timeout_s} s: {what}"
+        if time.monotonic() >= deadline:
+            raise AssertionError(f"not within {timeout_s} s: {what if isinstance(what, str) else what()}")
         pause.wait(0.05)
 
 
