@@ -129,7 +129,7 @@ def test_a_file_goes_through_a_topic_into_a_file(
     broker.kill()
     files.write()
     broker.start()
-    # A worker that misses its coordinator for a heartbeat's interval gives up its tasks, and what they could not commit is sent again:
+    # A worker that misses its coordinator for a heartbeat's interval gives up its tasks. What they had not committed comes again:
     # these connectors promise that a line comes at least once.
     wait_for(lambda: without_repeats(files.sunk(), once) == files.written, "it goes on when the broker is back")
     sent = [(each.value() or b"").decode().strip('"') for each in committed_records(broker.bootstrap, LINES_TOPIC, 1)]
