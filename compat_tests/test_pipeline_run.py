@@ -318,7 +318,7 @@ STREAM = "CREATE STREAM s (n INT, at TIMESTAMP) FROM TOPIC ${topic};\nCREATE SIN
         (STREAM, "job.sql: the job inserts into no sink"),
         (STREAM.replace("${topic};", "${topic} WATERMARK n DELAY OF INTERVAL 1 DAY;"), "job.sql:1: the watermark of s"),
         (STREAM.replace("${topic}", "none-such"), "job.sql:1: unknown topic none-such at "),
-        (STREAM.replace("PARQUET", "DELTA") + INTO_OUT, "job.sql:3: query into out: Spark has no delta: give its"),
+        (STREAM.replace("PARQUET", "DELTA") + INTO_OUT, "job.sql:3: query into out: Spark has no delta: name its"),
         (STREAM + INTO_OUT, "job.sql:3: query into out: "),  # the value is no JSON
     ],
 )  # fmt: skip
