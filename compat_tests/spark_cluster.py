@@ -21,6 +21,7 @@ from urllib.request import urlopen
 
 import pyspark
 
+from compat_tests.reference.jvm import SMALL
 from compat_tests.reference.kafka import HOST, end_process, free_port
 from compat_tests.waiting import wait_for
 
@@ -84,7 +85,7 @@ class SparkCluster:
             "SPARK_HOME": str(SPARK_HOME),
             "SPARK_LOCAL_IP": HOST,
             "SPARK_DAEMON_MEMORY": "256m",
-            "SPARK_DAEMON_JAVA_OPTS": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
+            "SPARK_DAEMON_JAVA_OPTS": " ".join(SMALL),
             "SPARK_NO_DAEMONIZE": "1",
             "PYSPARK_PYTHON": sys.executable,
         }

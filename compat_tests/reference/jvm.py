@@ -18,13 +18,13 @@ COMPILER: Final = tuple(f"-J{option}" for option in SMALL)
 """The same for javac."""
 
 
-def java(jars: str, *options: str, classes: Path | None = None, heap: str = "512m") -> list[str]:
+def java(jars: str, *options: str, classes: Path | None = None) -> list[str]:
     """Returns `java` with all that comes before the main class: for a set of jars (poms/) and, behind them, `classes`, a
     directory of compiled ones. `options` are further ones of the JVM. Raises MavenFailed.
     """
     archive = archive_of(jars)
     shared = [f"-XX:SharedArchiveFile={archive}"] if archive.exists() else []
-    return ["java", f"-Xmx{heap}", *SMALL, *shared, *options, "-cp", class_path(jars, classes)]
+    return ["java", "-Xmx512m", *SMALL, *shared, *options, "-cp", class_path(jars, classes)]
 
 
 def class_path(jars: str, classes: Path | None = None) -> str:
