@@ -1,17 +1,18 @@
 """Kafka's own tests pass, with Apache Kafka and with ottla: what results.json says is in the denominator (results.py).
 
 Of these, and of cases that were not run with Kafka yet, a seeded choice from every class: more with ottla than with Kafka, which
-takes long to start. Both brokers' cases run in one JVM each. scripts/kafka_tests.py runs them all.
-
-A case that fails gets a second try in a JVM of its own: these are tests with timeouts meant for machines with more cores.
+takes long to start. A broker's cases run in one JVM, which the first test of that broker waits for; only those that the run is
+about, so that scripts/test's second try is that of the cases that failed. scripts/kafka_tests.py runs them all.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable
+from functools import cache
+from pathlib import Path
 from random import Random
-from typing import Final
+from typing import Any, Final
 
 import pytest
 
@@ -53,21 +54,16 @@ def full_names(kind: str, names: list[str]) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def ran(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], dict[str, runner.Case]]:
-    """What became of the chosen cases of a kind: one JVM for all, and one more for those that failed."""
-    known: dict[str, dict[str, runner.Case]] = {}
+def ran(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], dict[str, runner.Case]]:
+    """What became of the chosen cases of a kind, of those classes that this run is about."""
+    here: list[Any] = [item for item in request.session.items if item.path == Path(__file__)]
+    asked = [item.callspec.params for item in here if "name" in item.fixturenames]
 
+    @cache
     def get(kind: str) -> dict[str, runner.Case]:
-        if kind not in known:
-            place = tmp_path_factory.mktemp("kafka-tests")
-            names = full_names(kind, sorted(CHOSEN[kind]))
-            found = {case.name: case for case in runner.run(kind, sorted(CHOSEN[kind]), place / "first", cases=names)}
-            again = [name for name in names if name not in found or found[name].result != "passed"]
-            if again:
-                owners = sorted({name.partition("#")[0] for name in again})
-                found |= {case.name: case for case in runner.run(kind, owners, place / "second", cases=again)}
-            known[kind] = found
-        return known[kind]
+        classes = sorted(call["name"] for call in asked if call["kind"] == kind)
+        directory = tmp_path_factory.mktemp(f"kafka-tests-{kind}")
+        return {case.name: case for case in runner.run(kind, classes, directory / "run", cases=full_names(kind, classes))}
 
     return get
 
