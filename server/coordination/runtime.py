@@ -71,7 +71,7 @@ Make = Callable[[int, int, Callable[[bytes], "Appended"]], S]
 
 class CoordinatorRuntime(Generic[S]):
     """Holds the shards by partition, including those that are still loading. `loaded` and `unloaded` are called with each shard
-    when it has been loaded or unloaded.
+    when it has been loaded or unloaded; `refusal` makes the coordinator's own exception of an error code.
     """
 
     def __init__(
@@ -81,6 +81,7 @@ class CoordinatorRuntime(Generic[S]):
         clock: Clock,
         node_id: int,
         make: Make[S],
+        refusal: Callable[[ErrorCode], Exception],
         *,
         loaded: Callable[[S], object],
         unloaded: Callable[[S], object] = lambda shard: None,
@@ -90,6 +91,7 @@ class CoordinatorRuntime(Generic[S]):
         self._clock = clock
         self._node_id = node_id
         self._make = make
+        self._refusal = refusal
         self._loaded = loaded
         self._unloaded = unloaded
         self._shards: dict[int, S] = {}
@@ -105,6 +107,26 @@ class CoordinatorRuntime(Generic[S]):
         return self._shards.get(partition)
 
     def values(self) -> ValuesView[S]:
+        return self._shards.values()
+
+    def loaded_shard(self, partition: int) -> S:
+        """Returns the partition's shard as `take_over` does. Raises the `refusal` of NOT_COORDINATOR if there is none, and of
+        COORDINATOR_LOAD_IN_PROGRESS while it is loading.
+        """
+        shard = self._shards.get(partition) or self.take_over(partition)
+        if shard is None:
+            raise self._refusal(ErrorCode.NOT_COORDINATOR)
+        if shard.loading:
+            raise self._refusal(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        return shard
+
+    def loaded_shards(self) -> ValuesView[S]:
+        """Returns the shards of all partitions that this broker leads. Raises the `refusal` of COORDINATOR_LOAD_IN_PROGRESS
+        while some of them are loading.
+        """
+        self.refresh()
+        if any(shard.loading for shard in self._shards.values()):
+            raise self._refusal(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         return self._shards.values()
 
     def answer_or(self, value: T, refused: Callable[[ErrorCode], T]) -> T | Promise[T]:

@@ -49,7 +49,7 @@ class GroupCoordinator:
         self._log = log
         self._clock = clock
         self._shards = CoordinatorRuntime(
-            CONSUMER_OFFSETS, log, clock, node_id, self._make, loaded=self._loaded, unloaded=self._unloaded
+            CONSUMER_OFFSETS, log, clock, node_id, self._make, GroupError, loaded=self._loaded, unloaded=self._unloaded
         )
         self._deleted_while_loading: dict[int, list[str]] = {}
 
@@ -72,12 +72,7 @@ class GroupCoordinator:
         """
         if len(group_id.encode()) > LONGEST_STRING:
             raise GroupError(ErrorCode.INVALID_GROUP_ID)
-        shard = self._shards.take_over(self.partition_for(group_id))
-        if shard is None:
-            raise GroupError(ErrorCode.NOT_COORDINATOR)
-        if shard.loading:
-            raise GroupError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-        return shard
+        return self._shards.loaded_shard(self.partition_for(group_id))
 
     def member_shard(self, group_id: str) -> Shard:
         """Returns the shard as `shard` does, for operations of members. The group "" may have offsets but no members, and raises
@@ -95,10 +90,7 @@ class GroupCoordinator:
         """Yields all groups that this broker coordinates. Raises GroupError COORDINATOR_LOAD_IN_PROGRESS while some partitions
         are loading.
         """
-        self.refresh()
-        if any(shard.loading for shard in self._shards.values()):
-            raise GroupError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-        for shard in self._shards.values():
+        for shard in self._shards.loaded_shards():
             yield from shard.groups.values()
 
     def answer_about_all(self, value: T, refused: Callable[[ErrorCode], T]) -> T | Promise[T]:

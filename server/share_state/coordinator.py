@@ -93,7 +93,9 @@ class ShareCoordinator:
         self._clock = clock
         self._exists = exists
         self._create_topic = create_topic
-        self._shards = CoordinatorRuntime(SHARE_GROUP_STATE, log, clock, node_id, self._make, loaded=self._loaded)
+        self._shards = CoordinatorRuntime(
+            SHARE_GROUP_STATE, log, clock, node_id, self._make, ShareStateError, loaded=self._loaded
+        )
 
     # Routing
 
@@ -114,12 +116,7 @@ class ShareCoordinator:
         return java_hash_bucket(key_of(name), count)
 
     def _shard(self, name: SharePartition) -> ShareStateShard:
-        shard = self._shards.take_over(self.partition_for(name))
-        if shard is None:
-            raise ShareStateError(ErrorCode.NOT_COORDINATOR)
-        if shard.loading:
-            raise ShareStateError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-        return shard
+        return self._shards.loaded_shard(self.partition_for(name))
 
     # Operations
 

@@ -81,7 +81,9 @@ class TransactionCoordinator:
         self._next_producer_id = next_producer_id
         self._version = transaction_version
         self._write_marker = write_marker
-        self._shards = CoordinatorRuntime(TRANSACTION_STATE, log, clock, node_id, self._make, loaded=self._loaded)
+        self._shards = CoordinatorRuntime(
+            TRANSACTION_STATE, log, clock, node_id, self._make, TransactionError, loaded=self._loaded
+        )
 
     # Routing
 
@@ -107,12 +109,7 @@ class TransactionCoordinator:
             raise TransactionError(ErrorCode.INVALID_REQUEST)
         if self._log.partition_count() == 0:
             raise TransactionError(ErrorCode.NOT_COORDINATOR)
-        shard = self._shards.take_over(self.partition_for(transactional_id))
-        if shard is None:
-            raise TransactionError(ErrorCode.NOT_COORDINATOR)
-        if shard.loading:
-            raise TransactionError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-        return shard
+        return self._shards.loaded_shard(self.partition_for(transactional_id))
 
     def find(self, transactional_id: str) -> Transaction | None:
         """Returns the id's transaction, or None if the id is unknown. Raises TransactionError as `shard` does."""
@@ -122,10 +119,7 @@ class TransactionCoordinator:
         """Yields all transactions that this broker coordinates. Raises TransactionError COORDINATOR_LOAD_IN_PROGRESS while some
         partitions are loading.
         """
-        self.refresh()
-        if any(shard.loading for shard in self._shards.values()):
-            raise TransactionError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-        for shard in self._shards.values():
+        for shard in self._shards.loaded_shards():
             yield from shard.transactions.values()
 
     def answer_about_all(self, value: T, refused: Callable[[ErrorCode], T]) -> T | Promise[T]:

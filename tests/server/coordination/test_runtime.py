@@ -50,6 +50,7 @@ class Runtime:
             self.clock,
             NODE_ID,
             Letters,
+            Refused,
             loaded=lambda shard: self.loaded.append(shard.partition),
             unloaded=lambda shard: self.unloaded.append(shard.partition),
         )
@@ -109,6 +110,31 @@ def test_a_newer_epoch_of_our_own_loads_again() -> None:
     assert (runtime.loaded, runtime.unloaded) == ([0, 0], [0])
 
 
+def test_a_shard_is_served_when_it_is_loaded_and_led_from_here() -> None:
+    runtime = Runtime(partitions=3)
+    runtime.log.leaders = [NODE_ID, OTHER, NODE_ID]
+    assert runtime.shards.loaded_shard(0) is runtime.take_over(0)
+    assert [shard.partition for shard in runtime.shards.loaded_shards()] == [0, 2]
+    with pytest.raises(Refused) as error:
+        runtime.shards.loaded_shard(1)
+    assert error.value.code is ErrorCode.NOT_COORDINATOR
+
+
+def test_a_shard_that_is_loading_is_not_served() -> None:
+    runtime = Runtime()
+    for number in range(5):
+        runtime.log.append(0, batch_of((str(number), "w")))
+    runtime.log.seconds = LOAD_SLICE_SECONDS / 2
+    for ask in (lambda: runtime.shards.loaded_shard(0), runtime.shards.loaded_shards):
+        with pytest.raises(Refused) as error:
+            ask()
+        assert error.value.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    assert runtime.shards.loaded_shard(1).partition == 1
+    runtime.clock.advance(LOAD_SLICE_SECONDS)
+    runtime.clock.advance(LOAD_SLICE_SECONDS)
+    assert [shard.partition for shard in runtime.shards.loaded_shards()] == [0, 1]
+
+
 @pytest.mark.parametrize("change", ["leader", "epoch", "close"])
 def test_what_waits_is_refused_when_the_leadership_ends(change: str) -> None:
     runtime = Runtime()
@@ -154,7 +180,7 @@ def test_a_shard_that_is_unloaded_while_it_loads_does_not_load_on() -> None:
     runtime.shards.unload(0)
     runtime.log.seconds = 0
     new = runtime.take_over()
-    runtime.clock.advance(0)
+    runtime.clock.advance(LOAD_SLICE_SECONDS)
     assert (old.loading, len(old.seen)) == (True, 1)
     assert (new.loading, runtime.loaded, runtime.unloaded) == (False, [0], [0])
 
