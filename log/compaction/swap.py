@@ -22,7 +22,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from ottla.log.compaction.cleaning_job import CleanedGroup
-from ottla.log.names import CLEANED_SUFFIX, SWAP_SUFFIX, offset_in
+from ottla.log.names import CLEANED_SUFFIX, SWAP_SUFFIX, TMP_SUFFIX, offset_in
 
 if TYPE_CHECKING:
     from ottla.log.partition import PartitionLog
@@ -106,14 +106,15 @@ def remove_unfinished(log: PartitionLog) -> None:
     """Removes what a cleaning that ended early left beside the log. Raises StorageError.
 
     The removal is durable if there is a `.swap`, because a start would put that in place whatever has become of the log since. A
-    `.cleaned` must go because a start that finds one discards the `.swap` files of a later cleaning.
+    `.cleaned` must go because a start that finds one discards the `.swap` files of a later cleaning. A worker that was killed
+    while it wrote an index left that as `.cleaned.tmp`.
     """
     disk = log.directory.disk
     exchanged = {segment.base_offset for segment in log.segments if segment.name_ending}
     with log.directory.guard(f"cleaning up after a cleaning of {log.path}"):
-        names = [name for name in disk.list(log.path) if offset_in(name) >= 0]
+        names = [name for name in disk.list(log.path) if offset_in(name.removesuffix(TMP_SUFFIX)) >= 0]
         swaps = [name for name in names if name.endswith(SWAP_SUFFIX) and offset_in(name) not in exchanged]
-        for name in [*swaps, *(name for name in names if name.endswith(CLEANED_SUFFIX))]:
+        for name in [*swaps, *(name for name in names if name.removesuffix(TMP_SUFFIX).endswith(CLEANED_SUFFIX))]:
             disk.remove(f"{log.path}/{name}")
         if swaps:
             disk.sync_dir(log.path)

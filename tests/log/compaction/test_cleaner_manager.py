@@ -119,6 +119,18 @@ def test_a_cleaning_that_is_given_up_moves_nothing() -> None:
     assert rig.clean() == 1
 
 
+def test_a_cleaning_that_is_given_up_leaves_no_files_of_a_killed_worker() -> None:
+    rig = CleanerRig()
+    rig.put_each([0, 0])
+    cleaning = rig.begin()
+    before = rig.names()
+    for ending in (".log.cleaned", ".index.cleaned", ".timeindex.cleaned.tmp"):
+        rig.disk.write_bytes(f"{rig.log.path}/{0:020d}{ending}", b"")
+    rig.disk.write_bytes(f"{rig.log.path}/a.cleaned.tmp", b"")
+    rig.cleaner.give_up(cleaning)
+    assert sorted(rig.names()) == sorted([*before, "a.cleaned.tmp"]), "a name that no segment has is somebody else's"
+
+
 def test_the_checkpoint_follows_a_cut() -> None:
     rig = CleanerRig()
     rig.put_each([0, 1, 2, 0])
