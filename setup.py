@@ -27,6 +27,7 @@ HOT_PATHS = [
     "ottla/log/segment.py",
     "ottla/server/base/promise.py",
     "ottla/server/network/connection.py",
+    "ottla/server/dispatch/route.py",
     "ottla/server/dispatch/routes.py",
     "ottla/server/dispatch/measured.py",
     "ottla/server/partitions/fetch_sessions.py",

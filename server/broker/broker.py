@@ -142,7 +142,8 @@ class Broker:
         logs = await self._open_logs(clock)
         cluster = await open_cluster(logs, self._disk, self.config, self.cluster_id, clock, self._random, self._network)
         context = self.context = make_context(self.config, cluster, logs, clock, self._random)
-        await self._open_listeners(context, self._make_dispatch(context, logs))
+        self._measure_requests(context, logs)
+        await self._open_listeners(context, Dispatch(context, self.chain))
         self._endpoints = self._find_endpoints()
         await self._open_metrics()
         self._broker_epoch = await cluster.register(self._endpoints, rack=self.config.rack)
@@ -243,16 +244,16 @@ class Broker:
             else:
                 self.controller_listeners.append(listener)
 
-    def _make_dispatch(self, context: BrokerContext, logs: LogManager) -> Dispatch:
-        """Makes the dispatch of the clients' listeners. If metrics are on it measures its requests, for the metrics to read."""
+    def _measure_requests(self, context: BrokerContext, logs: LogManager) -> None:
+        """Has the requests on all listeners measured, if the metrics are on that will read this."""
         if self.config.values["ottla.metrics.port"] is None:
-            return Dispatch(context, self.chain)
-        from ottla.server.dispatch.measured import MeasuredDispatch
+            return
+        from ottla.server.dispatch.measured import RequestMetrics
         from ottla.server.metrics.sources import Sources
 
-        dispatch = MeasuredDispatch(context, context.clock.ticks_ns, self.chain)
-        self.sources = Sources(context, dispatch, self.listeners, logs)
-        return dispatch
+        requests = RequestMetrics(context.clock.ticks_ns)
+        self.chain.measure(requests.make_route)
+        self.sources = Sources(context, requests, self.listeners, logs)
 
     async def _open_metrics(self) -> None:
         """Serves the metrics if they are on; their code is loaded only then."""

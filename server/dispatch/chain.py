@@ -1,9 +1,10 @@
 """The chain of links puts together, in one place, what happens before and after the handlers.
 
-A route is made of the steps of one API: decode, handle, encode. Links stand around these steps, each for one purpose: quotas
-today, and the faults of a test kit; an authorizer and an audit log will find their places here as well. The steps are composed
-when a route is made, and all routes are made anew when a link comes or goes. An existing route never changes: a request that
-waits is answered by the route that it began with. Without links the steps are the handler's own, so a missing link costs nothing.
+A route is made of the steps of one API: decode, handle, encode. Links stand around these steps, each for one purpose: quotas,
+the metrics of requests and the faults of a test kit; an authorizer and an audit log will find their places here as well. The
+steps are composed when a route is made, and all routes are made anew when a link comes or goes. An existing route never changes:
+a request that waits is answered by the route that it began with. Without links the steps are the handler's own, so a missing link
+costs nothing.
 
 A broker has one chain, which all its dispatches share: what holds for clients holds on every listener, also on one that opens
 later.
@@ -14,9 +15,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from enum import IntEnum
 
+from ottla.server.dispatch.route import Plan, Route
 from ottla.server.requests.link import Link, Steps
-from ottla.server.requests.traits import Traits
-from ottla.wire.api import Api
+
+MakeRoute = Callable[[Plan, Steps], Route]
 
 
 class Place(IntEnum):
@@ -30,10 +32,11 @@ class Place(IntEnum):
 class Chain:
     """Holds the links of one broker, at most one in each place."""
 
-    __slots__ = ("_links", "_subscribers")
+    __slots__ = ("_links", "_make_route", "_subscribers")
 
     def __init__(self) -> None:
         self._links: dict[Place, Link] = {}
+        self._make_route: MakeRoute = Route
         self._subscribers: list[Callable[[], object]] = []
 
     def subscribe(self, callback: Callable[[], object]) -> None:
@@ -48,12 +51,23 @@ class Chain:
             del self._links[place]
         else:
             self._links[place] = link
-        for callback in self._subscribers:
-            callback()
+        self._changed()
         return True
 
-    def compose(self, api: Api, traits: Traits, steps: Steps) -> Steps:
-        """Returns the steps of an API with all links around them."""
+    def measure(self, make_route: MakeRoute | None) -> None:
+        """Has all routes made by `make_route`, or with None by nothing but Route. This is the outermost link: what measures
+        requests sees all that they take, also the answers that come later and those that were encoded before.
+        """
+        self._make_route = make_route or Route
+        self._changed()
+
+    def _changed(self) -> None:
+        for callback in self._subscribers:
+            callback()
+
+    def compose(self, plan: Plan) -> Route:
+        """Returns the route of a plan, with all links around its steps."""
+        steps = plan.own_steps
         for _, link in sorted(self._links.items()):
-            steps = link.around(api, traits, steps)
-        return steps
+            steps = link.around(plan.api, plan.traits, steps)
+        return self._make_route(plan, steps)

@@ -1,4 +1,4 @@
-"""Serves requests and counts and times them for the metrics; a broker without metrics never loads this.
+"""Routes that count and time their requests for the metrics; a broker without metrics never loads this.
 
 Each route counts its requests, the error codes in its answers, and its answers by how long they took; the time of a promised
 answer runs until the promise is kept. All counts are plain integers, which server/metrics reads when somebody asks for them.
@@ -12,15 +12,11 @@ from typing import Any, Final
 
 from ottla.server.base.errors import CloseConnection
 from ottla.server.base.promise import Promise
-from ottla.server.dispatch.chain import Chain
 from ottla.server.dispatch.error_counts import count_errors, places_in
-from ottla.server.dispatch.routes import Dispatch, Plan, Route, Waiting, log_failure
-from ottla.server.handlers import BROKER
-from ottla.server.requests.context import BrokerContext
+from ottla.server.dispatch.route import Plan, Route, Waiting, log_failure
 from ottla.server.requests.kept_answers import Encoded
-from ottla.server.requests.link import Steps
+from ottla.server.requests.link import Decode, Steps
 from ottla.server.requests.request import Request
-from ottla.server.requests.session import Session
 from ottla.wire.primitives import Buffer, Parts, WireStruct
 
 BUCKETS: Final = 65
@@ -56,6 +52,30 @@ class Stopwatch:
         self.ticks = ticks
         self.started = 0
 
+    def timed(self, decode: Decode) -> Decode:
+        """Returns the step with which a request begins, with a look at the clock before it."""
+
+        def begin(frame: Buffer, pos: int) -> tuple[Any, int]:
+            self.started = self.ticks()
+            return decode(frame, pos)
+
+        return begin
+
+
+class RequestMetrics:
+    """Makes the routes that measure (`Chain.measure`), and holds what they count, for all listeners together."""
+
+    __slots__ = ("_watch", "counts")
+
+    def __init__(self, ticks: Ticks) -> None:
+        self._watch = Stopwatch(ticks)
+        self.counts: dict[int, RequestCounts] = {}
+        """The counts by the number of the route. They outlive the routes, which are made anew when a link comes or goes."""
+
+    def make_route(self, plan: Plan, steps: Steps) -> Route:
+        """Returns a route that counts and times its requests."""
+        return MeasuredRoute(plan, steps, self.counts.setdefault(plan.number, RequestCounts()), self._watch)
+
 
 class MeasuredRoute(Route):
     """Serves requests as Route does, and counts and times them."""
@@ -63,7 +83,7 @@ class MeasuredRoute(Route):
     __slots__ = ("_counts", "_error_places", "_watch")
 
     def __init__(self, plan: Plan, steps: Steps, counts: RequestCounts, watch: Stopwatch) -> None:
-        super().__init__(plan, steps)
+        super().__init__(plan, steps._replace(decode=watch.timed(steps.decode)))
         self._counts = counts
         self._watch = watch
         self._error_places = places_in(plan.response)
@@ -100,23 +120,3 @@ class MeasuredRoute(Route):
             return
         if self._error_places and (request.failed or not self.plan.traits.reports_failure):
             count_errors(response, self._error_places, counts.errors)
-
-
-class MeasuredDispatch(Dispatch):
-    """Serves requests as Dispatch does, and measures them; see the module's docstring."""
-
-    __slots__ = ("_watch", "counts")
-
-    def __init__(self, broker: BrokerContext, ticks: Ticks, chain: Chain | None = None, role: str = BROKER) -> None:
-        super().__init__(broker, chain, role)
-        self._watch = Stopwatch(ticks)
-        self.counts: dict[int, RequestCounts] = {}
-        """The counts by the number of the route. They outlive the routes, which are made anew when a link comes or goes."""
-
-    def serve(self, frame: Buffer, session: Session) -> bytes | Parts | Waiting | None:
-        self._watch.started = self._watch.ticks()
-        return super().serve(frame, session)
-
-    def _make_route(self, plan: Plan, steps: Steps) -> Route:
-        counts = self.counts.setdefault(plan.number, RequestCounts())
-        return MeasuredRoute(plan, steps, counts, self._watch)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from ottla.log.compaction.cleaner_manager import LogCleaner
     from ottla.log.manager import LogManager
-    from ottla.server.dispatch.measured import MeasuredDispatch
+    from ottla.server.dispatch.measured import RequestMetrics
     from ottla.server.network.listener import Listener
     from ottla.server.requests.context import BrokerContext
 
@@ -19,7 +19,7 @@ class Sources:
     """Holds the parts of one broker, which sets `serving`: true from the end of its start until it begins to stop."""
 
     context: BrokerContext
-    dispatch: MeasuredDispatch
+    requests: RequestMetrics
     listeners: Sequence[Listener]
     logs: LogManager
     serving: bool = False

@@ -88,13 +88,13 @@ def log_rows(value: Callable[[Any], int]) -> Callable[[Sources], Iterator[Row]]:
 
 
 def request_counts(sources: Sources) -> Iterator[Row]:
-    for number, counts in sorted(sources.dispatch.counts.items()):
+    for number, counts in sorted(sources.requests.counts.items()):
         yield (APIS[number >> 16].name, str(number & 0xFFFF)), counts.requests
 
 
 def request_errors(sources: Sources) -> Iterator[Row]:
     sums: dict[tuple[int, int], int] = {}
-    for number, counts in sources.dispatch.counts.items():
+    for number, counts in sources.requests.counts.items():
         for code, count in counts.errors.items():
             found = (number >> 16, code)
             sums[found] = sums.get(found, 0) + count
@@ -103,7 +103,7 @@ def request_errors(sources: Sources) -> Iterator[Row]:
 
 
 def request_times(sources: Sources) -> Iterator[TimesRow]:
-    by_number = sources.dispatch.counts
+    by_number = sources.requests.counts
     for key in sorted({number >> 16 for number in by_number}):
         yield (APIS[key].name,), sum_times([counts for number, counts in by_number.items() if number >> 16 == key])
 

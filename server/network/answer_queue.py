@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from ottla.server.base.errors import CloseConnection
 from ottla.server.base.promise import Acknowledgement, Promise
-from ottla.server.dispatch.routes import Waiting
+from ottla.server.dispatch.route import Waiting
 
 if TYPE_CHECKING:
     from ottla.server.requests.session import Session

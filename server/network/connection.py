@@ -37,7 +37,7 @@ from ottla.log.disk.files import FileSlice
 from ottla.log.errors import StorageError
 from ottla.server.base.errors import CloseConnection
 from ottla.server.base.promise import Acknowledgement, Promise
-from ottla.server.dispatch.routes import Waiting
+from ottla.server.dispatch.route import Waiting
 from ottla.server.network.bad_frames import describe_bad_size
 from ottla.server.requests.session import Session
 

@@ -10,7 +10,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from ottla.server.dispatch.routes import Waiting
+    from ottla.server.dispatch.route import Waiting
     from ottla.server.network.context import NetworkContext
     from ottla.server.network.socket_settings import SocketSettings
     from ottla.server.requests.session import Session

@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from ottla.server.dispatch.chain import Chain, Place
+from ottla.server.dispatch.route import Plan, Route
 from ottla.server.handlers import heartbeat
 from ottla.server.requests.link import Steps
 from ottla.server.requests.traits import Traits
 from ottla.wire.api import BY_MODULE, Api
+from ottla.wire.messages.heartbeat import HeartbeatResponse
 
 HEARTBEAT = BY_MODULE["heartbeat"]
 
@@ -25,6 +27,14 @@ def own_steps(seen: list[str]) -> Steps:
         parts.append(answer.encode())
 
     return Steps(decode, handle, encode)
+
+
+def plan(steps: Steps) -> Plan:
+    return Plan(HEARTBEAT, 4, heartbeat.TRAITS, steps, HeartbeatResponse)
+
+
+def steps_of(route: Route) -> Steps:
+    return Steps(route.decode, route.handle, route.encode)
 
 
 class Noting:
@@ -51,15 +61,16 @@ class Noting:
 def composed(chain: Chain, seen: list[str]) -> list[str]:
     """What a request meets now."""
     seen.clear()
-    steps = chain.compose(HEARTBEAT, heartbeat.TRAITS, own_steps(seen))
     request: Any = None
-    assert steps.handle("body", request) == "answer"
+    assert chain.compose(plan(own_steps(seen))).handle("body", request) == "answer"
     return list(seen)
 
 
 def test_without_links_the_steps_are_the_handlers_own() -> None:
     steps = own_steps([])
-    assert Chain().compose(HEARTBEAT, heartbeat.TRAITS, steps) is steps
+    route = Chain().compose(plan(steps))
+    assert type(route) is Route
+    assert steps_of(route) == steps
 
 
 def test_a_link_sees_the_api_and_its_traits() -> None:
@@ -108,4 +119,19 @@ def test_what_changes_nothing_is_reported_as_such() -> None:
 def test_a_link_may_leave_an_api_alone() -> None:
     chain, steps = Chain(), own_steps([])
     chain.put(Place.QUOTAS, Noting("quotas", [], concerned=False))
-    assert chain.compose(HEARTBEAT, heartbeat.TRAITS, steps) is steps
+    assert steps_of(chain.compose(plan(steps))) == steps
+
+
+def test_what_measures_makes_the_routes_outside_all_links() -> None:
+    seen: list[str] = []
+    chain, changes = Chain(), []
+
+    class Measured(Route):
+        """A route of another kind."""
+
+    chain.subscribe(lambda: changes.append(type(chain.compose(plan(own_steps(seen))))))
+    chain.measure(Measured)
+    chain.put(Place.QUOTAS, Noting("quotas", seen))
+    assert composed(chain, seen) == ["quotas before", "handler", "quotas after"]
+    chain.measure(None)
+    assert changes == [Measured, Measured, Route]

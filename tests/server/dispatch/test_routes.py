@@ -14,7 +14,8 @@ import pytest
 from ottla.server.base.errors import CloseConnection
 from ottla.server.dispatch import routes as module
 from ottla.server.dispatch.chain import Chain, Place
-from ottla.server.dispatch.routes import Dispatch, Waiting
+from ottla.server.dispatch.route import Waiting
+from ottla.server.dispatch.routes import Dispatch
 from ottla.server.handlers import CONTROLLER, served
 from ottla.server.handlers import list_offsets as handler
 from ottla.server.handlers.api_versions import TELEMETRY

@@ -9,7 +9,9 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from ottla.server.base.randomness import from_system
-from ottla.server.dispatch.measured import MeasuredDispatch
+from ottla.server.dispatch.chain import Chain
+from ottla.server.dispatch.measured import RequestMetrics
+from ottla.server.dispatch.routes import Dispatch
 from ottla.server.group.coordinator import GroupCoordinator
 from ottla.server.group.coordinator_config import GroupCoordinatorConfig
 from ottla.server.metrics import exposition as module
@@ -22,12 +24,12 @@ from tests.log.support import batch
 from tests.server.group.fakes import GroupLog
 
 
-def sources(broker: MemoryBroker, dispatch: MeasuredDispatch | None = None) -> Sources:
+def sources(broker: MemoryBroker, requests: RequestMetrics | None = None) -> Sources:
     """Returns the sources of a broker that coordinates no groups."""
     broker.context.groups = GroupCoordinator(
         GroupLog(), broker.clock, GroupCoordinatorConfig(), NODE_ID, broker.image, from_system()
     )
-    return Sources(broker.context, dispatch or MeasuredDispatch(broker.context, lambda: 1), [], broker.logs, serving=True)
+    return Sources(broker.context, requests or RequestMetrics(lambda: 1), [], broker.logs, serving=True)
 
 
 def text(exposition: Exposition) -> str:
@@ -87,13 +89,15 @@ def test_quantiles_buckets_and_sums_are_of_the_same_times() -> None:
     broker = MemoryBroker({"t": 1})
     now = iter(range(0, 10**12, 3_000_000))
     next(now)
-    dispatch = MeasuredDispatch(broker.context, lambda: next(now))
+    requests, chain = RequestMetrics(lambda: next(now)), Chain()
+    chain.measure(requests.make_route)
+    dispatch = Dispatch(broker.context, chain)
     parts: list[Any] = [encode_request_header(0, 9, 1, "me")]
     data = [produce.PartitionProduceData(0, batch())]
     produce.ENCODE_REQUEST[9](produce.ProduceRequest(None, -1, 0, [produce.TopicProduceData("t", partition_data=data)]), parts)
     for _ in range(4):
         dispatch.serve(b"".join(parts), broker.session())
-    families = {family.name: family for family in text_string_to_metric_families(text(Exposition(sources(broker, dispatch))))}
+    families = {family.name: family for family in text_string_to_metric_families(text(Exposition(sources(broker, requests))))}
 
     summary = families["kafka_network_requestmetrics_totaltimems"].samples
     by_name = {(sample.name, sample.labels.get("quantile")): sample.value for sample in summary}

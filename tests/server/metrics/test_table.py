@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 from typing import Any
 
-from ottla.server.dispatch.measured import MeasuredDispatch
+from ottla.server.dispatch.measured import RequestMetrics
 from ottla.server.metrics.sources import Sources
 from ottla.server.metrics.table import METRICS
 from tests.fakes import MemoryBroker
@@ -24,9 +24,7 @@ class Rig:
         for name, topic in self.groups.broker.metadata.topics.items():
             topic.topic_id = MemoryBroker.topic_id(name)
             self.groups.broker.metadata.topics_by_id[topic.topic_id] = topic
-        self.sources = Sources(
-            self.memory.context, MeasuredDispatch(self.memory.context, lambda: 1), [], self.memory.logs, serving=True
-        )
+        self.sources = Sources(self.memory.context, RequestMetrics(lambda: 1), [], self.memory.logs, serving=True)
 
     def append(self, topic: str, partition: int, records: int) -> None:
         replica = self.memory.replicas.get(topic, partition)

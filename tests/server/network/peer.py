@@ -11,7 +11,7 @@ from typing import Any
 from ottla.log.disk.files import FileSlice
 from ottla.server.base.errors import CloseConnection
 from ottla.server.base.network import OsNetwork
-from ottla.server.dispatch.routes import Plan, Route, Waiting
+from ottla.server.dispatch.route import Plan, Route, Waiting
 from ottla.server.handlers import heartbeat
 from ottla.server.network.connection import Connection
 from ottla.server.network.context import NetworkContext

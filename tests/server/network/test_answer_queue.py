@@ -13,7 +13,7 @@ import pytest
 
 from ottla.server.base.errors import CloseConnection
 from ottla.server.base.promise import Acknowledgement, Promise
-from ottla.server.dispatch.routes import Waiting
+from ottla.server.dispatch.route import Waiting
 from ottla.server.network.answer_queue import MAX_ANSWERS
 from ottla.server.network.connection import Connection
 from ottla.server.requests.request import Request

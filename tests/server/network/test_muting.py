@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from ottla.server.dispatch.routes import Waiting
+from ottla.server.dispatch.route import Waiting
 from ottla.server.network.connection import BACKLOG_FRAMES
 from ottla.server.requests.session import Session
 from ottla.wire.primitives import Buffer, Parts

@@ -8,7 +8,8 @@ import sys
 from typing import Any
 
 from ottla.server.dispatch.chain import Chain, Place
-from ottla.server.dispatch.routes import Dispatch, Waiting
+from ottla.server.dispatch.route import Waiting
+from ottla.server.dispatch.routes import Dispatch
 from ottla.server.metadata.quotas import Entity
 from ottla.server.quotas.enforcement import ClientQuotas
 from ottla.server.quotas.rates import Windows
