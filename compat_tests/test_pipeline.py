@@ -417,7 +417,9 @@ def test_archive_goes_on_until_ctrl_c(bootstrap: str, topic_of: Callable[[str], 
         fill(bootstrap, topic, 30, start=30 * number + 30)
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does: the JVM gets it, too
     assert process.wait(60) == 0, log.read_text()
-    assert log.read_text().splitlines()[-1].startswith(f"{topic}: ")
+    # A batch that was under way is cancelled, and Spark's executor may log that, in the same file, whenever its task ends.
+    ours = [line for line in log.read_text().splitlines() if line.startswith((f"{topic}: ", "batch "))]
+    assert [line.startswith(f"{topic}: ") for line in ours] == [False] * (len(ours) - 1) + [True]
     assert "Traceback" not in log.read_text()
 
 
