@@ -26,7 +26,7 @@ from typing import Any, Final
 from ottla.commands.record_text import bytes_to_json
 from ottla.log.disk.checkpoint import uuid_text
 from ottla.wire import metadata_records
-from ottla.wire.frame import MALFORMED
+from ottla.wire.frame import MALFORMED, decode_whole
 from ottla.wire.metadata_records import MetadataError
 from ottla.wire.primitives import WireStruct
 from ottla.wire.records import Record
@@ -237,7 +237,7 @@ def _consumer_protocol(name: str, data: bytes) -> Any:
     table = importlib.import_module(f"ottla.wire.messages.internal.consumer_protocol_{name}").DECODE
     try:
         version: int = _INT16.unpack_from(data)[0]
-        message, end = table[min(version, max(table))](data, _INT16.size)
+        message = decode_whole(table[min(version, max(table))], data, _INT16.size)
     except (*MALFORMED, KeyError):
         return plain(data)
-    return fields_of(message) if end == len(data) else plain(data)
+    return fields_of(message)

@@ -204,11 +204,6 @@ class ProducerStates:
             del self._states[state.producer_id]
         self._states.update((state.producer_id, state) for state in reversed(newest))
 
-    @property
-    def first_open_offset(self) -> int | None:
-        """Returns the first offset of the oldest transaction that is still open, None if there is none."""
-        return next(iter(self._open_transactions), None)
-
     def first_unstable_offset(self, high_watermark: int) -> int | None:
         """Returns the first offset of the oldest transaction that is open, or whose marker is not below the high watermark
         yet."""

@@ -272,12 +272,6 @@ class Segment:
             self._raise_max_timestamp(NO_TIMESTAMP, self.base_offset)
         return self._max_timestamp
 
-    @property
-    def offset_of_max_timestamp(self) -> int:
-        """Returns the last offset of the first batch that has `max_timestamp`."""
-        _ = self.max_timestamp
-        return self._offset_of_max
-
     def largest_timestamp(self) -> int:
         """Returns the time that retention uses, in ms: the greatest record timestamp, or else when the file was last written."""
         timestamp = self.max_timestamp

@@ -149,7 +149,7 @@ def settle_values(spark: SparkSession, plan: Archive, files: Files) -> Values:
         schema = ""
     elif plan.schema is not None:
         text = values_.text_of(plan.schema)
-        schema = values_.struct_of(spark, text).json() if plan.kind == "json" else values_.avro_schema(text)
+        schema = values_.struct_of(text).json() if plan.kind == "json" else values_.avro_schema(text)
     elif there is not None:
         schema = there["schema"]
     else:

@@ -82,15 +82,6 @@ class Audit:
         return self.limit + 1
 
 
-class Buckets(NamedTuple):
-    """What a partition has within a span of time."""
-
-    partition: int
-    start_ms: int
-    records: int
-    checksum: str
-
-
 def of_topic(spark: SparkSession, cluster: KafkaCluster, topic: str, bounds: Bounds) -> DataFrame:
     """Returns the committed records between the bounds, in the columns with which all functions here work."""
     starts, ends = ({partition: pair[i] for partition, pair in bounds.items()} for i in range(2))

@@ -26,8 +26,6 @@ SCALA: Final = "2.13"
 KAFKA_CLIENT_OF: Final = {(4, 0): ("3.9.0", "2.12.0"), (4, 1): ("3.9.1", "2.12.1"), (4, 2): ("3.9.2", "2.13.1")}
 """By version of Spark, the Kafka client and the pool with which its connector was built. A later Spark uses the last ones."""
 
-CONNECTORS: Final = ("kafka", "avro")
-
 _POM: Final = """<project xmlns="http://maven.apache.org/POM/4.0.0">
   <modelVersion>4.0.0</modelVersion><groupId>ottla</groupId><artifactId>spark-jars</artifactId><version>1</version>
   <dependencies>{dependencies}</dependencies>

@@ -87,8 +87,10 @@ def avro_schema(text: str) -> str:
     return text
 
 
-def struct_of(spark: SparkSession, text: str) -> StructType:
-    """Returns a schema for JSON, given as a list of columns as in SQL or in Spark's JSON form. Raises UsageError in one line."""
+def struct_of(text: str) -> StructType:
+    """Returns a schema for JSON, given as a list of columns as in SQL, which the active session parses, or in Spark's JSON form.
+    Raises UsageError in one line.
+    """
     from pyspark.errors import PySparkException
     from pyspark.sql.types import StructType
 

@@ -125,15 +125,6 @@ def read_header(buf: Buffer, pos: int = 0) -> BatchHeader:
     return tuple.__new__(BatchHeader, _HEADER.unpack_from(buf, pos))  # half the time of BatchHeader(*fields)
 
 
-def pack_header(header: BatchHeader) -> bytes:
-    return _HEADER.pack(*header)
-
-
-def computed_crc(buf: Buffer, header: BatchHeader, pos: int = 0) -> int:
-    """Returns the CRC-32C of the batch at `pos`, computed from the attributes to its end."""
-    return crc32c(memoryview(buf)[pos + CRC_START : pos + header.batch_length + LENGTH_OVERHEAD])
-
-
 def check_crc(buf: Buffer, header: BatchHeader, pos: int = 0) -> bool:
     """Returns whether the stored CRC fits the bytes; False for a batch that reaches beyond the buffer."""
     end = pos + header.batch_length + LENGTH_OVERHEAD

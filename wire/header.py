@@ -67,7 +67,9 @@ def encode_request_header(api_key: int, api_version: int, correlation_id: int, c
 
 
 def encode_response_header(api_key: int, api_version: int, correlation_id: int) -> bytes:
-    """Returns the header of the answer to a request of this API and version."""
+    """Returns the header of the answer to a request of this API and version, for who plays a broker; a broker that answers many
+    requests packs it with the size before it, as `server/dispatch/routes.py` does.
+    """
     if api_version >= _FLEXIBLE_FROM.get(api_key, _NEVER) and api_key != API_VERSIONS:
         return _correlation_id_tags.pack(correlation_id)
     return _correlation_id.pack(correlation_id)

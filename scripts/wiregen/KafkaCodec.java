@@ -12,14 +12,13 @@ import java.nio.charset.StandardCharsets;
 import java.util.HashMap;
 import java.util.HexFormat;
 import java.util.Map;
-import org.apache.kafka.common.errors.RetriableException;
 import org.apache.kafka.common.protocol.ByteBufferAccessor;
 import org.apache.kafka.common.protocol.Errors;
 import org.apache.kafka.common.protocol.Message;
 import org.apache.kafka.common.protocol.ObjectSerializationCache;
 
 /**
- * Asks Kafka's own classes. With the argument "errors" it prints code, name and whether it is retriable, one error a line. Else it answers line by line:
+ * Asks Kafka's own classes. With the argument "errors" it prints code and name, one error a line. Else it answers line by line:
  *
  *   encode CLASS VERSION JSON   -> the message's bytes in hex
  *   reread CLASS VERSION HEX    -> the bytes again, read and written by Kafka
@@ -34,7 +33,7 @@ public class KafkaCodec {
     public static void main(String[] arguments) throws Exception {
         if (arguments.length == 1 && arguments[0].equals("errors")) {
             for (Errors error : Errors.values()) {
-                System.out.println(error.code() + " " + error.name() + " " + (error.exception() instanceof RetriableException));
+                System.out.println(error.code() + " " + error.name());
             }
             return;
         }

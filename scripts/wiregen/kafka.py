@@ -54,10 +54,10 @@ def definitions() -> list[Message]:
     return [m for m in found if m.valid and m.kind != "header"]
 
 
-def error_codes() -> list[tuple[int, str, bool]]:
-    """Returns (code, name, whether it is retriable) of every error of the protocol."""
+def error_codes() -> list[tuple[int, str]]:
+    """Returns (code, name) of every error of the protocol."""
     rows = [line.split() for line in ask_kafka(["errors"]).splitlines()]
-    return [(int(code), name, retriable == "true") for code, name, retriable in rows]
+    return [(int(code), name) for code, name in rows]
 
 
 def java_class(message: Message) -> str:

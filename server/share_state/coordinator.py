@@ -163,8 +163,8 @@ class ShareCoordinator:
         shard.delete(name)
         return shard.answer(None)
 
-    def read_summary(self, group_id: str, topic_id: bytes, partition: int, leader_epoch: int) -> Summary | Promise[Summary]:
-        """Returns the state without its batches. The leader epoch is not checked."""
+    def read_summary(self, group_id: str, topic_id: bytes, partition: int) -> Summary | Promise[Summary]:
+        """Returns the state without its batches. Any leader epoch may ask, as in Kafka, so none is given."""
         name = SharePartition(group_id, topic_id, partition)
         shard = self._shard(name)
         state = shard.summary(name)

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import struct
 from dataclasses import dataclass
 
 from ottla.log import errors
 from ottla.log.epochs import LeaderEpochs, format_checkpoint
 from ottla.log.producers import ProducerStates
 from ottla.log.validate import validate_for_append
-from ottla.wire.batch import HEADER_SIZE, BatchHeader, computed_crc, pack_header, read_header
 
 ERROR_NAMES = {
     errors.CorruptRecord: "CORRUPT_MESSAGE",
@@ -86,25 +84,3 @@ class MiniLog:
         if self.end_offset:
             files[f"{self.end_offset:020}.snapshot"] = self.producers.snapshot_bytes()
         return files
-
-
-def changed(batch: bytes, **fields: int) -> bytes:
-    """The batch with other header fields and a CRC that fits them, unless the CRC is one of them."""
-    header = read_header(batch)._replace(**fields)
-    data = pack_header(header) + batch[HEADER_SIZE:]
-    if "crc" in fields:
-        return data
-    return pack_header(header._replace(crc=computed_crc(data, header))) + batch[HEADER_SIZE:]
-
-
-def with_section(batch: bytes, section: bytes, **fields: int) -> bytes:
-    """The batch with other bytes after the header, and a size and CRC to match."""
-    return changed(batch[:HEADER_SIZE] + section, batch_length=HEADER_SIZE - 12 + len(section), **fields)
-
-
-def header_of(batch: bytes) -> BatchHeader:
-    return read_header(batch)
-
-
-def as_int64(value: int) -> bytes:
-    return struct.pack(">q", value)

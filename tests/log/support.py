@@ -10,6 +10,7 @@ from ottla.log.config import LogConfig
 from ottla.log.disk.files import Buffer, Disk
 from ottla.log.manager import LogManager
 from ottla.log.partition import AppendInfo, PartitionLog
+from ottla.log.segment import Segment
 from ottla.wire.batch import iter_batches
 from ottla.wire.records import Record, build_batch, decode_records
 from tests.memdisk import MemDisk
@@ -56,6 +57,13 @@ def marker(producer_id: int, producer_epoch: int, *, commit: bool, coordinator_e
         transactional=True,
         control=True,
     )
+
+
+def last_time_entry(segment: Segment) -> tuple[int, int]:
+    """The entry that the time index gets when the segment ends: the greatest timestamp, and the last offset of its batch."""
+    segment.write_indexes(final=True)
+    assert segment.time_index.last()[0] == segment.max_timestamp
+    return segment.time_index.last()
 
 
 class Rig:

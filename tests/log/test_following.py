@@ -12,8 +12,9 @@ from ottla.log.errors import CorruptRecord, OffsetsOutOfOrder, StorageError
 from ottla.log.following import append_as_follower
 from ottla.log.partition import PartitionLog
 from ottla.log.transactions import append_marker, collect_aborted
-from ottla.wire.batch import BatchHeader, computed_crc, iter_batches, pack_header, read_header, stamp
+from ottla.wire.batch import iter_batches, read_header, stamp
 from tests.log.support import Rig, batch, marker, settings
+from tests.wire.changed_batches import changed, with_section
 
 EVERYTHING = 1 << 30
 
@@ -33,12 +34,6 @@ def follow(leader: PartitionLog, follower: PartitionLog, max_bytes: int = EVERYT
 def stamped(data: bytes, base_offset: int, leader_epoch: int = 0) -> bytes:
     """The batch as its leader has it in its log."""
     return stamp(read_header(data), base_offset, leader_epoch) + data[16:]
-
-
-def resealed(header: BatchHeader, rest: bytes) -> bytes:
-    """The batch with another header, and the CRC to match."""
-    data = pack_header(header) + rest
-    return pack_header(header._replace(crc=computed_crc(data, header))) + rest
 
 
 def files(rig: Rig) -> dict[str, bytes]:
@@ -221,7 +216,7 @@ def test_nothing_is_nothing() -> None:
 
 
 def negative_span(data: bytes) -> bytes:
-    return resealed(read_header(data)._replace(last_offset_delta=-1), data[61:])
+    return changed(data, last_offset_delta=-1)
 
 
 def damaged(at: int) -> Any:
@@ -246,7 +241,7 @@ WRONG: dict[str, tuple[Any, type[Exception], str]] = {
 
 def undecodable_marker() -> bytes:
     data = stamped(marker(7, 0, commit=True), 2)
-    return resealed(read_header(data), b"\xff" * (len(data) - 61))
+    return with_section(data, b"\xff" * (len(data) - 61))
 
 
 @pytest.mark.parametrize("what", WRONG)

@@ -41,7 +41,7 @@ def test_a_marker_says_what_it_ended() -> None:
     data = marker(9, 0, commit=False)
     completed = end_transaction(producers, read_header(data), 12, [data[:20], data[20:]])
     assert completed == CompletedTransaction(producer_id=9, first_offset=10, last_offset=12, aborted=True, last_stable_offset=13)
-    assert producers.first_open_offset is None
+    assert producers.first_unstable_offset(13) is None
 
 
 def test_fenced_markers_are_not_written() -> None:

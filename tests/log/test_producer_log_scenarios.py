@@ -154,7 +154,7 @@ def test_expired_while_running() -> None:
     log.now_ms += DAY_MS + 1
     for _ in range(2):
         assert log.log.forget_expired_producers(log.now_ms) == 0, "its transaction is open"
-    assert log.log.producers.first_open_offset == 1
+    assert log.log.last_stable_offset == 1
 
 
 def test_truncation_makes_a_transaction_unstable_again() -> None:

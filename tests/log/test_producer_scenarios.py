@@ -169,7 +169,7 @@ def test_a_replay_takes_everything(producers: Producers) -> None:
 def test_coordinators_have_no_sequences(producers: Producers) -> None:
     for offset in (99, 100):
         producers.send(NO_SEQUENCE, offset, transactional=True, origin=Origin.COORDINATOR)
-    assert producers.states.first_open_offset == 99
+    assert producers.states.first_unstable_offset(101) == 99
 
 
 # Markers
@@ -206,7 +206,7 @@ def test_a_marker_of_an_old_epoch(producers: Producers) -> None:
     producers.send(0, 99, epoch=5, transactional=True)
     with pytest.raises(InvalidProducerEpoch):
         producers.end(100, epoch=3)
-    assert producers.states.first_open_offset == 99
+    assert producers.states.first_unstable_offset(101) == 99
 
 
 def test_old_coordinators(producers: Producers) -> None:
@@ -251,7 +251,7 @@ def test_an_empty_control_batch() -> None:
     assert (state.producer_epoch, state.txn_first_offset) == (-1, NO_OFFSET)
     states.update(header_of(0, PID, 3, True, 1), 16)
     end_transaction(states, header, 17, [data[:61]])
-    assert states.first_open_offset == 16
+    assert states.first_unstable_offset(18) == 16
 
 
 # The last stable offset
@@ -261,7 +261,8 @@ def test_the_first_unstable_offset(producers: Producers) -> None:
     """Open, or its marker not below the high watermark."""
 
     def seen(high_watermark: int) -> tuple[int | None, int | None]:
-        return producers.states.first_open_offset, producers.states.first_unstable_offset(high_watermark)
+        opened = min((state.txn_first_offset for state in producers.states if state.has_open_transaction), default=None)
+        return opened, producers.states.first_unstable_offset(high_watermark)
 
     assert seen(0) == (None, None)
     producers.send(0, 99, epoch=5, transactional=True)

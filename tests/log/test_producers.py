@@ -184,11 +184,11 @@ def test_the_oldest_open_transaction_holds_the_last_stable_offset() -> None:
     log.append(0, 2, pid=1, transactional=True)
     log.append(0, pid=2, transactional=True)
     log.append(2, pid=1, transactional=True)
-    assert log.states.first_open_offset == 0
+    assert log.states.first_unstable_offset(log.states.end_offset) == 0
     assert end(log, marker(1), aborted=True) == CompletedTransaction(1, 0, 4, True, 2)
-    assert log.states.first_open_offset == 2
+    assert log.states.first_unstable_offset(log.states.end_offset) == 2
     assert end(log, marker(2)) == CompletedTransaction(2, 2, 5, False, 6)
-    assert log.states.first_open_offset is None
+    assert log.states.first_unstable_offset(log.states.end_offset) is None
     assert end(log, marker(2)) is None
 
 
@@ -229,7 +229,7 @@ def test_r1_r2_a_snapshot_keeps_duplicates_order_and_epochs(log: Log) -> None:
     assert log.append(3, 2) == Duplicate(3, 4, NOW_MS)
     with pytest.raises(errors.OutOfOrderSequence):
         log.append(9)
-    assert log.states.first_open_offset == 5
+    assert log.states.first_unstable_offset(log.states.end_offset) == 5
     assert log.append(5) == 6
     assert log.states.snapshot_bytes()[:2] == b"\0\1"
 

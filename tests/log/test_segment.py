@@ -10,7 +10,7 @@ from ottla.log.disk.files import FileSlice, OpenFiles
 from ottla.log.errors import CorruptRecord
 from ottla.log.segment import Segment
 from ottla.wire.batch import read_header, stamp
-from tests.log.support import NOW_MS, batch
+from tests.log.support import NOW_MS, batch, last_time_entry
 from tests.memdisk import MemDisk
 
 INTERVAL = 400
@@ -87,7 +87,7 @@ def test_locating(disk: MemDisk, filled: Segment) -> None:
         assert target.locate(120) is None
         assert target.locate(0) == target.locate(100)
         assert target.next_offset() == 120
-        assert (target.max_timestamp, target.offset_of_max_timestamp) == (NOW_MS + 190, 119)
+        assert last_time_entry(target) == (NOW_MS + 190, 119)
         assert target.waited_ms(0, NOW_MS + 50) == 50
 
 
@@ -143,7 +143,7 @@ def test_truncation_takes_indexes_and_times_along(disk: MemDisk, filled: Segment
     filled.truncate_to(107)
     assert filled.size == 7 * size == disk.size(filled.path(".log"))
     assert all(offset < 107 for offset, _ in filled.offset_index.entries())
-    assert (filled.max_timestamp, filled.offset_of_max_timestamp) == (NOW_MS + 60, 106)
+    assert last_time_entry(filled) == (NOW_MS + 60, 106)
     assert filled.next_offset() == 107
     fill(filled, 5, start=107)
     assert filled.next_offset() == 112

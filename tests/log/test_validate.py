@@ -18,7 +18,8 @@ from ottla.wire.batch import HEADER_SIZE, LOG_APPEND_TIME_BIT, check_crc, read_h
 from ottla.wire.compression import GZIP, LZ4, NONE, SNAPPY, ZSTD, compress
 from ottla.wire.records import Record, build_batch, decode_records, encode_records, varint
 from tests.kafka_oracle import KafkaOracle
-from tests.log.mini_log import MiniLog, TopicSettings, changed, with_section
+from tests.log.mini_log import MiniLog, TopicSettings
+from tests.wire.changed_batches import changed, with_section
 from tests.wire.samples import NOW_MS, foreign_batches, sample_records
 
 THREE = [Record(index, NOW_MS + index, b"k%d" % index, b"v%d" % index) for index in range(3)]

@@ -47,8 +47,8 @@ from ottla.log.validate import Origin
 from ottla.wire.batch import CODEC_MASK, LOG_APPEND_TIME_BIT, BatchHeader, check_crc, read_header
 from ottla.wire.compression import GZIP, LZ4, NAMES, NONE, SNAPPY, ZSTD, compress
 from ottla.wire.records import Record, build_batch, decode_records, encode_records
-from tests.log.mini_log import changed, with_section
-from tests.log.support import NOW_MS, Rig, settings
+from tests.log.support import NOW_MS, Rig, last_time_entry, settings
+from tests.wire.changed_batches import changed, with_section
 
 CODECS = (NONE, GZIP, SNAPPY, LZ4, ZSTD)
 COMPRESSED = CODECS[1:]
@@ -174,7 +174,7 @@ def test_what_needs_no_change_is_stored_as_it_came(codec: int, own: bool) -> Non
     assert batch[12:] == b"\0\0\0\7" + sent[16:], "but for base offset and leader epoch"
     assert (header.producer_id, header.producer_epoch, header.base_sequence) == (1324, 10, 0)
     assert (header.base_timestamp, header.max_timestamp, info.log_append_time_ms) == (NOW_MS, NOW_MS + 2, -1)
-    assert rig.log.segments.active.offset_of_max_timestamp == 2, "the last offset of the batch, as Kafka's index has it"
+    assert last_time_entry(rig.log.segments.active) == (NOW_MS + 2, 2), "the last offset of the batch, as Kafka's index has it"
 
 
 @pytest.mark.parametrize("codec", CODECS)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -59,10 +58,9 @@ def test_what_is_no_avro_schema(text: str, why: str) -> None:
 
 def test_a_struct_in_sparks_json_form_needs_no_session() -> None:
     field = '{"name": "id", "type": "long", "nullable": true, "metadata": {}}'
-    session: Any = None
-    assert struct_of(session, f' {{"type": "struct", "fields": [{field}]}}').names == ["id"]
+    assert struct_of(f' {{"type": "struct", "fields": [{field}]}}').names == ["id"]
     with pytest.raises(UsageError, match="--schema cannot be read"):
-        struct_of(session, '{"type": "struct"}')
+        struct_of('{"type": "struct"}')
 
 
 def test_a_framed_body_begins_behind_its_five_bytes(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 
 from ottla.wire.api import APIS, BY_MODULE
-from ottla.wire.errors import RETRIABLE, ErrorCode
+from ottla.wire.errors import ErrorCode
 
 
 def test_every_api_has_its_module() -> None:
@@ -38,6 +38,4 @@ def test_an_unstable_version_is_not_among_the_stable_ones() -> None:
 def test_error_codes() -> None:
     assert ErrorCode(0) is ErrorCode.NONE
     assert ErrorCode(-1) is ErrorCode.UNKNOWN_SERVER_ERROR
-    assert ErrorCode.UNKNOWN_TOPIC_OR_PARTITION in RETRIABLE
-    assert ErrorCode.OFFSET_OUT_OF_RANGE not in RETRIABLE
     assert sorted(ErrorCode) == list(range(-1, max(ErrorCode) + 1))  # no gaps

@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 
 from ottla.wire import kernel as imported
-from ottla.wire.batch import check_crc, computed_crc, pack_header, read_header, stamp
+from ottla.wire.batch import read_header, stamp
 from ottla.wire.records import Record, build_batch
+from tests.wire.changed_batches import changed
 
 SOURCE = Path(__file__).resolve().parents[2] / "wire" / "kernel.py"
 NOW_MS = 1_700_000_000_000
@@ -103,25 +104,15 @@ def test_a_torn_end_is_no_batch(kernel: ModuleType, cut: int) -> None:
     assert (code, found.sound) == (kernel.BAD_FRAME, len(DATA))
 
 
-def with_fields(offset: int, **fields: int) -> bytes:
-    """A batch with other header fields and a CRC that fits."""
-    data = batch(offset)
-    changed = pack_header(read_header(data)._replace(**fields)) + data[61:]
-    header = read_header(changed)
-    result = pack_header(header._replace(crc=computed_crc(changed, header))) + data[61:]
-    assert check_crc(result, read_header(result))
-    return result
-
-
 @pytest.mark.parametrize(
     ("second", "code"),
     [
         (batch(2), "BAD_OFFSETS"),  # that was written already
         (batch(-5), "BAD_OFFSETS"),
-        (with_fields(3, last_offset_delta=-1), "BAD_OFFSETS"),
+        (changed(batch(3), last_offset_delta=-1), "BAD_OFFSETS"),
         (batch(2**63 - 1), "BAD_OFFSETS"),
         (batch(2**31), "OFFSET_OVERFLOW"),
-        (with_fields(3, last_offset_delta=2**31 - 1), "OFFSET_OVERFLOW"),
+        (changed(batch(3), last_offset_delta=2**31 - 1), "OFFSET_OVERFLOW"),
     ],
 )
 def test_offsets_ascend_and_fit(kernel: ModuleType, second: bytes, code: str) -> None:
@@ -130,7 +121,7 @@ def test_offsets_ascend_and_fit(kernel: ModuleType, second: bytes, code: str) ->
     assert (found.sound, found.expected) == (len(BATCHES[0]), 3)
 
 
-@pytest.mark.parametrize("second", [batch(4), with_fields(3, last_offset_delta=2), with_fields(3, records_count=0)])
+@pytest.mark.parametrize("second", [batch(4), changed(batch(3), last_offset_delta=2), changed(batch(3), records_count=0)])
 def test_gaps_are_seen(kernel: ModuleType, second: bytes) -> None:
     found, code = scan(kernel, BATCHES[0] + second)
     assert (code, found.gaps) == (kernel.NEED_MORE, True)

@@ -24,7 +24,7 @@ from ottla.log.errors import StorageError
 from ottla.log.transactions import append_marker, collect_aborted
 from ottla.wire.batch import read_header, stamp
 from tests.log.on_disk import SIZE, path, put, recovery_point, rig_of, sound
-from tests.log.support import NOW_MS, Rig, batch, marker, settings
+from tests.log.support import NOW_MS, Rig, batch, last_time_entry, marker, settings
 
 # Clean and unclean stops
 
@@ -77,7 +77,7 @@ def test_a_log_is_the_same_with_and_without_recovery(point: int) -> None:
     assert (rig.log.recovery_point, rig.log.log_end_offset) == (point, 100)
     assert active.offset_index.entries() == entries
     assert active.time_index.entries()[: len(times)] == times
-    assert (active.max_timestamp, active.offset_of_max_timestamp) == (NOW_MS + 990, 99)
+    assert last_time_entry(active) == (NOW_MS + 990, 99)
     rig.log.flush()
     assert rig.log.recovery_point == 100
 

@@ -39,7 +39,7 @@ def test_every_operation_of_the_share_coordinator_waits() -> None:
     log = ShareLog()
     shares = coordinator(log)
     begin = shares.initialize(*KEY, 0, 5)
-    read, summary = shares.read(*KEY, 0), shares.read_summary(*KEY, 0)
+    read, summary = shares.read(*KEY, 0), shares.read_summary(*KEY)
     write = shares.write(*KEY, 0, 0, 7, 0, [])
     delete = shares.delete(*KEY)
     for answer in (begin, read, summary, write, delete):

@@ -31,14 +31,14 @@ def test_what_was_not_begun_can_be_neither_read_nor_written() -> None:
     driver = Driver()
     assert refused(lambda: driver.coordinator.read(*NAME, 0)) is ErrorCode.INVALID_REQUEST
     assert refused(lambda: driver.write((0, 1, 1, 2))) is ErrorCode.INVALID_REQUEST
-    assert driver.coordinator.read_summary(*NAME, 0) == Summary(0, 0, -1, -1)
+    assert driver.coordinator.read_summary(*NAME) == Summary(0, 0, -1, -1)
 
 
 def test_names_that_cannot_be() -> None:
     driver = Driver()
     assert refused(lambda: driver.begin(UNKNOWN)) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert refused(lambda: driver.begin(SharePartition("g", TOPIC_ID, 3))) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    assert refused(lambda: driver.coordinator.read_summary(*UNKNOWN, 0)) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert refused(lambda: driver.coordinator.read_summary(*UNKNOWN)) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     driver.begin()
     operations = (
         lambda: driver.begin(state_epoch=-1),
@@ -48,7 +48,7 @@ def test_names_that_cannot_be() -> None:
         lambda: driver.begin(MINUS),
         lambda: driver.write(name=MINUS),
         lambda: driver.coordinator.read(*MINUS, 0),
-        lambda: driver.coordinator.read_summary(*MINUS, 0),
+        lambda: driver.coordinator.read_summary(*MINUS),
         lambda: driver.coordinator.delete(*MINUS),
     )
     assert refused(lambda: driver.coordinator.delete(*UNKNOWN)) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -76,9 +76,9 @@ def test_writes_are_laid_over_each_other() -> None:
     driver.write((0, 4, 1, 2), (5, 9, 1, 0), complete=5)
     driver.write((5, 6, 2, 2), start_offset=5, complete=2)
     assert driver.coordinator.read(*NAME, 1) == (1, 5, 2, (StateBatch(5, 6, 2, 2), StateBatch(7, 9, 1, 0)))
-    assert driver.coordinator.read_summary(*NAME, 1) == Summary(1, 1, 5, 2)
+    assert driver.coordinator.read_summary(*NAME) == Summary(1, 1, 5, 2)
     driver.coordinator.read(*NAME, 2)
-    assert driver.coordinator.read_summary(*NAME, 0) == Summary(1, 2, 5, 2)
+    assert driver.coordinator.read_summary(*NAME) == Summary(1, 2, 5, 2)
 
 
 def test_a_write_that_is_late_takes_nothing_back() -> None:

@@ -100,7 +100,7 @@ async def test_what_could_not_be_forgotten_is_tried_again() -> None:
     assert again.group().state_partitions.deleting == {U: "u"}
     assert again.delete() == ErrorCode.NONE
     state = again.broker.state.coordinator
-    assert [at_once(state.read_summary("g", topic_id, 0, 0)).start_offset for topic_id in (T, U)] == [-1, -1]
+    assert [at_once(state.read_summary("g", topic_id, 0)).start_offset for topic_id in (T, U)] == [-1, -1]
 
 
 @in_loop
@@ -125,7 +125,7 @@ async def test_a_group_goes_with_its_state() -> None:
     assert driver.delete() == ErrorCode.NONE
     assert driver.delete() == ErrorCode.GROUP_ID_NOT_FOUND
     state = driver.broker.state.coordinator
-    assert [at_once(state.read_summary("g", T, partition, 0)).start_offset for partition in range(3)] == [-1, -1, -1]
+    assert [at_once(state.read_summary("g", T, partition)).start_offset for partition in range(3)] == [-1, -1, -1]
     assert driver.offsets() == {}
 
 
