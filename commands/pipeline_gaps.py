@@ -20,6 +20,7 @@ from ottla.commands import client
 from ottla.commands.brokers import Brokers, check
 from ottla.commands.positions import Partition, spans
 from ottla.wire.batch import iter_batches
+from ottla.wire.isolation import READ_COMMITTED
 from ottla.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 
 if TYPE_CHECKING:
@@ -31,7 +32,6 @@ FETCH_VERSION: Final = 12
 LEAST_BYTES: Final = 16 << 10
 MOST_BYTES: Final = 4 << 20
 """The limit for one answer, which has a whole batch in any case."""
-READ_COMMITTED: Final = 1
 
 
 def snapshot(cluster: client.Cluster, topic: str) -> Bounds:

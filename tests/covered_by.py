@@ -140,5 +140,6 @@ COVERED_BY: Final[dict[str, str]] = {
     "server/share_state/shard.py": "tests/server/share_state/test_coordinator.py",
     "server/share_state/state.py": "tests/server/share_state/test_coordinator.py",
     "server/txn/errors.py": "tests/server/txn/test_coordinator.py",
+    "wire/isolation.py": "tests/server/handlers/test_list_offsets.py",
 }
 """Module -> the test module that covers it."""

@@ -27,6 +27,9 @@ class Region(Protocol):
 Parts: TypeAlias = list[Any]
 Put: TypeAlias = Callable[[Any], object]  # the bound append of Parts
 
+LONGEST_STRING: Final = 32_767
+"""The most bytes of a string whose length is an int16, as in the keys and values of internal topics; strings of flexible versions
+of requests may be longer."""
 ZERO_UUID: Final = bytes(16)
 # Stands for a default that is a fresh list or struct, and is known by its identity. A list, because compiled code checks types.
 EMPTY: Final[Any] = []

@@ -71,7 +71,7 @@ Make = Callable[[int, int, Callable[[bytes], "Appended"]], S]
 
 class CoordinatorRuntime(Generic[S]):
     """Holds the shards by partition, including those that are still loading. `loaded` and `unloaded` are called with each shard
-    when it has been loaded or unloaded; `refusal` makes the coordinator's own exception of an error code.
+    when it has been loaded or unloaded; `refusal` is the coordinator's own exception, which is made of an error code.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class CoordinatorRuntime(Generic[S]):
         clock: Clock,
         node_id: int,
         make: Make[S],
-        refusal: Callable[[ErrorCode], Exception],
+        refusal: type[Exception],
         *,
         loaded: Callable[[S], object],
         unloaded: Callable[[S], object] = lambda shard: None,
@@ -133,6 +133,21 @@ class CoordinatorRuntime(Generic[S]):
         """Does what `CoordinatorShard.answer_or` does, for answers about all shards."""
         waiting = [shard.outcome() for shard in self._shards.values() if shard.unreplicated is not None]
         return combine_answers(waiting, lambda codes: next((refused(code) for code in codes if code), value))
+
+    def on_each(self, action: Callable[[S], object], what: str) -> None:
+        """Calls `action` with each shard that is loaded, as `attempt` does."""
+        for shard in list(self._shards.values()):
+            if not shard.loading:
+                self.attempt(action, shard, what)
+
+    def attempt(self, action: Callable[[S], object], shard: S, what: str) -> None:
+        """Calls `action`, which nobody has requested, with a shard. If its records cannot be written, logs that one cannot do
+        `what`.
+        """
+        try:
+            action(shard)
+        except (self._refusal, LogError) as error:
+            shard.logger.warning("partition %d of %s: cannot %s: %s", shard.partition, self._topic, what, error)
 
     def take_over(self, partition: int) -> S | None:
         """Returns the shard, and starts to load it if it is not there yet; a small shard is loaded by the time this returns.

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
+from functools import partial
 from random import Random
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from ottla.server.base.clock import Clock
 from ottla.server.coordination.java_hash import java_hash_bucket
@@ -23,6 +24,7 @@ from ottla.server.group.seam import Group
 from ottla.server.group.shard import Shard
 from ottla.server.metadata.names import CONSUMER_OFFSETS
 from ottla.wire.errors import ErrorCode
+from ottla.wire.primitives import LONGEST_STRING
 
 if TYPE_CHECKING:
     from ottla.server.base.promise import Promise
@@ -32,9 +34,7 @@ logger = logging.getLogger("ottla.server.group")
 
 T = TypeVar("T")
 
-LONGEST_STRING = 32_767
-"""The longest string, in bytes: the keys and values in `__consumer_offsets` have lengths of 16 bits, while newer requests may
-have longer strings."""
+_REMOVE_TOPIC: Final = "remove the offsets of the deleted topic {}"
 
 
 class GroupCoordinator:
@@ -127,7 +127,7 @@ class GroupCoordinator:
         if shard.groups:
             logger.info("loaded partition %d of __consumer_offsets: %d groups", shard.partition, len(shard.groups))
         for topic in self._deleted_while_loading.pop(shard.partition, ()):
-            self._delete_topic(shard, topic)
+            self._shards.attempt(partial(Shard.delete_topic, topic=topic), shard, _REMOVE_TOPIC.format(topic))
 
     def _unloaded(self, shard: Shard) -> None:
         self._deleted_while_loading.pop(shard.partition, None)
@@ -153,9 +153,8 @@ class GroupCoordinator:
 
     def topic_changed(self, topic: str, *, is_new: bool = False) -> None:
         """Tells groups that a topic was created (`is_new`) or deleted, or got partitions or other replicas."""
-        for shard in self._shards.values():
-            if not shard.loading:
-                shard.topic_changed(topic, is_new=is_new)
+        for shard in self.loaded_shards():
+            shard.topic_changed(topic, is_new=is_new)
 
     def topic_deleted(self, topic: str) -> None:
         """Removes the committed offsets of a deleted topic, or all groups if it is the topic that they are stored in."""
@@ -165,22 +164,8 @@ class GroupCoordinator:
         for shard in self._shards.values():
             if shard.loading:
                 self._deleted_while_loading.setdefault(shard.partition, []).append(topic)
-            else:
-                self._delete_topic(shard, topic)
-
-    @staticmethod
-    def _delete_topic(shard: Shard, topic: str) -> None:
-        try:
-            shard.delete_topic(topic)
-        except GroupError as error:
-            logger.warning("cannot remove the offsets of the deleted topic %s in partition %d: %s", topic, shard.partition, error)
+        self._shards.on_each(partial(Shard.delete_topic, topic=topic), _REMOVE_TOPIC.format(topic))
 
     def expire(self) -> None:
         """Removes old offsets and abandoned groups. This runs every `offsets.retention.check.interval.ms`."""
-        for shard in self._shards.values():
-            if shard.loading:
-                continue
-            try:
-                shard.expire()
-            except GroupError as error:
-                logger.warning("cannot remove the expired offsets of partition %d: %s", shard.partition, error)
+        self._shards.on_each(Shard.expire, "remove the expired offsets")

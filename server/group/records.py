@@ -15,9 +15,9 @@ from __future__ import annotations
 import importlib
 import struct
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 from ottla.server.group.kind import Kind
 from ottla.wire.batch import wrap
@@ -28,6 +28,8 @@ from ottla.wire.messages.internal.offset_commit_key import OffsetCommitKey
 from ottla.wire.messages.internal.offset_commit_value import OffsetCommitValue
 from ottla.wire.primitives import ZERO_UUID, Buffer, WireStruct
 from ottla.wire.records import Record, build_batch, varint
+
+T = TypeVar("T")
 
 OFFSET_COMMIT_LEGACY = 0
 OFFSET_COMMIT = 1
@@ -249,34 +251,25 @@ def decode(key: Buffer, value: Buffer | None) -> GroupRecord | None:
     kind: int = _INT16.unpack_from(key)[0]
     if kind in (OFFSET_COMMIT, OFFSET_COMMIT_LEGACY):
         offset_key, _ = offset_commit_key.DECODE[0](key, 2)
-        return OffsetRecord(offset_key, None if value is None else _decode_offset_value(value))
+        return OffsetRecord(offset_key, _decode_value(offset_commit_value.DECODE, value, "OffsetCommitValue"))
     if kind == GROUP_METADATA:
         group_key, _ = group_metadata_key.DECODE[0](key, 2)
-        return MetadataRecord(group_key, None if value is None else _decode_group_value(value))
+        return MetadataRecord(group_key, _decode_value(group_metadata_value.DECODE, value, "GroupMetadataValue"))
     return _decode_protocol_record(kind, key, value) if kind in _SCHEMAS else None
 
 
 def _decode_protocol_record(kind: int, key: Buffer, value: Buffer | None) -> ProtocolRecord:
-    name = f"ottla.wire.messages.internal.{_SCHEMAS[kind][1]}"
+    schema = _SCHEMAS[kind][1]
+    name = f"ottla.wire.messages.internal.{schema}"
     message, _ = importlib.import_module(f"{name}_key").DECODE[0](key, 2)
+    return ProtocolRecord(message, _decode_value(importlib.import_module(f"{name}_value").DECODE, value, schema))
+
+
+def _decode_value(versions: Mapping[int, Callable[[Buffer, int], tuple[T, int]]], value: Buffer | None, schema: str) -> T | None:
     if value is None:
-        return ProtocolRecord(message, None)
+        return None
     version: int = _INT16.unpack_from(value)[0]
-    versions = importlib.import_module(f"{name}_value").DECODE
-    if version not in versions:
-        raise ValueError(f"{_SCHEMAS[kind][1]} version {version} is unknown")
-    return ProtocolRecord(message, versions[version](value, 2)[0])
-
-
-def _decode_offset_value(value: Buffer) -> OffsetCommitValue:
-    version: int = _INT16.unpack_from(value)[0]
-    if version not in offset_commit_value.DECODE:
-        raise ValueError(f"OffsetCommitValue version {version} is unknown")
-    return offset_commit_value.DECODE[version](value, 2)[0]
-
-
-def _decode_group_value(value: Buffer) -> GroupMetadataValue:
-    version: int = _INT16.unpack_from(value)[0]
-    if version not in group_metadata_value.DECODE:
-        raise ValueError(f"GroupMetadataValue version {version} is unknown")
-    return group_metadata_value.DECODE[version](value, 2)[0]
+    decode_version = versions.get(version)
+    if decode_version is None:
+        raise ValueError(f"{schema} version {version} is unknown")
+    return decode_version(value, 2)[0]

@@ -18,12 +18,10 @@ from ottla.server.metadata.names import CONSUMER_OFFSETS
 from ottla.server.requests.request import Request
 from ottla.server.requests.traits import Traits
 from ottla.server.security.rights import Inside, Need, Operation, Resource
-from ottla.server.txn.errors import TransactionError
+from ottla.server.txn.errors import FENCED_SINCE, TransactionError
 from ottla.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 
 TRAITS = Traits(Inside(Need(Operation.WRITE, Resource.TRANSACTIONAL_ID), Need(Operation.READ, Resource.GROUP)))
-
-FENCED_SINCE = 2
 
 
 def handle(body: AddOffsetsToTxnRequest, request: Request) -> AddOffsetsToTxnResponse | Awaitable[AddOffsetsToTxnResponse]:

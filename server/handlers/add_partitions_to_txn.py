@@ -18,7 +18,7 @@ from collections.abc import Awaitable, Sequence
 from ottla.server.requests.request import Request
 from ottla.server.requests.traits import Traits
 from ottla.server.security.rights import Inside, Need, Operation, Resource
-from ottla.server.txn.errors import TransactionError
+from ottla.server.txn.errors import FENCED_SINCE, TransactionError
 from ottla.server.txn.state import TopicPartition
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.add_partitions_to_txn import (
@@ -40,7 +40,6 @@ TRAITS = Traits(
 )
 
 BATCHED_SINCE = 4
-FENCED_SINCE = 2
 CLIENT_VERSION_OF_BROKERS = 2
 
 

@@ -12,7 +12,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Final
 
 from ottla.server.base.answers import combine_answers
 from ottla.server.base.promise import Promise
@@ -21,6 +20,7 @@ from ottla.server.group.consumer.member import ConsumerMember
 from ottla.server.group.consumer.protocol import ConsumerProtocol
 from ottla.server.group.errors import GroupError
 from ottla.server.group.modern.assignor import NOTHING_ASSIGNED
+from ottla.server.metadata.feature_levels import GROUP_VERSION
 from ottla.server.requests.request import Request
 from ottla.server.requests.traits import Traits
 from ottla.server.security.operations import GROUP_OPERATIONS
@@ -37,15 +37,14 @@ from ottla.wire.messages.consumer_group_describe import (
 
 TRAITS = Traits(Inside(Need(Operation.DESCRIBE, Resource.GROUP), Need(Operation.DESCRIBE, Resource.TOPIC)))
 
-FEATURE: Final = "group.version"
 CLASSIC, CONSUMER = 0, 1
 
 
 def handle(
     body: ConsumerGroupDescribeRequest, request: Request
 ) -> ConsumerGroupDescribeResponse | Promise[ConsumerGroupDescribeResponse]:
-    if not request.broker.metadata.features.get(FEATURE):
-        code, text = ErrorCode.UNSUPPORTED_VERSION, f"{FEATURE} is 0 in this cluster."
+    if not request.broker.metadata.features.get(GROUP_VERSION):
+        code, text = ErrorCode.UNSUPPORTED_VERSION, f"{GROUP_VERSION} is 0 in this cluster."
         return ConsumerGroupDescribeResponse(groups=[DescribedGroup(code, text, group_id) for group_id in body.group_ids])
 
     def answer(described: list[DescribedGroup]) -> ConsumerGroupDescribeResponse:

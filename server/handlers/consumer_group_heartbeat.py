@@ -22,11 +22,11 @@ from ottla.server.group.consumer.heartbeat import Heartbeat
 from ottla.server.group.consumer.member import Held
 from ottla.server.group.consumer.protocol import ConsumerProtocol
 from ottla.server.group.consumer.reconcile import collect_owned
-from ottla.server.group.coordinator import LONGEST_STRING
 from ottla.server.group.errors import GroupError
 from ottla.server.group.modern.epochs import JOINING_EPOCH, LEAVING_EPOCH, LEAVING_STATIC_EPOCH
 from ottla.server.group.modern.java_order import hash_order, uuid_hash
 from ottla.server.group.requests import Client
+from ottla.server.metadata.feature_levels import GROUP_VERSION
 from ottla.server.requests.request import Request
 from ottla.server.requests.traits import Traits
 from ottla.server.security.rights import Inside, Need, Operation, Resource
@@ -37,10 +37,10 @@ from ottla.wire.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatResponse,
     ResponseTopicPartitions,
 )
+from ottla.wire.primitives import LONGEST_STRING
 
 TRAITS = Traits(Inside(Need(Operation.READ, Resource.GROUP), Need(Operation.DESCRIBE, Resource.TOPIC)))
 
-FEATURE: Final = "group.version"
 OWN_ID_SINCE: Final = 1
 
 
@@ -48,8 +48,8 @@ def handle(
     body: ConsumerGroupHeartbeatRequest, request: Request
 ) -> ConsumerGroupHeartbeatResponse | Promise[ConsumerGroupHeartbeatResponse]:
     try:
-        if not request.broker.metadata.features.get(FEATURE):
-            raise GroupError(ErrorCode.UNSUPPORTED_VERSION, f"{FEATURE} is 0 in this cluster.")
+        if not request.broker.metadata.features.get(GROUP_VERSION):
+            raise GroupError(ErrorCode.UNSUPPORTED_VERSION, f"{GROUP_VERSION} is 0 in this cluster.")
         _check(body, request.api_version)
         shard = request.broker.groups.member_shard(body.group_id)
         protocol = shard.protocol(ConsumerProtocol)

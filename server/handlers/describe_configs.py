@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from ottla.log.config import TOPIC_SETTINGS
-from ottla.server.metadata.image import BROKER, GROUP, TOPIC
+from ottla.server.metadata.image import BROKER, BROKER_LOGGER, GROUP, TOPIC
 from ottla.server.metadata.names import invalid_reason
 from ottla.server.metadata.operation import Refused
 from ottla.server.requests.context import BrokerContext
@@ -46,7 +46,6 @@ TRAITS = Traits(
     )
 )
 
-LOGGER: Final = 8
 CLIENT_METRICS: Final = 16
 _NUMBER: Final = re.compile(r"([+-]?)(\d+)")
 _LONGEST_ID: Final = len(str(2**31))
@@ -96,7 +95,7 @@ class _Describer:
 def _entry(described: Described, kind: int, body: DescribeConfigsRequest) -> DescribeConfigsResourceResult:
     setting = described.setting
     doc = None
-    if kind == LOGGER:
+    if kind == BROKER_LOGGER:
         doc = ""
     elif body.include_documentation and setting is not None and described.documented:
         doc = documentation(setting)
@@ -105,7 +104,7 @@ def _entry(described: Described, kind: int, body: DescribeConfigsRequest) -> Des
         value=described.value,
         read_only=described.read_only,
         config_source=described.source,
-        is_sensitive=described.sensitive and kind != LOGGER,
+        is_sensitive=described.sensitive and kind != BROKER_LOGGER,
         synonyms=[DescribeConfigsSynonym(*each) for each in described.candidates] if body.include_synonyms else [],
         config_type=0 if setting is None else setting.type,
         documentation=doc,
@@ -151,7 +150,7 @@ def _group(name: str, broker: BrokerContext, sources: Sources) -> Iterable[Descr
 _KINDS: Final[dict[int, Callable[[str, BrokerContext, Sources], Iterable[Described]]]] = {
     TOPIC: _topic,
     BROKER: _broker,
-    LOGGER: _logger,
+    BROKER_LOGGER: _logger,
     CLIENT_METRICS: _client_metrics,
     GROUP: _group,
 }

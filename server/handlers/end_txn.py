@@ -20,13 +20,12 @@ from ottla.server.requests.request import Request
 from ottla.server.requests.traits import Traits
 from ottla.server.security.rights import Inside, Need, Operation, Resource
 from ottla.server.txn.coordinator import Producer
-from ottla.server.txn.errors import TransactionError
+from ottla.server.txn.errors import FENCED_SINCE, TransactionError
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
 
 TRAITS = Traits(Inside(Need(Operation.WRITE, Resource.TRANSACTIONAL_ID)))
 
-FENCED_SINCE = 2
 EPOCH_BUMP_SINCE = 5
 
 

@@ -35,6 +35,7 @@ from ottla.server.requests.request import Request
 from ottla.server.requests.traits import Throttling, Traits
 from ottla.server.security.rights import Inside, Need, Operation, Resource
 from ottla.wire.errors import ErrorCode
+from ottla.wire.isolation import READ_COMMITTED
 from ottla.wire.messages.fetch import (
     ENCODE_RESPONSE,
     AbortedTransaction,
@@ -60,7 +61,6 @@ TRAITS = Traits(
     reports_failure=True,
 )
 
-READ_COMMITTED: Final = 1
 HINTS_SINCE: Final = 16
 REPLICA_STATE_SINCE: Final = 15
 STORAGE_ERROR_SINCE: Final = 6

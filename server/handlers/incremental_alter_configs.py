@@ -14,9 +14,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Final
 
 from ottla.log.errors import StorageError
+from ottla.server.metadata.configs import DELETE, SET
+from ottla.server.metadata.image import BROKER_LOGGER
 from ottla.server.metadata.operation import Refused
 from ottla.server.requests.request import Request
 from ottla.server.requests.traits import Traits
@@ -39,21 +40,17 @@ TRAITS = Traits(
     )
 )
 
-LOGGER: Final = 8
-SET: Final = 0
-DELETE: Final = 1
-
 
 async def handle(body: IncrementalAlterConfigsRequest, request: Request) -> IncrementalAlterConfigsResponse:
-    times = Counter(each.resource_name for each in body.resources if each.resource_type == LOGGER)
-    elsewhere = [each for each in body.resources if each.resource_type != LOGGER]
+    times = Counter(each.resource_name for each in body.resources if each.resource_type == BROKER_LOGGER)
+    elsewhere = [each for each in body.resources if each.resource_type != BROKER_LOGGER]
     answers = iter(await _alter_by_controller(elsewhere, body.validate_only, request) if elsewhere else [])
     responses = []
     for resource in body.resources:
-        if resource.resource_type != LOGGER:
+        if resource.resource_type != BROKER_LOGGER:
             responses.append(next(answers))
             continue
-        answer = AlterConfigsResourceResponse(0, None, LOGGER, resource.resource_name)
+        answer = AlterConfigsResourceResponse(0, None, BROKER_LOGGER, resource.resource_name)
         try:
             if times[resource.resource_name] > 1:
                 raise Refused(ErrorCode.INVALID_REQUEST, "A request may name each resource only once.")

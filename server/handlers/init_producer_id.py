@@ -19,7 +19,7 @@ from ottla.log.errors import StorageError
 from ottla.server.requests.request import Request
 from ottla.server.requests.traits import Traits
 from ottla.server.security.rights import Either, Inside, Need, Operation, Resource
-from ottla.server.txn.errors import TransactionError
+from ottla.server.txn.errors import INIT_FENCED_SINCE, TransactionError
 from ottla.server.txn.state import Expected
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
@@ -32,7 +32,6 @@ TRAITS = Traits(
 )
 
 _NONE: Final = -1
-FENCED_SINCE: Final = 4
 
 
 async def handle(body: InitProducerIdRequest, request: Request) -> InitProducerIdResponse:
@@ -47,7 +46,7 @@ async def handle(body: InitProducerIdRequest, request: Request) -> InitProducerI
             body.transactional_id, body.transaction_timeout_ms, expected
         )
     except TransactionError as error:
-        return _failure(error.code_for(knows_fencing=request.api_version >= FENCED_SINCE))
+        return _failure(error.code_for(knows_fencing=request.api_version >= INIT_FENCED_SINCE))
     except StorageError:  # logged where the directory went offline
         return _failure(ErrorCode.KAFKA_STORAGE_ERROR)
     return InitProducerIdResponse(0, ErrorCode.NONE, *producer)

@@ -17,7 +17,6 @@ from typing import Final
 
 from ottla.server.base.promise import Promise
 from ottla.server.group.classic.group import with_protocol_name
-from ottla.server.group.coordinator import LONGEST_STRING
 from ottla.server.group.errors import GroupError
 from ottla.server.group.requests import Client, Join, MemberProtocol
 from ottla.server.requests.request import Request
@@ -25,6 +24,7 @@ from ottla.server.requests.traits import Traits
 from ottla.server.security.rights import Inside, Need, Operation, Resource
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from ottla.wire.primitives import LONGEST_STRING
 
 TRAITS = Traits(Inside(Need(Operation.READ, Resource.GROUP)))
 

@@ -48,7 +48,6 @@ TRAITS = Traits(
     answers_with_regions=True,
 )
 
-RENEW_SINCE: Final = 2
 _HINTED: Final = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
 
 

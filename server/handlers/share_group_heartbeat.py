@@ -12,13 +12,11 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from ottla.server.base.promise import Promise
 from ottla.server.group.errors import GroupError
 from ottla.server.group.modern.epochs import JOINING_EPOCH, LEAVING_EPOCH
 from ottla.server.group.requests import Client
-from ottla.server.group.share.member import ordered
+from ottla.server.group.share.member import LONGEST_MEMBER_ID, ordered
 from ottla.server.group.share.protocol import Heartbeat, HeartbeatAnswer, ShareProtocol
 from ottla.server.requests.request import Request
 from ottla.server.requests.traits import Traits
@@ -33,8 +31,6 @@ from ottla.wire.messages.share_group_heartbeat import (
 )
 
 TRAITS = Traits(Inside(Need(Operation.READ, Resource.GROUP), Need(Operation.DESCRIBE, Resource.TOPIC)))
-
-LONGEST_MEMBER_ID: Final = 36
 
 
 def handle(

@@ -24,7 +24,6 @@ from typing import Final
 
 from ottla.log.errors import StorageError
 from ottla.server.base.promise import Promise
-from ottla.server.group.coordinator import LONGEST_STRING
 from ottla.server.group.errors import GroupError
 from ottla.server.group.modern.epochs import JOINING_EPOCH, LEAVING_EPOCH, LEAVING_STATIC_EPOCH
 from ottla.server.group.requests import Client
@@ -38,6 +37,7 @@ from ottla.server.security.rights import Either, Inside, Need, Operation, Resour
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from ottla.wire.messages.streams_group_heartbeat import StreamsGroupHeartbeatRequest, StreamsGroupHeartbeatResponse, Topology
+from ottla.wire.primitives import LONGEST_STRING
 
 TRAITS = Traits(
     Inside(

@@ -32,13 +32,14 @@ from ottla.wire.messages.incremental_alter_configs import (
     IncrementalAlterConfigsResponse,
 )
 from ottla.wire.messages.internal.config_record import ConfigRecord
+from ottla.wire.primitives import LONGEST_STRING
 
 SET: Final = 0
 DELETE: Final = 1
 APPEND: Final = 2
 SUBTRACT: Final = 3
 TAGS: Final = "streams.rack.aware.assignment.tags"
-LONGEST_TEXT: Final = 32_767
+LONGEST_TEXT: Final = LONGEST_STRING
 """The most bytes that the name or the value of a setting may have: DescribeConfigs below v4 cannot carry more. Kafka has no
 limit; without it ottla would close the connection of every client that asks for the resource in such a version."""
 _OPERATION_NAMES: Final = {SET: "SET", DELETE: "DELETE", APPEND: "APPEND", SUBTRACT: "SUBTRACT"}

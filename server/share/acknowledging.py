@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from ottla.server.base.answers import combine_answers, recover_answer
 from ottla.server.base.promise import Promise
+from ottla.server.group.share.member import LONGEST_MEMBER_ID
+from ottla.server.metadata.feature_levels import SHARE_VERSION
 from ottla.server.share.persister import ShareError
 from ottla.server.share.sessions import SessionKey, TopicIdPartition
 from ottla.server.share.share_partition import Acknowledgement
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
     from ottla.server.metadata.image import MetadataImage
 
 RENEW_SINCE: Final = 2
-LONGEST_MEMBER_ID: Final = 36
+"""The version of ShareFetch and ShareAcknowledge from which on a lock can be renewed (KIP-1222)."""
 
 
 class AcknowledgementBatch(Protocol):
@@ -109,7 +111,7 @@ def request_error(group_id: str | None, member_id: str | None, image: MetadataIm
     """Returns the error for a request with an invalid group or member id, or on a cluster without share groups;
     otherwise None.
     """
-    if image.features.get("share.version", 0) < 1:
+    if not image.features.get(SHARE_VERSION):
         return ShareError(ErrorCode.UNSUPPORTED_VERSION, None)
     if group_id is None:
         return ShareError(ErrorCode.INVALID_REQUEST, None)

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ottla.log.errors import LogError
 from ottla.log.validate import Origin
+from ottla.server.metadata.feature_levels import SHARE_VERSION
 from ottla.server.partitions.replica import Replica
 from ottla.server.share.share_group_config import ShareGroupConfig
 from ottla.server.share.states import GivenUp
@@ -62,7 +63,7 @@ class DeadLetters:
     def send(self, group_id: str, settings: ShareGroupConfig, source: Replica, given_up: Sequence[GivenUp]) -> None:
         """Writes a letter for each of these offsets, if the group wants letters."""
         name, image = settings.dead_letter_topic, self._image
-        if not name or image.features.get("share.version", 0) < SINCE_SHARE_VERSION:
+        if not name or image.features.get(SHARE_VERSION, 0) < SINCE_SHARE_VERSION:
             return
         letters = [*self._letters(group_id, settings, source, given_up)]
         problem = self._problem(name)

@@ -18,6 +18,7 @@ from ottla.server.base.promise import Promise
 from ottla.server.group.errors import GroupError
 from ottla.server.group.share.protocol import Initialize, ShareProtocol
 from ottla.server.group.share.state_partitions import NOTHING
+from ottla.server.metadata.feature_levels import SHARE_VERSION
 from ottla.server.share_state.errors import ShareStateError
 from ottla.wire.errors import ErrorCode
 
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("ottla.server.share_groups")
 
-SHARE_VERSION: Final = "share.version"
 RETRY_SECONDS: Final = 0.05
 ATTEMPTS: Final = 200
 _NOT_YET: Final = frozenset(

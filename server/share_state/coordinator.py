@@ -16,7 +16,6 @@ import logging
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from ottla.log.errors import LogError
 from ottla.server.base.clock import Clock
 from ottla.server.coordination.java_hash import java_hash_bucket
 from ottla.server.coordination.runtime import CoordinatorLog, CoordinatorRuntime
@@ -183,19 +182,19 @@ class ShareCoordinator:
         if topic == SHARE_GROUP_STATE:
             self.refresh()
         else:
-            self._on_each(lambda shard: shard.forget_topics((topic_id,)))
+            self._shards.on_each(lambda shard: shard.forget_topics((topic_id,)), "forget a deleted topic")
 
     def snapshot_cold(self) -> None:
         """Writes new snapshots of cold share partitions. This runs every
         share.coordinator.cold.partition.snapshot.interval.ms.
         """
-        self._on_each(lambda shard: shard.snapshot_cold(self.settings.cold_interval_ms))
+        self._shards.on_each(lambda shard: shard.snapshot_cold(self.settings.cold_interval_ms), "write snapshots")
 
     def prune(self) -> None:
         """Moves the start of each partition to the first record that counts. This runs every
         share.coordinator.state.topic.prune.interval.ms.
         """
-        self._on_each(self._prune)
+        self._shards.on_each(self._prune, "be pruned")
 
     def _prune(self, shard: ShareStateShard) -> None:
         offset = shard.redundant_before()
@@ -203,15 +202,6 @@ class ShareCoordinator:
             self._log.delete_before(shard.partition, offset)
             shard.note_pruned(offset)
             logger.info("partition %d of %s now begins at offset %d", shard.partition, SHARE_GROUP_STATE, offset)
-
-    def _on_each(self, action: Callable[[ShareStateShard], object]) -> None:
-        for shard in list(self._shards.values()):
-            if shard.loading:
-                continue
-            try:
-                action(shard)
-            except (ShareStateError, LogError) as error:
-                logger.warning("partition %d of %s: %s", shard.partition, SHARE_GROUP_STATE, error)
 
     # Leadership
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from ottla.log.errors import LogError
 from ottla.server.base.clock import Clock
@@ -27,15 +27,12 @@ from ottla.server.txn.errors import TransactionError
 from ottla.server.txn.shard import MarkerWriter, TransactionShard
 from ottla.server.txn.state import NO_PRODUCER_ID, Expected, State, TopicPartition, Transaction
 from ottla.wire.errors import ErrorCode
+from ottla.wire.primitives import LONGEST_STRING
 
 if TYPE_CHECKING:
     from ottla.server.coordination.internal_topic import Appended
 
 logger = logging.getLogger("ottla.server.txn")
-
-LONGEST_STRING: Final = 32_767
-"""The longest transactional id, in bytes: the keys of `__transaction_state` have lengths of 16 bits, while newer requests may
-have longer strings."""
 
 
 class TransactionSettings(NamedTuple):
@@ -259,16 +256,12 @@ class TransactionCoordinator:
         """Removes transactional ids that were not used for a long time. This runs every
         `transaction.remove.expired.transaction.cleanup.interval.ms`.
         """
-        for shard in self._shards.values():
-            if shard.loading:
-                continue
-            try:
-                expired = shard.expire(self.settings.id_expiration_ms)
-            except TransactionError as error:
-                logger.warning("cannot remove expired transactional ids from partition %d: %s", shard.partition, error)
-                continue
-            if expired:
-                logger.info("removed %d expired transactional ids from partition %d", expired, shard.partition)
+        self._shards.on_each(self._expire, "remove expired transactional ids")
+
+    def _expire(self, shard: TransactionShard) -> None:
+        expired = shard.expire(self.settings.id_expiration_ms)
+        if expired:
+            logger.info("removed %d expired transactional ids from partition %d", expired, shard.partition)
 
     # Leadership
 

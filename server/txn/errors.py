@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from ottla.wire.errors import ErrorCode
+
+FENCED_SINCE: Final = 2
+"""The version of AddPartitionsToTxn, AddOffsetsToTxn and EndTxn from which on clients know PRODUCER_FENCED."""
+INIT_FENCED_SINCE: Final = 4
+"""The same version of InitProducerId."""
 
 
 class TransactionError(Exception):

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from ottla.server.coordination.internal_topic import InternalTopicLog
+from ottla.server.metadata.feature_levels import TRANSACTION_VERSION
 from ottla.server.metadata.names import TRANSACTION_STATE
 from ottla.server.txn.coordinator import TransactionCoordinator, TransactionSettings
 from ottla.server.txn.markers import LocalMarkerWriter, TransactionalOffsets
@@ -15,8 +16,6 @@ if TYPE_CHECKING:
     from ottla.server.partitions.replicas import Replicas
     from ottla.server.settings.broker_config import BrokerConfig
     from ottla.server.txn.producer_ids import ProducerIds
-
-TRANSACTION_VERSION: Final = "transaction.version"
 
 
 def open_transaction_coordinator(

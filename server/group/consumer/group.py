@@ -26,9 +26,10 @@ from ottla.server.group.errors import GroupError
 from ottla.server.group.kind import Kind
 from ottla.server.group.modern.assignor import NOTHING_ASSIGNED, Assignment
 from ottla.server.group.modern.epochs import DUE_NOW, FIRST_EPOCH, NO_EPOCH
+from ottla.server.group.modern.group import ModernGroup
 from ottla.server.group.records import GroupRecord, ProtocolRecord
-from ottla.server.group.seam import Group
 from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.internal.consumer_group_metadata_key import ConsumerGroupMetadataKey
 
 
 class ConsumerState(enum.Enum):
@@ -48,19 +49,17 @@ class ResolvedRegex(NamedTuple):
     timestamp_ms: int
 
 
-class ConsumerGroup(Group):
+class ConsumerGroup(ModernGroup[ConsumerMember]):
     """A consumer group (see the module's docstring)."""
 
     kind: ClassVar[Kind] = Kind.CONSUMER
+    metadata_key: ClassVar[type] = ConsumerGroupMetadataKey
 
     def __init__(self, group_id: str) -> None:
-        self.group_id = group_id
+        super().__init__(group_id)
         self.protocol_type = "consumer"
         self.epoch = FIRST_EPOCH
         self.metadata_hash = 0
-        self.assignment_epoch = FIRST_EPOCH
-        self.assignment_timestamp_ms = 0
-        self.members: dict[str, ConsumerMember] = {}
         self.static_members: dict[str, str] = {}  # instance id -> member id
         self.targets: dict[str, Assignment] = {}
         self.regexes: dict[str, ResolvedRegex] = {}
@@ -118,13 +117,6 @@ class ConsumerGroup(Group):
         ]
 
     # Members
-
-    def member(self, member_id: str) -> ConsumerMember:
-        """Returns a member. Raises GroupError UNKNOWN_MEMBER_ID."""
-        member = self.members.get(member_id)
-        if member is None:
-            raise GroupError(ErrorCode.UNKNOWN_MEMBER_ID, f"Member {member_id} is not a member of group {self.group_id}.")
-        return member
 
     def static_member(self, instance_id: str | None) -> ConsumerMember | None:
         member_id = None if instance_id is None else self.static_members.get(instance_id)
@@ -215,7 +207,6 @@ class ConsumerGroup(Group):
     # Replay
 
     def replay(self, record: ProtocolRecord) -> None:
-        """Applies a record, except the tombstone of the group itself, which the protocol handles."""
         _REPLAY[type(record.key).__name__](self, record.key, record.value)
 
     def _replay_epoch(self, key: Any, value: Any) -> None:
@@ -225,19 +216,6 @@ class ConsumerGroup(Group):
     def _replay_partition_metadata(self, key: Any, value: Any) -> None:
         self.has_partition_metadata = value is not None
 
-    def _replay_member(self, key: Any, value: Any) -> None:
-        if value is not None:
-            self._put(self.members.get(key.member_id, ConsumerMember(key.member_id)).with_metadata(value))
-        elif key.member_id in self.members:
-            self._drop(key.member_id)
-
-    def _replay_current(self, key: Any, value: Any) -> None:
-        member = self.members.get(key.member_id)
-        if value is not None:
-            self._put((member or ConsumerMember(key.member_id)).with_assignment(value))
-        elif member is not None:
-            self._put(member.without_assignment())
-
     def _replay_target(self, key: Any, value: Any) -> None:
         if value is None:
             self.targets.pop(key.member_id, None)
@@ -245,10 +223,6 @@ class ConsumerGroup(Group):
             self.targets[key.member_id] = {
                 bytes(part.topic_id): frozenset(part.partitions) for part in value.topic_partitions if part.partitions
             }
-
-    def _replay_target_epoch(self, key: Any, value: Any) -> None:
-        self.assignment_epoch = NO_EPOCH if value is None else value.assignment_epoch
-        self.assignment_timestamp_ms = 0 if value is None else value.assignment_timestamp
 
     def _replay_regex(self, key: Any, value: Any) -> None:
         former = self.regexes.get(key.regular_expression)
@@ -260,6 +234,9 @@ class ConsumerGroup(Group):
             resolved = ResolvedRegex(frozenset(value.topics), value.version, value.timestamp)
             self.regexes[key.regular_expression] = resolved
             _add_to(self._regex_topics, resolved.topics, 1)
+
+    def _new_member(self, member_id: str) -> ConsumerMember:
+        return ConsumerMember(member_id)
 
     def _put(self, member: ConsumerMember) -> None:
         self._forget(self.members.get(member.member_id))

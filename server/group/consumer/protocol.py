@@ -8,7 +8,7 @@ a request becomes records), identity.py, heartbeat.py, departures.py, classic_me
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar
 
 from ottla.server.group.classic.group import new_group_record
 from ottla.server.group.classic.protocol import ClassicProtocol
@@ -22,18 +22,15 @@ from ottla.server.group.consumer.timeouts import Timeouts
 from ottla.server.group.consumer.update import GroupUpdate
 from ottla.server.group.errors import GroupError
 from ottla.server.group.kind import Kind
-from ottla.server.group.modern.replaying import group_of
+from ottla.server.group.modern.epochs import OFFSETS_SINCE
+from ottla.server.group.modern.group import replay
 from ottla.server.group.modern.timers import MemberTimers
-from ottla.server.group.records import GroupRecord, ProtocolRecord
+from ottla.server.group.records import GroupRecord
 from ottla.server.group.requests import Commit, Committer, Join, JoinAnswer, Leaving, Sync, SyncAnswer, refused_join
 from ottla.server.group.result import Result
 from ottla.server.group.seam import GroupProtocol, GroupShard
 from ottla.wire.errors import ErrorCode
-from ottla.wire.messages.internal.consumer_group_metadata_key import ConsumerGroupMetadataKey
 from ottla.wire.messages.leave_group import LeaveGroupResponse
-
-OFFSETS_SINCE: Final = 9
-"""The version of OffsetCommit from which on it has member epochs."""
 
 
 def open_protocol(shard: GroupShard) -> ConsumerProtocol:
@@ -63,17 +60,7 @@ class ConsumerProtocol(GroupProtocol[ConsumerGroup]):
     # State
 
     def replay(self, record: GroupRecord) -> None:
-        """Applies a record. A group begins with its first record and ends with the tombstone of its epoch."""
-        assert isinstance(record, ProtocolRecord)
-        groups = self._shard.groups
-        group = group_of(groups, record, ConsumerGroup)
-        if group is None:
-            return
-        if record.value is None and isinstance(record.key, ConsumerGroupMetadataKey):
-            del groups[group.group_id]
-            self.discard(group, ErrorCode.UNKNOWN_MEMBER_ID)
-        else:
-            group.replay(record)
+        replay(self._shard.groups, record, ConsumerGroup, self.discard)
 
     def loaded(self, group: ConsumerGroup) -> None:
         services = self._services

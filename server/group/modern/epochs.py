@@ -1,5 +1,5 @@
-"""This module has the epochs with a special meaning, and the interval of metadata refreshes; they are the same in all three
-protocols.
+"""This module has the epochs with a special meaning, since when commits have epochs, and the interval of metadata refreshes; they
+are the same in all three protocols.
 """
 
 from __future__ import annotations
@@ -17,6 +17,9 @@ meanwhile."""
 FIRST_EPOCH: Final = 1
 """The epoch of a group that no member has joined yet; it counts as having an empty target assignment."""
 NO_EPOCH: Final = -1
+
+OFFSETS_SINCE: Final = 9
+"""The version of OffsetCommit and OffsetFetch from which on they have member epochs."""
 
 DUE_NOW: Final = 0
 LOOK_AGAIN_MS: Final = 2**31 - 1

@@ -1,8 +1,9 @@
 """A `ShareGroup` is one share group: the content of its records, and what can be derived from them.
 
-    epoch              counts the changes that require another assignment: of subscriptions, members, topics, initialized
-    partitions assignment epoch   the epoch that the target assignment was made for; it is lower than the first while a new one is
-    due member epochs      the epoch of the assignment that each member has got
+    epoch              counts the changes that require another assignment: of subscriptions, members, topics and partitions
+                       whose state was initialized
+    assignment epoch   the epoch that the target assignment was made for; it is lower than the first while a new one is due
+    member epochs      the epoch of the assignment that each member has got
 
 The group is EMPTY without members and STABLE with members. Only `replay` changes any of this. The deadline for checking topics
 again is in no record, only in memory; for a group that was loaded it is in the past.
@@ -17,31 +18,30 @@ from typing import Any, ClassVar, Final
 from ottla.server.group.errors import GroupError
 from ottla.server.group.kind import Kind
 from ottla.server.group.modern.assignor import NOTHING_ASSIGNED, Assignment
-from ottla.server.group.modern.epochs import DUE_NOW, FIRST_EPOCH, NO_EPOCH
+from ottla.server.group.modern.epochs import DUE_NOW, FIRST_EPOCH
+from ottla.server.group.modern.group import ModernGroup
 from ottla.server.group.records import GroupRecord, ProtocolRecord
-from ottla.server.group.seam import Group
 from ottla.server.group.share import records
 from ottla.server.group.share.member import ShareMember, assignment_of
 from ottla.server.group.share.state_partitions import NOTHING, StatePartitions, from_value
 from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.internal.share_group_metadata_key import ShareGroupMetadataKey
 
 EMPTY: Final = "Empty"
 STABLE: Final = "Stable"
 
 
-class ShareGroup(Group):
+class ShareGroup(ModernGroup[ShareMember]):
     """A share group (see the module's docstring)."""
 
     kind: ClassVar[Kind] = Kind.SHARE
+    metadata_key: ClassVar[type] = ShareGroupMetadataKey
 
     def __init__(self, group_id: str, now_ms: Callable[[], int]) -> None:
-        self.group_id = group_id
+        super().__init__(group_id)
         self.protocol_type = "share"
         self.epoch = FIRST_EPOCH
         self.metadata_hash = 0
-        self.assignment_epoch = FIRST_EPOCH
-        self.assignment_timestamp_ms = 0
-        self.members: dict[str, ShareMember] = {}
         self.targets: dict[str, Assignment] = {}
         self.state_partitions: StatePartitions = NOTHING
         self.refresh_at_ms = DUE_NOW
@@ -133,25 +133,14 @@ class ShareGroup(Group):
     # Replay
 
     def replay(self, record: ProtocolRecord) -> None:
-        """Applies a record, except the tombstone of the group itself, which the protocol handles."""
         self._awaits = None
         _REPLAY[type(record.key).__name__](self, record.key, record.value)
 
     def _replay_epoch(self, key: Any, value: Any) -> None:
         self.epoch, self.metadata_hash = value.epoch, value.metadata_hash
 
-    def _replay_member(self, key: Any, value: Any) -> None:
-        if value is not None:
-            self._put(self.members.get(key.member_id, ShareMember(key.member_id)).with_metadata(value))
-        elif key.member_id in self.members:
-            self._forget_topics(self.members.pop(key.member_id))
-
-    def _replay_current(self, key: Any, value: Any) -> None:
-        member = self.members.get(key.member_id)
-        if value is not None:
-            self._put((member or ShareMember(key.member_id)).with_assignment(value))
-        elif member is not None:
-            self._put(member.without_assignment())
+    def _new_member(self, member_id: str) -> ShareMember:
+        return ShareMember(member_id)
 
     def _put(self, member: ShareMember) -> None:
         former = self.members.get(member.member_id)
@@ -159,6 +148,9 @@ class ShareGroup(Group):
             self._forget_topics(former)
         self._topics.update(member.topics)
         self.members[member.member_id] = member
+
+    def _drop(self, member_id: str) -> None:
+        self._forget_topics(self.members.pop(member_id))
 
     def _forget_topics(self, member: ShareMember) -> None:
         for name in member.topics:
@@ -171,10 +163,6 @@ class ShareGroup(Group):
             self.targets.pop(key.member_id, None)
         else:
             self.targets[key.member_id] = assignment_of((part.topic_id, part.partitions) for part in value.topic_partitions)
-
-    def _replay_target_epoch(self, key: Any, value: Any) -> None:
-        self.assignment_epoch = NO_EPOCH if value is None else value.assignment_epoch
-        self.assignment_timestamp_ms = 0 if value is None else value.assignment_timestamp
 
     def _replay_state_partitions(self, key: Any, value: Any) -> None:
         self.state_partitions = NOTHING if value is None else from_value(value, self._now_ms())

@@ -20,6 +20,8 @@ from ottla.wire.messages.internal.share_group_current_member_assignment_value im
 )
 from ottla.wire.messages.internal.share_group_member_metadata_value import ShareGroupMemberMetadataValue
 
+LONGEST_MEMBER_ID: Final = 36
+"""The length of a UUID as text: the share group APIs take no longer member id."""
 STABLE: Final = 0
 """The only state of a member, as the records number it."""
 

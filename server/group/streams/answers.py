@@ -11,6 +11,7 @@ from ottla.server.group.streams.group import StreamsGroup
 from ottla.server.group.streams.member import StreamsMember
 from ottla.server.group.streams.tasks import TaskIds
 from ottla.server.group.streams.topology import ConfiguredTopology, Problem
+from ottla.server.metadata.feature_levels import STREAMS_VERSION
 from ottla.wire.messages.internal import streams_group_topology_value as record
 from ottla.wire.messages.streams_group_heartbeat import (
     EndpointToPartitions,
@@ -27,7 +28,7 @@ NOT_SERVED: Final = "Streams groups need the feature streams.version, and 'strea
 
 def is_served(features: Mapping[str, int], settings: Mapping[str, Any]) -> bool:
     """Returns whether a broker with these finalized features and settings has streams groups."""
-    return bool(features.get("streams.version")) and Kind.STREAMS.value in settings["group.coordinator.rebalance.protocols"]
+    return bool(features.get(STREAMS_VERSION)) and Kind.STREAMS.value in settings["group.coordinator.rebalance.protocols"]
 
 
 def topology_value(topology: Topology) -> record.StreamsGroupTopologyValue:

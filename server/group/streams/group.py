@@ -19,17 +19,16 @@ import enum
 from collections.abc import Callable, Mapping, Sequence, Set
 from typing import Any, ClassVar, Final, NamedTuple
 
-from ottla.server.group.errors import GroupError
 from ottla.server.group.kind import Kind
-from ottla.server.group.modern.epochs import DUE_NOW, FIRST_EPOCH, LOOK_AGAIN_MS, NO_EPOCH
+from ottla.server.group.modern.epochs import DUE_NOW, FIRST_EPOCH, LOOK_AGAIN_MS
+from ottla.server.group.modern.group import ModernGroup
 from ottla.server.group.records import GroupRecord, ProtocolRecord
-from ottla.server.group.seam import Group
 from ottla.server.group.streams import records
 from ottla.server.group.streams.member import StreamsMember
 from ottla.server.group.streams.reconcile import Holders
-from ottla.server.group.streams.tasks import NO_TASKS, NONE, NOTHING_HELD, TaskIds, Tasks
+from ottla.server.group.streams.tasks import NO_TASKS, NONE, TaskIds, Tasks
 from ottla.server.group.streams.topology import ConfiguredTopology, required_topics, subtopologies_by_source
-from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.internal.streams_group_metadata_key import StreamsGroupMetadataKey
 from ottla.wire.messages.internal.streams_group_topology_value import StreamsGroupTopologyValue
 
 PROTOCOL_TYPE: Final = "streams"
@@ -56,19 +55,17 @@ class TaskOffsets(NamedTuple):
     end_offsets: Mapping[str, Mapping[int, int]] = NONE
 
 
-class StreamsGroup(Group):
+class StreamsGroup(ModernGroup[StreamsMember]):
     """A streams group (see the module's docstring)."""
 
     kind: ClassVar[Kind] = Kind.STREAMS
+    metadata_key: ClassVar[type] = StreamsGroupMetadataKey
 
     def __init__(self, group_id: str) -> None:
-        self.group_id = group_id
+        super().__init__(group_id)
         self.protocol_type = PROTOCOL_TYPE
         self.metadata = records.GroupMetadata(epoch=FIRST_EPOCH)
         self.topology: StreamsGroupTopologyValue | None = None
-        self.assignment_epoch = FIRST_EPOCH
-        self.assignment_timestamp_ms = 0
-        self.members: dict[str, StreamsMember] = {}
         self.static_members: dict[str, str] = {}  # instance id -> member id
         self.targets: dict[str, Tasks] = {}
         # These are in no record.
@@ -113,13 +110,6 @@ class StreamsGroup(Group):
         return records.group_tombstones(self.group_id, self.members)
 
     # Members
-
-    def member(self, member_id: str) -> StreamsMember:
-        """Returns a member. Raises GroupError UNKNOWN_MEMBER_ID."""
-        member = self.members.get(member_id)
-        if member is None:
-            raise GroupError(ErrorCode.UNKNOWN_MEMBER_ID, f"Member {member_id} is not a member of group {self.group_id}.")
-        return member
 
     def static_member(self, instance_id: str) -> StreamsMember | None:
         member_id = self.static_members.get(instance_id)
@@ -168,7 +158,6 @@ class StreamsGroup(Group):
     # Replay
 
     def replay(self, record: ProtocolRecord) -> None:
-        """Applies a record, except the tombstone of the group itself, which the protocol handles."""
         _REPLAY[type(record.key).__name__](self, record.key, record.value)
 
     def _replay_metadata(self, key: Any, value: Any) -> None:
@@ -180,28 +169,14 @@ class StreamsGroup(Group):
         self._sources = {} if value is None else subtopologies_by_source(value)
         self._required = set() if value is None else required_topics(value)
 
-    def _replay_member(self, key: Any, value: Any) -> None:
-        if value is not None:
-            self._put(records.read_member(self.members.get(key.member_id, StreamsMember(key.member_id)), value))
-        elif key.member_id in self.members:
-            self._drop(key.member_id)
-
     def _replay_target(self, key: Any, value: Any) -> None:
         if value is None:
             self.targets.pop(key.member_id, None)
         else:
             self.targets[key.member_id] = records.read_target(value)
 
-    def _replay_target_epoch(self, key: Any, value: Any) -> None:
-        self.assignment_epoch = NO_EPOCH if value is None else value.assignment_epoch
-        self.assignment_timestamp_ms = 0 if value is None else value.assignment_timestamp
-
-    def _replay_current(self, key: Any, value: Any) -> None:
-        member = self.members.get(key.member_id)
-        if value is not None:
-            self._put(records.read_current(member or StreamsMember(key.member_id), value))
-        elif member is not None:
-            self._put(member._replace(epoch=NO_EPOCH, previous_epoch=NO_EPOCH, held=NOTHING_HELD, to_revoke=NOTHING_HELD))
+    def _new_member(self, member_id: str) -> StreamsMember:
+        return StreamsMember(member_id)
 
     def _put(self, member: StreamsMember) -> None:
         self._forget(self.members.get(member.member_id))

@@ -12,8 +12,13 @@ import enum
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from ottla.server.group.modern.epochs import LEAVING_STATIC_EPOCH
+from ottla.server.group.modern.epochs import LEAVING_EPOCH, LEAVING_STATIC_EPOCH
 from ottla.server.group.streams.tasks import NONE, NOTHING_HELD, HeldTasks
+from ottla.wire.messages.internal.streams_group_current_member_assignment_value import (
+    StreamsGroupCurrentMemberAssignmentValue,
+    TaskIds,
+)
+from ottla.wire.messages.internal.streams_group_member_metadata_value import StreamsGroupMemberMetadataValue
 
 
 class MemberState(enum.IntEnum):
@@ -65,3 +70,52 @@ class StreamsMember(NamedTuple):
         """
         active = {name: dict.fromkeys(partitions, 0) for name, partitions in self.held.active.items()}
         return self._replace(epoch=LEAVING_STATIC_EPOCH, held=self.held._replace(active=active), to_revoke=NOTHING_HELD)
+
+    # Records
+
+    def with_metadata(self, value: StreamsGroupMemberMetadataValue) -> StreamsMember:
+        endpoint = value.user_endpoint
+        return self._replace(
+            instance_id=value.instance_id,
+            rack_id=value.rack_id,
+            client_id=value.client_id,
+            client_host=value.client_host,
+            rebalance_timeout_ms=value.rebalance_timeout_ms,
+            topology_epoch=value.topology_epoch,
+            process_id=value.process_id,
+            endpoint=None if endpoint is None else Endpoint(endpoint.host, endpoint.port),
+            client_tags={tag.key: tag.value for tag in value.client_tags},
+        )
+
+    def with_assignment(self, value: StreamsGroupCurrentMemberAssignmentValue) -> StreamsMember:
+        known = value.state in MemberState._value2member_map_
+        return self._replace(
+            epoch=value.member_epoch,
+            previous_epoch=value.previous_member_epoch,
+            state=MemberState(value.state) if known else MemberState.UNKNOWN,
+            held=_held(value.member_epoch, value.active_tasks, value.standby_tasks, value.warmup_tasks),
+            to_revoke=_held(
+                value.member_epoch,
+                value.active_tasks_pending_revocation,
+                value.standby_tasks_pending_revocation,
+                value.warmup_tasks_pending_revocation,
+            ),
+        )
+
+    def without_assignment(self) -> StreamsMember:
+        """Returns the member after the tombstone of its assignment; the tombstone of the member itself comes next."""
+        return self._replace(epoch=LEAVING_EPOCH, previous_epoch=LEAVING_EPOCH, held=NOTHING_HELD, to_revoke=NOTHING_HELD)
+
+
+def _held(member_epoch: int, active: list[TaskIds], standby: list[TaskIds], warmup: list[TaskIds]) -> HeldTasks:
+    return HeldTasks(
+        {tasks.subtopology_id: dict(zip(tasks.partitions, _epochs(tasks, member_epoch), strict=True)) for tasks in active},
+        {tasks.subtopology_id: frozenset(tasks.partitions) for tasks in standby},
+        {tasks.subtopology_id: frozenset(tasks.partitions) for tasks in warmup},
+    )
+
+
+def _epochs(tasks: TaskIds, member_epoch: int) -> list[int]:
+    """Returns the epoch of each task. Kafka before 4.3 wrote none; the member's own epoch counts then."""
+    epochs = tasks.assignment_epochs
+    return epochs if epochs is not None and len(epochs) == len(tasks.partitions) else [member_epoch] * len(tasks.partitions)

@@ -16,12 +16,12 @@ from typing import ClassVar, NamedTuple
 
 from ottla.server.group.errors import GroupError
 from ottla.server.group.kind import Kind
-from ottla.server.group.modern.epochs import JOINING_EPOCH, LEAVING_STATIC_EPOCH
+from ottla.server.group.modern.epochs import JOINING_EPOCH, LEAVING_STATIC_EPOCH, OFFSETS_SINCE
+from ottla.server.group.modern.group import replay
 from ottla.server.group.modern.group_configs import GroupConfigs
-from ottla.server.group.modern.replaying import group_of
 from ottla.server.group.modern.timers import MemberTimers
 from ottla.server.group.modern.topics import Topics
-from ottla.server.group.records import GroupRecord, ProtocolRecord
+from ottla.server.group.records import GroupRecord
 from ottla.server.group.requests import Client, Commit, Committer, Join, JoinAnswer, refused_join
 from ottla.server.group.result import Result
 from ottla.server.group.seam import Group, GroupProtocol, GroupShard
@@ -35,15 +35,12 @@ from ottla.server.group.streams.target import delayed_target
 from ottla.server.group.streams.topology import InternalTopic
 from ottla.server.group.timers import Timer
 from ottla.wire.errors import ErrorCode
-from ottla.wire.messages.internal.streams_group_metadata_key import StreamsGroupMetadataKey
 from ottla.wire.messages.streams_group_heartbeat import StreamsGroupHeartbeatRequest, StreamsGroupHeartbeatResponse
 
 logger = logging.getLogger("ottla.server.group")
 
 SESSION = "session"
 REBALANCE = "rebalance"
-OFFSETS_SINCE = 9
-"""The version of OffsetCommit from which on it has member epochs."""
 
 
 class Answer(NamedTuple):
@@ -74,17 +71,7 @@ class StreamsProtocol(GroupProtocol[StreamsGroup]):
     # State
 
     def replay(self, record: GroupRecord) -> None:
-        """Applies a record. A group begins with its first record and ends with its tombstone."""
-        assert isinstance(record, ProtocolRecord)
-        groups = self._shard.groups
-        group = group_of(groups, record, StreamsGroup)
-        if group is None:
-            return
-        if record.value is None and isinstance(record.key, StreamsGroupMetadataKey):
-            del groups[group.group_id]
-            self.discard(group, ErrorCode.UNKNOWN_MEMBER_ID)
-        else:
-            group.replay(record)
+        replay(self._shard.groups, record, StreamsGroup, self.discard)
 
     def loaded(self, group: StreamsGroup) -> None:
         for member in group.members.values():

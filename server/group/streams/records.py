@@ -1,4 +1,5 @@
-"""This module creates and reads the records of a streams group in `__consumer_offsets`, by their api keys.
+"""This module creates the records of a streams group in `__consumer_offsets`, and reads those that are not of a member (member.py
+does), by their api keys.
 
     17 metadata               the group epoch, hash of its topics, validated topology epoch, and settings of the last assignment
     23 topology               the subtopologies and their topics, as the first member sent them
@@ -15,8 +16,8 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from ottla.server.group.records import ProtocolRecord
-from ottla.server.group.streams.member import Endpoint, MemberState, StreamsMember
-from ottla.server.group.streams.tasks import NONE, ActiveTasks, HeldTasks, TaskIds, Tasks
+from ottla.server.group.streams.member import StreamsMember
+from ottla.server.group.streams.tasks import NONE, ActiveTasks, TaskIds, Tasks
 from ottla.wire.messages.internal import (
     streams_group_current_member_assignment_value as current_value,
 )
@@ -168,21 +169,6 @@ def read_metadata(value: StreamsGroupMetadataValue) -> GroupMetadata:
     )
 
 
-def read_member(member: StreamsMember, value: member_value.StreamsGroupMemberMetadataValue) -> StreamsMember:
-    endpoint = value.user_endpoint
-    return member._replace(
-        instance_id=value.instance_id,
-        rack_id=value.rack_id,
-        client_id=value.client_id,
-        client_host=value.client_host,
-        rebalance_timeout_ms=value.rebalance_timeout_ms,
-        topology_epoch=value.topology_epoch,
-        process_id=value.process_id,
-        endpoint=None if endpoint is None else Endpoint(endpoint.host, endpoint.port),
-        client_tags={tag.key: tag.value for tag in value.client_tags},
-    )
-
-
 def read_target(value: target_value.StreamsGroupTargetAssignmentMemberValue) -> Tasks:
     return Tasks(
         *(
@@ -190,38 +176,3 @@ def read_target(value: target_value.StreamsGroupTargetAssignmentMemberValue) -> 
             for role in (value.active_tasks, value.standby_tasks, value.warmup_tasks)
         )
     )
-
-
-def read_current(member: StreamsMember, value: current_value.StreamsGroupCurrentMemberAssignmentValue) -> StreamsMember:
-    known = value.state in MemberState._value2member_map_
-    return member._replace(
-        epoch=value.member_epoch,
-        previous_epoch=value.previous_member_epoch,
-        state=MemberState(value.state) if known else MemberState.UNKNOWN,
-        held=_held(value.member_epoch, value.active_tasks, value.standby_tasks, value.warmup_tasks),
-        to_revoke=_held(
-            value.member_epoch,
-            value.active_tasks_pending_revocation,
-            value.standby_tasks_pending_revocation,
-            value.warmup_tasks_pending_revocation,
-        ),
-    )
-
-
-def _held(
-    member_epoch: int,
-    active: list[current_value.TaskIds],
-    standby: list[current_value.TaskIds],
-    warmup: list[current_value.TaskIds],
-) -> HeldTasks:
-    return HeldTasks(
-        {tasks.subtopology_id: dict(zip(tasks.partitions, _epochs(tasks, member_epoch), strict=True)) for tasks in active},
-        {tasks.subtopology_id: frozenset(tasks.partitions) for tasks in standby},
-        {tasks.subtopology_id: frozenset(tasks.partitions) for tasks in warmup},
-    )
-
-
-def _epochs(tasks: current_value.TaskIds, member_epoch: int) -> list[int]:
-    """Returns the epoch of each task. Kafka before 4.3 wrote none; the member's own epoch counts then."""
-    epochs = tasks.assignment_epochs
-    return epochs if epochs is not None and len(epochs) == len(tasks.partitions) else [member_epoch] * len(tasks.partitions)

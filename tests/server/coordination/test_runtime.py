@@ -222,3 +222,34 @@ def test_an_answer_about_all_shards_waits_for_each_of_them(kept: bool) -> None:
     else:
         runtime.shards.unload(1)
     assert answer.result() == ("all" if kept else "NOT_COORDINATOR")
+
+
+def test_a_pass_goes_over_loaded_shards_and_one_that_fails_does_not_end_it(caplog: pytest.LogCaptureFixture) -> None:
+    runtime = Runtime(partitions=4)
+    for number in range(3):
+        runtime.log.append(3, batch_of((str(number), "w")))
+    for partition in range(3):
+        runtime.take_over(partition)
+    runtime.log.seconds = LOAD_SLICE_SECONDS
+    assert runtime.take_over(3).loading
+    failures = {0: Refused(ErrorCode.NOT_COORDINATOR), 1: CorruptLog("bad segment")}
+    done = []
+
+    def count(shard: Letters) -> None:
+        if shard.partition in failures:
+            raise failures[shard.partition]
+        done.append(shard.partition)
+
+    runtime.shards.on_each(count, "be counted")
+    assert done == [2]
+    assert [(record.name, record.getMessage()) for record in caplog.records] == [
+        ("ottla.server.letters", "partition 0 of __letters: cannot be counted: NOT_COORDINATOR"),
+        ("ottla.server.letters", "partition 1 of __letters: cannot be counted: bad segment"),
+    ]
+
+
+def test_a_mistake_in_a_pass_is_no_refusal() -> None:
+    runtime = Runtime()
+    runtime.take_over()
+    with pytest.raises(ZeroDivisionError):
+        runtime.shards.on_each(lambda shard: shard.partition / 0, "divide")

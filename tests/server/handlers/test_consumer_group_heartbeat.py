@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from ottla.server.group.coordinator import LONGEST_STRING
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     RequestTopicPartitions,
     ResponseTopicPartitions,
 )
+from ottla.wire.primitives import LONGEST_STRING
 from tests.server.group.consumer.beats import Beating, parts
 from tests.server.group.fakes import TOPICS, in_loop
 from tests.server.handlers.group_calls import call, versions

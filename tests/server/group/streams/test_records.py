@@ -42,13 +42,13 @@ def stored(record: GroupRecord) -> ProtocolRecord:
 def test_a_member_in_two_records() -> None:
     metadata, current = stored(records.member_record("g", MEMBER)), stored(records.current_record("g", MEMBER))
     assert (metadata.group_id, metadata.kind.value) == ("g", "streams")
-    again = records.read_current(records.read_member(StreamsMember("m"), metadata.value), current.value)  # type: ignore[arg-type]
+    again = StreamsMember("m").with_metadata(metadata.value).with_assignment(current.value)  # type: ignore[arg-type]
     assert again == MEMBER
 
 
 def test_a_dynamic_member_has_little() -> None:
     plain = StreamsMember("m", client_id="c", client_host="/h", process_id="p", rebalance_timeout_ms=1, topology_epoch=0)
-    assert records.read_member(StreamsMember("m"), stored(records.member_record("g", plain)).value) == plain  # type: ignore[arg-type]
+    assert StreamsMember("m").with_metadata(stored(records.member_record("g", plain)).value) == plain  # type: ignore[arg-type]
 
 
 def test_lists_are_in_order() -> None:
@@ -78,12 +78,12 @@ def test_without_epochs_of_tasks_the_members_own_stands_for_them(epochs: list[in
     value = current_value.StreamsGroupCurrentMemberAssignmentValue(
         9, 8, MemberState.STABLE, [current_value.TaskIds("0", [1, 2], epochs)]
     )
-    assert records.read_current(StreamsMember("m"), value).held.active == {"0": {1: 9, 2: 9}}
+    assert StreamsMember("m").with_assignment(value).held.active == {"0": {1: 9, 2: 9}}
 
 
 def test_a_state_of_tomorrow() -> None:
     value = current_value.StreamsGroupCurrentMemberAssignmentValue(9, 8, 77)
-    assert records.read_current(StreamsMember("m"), value).state is MemberState.UNKNOWN
+    assert StreamsMember("m").with_assignment(value).state is MemberState.UNKNOWN
 
 
 def test_tombstones_take_a_group_apart_from_its_members_down() -> None:

@@ -1,0 +1,129 @@
+"""This module has what the groups of the newer protocols have in common: members and a target assignment, and how their records
+are replayed.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable
+from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
+
+from ottla.server.group.errors import GroupError
+from ottla.server.group.modern.epochs import FIRST_EPOCH, NO_EPOCH
+from ottla.server.group.records import GroupRecord, ProtocolRecord
+from ottla.server.group.seam import Group
+from ottla.wire.errors import ErrorCode
+
+
+class ModernMember(Protocol):
+    """A member as a group replays its records. It is immutable: a record makes another one of it."""
+
+    def with_metadata(self, value: Any) -> Self:
+        """Returns the member with the ids, client and subscription of its metadata record."""
+        ...
+
+    def with_assignment(self, value: Any) -> Self:
+        """Returns the member with the epoch and assignment of its record of the current assignment."""
+        ...
+
+    def without_assignment(self) -> Self:
+        """Returns the member after the tombstone of its assignment; the tombstone of the member itself comes next."""
+        ...
+
+
+M = TypeVar("M", bound=ModernMember)
+
+
+class ModernGroup(Group, Generic[M]):
+    """A group whose members get their target assignments from the broker. Only `replay` changes what is in its records."""
+
+    metadata_key: ClassVar[type]
+    """The key of the record that the group begins with; its tombstone ends the group."""
+
+    def __init__(self, group_id: str) -> None:
+        self.group_id = group_id
+        self.assignment_epoch = FIRST_EPOCH
+        """The epoch that the target assignment was made for."""
+        self.assignment_timestamp_ms = 0
+        self.members: dict[str, M] = {}
+
+    def member(self, member_id: str) -> M:
+        """Returns a member. Raises GroupError UNKNOWN_MEMBER_ID."""
+        member = self.members.get(member_id)
+        if member is None:
+            raise GroupError(ErrorCode.UNKNOWN_MEMBER_ID, f"Member {member_id} is not a member of group {self.group_id}.")
+        return member
+
+    # Replay
+
+    @abstractmethod
+    def replay(self, record: ProtocolRecord) -> None:
+        """Applies a record, except the tombstone of the group itself, which the function `replay` handles."""
+
+    @abstractmethod
+    def _new_member(self, member_id: str) -> M:
+        """Returns a member of which nothing but its id is known yet."""
+
+    @abstractmethod
+    def _put(self, member: M) -> None:
+        """Adds a member, or replaces the one with its id, and updates what is derived from the members."""
+
+    @abstractmethod
+    def _drop(self, member_id: str) -> None:
+        """Removes a member that is there, and what was derived from it."""
+
+    def _replay_member(self, key: Any, value: Any) -> None:
+        member = self.members.get(key.member_id)
+        if value is not None:
+            self._put((member or self._new_member(key.member_id)).with_metadata(value))
+        elif member is not None:
+            self._drop(key.member_id)
+
+    def _replay_current(self, key: Any, value: Any) -> None:
+        member = self.members.get(key.member_id)
+        if value is not None:
+            self._put((member or self._new_member(key.member_id)).with_assignment(value))
+        elif member is not None:
+            self._put(member.without_assignment())
+
+    def _replay_target_epoch(self, key: Any, value: Any) -> None:
+        self.assignment_epoch = NO_EPOCH if value is None else value.assignment_epoch
+        self.assignment_timestamp_ms = 0 if value is None else value.assignment_timestamp
+
+
+G = TypeVar("G", bound=ModernGroup[Any])
+
+
+def replay(
+    groups: dict[str, Group], record: GroupRecord, group_class: type[G], discard: Callable[[G, ErrorCode], object]
+) -> None:
+    """Applies a record to its group, which begins with its first record and ends with the tombstone of its `metadata_key`. Then
+    `discard` is called with it and the code for requests that wait. Raises ValueError if the group is of another kind.
+    """
+    assert isinstance(record, ProtocolRecord)
+    group = group_of(groups, record, group_class)
+    if group is None:
+        return
+    if record.value is None and isinstance(record.key, group_class.metadata_key):
+        del groups[group.group_id]
+        discard(group, ErrorCode.UNKNOWN_MEMBER_ID)
+    else:
+        group.replay(record)
+
+
+def group_of(groups: dict[str, Group], record: ProtocolRecord, group_class: type[G]) -> G | None:
+    """Returns the group, which its first record creates, or None for a tombstone of a group that does not exist.
+
+    A group that has nothing but offsets counted as a classic one until now and is replaced. Raises ValueError if the group is of
+    another kind.
+    """
+    group = groups.get(record.group_id)
+    if group is not None and group.is_simple and record.value is not None:
+        group = None
+    if group is None:
+        if record.value is None:
+            return None
+        group = groups[record.group_id] = group_class(record.group_id)
+    if not isinstance(group, group_class):
+        raise ValueError(f"group {record.group_id} is not a {group_class.kind.value} group")  # noqa: TRY004 - for the log, not for a caller
+    return group
