@@ -100,7 +100,7 @@ class ClientJobs:
     idempotent: ClassVar[bool] = True
     acks: ClassVar[tuple[str, ...]] = ("none", "leader", "all")
     no_call: ClassVar[frozenset[str]] = frozenset()  # administrative calls it does not have
-    tells_of_refused_settings: ClassVar[bool] = True
+    reports_refused_settings: ClassVar[bool] = True
     transactions: ClassVar[bool] = True
     reads_committed: ClassVar[bool] = True
     offsets_in_transactions: ClassVar[bool] = True  # of a group that it is no member of
@@ -294,7 +294,7 @@ class ClientJobs:
             self.admin(bootstrap, call(how, topic=topic, settings=change))
             self.wait_for_settings(bootstrap, topic, after)
         refused = self.program.admin(bootstrap, call(how, topic=topic, settings={"max.message.bytes": "many"}))
-        assert ("error" in refused[0]) == self.tells_of_refused_settings
+        assert ("error" in refused[0]) == self.reports_refused_settings
         self.wait_for_settings(bootstrap, topic, steps[-1][1])
 
     def wait_for_settings(self, bootstrap: str, topic: str, settings: dict[str, str]) -> None:

@@ -24,8 +24,8 @@ LONGER_IN_FULL: Final = pytest.mark.timeout(900 if FULL else 300)
 IN_FULL: Final = "with Apache Kafka only in the long form, for its length"
 NEVER_WITH_KAFKA: Final = {
     "copies through bounces of the broker": (
-        "after kill -9 of its only broker Apache Kafka may leave an offset of a transaction pending for ever, and the copiers "
-        "wait for it until they give up: so it was in four of seven runs on two busy cores"
+        "after kill -9 of its only broker, Apache Kafka may leave an offset of a transaction pending for ever, and the copiers "
+        "wait for it until they give up; this happened in four of seven runs on two busy cores"
     ),
 }
 """What Apache Kafka does not always pass, by the name that the mark has. Kafka's own test of it has three brokers."""
@@ -69,4 +69,4 @@ def end(config: pytest.Config) -> None:
 
 def worker_ended(config: pytest.Config, output: dict[str, Any]) -> None:
     """In the first process."""
-    config.stash[RUN]["left_out"] |= output.get("left_out", {})  # a worker that was killed tells nothing
+    config.stash[RUN]["left_out"] |= output.get("left_out", {})  # a worker that was killed reports nothing

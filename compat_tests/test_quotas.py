@@ -209,7 +209,7 @@ def test_the_user_comes_before_the_client(rig: Rig) -> None:
     assert rig.client().call(metadata.MetadataRequest([]), 9).throttle_time_ms == 1000
 
 
-def test_librdkafka_hears_of_it(rig: Rig) -> None:
+def test_librdkafka_reports_the_throttling(rig: Rig) -> None:
     """And all of its records arrive."""
     topic = rig.wire.create("t")
     rig.quota(producer_byte_rate=2250.0, consumer_byte_rate=2250.0)  # a little less than comes at once

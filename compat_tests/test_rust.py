@@ -21,4 +21,4 @@ class TestRdkafka(ClientJobs):
             "describe_quotas",
         }
     )
-    tells_of_refused_settings = False  # its alter_configs drops the error of a resource
+    reports_refused_settings = False  # its alter_configs drops the error of a resource

@@ -143,7 +143,7 @@ class OffsetIndex:
         is taken.
         """
         if len(data) % OFFSET_ENTRY_SIZE:
-            raise CorruptIndex(f"{len(data)} bytes are no whole entries")
+            raise CorruptIndex(f"{len(data)} bytes are not a whole number of entries")
         both = _words(data)
         offsets, positions = both[0::2], both[1::2]
         if offsets and (offsets[0] < 0 or positions[0] < 0 or positions[-1] >= log_size):
@@ -233,7 +233,7 @@ class TimeIndex:
     def decode(self, data: bytes) -> None:
         """Takes the entries of a file. Raises CorruptIndex if they cannot be right; then nothing is taken."""
         if len(data) % TIME_ENTRY_SIZE:
-            raise CorruptIndex(f"{len(data)} bytes are no whole entries")
+            raise CorruptIndex(f"{len(data)} bytes are not a whole number of entries")
         words = _words(data)
         halves = array("i", bytes(8 * (len(words) // 3)))
         halves[_HIGH::2], halves[1 - _HIGH :: 2] = words[0::3], words[1::3]

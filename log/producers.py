@@ -425,7 +425,7 @@ def decode_snapshot(data: bytes) -> list[ProducerState]:
     if version != SNAPSHOT_VERSION:
         raise CorruptSnapshot(f"producer snapshot version {version} is not known, only {SNAPSHOT_VERSION}")
     if crc != crc32c(memoryview(data)[_PREFIX.size :]):
-        raise CorruptSnapshot("the CRC of the producer snapshot does not fit")
+        raise CorruptSnapshot("the CRC of the producer snapshot does not match")
     (count,) = _COUNT.unpack_from(data, _PREFIX.size)
     entries = memoryview(data)[_PREFIX.size + _COUNT.size :]
     if count * _ENTRY.size != len(entries):

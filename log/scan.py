@@ -48,7 +48,7 @@ class Located(NamedTuple):
 def walk_headers(file: File, start: int, end: int, window_bytes: int = WINDOW_BYTES) -> Iterator[tuple[int, int, bytes, int]]:
     """Yields (position, size, buffer, at) of each batch in file[start:end]; buffer[at:at + HEADER_SIZE] is its header.
 
-    `start` must be a batch's first byte. Raises CorruptRecord, naming the position, where no whole batch of magic 2 follows.
+    `start` must be a batch's first byte. Raises CorruptRecord, naming the position, where no complete batch of magic 2 follows.
     """
     position = start
     buffer, origin = b"", start
@@ -57,10 +57,10 @@ def walk_headers(file: File, start: int, end: int, window_bytes: int = WINDOW_BY
         if at + HEADER_SIZE > len(buffer):
             buffer, origin, at = file.pread(min(window_bytes, end - position), position), position, 0
             if len(buffer) < HEADER_SIZE:
-                raise CorruptRecord(f"{file!r}: {end - position} bytes at position {position} are no whole batch")
+                raise CorruptRecord(f"{file!r}: {end - position} bytes at position {position} are not a complete batch")
         size = _LENGTH.unpack_from(buffer, at + 8)[0] + OVERHEAD
         if size < HEADER_SIZE or size > end - position or buffer[at + 16] != MAGIC:
-            raise CorruptRecord(f"{file!r}: no whole batch at position {position}")
+            raise CorruptRecord(f"{file!r}: no complete batch at position {position}")
         yield position, size, buffer, at
         position += size
 
@@ -97,11 +97,11 @@ def find(file: File, start: int, end: int, offset: int) -> Located | None:
         if at + HEADER_SIZE > len(buffer):
             buffer, origin, at = file.pread(min(FIND_BYTES, end - position), position), position, 0
             if len(buffer) < HEADER_SIZE:
-                raise CorruptRecord(f"{file!r}: {end - position} bytes at position {position} are no whole batch")
+                raise CorruptRecord(f"{file!r}: {end - position} bytes at position {position} are not a complete batch")
         base_offset, length, magic, last_offset_delta, max_timestamp = _locate(buffer, at)
         size = length + OVERHEAD
         if size < HEADER_SIZE or size > end - position or magic != MAGIC:
-            raise CorruptRecord(f"{file!r}: no whole batch at position {position}")
+            raise CorruptRecord(f"{file!r}: no complete batch at position {position}")
         if base_offset + last_offset_delta >= offset:
             return Located(position, size, base_offset, base_offset + last_offset_delta, max_timestamp)
         position += size
@@ -121,14 +121,14 @@ def walk_batches(file: File, start: int, end: int, read_bytes: int = READ_BYTES)
         if at + HEADER_SIZE > len(view) or (HEADER_SIZE <= size <= end - position and at + size > len(view)):
             view, origin, at = memoryview(file.pread(min(max(read_bytes, size), end - position), position)), position, 0
             if len(view) < HEADER_SIZE:
-                raise CorruptRecord(f"{file!r}: {end - position} bytes at position {position} are no whole batch")
+                raise CorruptRecord(f"{file!r}: {end - position} bytes at position {position} are not a complete batch")
             size = _LENGTH.unpack_from(view, 8)[0] + OVERHEAD
         if size < HEADER_SIZE or size > end - position or view[at + 16] != MAGIC:
-            raise CorruptRecord(f"{file!r}: no whole batch at position {position}")
+            raise CorruptRecord(f"{file!r}: no complete batch at position {position}")
         if at + size > len(view):  # the batch is larger than a block and is read again, whole
             view, origin, at = memoryview(file.pread(size, position)), position, 0
             if len(view) < size:
-                raise CorruptRecord(f"{file!r}: no whole batch at position {position}")
+                raise CorruptRecord(f"{file!r}: no complete batch at position {position}")
         yield position, view[at : at + size]
         position += size
 

@@ -109,7 +109,7 @@ class TxnIndex:
     def decode(self, data: bytes) -> None:
         """Takes the entries of a file. Raises CorruptIndex if they cannot be right; then nothing is taken."""
         if len(data) % TXN_ENTRY_SIZE:
-            raise CorruptIndex(f"{len(data)} bytes are no whole entries")
+            raise CorruptIndex(f"{len(data)} bytes are not a whole number of entries")
         read = TxnIndex(self.base_offset)
         last = self.base_offset - 1
         for version, *fields in _ENTRY.iter_unpack(data):

@@ -192,7 +192,7 @@ def _one_batch(buf: Buffer | None) -> BatchHeader:
         raise NotOneBatch("no records")
     size = _framed_size(buf, 0)
     if size is None:
-        raise NotOneBatch("no whole record batch in the request")
+        raise NotOneBatch("no complete record batch in the request")
     if size < HEADER_SIZE:
         raise CorruptRecord(f"a batch of {size} bytes is smaller than its header")
     if len(buf) != size and _framed_size(buf, size) is not None:
@@ -227,7 +227,7 @@ def _check_header(buf: Buffer, header: BatchHeader, config: ValidationConfig, or
     if size > config.max_message_bytes and origin is not _RAFT_LEADER:
         raise RecordTooLarge(f"a batch of {size} bytes, {config.max_message_bytes} are allowed")
     if crc32c(memoryview(buf)[CRC_START:size]) != header.crc:
-        raise CorruptRecord(f"the CRC {header.crc:#010x} does not fit the batch")
+        raise CorruptRecord(f"the CRC {header.crc:#010x} does not match the batch")
     if not client:
         return
     count = header.records_count

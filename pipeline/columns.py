@@ -181,7 +181,7 @@ class SliceReader:
             if at + size > len(chunk):
                 break
             if not check_crc(chunk, header, at):
-                raise self._damaged(position + at, "the CRC does not fit", header)
+                raise self._damaged(position + at, "the CRC does not match", header)
             found.append(Job(header, at + HEADER_SIZE, at + size, position + at))
             at += size
         return found, size

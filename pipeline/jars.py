@@ -81,6 +81,6 @@ def _fetch(pom: str, target: Path, wanted: Sequence[str]) -> None:
     command = ["mvn", "-q", "-B", "-f", str(partial / "pom.xml"), "dependency:copy-dependencies", f"-DoutputDirectory={partial}"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:
-        said = next((line for line in (done.stdout + done.stderr).splitlines() if "ERROR" in line), "no reason told")
+        said = next((line for line in (done.stdout + done.stderr).splitlines() if "ERROR" in line), "Maven gave no reason")
         raise PipelineError(f"Maven could not fetch {' '.join(wanted)} (--jars takes files instead): {said[:300]}")
     partial.rename(target)

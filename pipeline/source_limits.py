@@ -17,7 +17,7 @@ from typing import Final
 Ends = dict[str, dict[str, int]]
 """A stream's offsets: {"topic": {"0": next offset}}."""
 
-REFUSED: Final = "maxOffsetsPerTrigger needs Spark 4.2: earlier ones do not tell a Python source where a micro-batch begins"
+REFUSED: Final = "maxOffsetsPerTrigger needs Spark 4.2: earlier versions do not pass a Python source the start of a micro-batch"
 
 
 def with_absent(ends: Mapping[str, Mapping[str, int]], before: Mapping[str, Mapping[str, int]]) -> Ends:

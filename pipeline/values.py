@@ -70,7 +70,7 @@ def check_given(kind: str, given: str | None) -> None:
         raise UsageError("--schema says nothing about raw values; add --value json or --value avro")
     if kind.endswith("avro"):
         if given is None:
-            raise UsageError("--value avro needs --schema: an Avro body does not tell its schema")
+            raise UsageError("--value avro needs --schema: an Avro body does not contain its schema")
         avro_schema(text_of(given))
     elif given is not None:
         text_of(given)

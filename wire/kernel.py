@@ -324,8 +324,8 @@ BAD_OFFSETS: Final = 22
 OFFSET_OVERFLOW: Final = 23
 
 SCAN_REASONS: Final = {
-    BAD_FRAME: "no whole batch of version 2",
-    BAD_CRC: "a CRC does not fit",
+    BAD_FRAME: "no complete batch of version 2",
+    BAD_CRC: "a CRC does not match",
     BAD_OFFSETS: "offsets do not ascend",
     OFFSET_OVERFLOW: "offsets are too far from the segment's first",
 }

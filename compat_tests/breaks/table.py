@@ -1,4 +1,4 @@
-"""The breaks: one line of the broker changed, and the tests of the suite that must turn red by it.
+"""The breaks: each changes one place of the broker, and names the tests of the suite that must fail because of it.
 
 `old` is in `file` exactly once; `new` takes its place. `test` is a node id of pytest below compat_tests, with parameters where
 one case is enough. Each break is a mistake that somebody could make, in a promise that clients build on.
@@ -23,7 +23,7 @@ _WIRE_DIFF: Final = "compat_tests/wire_diff/"
 BREAKS: Final = (
     Break(
         "a retried batch is written again",
-        "an idempotent producer's batch that comes twice is stored once, and answered with its first offset",
+        "a batch that an idempotent producer sends twice is stored once, and both times answered with its first offset",
         "log/producers.py",
         "            if duplicate is not None:\n                return duplicate\n",
         "",
@@ -31,7 +31,7 @@ BREAKS: Final = (
     ),
     Break(
         "sequences are not checked",
-        "a gap in a producer's sequences is refused: a batch was lost on the way",
+        "a gap in a producer's sequence numbers is refused, because a batch was lost on the way",
         "log/producers.py",
         "            _check_sequence(header, state)\n",
         "            pass\n",
@@ -39,7 +39,7 @@ BREAKS: Final = (
     ),
     Break(
         "an old producer is not fenced",
-        "a producer whose epoch was replaced writes nothing any more",
+        "a producer whose epoch was replaced can no longer write",
         "log/producers.py",
         "        if header.producer_epoch < state.producer_epoch:\n            raise",
         "        if False:\n            raise",
@@ -47,7 +47,7 @@ BREAKS: Final = (
     ),
     Break(
         "a wrong error code",
-        "an offset beyond the log's end is OFFSET_OUT_OF_RANGE, by which consumers reset theirs",
+        "an offset beyond the log's end is answered OFFSET_OUT_OF_RANGE, which makes consumers reset theirs",
         "server/base/errors.py",
         "log.OffsetOutOfRange: ErrorCode.OFFSET_OUT_OF_RANGE",
         "log.OffsetOutOfRange: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION",
@@ -55,7 +55,7 @@ BREAKS: Final = (
     ),
     Break(
         "the last stable offset is too early to move",
-        "read_committed readers stop where the oldest open transaction begins",
+        "read_committed consumers stop where the oldest open transaction begins",
         "log/partition.py",
         "return high_watermark if first is None or first > high_watermark else max(first, self.log_start_offset)",
         "return high_watermark",
@@ -63,15 +63,15 @@ BREAKS: Final = (
     ),
     Break(
         "a fetch lists no aborted transactions",
-        "a read_committed fetch lists the aborted transactions whose records it carries",
+        "the answer to a read_committed fetch lists the aborted transactions whose records it contains",
         "server/handlers/fetch.py",
         "for entry in aborted_in_read(log, fetch_offset, records)]",
         "for entry in ()]",
-        _WIRE_DIFF + "test_transactions.py::test_every_version_of_fetch_tells_of_the_aborted[11]",
+        _WIRE_DIFF + "test_transactions.py::test_every_version_of_fetch_lists_the_aborted[11]",
     ),
     Break(
         "a fetch session's epoch is not checked",
-        "a request out of its session's order is refused, so that nothing is left out in silence",
+        "a request that is out of order in its fetch session is refused, so that nothing is silently left out",
         "server/partitions/fetch_sessions.py",
         "        if session.epoch != epoch:\n",
         "        if False:\n",
@@ -79,7 +79,7 @@ BREAKS: Final = (
     ),
     Break(
         "a fetch does not wait for min_bytes",
-        "a fetch with too little to tell is answered when there is more, or when its time is over",
+        "a fetch that finds fewer bytes than it asked for is answered when there are enough, or when its time is up",
         "server/handlers/fetch.py",
         "        if not ready and results and found < self._min_bytes:",
         "        if not ready and results and not found:",
@@ -87,7 +87,7 @@ BREAKS: Final = (
     ),
     Break(
         "a damaged batch is stored",
-        "a batch whose CRC does not fit is CORRUPT_MESSAGE and not in the log",
+        "a batch whose CRC does not match is answered CORRUPT_MESSAGE and does not get into the log",
         "log/validate.py",
         "    if crc32c(memoryview(buf)[CRC_START:size]) != header.crc:",
         "    if False:",
@@ -95,7 +95,7 @@ BREAKS: Final = (
     ),
     Break(
         "the end of a transaction keeps the epoch",
-        "from EndTxn 5 on (KIP-890) every end raises the producer's epoch, which fences late batches",
+        "from EndTxn version 5 on (KIP-890), every end of a transaction raises the producer's epoch, which fences late batches",
         "server/txn/state.py",
         'changes["producer_epoch"] = min(transaction.producer_epoch + 1, LAST_EPOCH)',
         'changes["producer_epoch"] = transaction.producer_epoch',
@@ -103,7 +103,7 @@ BREAKS: Final = (
     ),
     Break(
         "two producers of one transactional id",
-        "whoever takes over a transactional id fences the one before",
+        "a producer that takes over a transactional id fences the previous one",
         "server/txn/state.py",
         "    if expected is None:\n        epoch, last = epoch + 1, NO_EPOCH",
         "    if expected is None:\n        epoch, last = max(epoch, 0), NO_EPOCH",
@@ -111,7 +111,7 @@ BREAKS: Final = (
     ),
     Break(
         "offsets of an open transaction count",
-        "a fetch of stable offsets is UNSTABLE_OFFSET_COMMIT while a transaction may still change them",
+        "a fetch of stable offsets is answered UNSTABLE_OFFSET_COMMIT while a transaction may still change them",
         "server/group/offsets.py",
         "        return any(\n            partition in self._pending[producer_id]",
         "        return False and any(\n            partition in self._pending[producer_id]",
@@ -119,7 +119,7 @@ BREAKS: Final = (
     ),
     Break(
         "a static member is not fenced",
-        "an instance id has one member: the one before hears FENCED_INSTANCE_ID",
+        "only one member has an instance id: the previous one is answered FENCED_INSTANCE_ID",
         "server/group/classic/group.py",
         "            if current != member_id:\n                raise GroupError(ErrorCode.FENCED_INSTANCE_ID)\n        member = ",
         "        member = ",
@@ -127,7 +127,7 @@ BREAKS: Final = (
     ),
     Break(
         "compaction takes tombstones at once",
-        "a tombstone stays for delete.retention.ms, or late readers never hear of it",
+        "a tombstone is kept for delete.retention.ms, so that slow consumers see the deletion",
         "log/compaction/filtered_batch.py",
         "        self.horizon_ms = min(job.now_ms + job.delete_retention_ms, MAX_INT64)",
         "        self.horizon_ms = job.now_ms",
@@ -135,7 +135,7 @@ BREAKS: Final = (
     ),
     Break(
         "a timestamp is looked up one record late",
-        "ListOffsets by timestamp is the first record that is not earlier",
+        "ListOffsets by timestamp finds the first record that is not earlier",
         "log/timestamps.py",
         "        if batch.max_timestamp >= target_ms and",
         "        if batch.max_timestamp > target_ms and",

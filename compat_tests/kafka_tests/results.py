@@ -32,9 +32,9 @@ SETS: Final = {
 }
 _OF_CLUSTERS: Final = (b"ClusterInstance", b"EmbeddedKafkaCluster")
 _BASES: Final = ("AbstractJoinIntegrationTest", "AbstractResetIntegrationTest")
-_OLDER: Final = "a test of 4.3 knows what 4.4 has changed: texts, versions, settings"
-_APART: Final = "wants a controller that is a node of its own"
-_SAME_JVM: Final = "wants the broker's metrics or loggers, in the JVM of the test"
+_OLDER: Final = "a test of 4.3 expects texts, versions or settings that 4.4 has changed"
+_APART: Final = "needs a controller on a node of its own"
+_SAME_JVM: Final = "needs the broker's metrics or loggers in the JVM of the test"
 OUT: Final = {
     r"BrokerApiVersionsCommandTest#testBrokerApiVersionsCommandOutput": _OLDER,
     r"ConfigCommandIntegrationTest#testAlterStreamsGroup": _OLDER,
@@ -43,7 +43,7 @@ OUT: Final = {
     r"StaticBrokerConfigTest#testInternalConfigs": _OLDER,
     r"DescribeFeaturesTest#testSendRequestToWrongNodeType": _APART,
     r"StaticBrokerConfigTest#testTopicConfigsGetImpacted": _APART,
-    r"ResetIntegrationWithSslTest#": "wants a listener with SSL, and a library that makes keys",
+    r"ResetIntegrationWithSslTest#": "needs a listener with SSL, and a library that creates keys",
     r"ConfigCommandIntegrationTest#testBrokerLoggerConfigUpdate": _SAME_JVM,
     r"MetricsDuringTopicCreationDeletionTest#": _SAME_JVM,
     r"ShareConsumerTest#testRenewAcknowledgement(InvalidStateRecord|NoResultInPoll)": _SAME_JVM,
@@ -51,10 +51,10 @@ OUT: Final = {
 """Why Kafka fails cases that ask for one broker."""
 BY_CHANCE: Final = {
     r"\.PlaintextConsumerTest#test(Classic|Async)Consumer?CoordinatorFailover": (
-        "wants a second broker: stops the only one and commits, which it can only where the consumer has no position yet"
+        "needs a second broker: it stops the only one and commits, which works only if the consumer has no position yet"
     ),
     r"\.ProducerFailureHandlingTest#testNotEnoughReplicasAfterBrokerShutdown": (
-        "asks for 2 brokers, which with one ends in time by chance"
+        "needs 2 brokers; with one, it ends in time only by chance"
     ),
 }
 """Cases that ask for several brokers and, with one, pass now and then with either kind: they are out."""
@@ -106,7 +106,7 @@ def _why(case: Case, *, kafka_failed: bool) -> str:
     for pattern, why in OUT.items():
         if kafka_failed and re.search(pattern, case.name):
             return why
-    many = f"asks for {case.brokers} brokers or controllers; " if case.brokers > 1 and case.result == "failed" else ""
+    many = f"needs {case.brokers} brokers or controllers; " if case.brokers > 1 and case.result == "failed" else ""
     return many + " ".join(case.reason.split())[:200]
 
 

@@ -2,10 +2,10 @@
 
 TESTS has, for each test, the ids of the rows whose request it sends to both brokers; scripts/wire_diff_complete.py fails if one
 of these tests did not pass in the run, and test_edge_cases.py if one does not exist or if a row of that page is in no table.
-NOT_ASKED are the rows that a broker of one node with PLAINTEXT listeners cannot be asked, with the reason. The rows without an
-id of letters and digits go by the beginning of their text.
+NOT_ASKED has the rows that cannot be tested on a single node with PLAINTEXT listeners, each with the reason. A row without an
+id is named by the beginning of its text.
 
-NO_SUCCESS and NO_ERROR: versions of an API of which a success or an error cannot be had here, each with its reason.
+NO_SUCCESS and NO_ERROR have the versions of an API for which no success or no error can occur here, each with the reason.
 """
 
 from __future__ import annotations
@@ -171,7 +171,7 @@ TESTS: Final[dict[str, str]] = {
     "test_transaction_coordinator.py::test_partitions_at_every_version": "T8 T9 T11",
     "test_transaction_coordinator.py::test_listing": "T16",
     "test_transaction_coordinator.py::test_offsets_in_a_transaction": "T17 T18 T20 T22 T24",
-    "test_transactions.py::test_every_version_of_fetch_tells_of_the_aborted": "T13 T28 T29 T30",
+    "test_transactions.py::test_every_version_of_fetch_lists_the_aborted": "T13 T28 T29 T30",
     "test_transactions.py::test_list_offsets_while_a_transaction_is_open": "T14",
     "test_transactions.py::test_every_version_of_the_markers": "T37",
     "test_security.py::test_describe_acls": "ACL1",
@@ -180,13 +180,13 @@ TESTS: Final[dict[str, str]] = {
     "../test_settings_effects.py::test_connections_of_one_address": "max.connections",
 }
 
-_NO_LOGIN: Final = "ottla's listeners are PLAINTEXT: nobody logs in"
-_NO_RULES: Final = "there is no authorizer: everybody may do everything"
+_NO_LOGIN: Final = "ottla's listeners are PLAINTEXT, so nobody logs in"
+_NO_RULES: Final = "there is no authorizer, so everybody may do everything"
 _ONE_NODE: Final = "needs a second broker; ottla's nodes do not replicate"
 _LOGINS: Final = "SA1 SA2 SA3b SA4 SA5 SA7 SA8 SA9 SA11 SA12 SA13"
 _RULES: Final = "Z1 Z3 Z4 Z5 Z7 Z8 Z9 Z11 Z12 Z13 Z15 Z16 Z17 Z18b Z18c Z18d Z19 Z20 Z21"
 NOT_ASKED: Final[dict[str, str]] = {
-    "FC0": "the very first request of a fresh cluster races with the topic of offsets: the warm-up of every test waits it out",
+    "FC0": "a new cluster's very first request races with the creation of the offsets topic; every warm-up waits for that",
     **dict.fromkeys(_LOGINS.split(), _NO_LOGIN),
     **dict.fromkeys(_RULES.split(), _NO_RULES),
     "SASL re-authentication": _NO_LOGIN,
@@ -195,27 +195,27 @@ NOT_ASKED: Final[dict[str, str]] = {
     "Group request to a non-coordinator": _ONE_NODE,
     "Fetch from a follower": _ONE_NODE,
     "OFFSET_NOT_AVAILABLE 78": _ONE_NODE,
-    "Fetch of an offset now only in tiered": "no tiered storage without a plug-in of Kafka's",
+    "Fetch of an offset now only in tiered": "tiered storage needs a plug-in for Kafka",
     "Disk failure on append": "compat_tests/test_faults.py compares both brokers on disks that fail",
-    "Idle connection": "ten minutes; tests/server has it with a clock of its own",
+    "Idle connection": "it takes ten minutes; tests/server tests it with a clock of its own",
 }
 
-_REFUSED_ONLY: Final = "its errors are of a coordinator that loads or of who may not: neither is to be had here"
+_REFUSED_ONLY: Final = "its errors come from a coordinator that is still loading or from missing rights; neither exists here"
 _OLD_FETCH: Final = "what is not there is answered with -1; errors come with required stability (v7) and members (v9)"
 NO_ERROR: Final[dict[str, tuple[range, str]]] = {
     "offset_fetch": (range(1, 7), _OLD_FETCH),
     "find_coordinator": (range(1), "any name is a group's, and there is no other type yet"),
-    "describe_groups": (range(6), "who is not there is Dead, without an error"),
+    "describe_groups": (range(6), "a group that does not exist is Dead, without an error"),
     "list_groups": (range(6), _REFUSED_ONLY),
     "api_versions": (range(3), "an empty request; the error of a version that is too new is in version 0 (row AVmax)"),
-    "describe_log_dirs": (range(1, 6), "an error is a directory that went offline (compat_tests/test_faults.py)"),
+    "describe_log_dirs": (range(1, 6), "its error is a directory that went offline (compat_tests/test_faults.py)"),
     "list_partition_reassignments": (range(1), _REFUSED_ONLY),
     "list_transactions": (range(2), _REFUSED_ONLY),
-    "describe_share_group_offsets": (range(2), "who or what is not there has no offsets, without an error"),
-    "list_config_resources": (range(1), "names no types, of which one could be wrong"),
+    "describe_share_group_offsets": (range(2), "a group or topic that does not exist has no offsets, without an error"),
+    "list_config_resources": (range(1), "it names no types, so none of them can be wrong"),
 }
 _NO_TOKENS: Final = "tokens need a login, and ottla's listeners are PLAINTEXT"
-_LAST_NODE: Final = "the only node of a cluster can neither go nor be joined by one that is not there"
+_LAST_NODE: Final = "the only node of a cluster cannot leave it, and there is no other that could join"
 NO_SUCCESS: Final[dict[str, tuple[range, str]]] = {
     "sasl_handshake": (range(2), _NO_LOGIN),
     "sasl_authenticate": (range(3), _NO_LOGIN),
@@ -230,19 +230,19 @@ NO_SUCCESS: Final[dict[str, tuple[range, str]]] = {
     "remove_raft_voter": (range(1), _LAST_NODE),
     "push_telemetry": (
         range(1),
-        "a push needs a subscription and a broker that takes it: a plug-in, which Kafka has not by default",
+        "a push needs a subscription, and a plug-in in the broker, which Kafka does not have by default",
     ),
     "streams_group_topology_description_update": (range(1), "descriptions are kept by a plug-in, which neither broker has"),
 }
 
 
 def all_served() -> dict[int, Api]:
-    """The APIs that ottla serves, be it at the brokers' listeners or only at the controllers', by key."""
+    """Returns the APIs that ottla serves, be it at the brokers' listeners or only at the controllers', by key."""
     return served(BROKER) | served(CONTROLLER)
 
 
 def rows() -> dict[str, list[str]]:
-    """The tests of each row, as pytest names them from compat_tests/ on. Underscores in ids stand for spaces."""
+    """Returns the tests of each row, as pytest names them from compat_tests/ on. Underscores in ids stand for spaces."""
     found: dict[str, list[str]] = {}
     for test, ids in TESTS.items():
         name = test.removeprefix("../") if test.startswith("../") else f"wire_diff/{test}"
@@ -252,6 +252,6 @@ def rows() -> dict[str, list[str]]:
 
 
 def excused(table: dict[str, tuple[range, str]]) -> Iterator[tuple[str, int]]:
-    """The APIs and versions that a table names."""
+    """Yields the APIs and versions that a table names."""
     for module, (versions, _) in table.items():
         yield from ((module, version) for version in versions)

@@ -191,7 +191,7 @@ def dead_letter_topic(wire: Wire) -> str:
 
 
 @pytest.mark.parametrize("copies", ["true", "false"])
-def test_what_is_given_up_is_told_of(wires: dict[str, Wire], copies: str) -> None:
+def test_what_is_given_up_becomes_a_dead_letter(wires: dict[str, Wire], copies: str) -> None:
     """Rejected records, and one that was delivered too often."""
 
     def scenario(wire: Wire) -> Any:

@@ -118,7 +118,7 @@ def described(writer: Writer) -> Any:
 
 
 @pytest.mark.parametrize("version", range(4, 19))
-def test_every_version_of_fetch_tells_of_the_aborted(wires: dict[str, Wire], version: int) -> None:
+def test_every_version_of_fetch_lists_the_aborted(wires: dict[str, Wire], version: int) -> None:
     def scenario(wire: Wire) -> Any:
         writer = Writer(wire)
         writer.send(1, b"aborted")
@@ -300,7 +300,7 @@ def test_limits_of_many_partitions(wires: dict[str, Wire]) -> None:
     check(wires, "T-limits", scenario)
 
 
-def test_a_fetch_session_hears_of_a_transactions_end(wires: dict[str, Wire]) -> None:
+def test_a_fetch_session_learns_that_a_transaction_ended(wires: dict[str, Wire]) -> None:
     """The last stable offset moves without new records of anybody else's."""
 
     def scenario(wire: Wire) -> Any:

@@ -210,7 +210,7 @@ class Cleaner:
             self._throttle.spend(header.size)
             stats.bytes_read += header.size
             if not check_crc(batch, header):  # a copy with a new CRC would hide the damage for good
-                raise CorruptRecord(f"{segment!r}: the CRC of the batch at position {position} does not fit")
+                raise CorruptRecord(f"{segment!r}: the CRC of the batch at position {position} does not match")
             obsolete = transactions.on_control_batch(header, batch) if header.is_control else transactions.on_batch(header)
             try:
                 result = filter_batch(batch, header, obsolete, rules)

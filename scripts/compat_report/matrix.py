@@ -1,7 +1,7 @@
-"""Which tests stand for which capability of which client. A cell of the matrix is what became of them, and nothing else.
+"""Which tests stand for which capability of which client. A cell of the matrix shows their outcomes, and nothing else.
 
 A pattern is searched in `<file>::<name>`, as in `test_go.py::TestFranz::test_every_codec[ottla]`. A cell without tests says why:
-the client cannot do it, or it is tried elsewhere. A pattern that finds no test at all is an error of this table
+the client cannot do it, or it is tested elsewhere. A pattern that finds no test at all is an error of this table
 (tests/scripts/test_compat_report.py).
 """
 
@@ -33,9 +33,9 @@ class Without:
     why: str
 
 
-CANNOT: Final = Without("the client has none")
-BELOW: Final = Without("the client's library does it; tried with the Java client")
-JAVA: Final = Without("made of the Java client, which is tried by itself")
+CANNOT: Final = Without("the client does not have it")
+BELOW: Final = Without("the Java client below it does this, and is tested separately")
+JAVA: Final = Without("built on the Java client, which is tested separately")
 _ROUND: Final = "test_a_record_comes_back|test_consumes_from"
 
 
@@ -92,7 +92,7 @@ CLIENTS: Final[Mapping[str, Mapping[str, str | Without]]] = {
         "every codec": r"^test_kcat\.py::test_records_come_back",
         "idempotent producer": r"^test_kcat\.py::test_records_come_back",
         "groups": r"^test_kcat\.py::test_a_(group|static)",
-        "groups of KIP-848": Without("its librdkafka is older"),
+        "groups of KIP-848": Without("built with an older librdkafka"),
         "transactions": CANNOT,
         "administration": CANNOT,
         "share groups": CANNOT,
@@ -123,7 +123,7 @@ CLIENTS: Final[Mapping[str, Mapping[str, str | Without]]] = {
         r"test_go\.py",
         "TestKafkaGo",
         idempotent_producer=CANNOT,
-        transactions=Without("no such producer; markers come to its readers"),
+        transactions=Without("it has no transactional producer; its readers do meet markers"),
     ),
     "kafkajs": _program(r"test_node\.py", "TestKafkaJs"),
     "@platformatic/kafka": _program(r"test_node\.py", "TestPlatformatic"),
@@ -152,8 +152,8 @@ CLIENTS: Final[Mapping[str, Mapping[str, str | Without]]] = {
         "produce and consume": r"^test_spark\.py::",
         "every codec": BELOW,
         "idempotent producer": BELOW,
-        "groups": Without("it assigns partitions itself"),
-        "groups of KIP-848": Without("it assigns partitions itself"),
+        "groups": Without("Spark assigns partitions itself"),
+        "groups of KIP-848": Without("Spark assigns partitions itself"),
         "transactions": r"^test_spark\.py::test_read_committed",
         "administration": r"^test_spark\.py::test_subscribe_pattern",
         "share groups": CANNOT,
@@ -163,7 +163,7 @@ CLIENTS: Final[Mapping[str, Mapping[str, str | Without]]] = {
 
 @dataclass(frozen=True)
 class Cell:
-    """What became of the tests of a capability, for each kind of broker: (passed, of)."""
+    """The outcomes of the tests of one capability, counted for each kind of broker as (passed, of)."""
 
     tests: tuple[Test, ...]
     why: str = ""

@@ -14,9 +14,9 @@ _ROW: Final = 26
 _GOOD, _BAD, _NONE, _INK, _PALE = "#2e8b57", "#c0392b", "#d9d9d9", "#222222", "#666666"
 
 
-_SAYS: Final = "passed, of what Apache Kafka 4.4.0 passes or was compared with"
+_SAYS: Final = "passed, out of what Apache Kafka 4.4.0 passes or was compared with"
 _LEGEND: Final = (
-    "A number: so many tests, all passed with ottla and with Apache Kafka. –: the client has no such thing. Pale: not run."
+    "A number: so many tests, all passed with ottla and with Apache Kafka. –: not tested with this client. Grey: not run."
 )
 
 

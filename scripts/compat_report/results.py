@@ -1,4 +1,4 @@
-"""What the suites left, each part by itself; a part that was not run is None and the report says so.
+"""What the suites left behind, part by part; a part that was not run is None, and the report says so.
 
 In the folder of a run (build/compat):
 
@@ -68,7 +68,7 @@ class Results:
     left_out: dict[str, str]
     """Tests that the suite did not run in this form, by pytest's names, and why."""
     origins: dict[str, str]
-    """Of which day and commit a part is, in words: "suite", or the name of a field above. What was not run has none."""
+    """The day and commit of each part, in words, by "suite" or the name of a field above. What was not run has none."""
 
     def of(self, kind: str, *, below: str = "") -> list[Test]:
         return [test for test in self.tests if test.kind == kind and test.file.startswith(below)]
@@ -101,7 +101,7 @@ def read(folder: Path, kept: Path = KEPT, kafka_tests: Path = KAFKA_TESTS) -> Re
     if reports:
         origins["suite"] = "; ".join(sorted({_when(run) for run in runs})) or f"{day_of(reports[-1])}, {UNKNOWN} commit"
     if kafka_tests.exists():
-        origins["kafka_tests"] = f"merged of several runs, the last {day_of(kafka_tests)}"
+        origins["kafka_tests"] = f"merged from several runs, the last on {day_of(kafka_tests)}"
     return Results(
         tuple(found.values()),
         frozenset(tuple(seen) for file in ledgers for seen in json.loads(file.read_text())["seen"]) if ledgers else None,

@@ -1,6 +1,4 @@
-"""This module is an internal topic as its coordinators see it: they append to a partition, read one from its start, and ask who
-leads it.
-"""
+"""An internal topic as its coordinators see it: they append to a partition, read one from its start, and ask who leads it."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""This module computes Java's hash of a string, by which every Kafka broker finds the partition of an internal topic that a name
-belongs to.
-"""
+"""Computes Java's hash of a string, by which every Kafka broker finds the partition of an internal topic for a name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""This module is the view that groups have of the cluster: its topics, the racks of its brokers, and the settings of groups.
+"""The cluster as groups see it: its topics, the racks of its brokers, and the settings of groups.
 
 These are typing protocols, so that groups are tested without any metadata. A running broker passes metadata/image.py's
 MetadataImage.

@@ -1,4 +1,4 @@
-"""This module lists the kinds of groups in `__consumer_offsets`."""
+"""Lists the kinds of groups in `__consumer_offsets`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""This module keeps the committed offsets: how far each group has read each partition.
+"""Keeps the committed offsets: how far each group has read each partition.
 
 Only `replay` changes them. A commit inside a transaction is kept apart, under its producer id, until the transaction's marker
 makes it count or drops it; of a transactional and a plain commit for the same partition the later record counts.

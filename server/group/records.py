@@ -1,5 +1,4 @@
-"""This module encodes and decodes the records of `__consumer_offsets`, of groups of all kinds and of offsets, in Kafka's own
-schemas.
+"""Encodes and decodes the records of `__consumer_offsets`, of groups of all kinds and of offsets, in Kafka's own schemas.
 
 A key begins with an int16 for its type (the schema's apiKey: 1 is OffsetCommitKey, 2 GroupMetadataKey, and 0 an OffsetCommitKey
 of very old versions); a value begins with an int16 schema version. A record without a value is a tombstone. The versions written

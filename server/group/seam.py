@@ -1,5 +1,4 @@
-"""This module is the seam between the kinds of groups: what all kinds have in common, and what each kind's protocol does for its
-groups.
+"""Defines what all kinds of groups have in common, and what each kind's protocol does for its groups.
 
 A shard (shard.py) holds the groups of one partition of `__consumer_offsets`. All kinds share one namespace: an id names one
 group. What they share is here: groups are listed, described and deleted, they own committed offsets, and they change by replayed

@@ -1,5 +1,5 @@
-"""This module decides when an append may be acknowledged: once it is flushed as `flush.messages` asks and, for acks=all, once it
-is on all in-sync replicas.
+"""Decides when an append may be acknowledged: once it is flushed as `flush.messages` asks and, for acks=all, once it is on all
+in-sync replicas.
 
 `AppendInfo.waits` says whether there is anything to wait for; with one replica and without `flush.messages` there never is, and
 this module is not loaded. A Produce waits for a flush that it shares with others (flushing.py) and for the high watermark

@@ -1,5 +1,4 @@
-"""This module has logs compacted: every `log.cleaner.backoff.ms` it compacts all logs that are due, outside the event loop's
-process.
+"""Compacts the logs that are due, every `log.cleaner.backoff.ms`, outside the event loop's process.
 
 Decisions, and everything that touches a log's segments, happen here on the loop (log/compaction/cleaner_manager.py) and take
 microseconds, except for two checkpoint files per cleaning, which are synced on the loop like all checkpoint files; the fsyncs of

@@ -1,5 +1,4 @@
-"""This module acknowledges appends after an fsync, with group commit: many answers wait for one flush, and the event loop waits
-for none.
+"""Acknowledges appends after an fsync, with group commit: many answers wait for one flush, and the event loop waits for none.
 
 Where `flush.messages` makes a flush due, an append returns at once and its answer waits (log/flush.py says when). The waiting
 answers are kept here. One flush of each log runs at a time, in a thread of the loop's pool; everything that is appended meanwhile

@@ -1,5 +1,5 @@
-"""This module keeps the high watermark of a partition with followers: the offset up to which all in-sync replicas have the
-leader's log. It also holds the requests that wait for it.
+"""Keeps the high watermark of a partition with followers: the offset up to which all in-sync replicas have the leader's log. It
+also holds the requests that wait for it.
 
 Readers see records below the high watermark, and acks=all answers when it has passed the batch. It is the least log end among the
 in-sync replicas, the leader among them, and moves when the leader appends or flushes, when a follower's fetch shows how far that

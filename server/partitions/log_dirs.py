@@ -1,5 +1,5 @@
-"""This module manages several log directories: it records in the metadata which partition is in which directory, and moves
-partitions between them (KIP-113, KIP-858).
+"""Manages several log directories: it records in the metadata which partition is in which directory, and moves partitions
+between them (KIP-113, KIP-858).
 
 A new partition's directory is chosen when its log is created (log/manager.py takes the one with the fewest partitions), and the
 metadata learns it afterwards, just as Kafka's broker reports it to its controller. If the `directories` of a partition say

@@ -1,4 +1,4 @@
-"""This module keeps the partitions that this broker holds in step with the metadata.
+"""Keeps the partitions that this broker holds in step with the metadata.
 
 The metadata image alone decides what exists: `Replicas` creates, deletes and reconfigures logs as topics in it change, and never
 decides anything itself. So the same code serves a standalone broker and one whose records come from a quorum.

@@ -1,4 +1,4 @@
-"""This module counts what goes in and out of a topic's partitions."""
+"""Counts the records and bytes that go into a topic's partitions and out of them."""
 
 from __future__ import annotations
 

@@ -62,19 +62,19 @@ SAME_IN_OTHER_UNITS: Final = (
 """Settings with the same meaning, of which the first that is set counts."""
 
 REMOVED: Final[dict[str, str]] = {
-    "broker.id.generation.enable": "ids are not generated since Kafka 4.0; set node.id",
-    "control.plane.listener.name": "Kafka 4.0 removed it with ZooKeeper; see controller.listener.names",
-    "delegation.token.master.key": "its name is delegation.token.secret.key since Kafka 4.0",
-    "inter.broker.protocol.version": "Kafka 4.0 replaced it by the feature level metadata.version",
-    "log.message.downconversion.enable": "old record formats are gone since Kafka 4.0",
-    "log.message.format.version": "there is one record format since Kafka 4.0",
+    "broker.id.generation.enable": "Kafka has not generated ids since 4.0; set node.id",
+    "control.plane.listener.name": "Kafka 4.0 removed it along with ZooKeeper; see controller.listener.names",
+    "delegation.token.master.key": "Kafka 4.0 renamed it to delegation.token.secret.key",
+    "inter.broker.protocol.version": "Kafka 4.0 replaced it with the feature level metadata.version",
+    "log.message.downconversion.enable": "Kafka 4.0 removed the old record formats",
+    "log.message.format.version": "Kafka 4.0 and later have only one record format",
     "log.message.timestamp.difference.max.ms": (
-        "Kafka 4.0 split it: log.message.timestamp.before.max.ms and log.message.timestamp.after.max.ms"
+        "Kafka 4.0 split it into log.message.timestamp.before.max.ms and log.message.timestamp.after.max.ms"
     ),
-    "offsets.commit.required.acks": "commits always wait for all replicas since Kafka 4.0",
-    "reserved.broker.max.id": "ids are not generated since Kafka 4.0",
-    "zookeeper": "ZooKeeper is gone since Kafka 4.0",
-    "password.encoder": "Kafka 4.0 removed it with ZooKeeper",
+    "offsets.commit.required.acks": "Kafka 4.0 removed it; commits always wait for all replicas",
+    "reserved.broker.max.id": "Kafka has not generated ids since 4.0",
+    "zookeeper": "Kafka 4.0 removed ZooKeeper",
+    "password.encoder": "Kafka 4.0 removed it along with ZooKeeper",
 }
 """Names, and first words of names, that older versions of Kafka knew, with what became of them."""
 

@@ -1,4 +1,4 @@
-"""This module checks and carries out the acknowledgements in requests: those of ShareAcknowledge and those in a ShareFetch.
+"""Checks and carries out the acknowledgements in requests: those of ShareAcknowledge and those in a ShareFetch.
 
 The acknowledgements of one partition are carried out together or not at all. A batch has one type for all its offsets, or one for
 each: 0 is a gap of the log, 1 accept, 2 release, 3 reject, and, if the request says that it renews (version 2), 4 renew.

@@ -1,4 +1,4 @@
-"""This module decides which of the offsets that were read from the log a member acquires (KIP-932).
+"""Decides which of the offsets that were read from the log a member acquires (KIP-932).
 
 A member acquires whole batches of the log, several of them as one as long as they stay below its batch size, so that it can
 acknowledge many records with few batches. A request's limit of records is therefore soft: the batch that crosses it is acquired

@@ -1,4 +1,4 @@
-"""This module initializes and deletes the state of share groups in partitions as the group coordinator decides.
+"""Initializes and deletes the state of share groups in partitions as the group coordinator decides.
 
 The group coordinator (server/group/share/) knows which partitions a group reads, the share coordinator (server/share_state/) how
 far the group has got there. The first decides, and the second carries out, that state is initialized in partitions or deleted; a

@@ -1,5 +1,4 @@
-"""This module looks into what was read from the log before it is acquired: it finds the batches in it, and those of aborted
-transactions.
+"""Looks into what was read from the log before it is acquired: it finds the batches in it, and those of aborted transactions.
 
 A read is a region of a segment (log/disk/files.py), which ends wherever the byte limit fell; an incomplete batch at its end is
 ignored. Only batch headers, and the records of markers, are decoded.

@@ -1,4 +1,4 @@
-"""This module has the states of a record in flight in a share group (KIP-932), and runs of records that are in the same state.
+"""The states of a record in flight in a share group (KIP-932), and runs of records that are in the same state.
 
 A record is `AVAILABLE` until a member acquires it, then `ACQUIRED` for as long as that member's lock lasts, and ends either
 `ACKNOWLEDGED` (a member processed it) or `ARCHIVED` (no member will: it was rejected, given up after too many deliveries, is a

@@ -1,4 +1,4 @@
-"""This module answers the five requests to the share coordinator partition by partition, each with its own error code.
+"""Answers the five requests to the share coordinator partition by partition, each with its own error code.
 
 The answers are grouped by topic; a share partition that is named twice is processed twice and answered once. As in Kafka, a
 request without a group id or topics does nothing and gets an empty answer. So does a request with a topic that has no partitions,

@@ -1,4 +1,4 @@
-"""This module merges lists of state batches (KIP-932): a state batch is a range of offsets in one delivery state.
+"""Merges lists of state batches (KIP-932): a state batch is a range of offsets in one delivery state.
 
 Where batches overlap, the later state counts: the higher delivery count, and with equal counts the higher delivery state. So the
 order in which they arrived does not matter. Offsets below the start offset are dropped, and neighbours in the same state become

@@ -1,4 +1,4 @@
-"""This module opens the share coordinator of a broker over the broker's own partitions of `__share_group_state`."""
+"""Opens the share coordinator of a broker over the broker's own partitions of `__share_group_state`."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""This module encodes and decodes the records of `__share_group_state`: snapshots, updates of them, and tombstones of deleted
-share partitions.
+"""Encodes and decodes the records of `__share_group_state`: snapshots, updates of them, and tombstones of deleted share
+partitions.
 
 The keys are ShareSnapshotKey (type 0) and ShareUpdateKey (type 1), of group id, topic id and partition. The values are
 ShareSnapshotValue and ShareUpdateValue, version 0. Keys begin with their type, values with their version, as int16. A snapshot

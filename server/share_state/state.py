@@ -1,4 +1,4 @@
-"""This module is the state of one share partition: how far a share group has got in a partition of a topic.
+"""The state of one share partition: how far a share group has got in a partition of a topic.
 
 Two kinds of records change it. A snapshot replaces the whole state. An update holds what one write changed, and is merged into
 the state before it. Both carry the epoch of the snapshot that they belong to.

@@ -120,7 +120,7 @@ class _Reader:
             else:
                 raise Malformed(f"field {number} has the wire type {kind}")
             if size > len(data) - at:
-                raise Malformed(f"field {number} ends behind its message")
+                raise Malformed(f"field {number} ends beyond its message")
             yield number, kind, data[at : at + size]
             at += size
 

@@ -1,4 +1,4 @@
-"""This module writes transaction markers to the partitions of this broker.
+"""Writes transaction markers to the partitions of this broker.
 
 A marker is a control batch that ends a producer's transaction in one partition. The coordinator of a transaction has one written
 to each of the transaction's partitions: by this module if the partition is on this broker, and by a WriteTxnMarkers request,

@@ -1,4 +1,4 @@
-"""This module opens the transaction coordinator of a broker over the broker's own partitions of `__transaction_state`."""
+"""Opens the transaction coordinator of a broker over the broker's own partitions of `__transaction_state`."""
 
 from __future__ import annotations
 

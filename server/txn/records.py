@@ -1,5 +1,5 @@
-"""This module encodes and decodes the records of `__transaction_state`. The newest record of a transactional id counts; a
-tombstone means that the id has expired.
+"""Encodes and decodes the records of `__transaction_state`. The newest record of a transactional id counts; a tombstone means
+that the id has expired.
 
 The key is a TransactionLogKey of version 0. The value is a TransactionLogValue, of version 1 if transaction.version is 1 or more;
 otherwise of version 0, which has neither the previous and next producer id nor the client's version. Both are prefixed with their

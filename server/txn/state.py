@@ -1,5 +1,4 @@
-"""This module is the life of a transactional id: an immutable `Transaction`, the table of its states, and a function for each
-operation.
+"""The life of a transactional id: an immutable `Transaction`, the table of its states, and a function for each operation.
 
     EMPTY -> ONGOING -> PREPARE_COMMIT -> COMPLETE_COMMIT -> ONGOING ...
                      -> PREPARE_ABORT  -> COMPLETE_ABORT

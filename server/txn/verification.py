@@ -1,5 +1,4 @@
-"""This module verifies that transactional batches may be appended: their partitions have to be in the producer's transaction
-(KIP-890).
+"""Verifies that transactional batches may be appended: their partitions have to be in the producer's transaction (KIP-890).
 
 A batch that arrives late, after its transaction was ended, would otherwise begin a transaction in its partition that is never
 ended. So the leader asks the transaction's coordinator unless its own log shows that the transaction is under way there. With

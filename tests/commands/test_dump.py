@@ -437,7 +437,9 @@ def test_a_damaged_snapshot(tmp_path: Path) -> None:
     data = bytearray(ProducerStates().snapshot_bytes())
     data[-1] ^= 1
     path.write_bytes(data)
-    assert run(path)[2] == f"{path}: position 0: corrupt: the CRC of the producer snapshot does not fit\nottla: 1 problem found\n"
+    assert (
+        run(path)[2] == f"{path}: position 0: corrupt: the CRC of the producer snapshot does not match\nottla: 1 problem found\n"
+    )
 
 
 def test_a_file_that_is_far_too_large(tmp_path: Path) -> None:

@@ -151,7 +151,7 @@ def test_gaps_are_read_as_far_as_they_are_asked_for(monkeypatch: pytest.MonkeyPa
         (["archive", "t", "--to", "d"], 1, f"ottla: cannot reach {NOBODY}: connection refused"),
         (["replay", "d", "--to", "t"], 1, f"ottla: cannot reach {NOBODY}: connection refused"),
         (["audit", "t"], 1, f"ottla: cannot reach {NOBODY}: connection refused"),
-        (["archive", "t", "--to", "d", "--value", "avro"], 2, "an Avro body does not tell its schema"),
+        (["archive", "t", "--to", "d", "--value", "avro"], 2, "an Avro body does not contain its schema"),
         (["archive", "t", "--to", "d", "--format", "csv"], 2, "csv is not one of parquet, delta, iceberg"),
         (["replay", "d", "--to", "t", "--since", "soon"], 2, "'soon' is not a time"),
         (["audit", "t", "--match", "x"], 2, "x is not one of auto, offset, content"),

@@ -188,7 +188,7 @@ def test_held_back_appends_that_are_cut_off_hold_nothing_back() -> None:
     assert rig.log.high_watermark == 2
 
 
-def test_what_counts_replicas_hears_of_an_append_when_it_need_not_be_flushed_any_more() -> None:
+def test_what_counts_replicas_learns_of_an_append_when_it_need_not_be_flushed_any_more() -> None:
     rig = Rig(settings(flush_messages=2))
     ends: list[int] = []
 

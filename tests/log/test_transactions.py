@@ -219,7 +219,7 @@ def read(log: Transactions, fetch_offset: int, max_bytes: int) -> FileSlice:
     return found
 
 
-def test_a_read_hears_of_those_who_overlap_its_records() -> None:
+def test_a_read_lists_the_transactions_that_overlap_its_records() -> None:
     """Up to the next entry of the offset index, as in Kafka: there is one a batch here."""
     log = rig(index_interval_bytes=1)
     for producer_id in (1, 2, 3):

@@ -191,7 +191,7 @@ def test_damage_is_one_line_with_the_place(tmp_path: Path, codec: int) -> None:
     second = read_header(data).size
     data[second + HEADER_SIZE + 5] ^= 1
     file.write_bytes(data)
-    with pytest.raises(SourceError, match=rf"00\.log is damaged at position {second}, offset 10: the CRC does not fit$"):
+    with pytest.raises(SourceError, match=rf"00\.log is damaged at position {second}, offset 10: the CRC does not match$"):
         rows(parts)
 
 

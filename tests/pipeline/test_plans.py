@@ -72,7 +72,7 @@ def test_schemas_that_are_none(tmp_path: Path) -> None:
     for kind, given, why in (
         ("xml", None, "--value: xml is not one of raw, json, avro, framed-avro"),
         ("raw", "id INT", "says nothing about raw values"),
-        ("avro", None, "does not tell its schema"),
+        ("avro", None, "does not contain its schema"),
         ("avro", "{not json}", "is not an Avro schema"),
         ("framed-avro", '{"name": "x"}', "it has no type"),
         ("json", str(tmp_path / "no.ddl"), "No such file"),

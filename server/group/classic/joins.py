@@ -1,4 +1,4 @@
-"""This module handles JoinGroup: whether a client may join a group, under which member id, and whether that starts a rebalance.
+"""Handles JoinGroup: whether a client may join a group, under which member id, and whether that starts a rebalance.
 
 A client without a member id gets one: at once if it is a static member (KIP-345) or uses a version before 4, otherwise with
 MEMBER_ID_REQUIRED, so that it joins again under that id (KIP-394: otherwise each client that gives up while its first request is

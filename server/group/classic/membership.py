@@ -1,4 +1,4 @@
-"""This module handles the requests of a member after it has joined: SyncGroup, Heartbeat and LeaveGroup."""
+"""Handles the requests of a member after it has joined: SyncGroup, Heartbeat and LeaveGroup."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""This module serves members of the classic protocol in a consumer group: JoinGroup, SyncGroup, Heartbeat and LeaveGroup of
-clients that were not upgraded yet.
+"""Serves members of the classic protocol in a consumer group: JoinGroup, SyncGroup, Heartbeat and LeaveGroup of clients that
+have not been upgraded yet.
 
 To such a member each rebalance of the group looks as if it concerned no other member. JoinGroup is like a heartbeat with all
 values: it is answered at once, with the member's epoch as the generation and without a leader, since the broker assigns.

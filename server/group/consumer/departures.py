@@ -1,5 +1,5 @@
-"""This module removes members from a consumer group: because they leave, because an administrator removes them, or because they
-missed a deadline.
+"""Removes members from a consumer group: because they leave, because an administrator removes them, or because they missed a
+deadline.
 
 Their partitions are reassigned by the next heartbeats of the others. When the last member of the consumer protocol leaves and
 only classic members stay, the group becomes a classic group (migration.py).

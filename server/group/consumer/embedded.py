@@ -1,5 +1,4 @@
-"""This module reads and writes the metadata and assignments that consumers of the classic protocol exchange: ConsumerProtocol,
-versions 0 to 3.
+"""Reads and writes the metadata and assignments that consumers of the classic protocol exchange (ConsumerProtocol 0 to 3).
 
 The coordinator needs it only for such members of a consumer group. An int16 version comes first; an unknown newer version is read
 as the newest known one, since its fields come first.

@@ -1,6 +1,5 @@
-"""This module handles ConsumerGroupHeartbeat, by which a member joins (epoch 0), stays (its epoch), or leaves (-1, or -2 if it is
-a static member that will come back).
-"""
+"""Handles ConsumerGroupHeartbeat, by which a member joins (epoch 0), stays (its epoch), or leaves (-1, or -2 if it is a static
+member that will come back)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""This module finds the member of a consumer group that a request comes from, and checks the epoch in the request.
+"""Finds the member of a consumer group that a request comes from, and checks the epoch in the request.
 
 A member sends the epoch that it is in. It may send the one before if it has only partitions of its present assignment: then the
 answer with the new epoch was lost. Epoch 0 is always valid: a member that was fenced begins anew. A static member replaces its

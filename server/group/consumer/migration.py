@@ -1,5 +1,5 @@
-"""This module converts a classic group into a consumer group and back while its members go on (KIP-848; an empty group simply
-changes its kind).
+"""Converts a classic group into a consumer group and back while its members keep working (KIP-848; an empty group simply changes
+its kind).
 
 Upgrade: the first member of the new protocol converts the whole group. The classic members keep their partitions, as their
 assignment and as their target, and the generation becomes the epoch. Downgrade: when the last member of the new protocol leaves,

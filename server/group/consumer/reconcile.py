@@ -1,4 +1,4 @@
-"""This module leads a member to its target assignment, one step per heartbeat (KIP-848).
+"""Leads a member to its target assignment, one step per heartbeat (KIP-848).
 
 A member must not get a partition before its former owner has given it up, and no member waits for all others; hence the three
 states and this table. The step `next` compares the member's assignment with its target (`_next`), `trim` removes topics that it

@@ -1,4 +1,4 @@
-"""This module creates the records of a consumer group, and group.py replays them. Their api keys are 3 to 8 and 16."""
+"""Creates the records of a consumer group, which group.py replays. Their api keys are 3 to 8 and 16."""
 
 from __future__ import annotations
 

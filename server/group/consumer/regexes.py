@@ -1,4 +1,4 @@
-"""This module checks the regular expressions of subscriptions and matches them against the topics that exist (KIP-848).
+"""Checks the regular expressions of subscriptions and matches them against the topics that exist (KIP-848).
 
 Like Kafka it uses RE2, whose time is linear in the text, whatever a client sends. An expression must match a topic's whole name.
 All expressions of a group are looked up together, at most every ten seconds, so that new topics cost the group one rebalance.

@@ -1,4 +1,4 @@
-"""This module is the contract of server-side assignors: what they get and what they return.
+"""The contract of server-side assignors: what they are given and what they return.
 
 A partition is a topic id (16 bytes) and an index. An assignment is `{topic id: partitions}` without empty sets. A GroupSpec has
 the members of the group, in order, and the partitions to assign; an assignor returns an assignment for every member that gets

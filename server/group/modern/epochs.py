@@ -1,5 +1,5 @@
-"""This module has the epochs with a special meaning, since when commits have epochs, and the interval of metadata refreshes; they
-are the same in all three protocols.
+"""The epochs with a special meaning, the request versions since which commits have epochs, and the interval of metadata refreshes:
+they are the same in all three protocols.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""This module reproduces the orders in which Java's collections are iterated.
+"""Reproduces the orders in which Java's collections are iterated.
 
 Kafka's assignors iterate over members, topics and processes in these orders, and whichever comes first gets the partition that is
 left over. Only if ottla iterates in the same orders does a group get the same assignment from both, and is not reshuffled when it

@@ -1,4 +1,4 @@
-"""This module compares an assignor's answer with the former target, so that only the changes of members become records."""
+"""Compares an assignor's answer with the previous target, so that only members whose assignment changes get new records."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""This module is the assignor `simple` (KIP-932), which decides which members read which partitions, with as few changes as
-possible.
+"""The assignor `simple` (KIP-932), which decides which members read which partitions, with as few changes as possible.
 
 Partitions are shared, so every member gets some: with more members than partitions each partition goes to several members, to
 each about as many. The steps are Kafka's, and so is the order of members and partitions (JavaTable), since that decides which

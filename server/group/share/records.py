@@ -1,4 +1,4 @@
-"""This module creates the records of a share group, and group.py replays them. Their api keys are 10 to 15."""
+"""Creates the records of a share group, which group.py replays. Their api keys are 10 to 15."""
 
 from __future__ import annotations
 

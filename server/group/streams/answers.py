@@ -1,4 +1,4 @@
-"""This module converts between streams groups and the messages of StreamsGroupHeartbeat, and tells whether they are enabled."""
+"""Converts between streams groups and the messages of StreamsGroupHeartbeat, and decides whether streams groups are enabled."""
 
 from __future__ import annotations
 

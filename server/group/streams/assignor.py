@@ -1,4 +1,4 @@
-"""This module is the task assignor `sticky`, which decides which member runs which task.
+"""The task assignor `sticky`, which decides which member runs which task.
 
 Tasks stay where they were as long as no member gets more than an even share; the rest goes to the members with the fewest tasks.
 A process is one instance of the application, with a member for each of its threads: it runs no task twice, and its load is its

@@ -1,4 +1,4 @@
-"""This module leads a member from the tasks that it holds to those of its target, one heartbeat at a time.
+"""Leads a member from the tasks that it holds to those of its target, one heartbeat at a time.
 
 First the member gives up the tasks that it loses, and confirms that by reporting the tasks it owns. Only then does it get new
 tasks, and only those that no other member still runs: an active task has one owner in the group, and no process has a task twice

@@ -1,4 +1,4 @@
-"""This module computes a streams group's target assignment, and the records of its changes.
+"""Computes a streams group's target assignment, and the records of its changes.
 
 The members are as they will be when this heartbeat is written, in the order in which Kafka iterates over them. As long as the
 topology is not ready, the target is that no member has tasks.

@@ -1,4 +1,4 @@
-"""This module has sets of a streams application's tasks, and the tasks that members hold.
+"""Sets of a streams application's tasks, and the tasks that members hold.
 
 A task is one partition of a subtopology. It runs once, as the active task. Standby tasks, and warm-up tasks, which are about to
 become active, keep copies of its state. Values here are never changed in place.

@@ -1,5 +1,5 @@
-"""This module works out what an application's topology needs of the cluster: its topics, the partition counts of its internal
-topics, and its tasks.
+"""Works out what an application's topology needs of the cluster: its topics, the partition counts of its internal topics, and
+its tasks.
 
 A topology comes with the first member and is kept as it came. `configure` compares it with the topics that exist:
 

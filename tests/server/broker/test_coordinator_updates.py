@@ -1,4 +1,4 @@
-"""What coordinators hear of the metadata: shards that come and go, and topics that are not what they were."""
+"""What coordinators learn about changed metadata: shards that come and go, and topics that are not what they were."""
 
 from __future__ import annotations
 
@@ -59,14 +59,14 @@ def test_a_shard_that_changed_hands_is_reported_to_its_own_coordinator() -> None
         assert not any(heard.values())
 
 
-def test_groups_hear_of_a_new_topic_once_whatever_the_number_of_its_partitions() -> None:
+def test_groups_learn_of_a_new_topic_once_whatever_the_number_of_its_partitions() -> None:
     parts = Parts()
     parts.groups.since()
     parts.broker.create_topic("t", 5)
     assert parts.groups.since() == [("topic_changed", "t", True)]
 
 
-def test_groups_hear_of_other_replicas_and_not_of_another_leader() -> None:
+def test_groups_learn_of_other_replicas_and_not_of_another_leader() -> None:
     parts = Parts("t")
     parts.groups.since()
     parts.broker.elect("t", leader=2)

@@ -1,6 +1,4 @@
-"""This module has a fake internal topic whose high watermark moves when the test says so, and the smallest coordinator
-over it.
-"""
+"""A fake internal topic whose high watermark moves when the test says so, and the smallest coordinator over it."""
 
 from __future__ import annotations
 

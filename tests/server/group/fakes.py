@@ -1,6 +1,5 @@
-"""This module has what tests of groups use: a clock that moves only when the test says so, a log in memory, and a cluster image
-with a few topics.
-"""
+"""The parts that tests of groups use: a clock that moves only when the test says so, a log in memory, and a cluster image with a
+few topics."""
 
 from __future__ import annotations
 

@@ -226,7 +226,7 @@ def test_unloading_discards_every_group() -> None:
     assert group.state_name == "Dead"
 
 
-def test_only_open_protocols_hear_of_a_topic() -> None:
+def test_only_open_protocols_learn_of_a_topic() -> None:
     shard, _, _ = made()
     shard.topic_changed("t")
     heard: list[tuple[str, bool]] = []

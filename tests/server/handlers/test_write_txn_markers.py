@@ -118,7 +118,7 @@ class Groups:
 
 
 @pytest.mark.parametrize("loaded", [True, False])
-def test_the_groups_hear_of_their_markers(broker: MemoryBroker, loaded: bool) -> None:
+def test_the_groups_learn_of_their_markers(broker: MemoryBroker, loaded: bool) -> None:
     groups = Groups(loaded=loaded)
     broker.context.groups = groups  # type: ignore[assignment]
     answer = write(broker, marker(7, ("__consumer_offsets", [1]), ("t", [0]), commit=True))

@@ -1,6 +1,4 @@
-"""This module has a leader with two pretended followers, to test what replication promises before anything fetches as a
-follower.
-"""
+"""A leader with two pretended followers, to test what replication promises before anything fetches as a follower."""
 
 from __future__ import annotations
 

@@ -105,7 +105,7 @@ def test_a_coordinator_with_one_replica_is_promised_nothing() -> None:
     assert (replica.log.recovery_point, replica.log.high_watermark) == (1, 1), "flushed within the call"
 
 
-def test_a_coordinator_hears_of_a_failed_flush_at_once() -> None:
+def test_a_coordinator_learns_of_a_failed_flush_at_once() -> None:
     broker, replica = lone()
     end_offset = replica.append(batch(1)).last_offset + 1
     broker.disk.fail("sync", path="t-0")

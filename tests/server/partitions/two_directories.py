@@ -1,4 +1,4 @@
-"""This module has a broker with several log directories on a disk in memory, and what tests ask of it."""
+"""A broker with several log directories on a disk in memory, and what tests ask of it."""
 
 from __future__ import annotations
 

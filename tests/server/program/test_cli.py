@@ -132,7 +132,7 @@ def test_kafka_s_file_and_the_image_s_variables(tmp_path: Path) -> None:
     with serving("server.properties", cwd=tmp_path, **variables) as broker:
         assert broker.lines[0].endswith(f"data {tmp_path}/logs, cluster 5L6g3nShT-eMCtK--X86sw")
         _, errors = broker.end(signal.SIGTERM)
-    assert "zookeeper.connect has no effect: ZooKeeper is gone since Kafka 4.0; remove it [server.properties, line 10]" in errors
+    assert "zookeeper.connect has no effect: Kafka 4.0 removed ZooKeeper; remove it [server.properties, line 10]" in errors
     assert "these settings are accepted but have no effect in ottla: num.io.threads" in errors
 
 

@@ -131,7 +131,7 @@ def test_advice() -> None:
     assert advice("log.retenton.ms").endswith("did you mean log.retention.ms?")
     assert advice("ottla.metrics.prot").endswith("did you mean ottla.metrics.port?")
     assert advice("my.plugin.key") == "my.plugin.key is not a broker setting of Kafka 4.4: it has no effect; remove it"
-    assert advice("zookeeper.connect") == "zookeeper.connect has no effect: ZooKeeper is gone since Kafka 4.0; remove it"
+    assert advice("zookeeper.connect") == "zookeeper.connect has no effect: Kafka 4.0 removed ZooKeeper; remove it"
 
 
 @pytest.mark.parametrize(

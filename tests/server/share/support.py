@@ -1,6 +1,5 @@
-"""This module has a share partition without a broker: a clock that moves only when the test says so, a persister in memory, and a
-log that is only offsets.
-"""
+"""A share partition without a broker: a clock that moves only when the test says so, a persister in memory, and a log that is
+only offsets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""This module has a share coordinator over a log in memory."""
+"""A share coordinator over a log in memory."""
 
 from __future__ import annotations
 

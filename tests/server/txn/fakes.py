@@ -1,4 +1,4 @@
-"""This module has a transaction coordinator over a log in memory, with partitions that accept markers or refuse them."""
+"""A transaction coordinator over a log in memory, with partitions that accept markers or refuse them."""
 
 from __future__ import annotations
 

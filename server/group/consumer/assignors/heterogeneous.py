@@ -1,5 +1,5 @@
-"""This module is the assignor `uniform` for groups whose members subscribe to different topics: it is sticky, and as even as the
-subscriptions allow.
+"""The assignor `uniform` for groups whose members subscribe to different topics: it is sticky, and as even as the subscriptions
+allow.
 
 It has three steps, as in Kafka. (1) Members keep their partitions of topics that they still subscribe to. (2) Free partitions are
 assigned, topic by topic, to the subscriber that has the fewest; topics with the most partitions per subscriber come first, while

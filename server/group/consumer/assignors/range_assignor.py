@@ -1,5 +1,4 @@
-"""This module is the assignor `range`: every subscriber gets a run of neighbouring partitions of each topic, in the order of the
-members.
+"""The assignor `range`: every subscriber gets a run of neighbouring partitions of each topic, in the order of the members.
 
 Static members come first, by instance id, then the others by member id. So members that have the same topics with equally many
 partitions get the same partition numbers in all of them (co-partitioning). What does not divide evenly goes to the first members.

@@ -1,5 +1,5 @@
-"""This module is the assignor `uniform`: members get equally many partitions, give or take one, and keep their partitions as far
-as that allows.
+"""The assignor `uniform`: members get equally many partitions, give or take one, and keep their partitions as far as that
+allows.
 
 If all members have the same subscription, as here, that is a matter of counting: every member has a quota; if the partitions do
 not divide evenly, an additional one stays with members that have it already, and the last members get those that are left.

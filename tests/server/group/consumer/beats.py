@@ -1,4 +1,4 @@
-"""This module drives members of consumer groups as a client would, against the handlers over an in-memory log."""
+"""Drives members of consumer groups as a client would, against the handlers over an in-memory log."""
 
 from __future__ import annotations
 

@@ -144,7 +144,7 @@ async def test_protocols_have_to_be_everybodys() -> None:
 
 
 @in_loop
-async def test_who_waits_in_a_rebalance_hears_of_the_upgrade() -> None:
+async def test_who_waits_in_a_rebalance_is_answered_when_the_group_is_upgraded() -> None:
     driver = Beating()
     old = founded(driver)
     _, parked = driver.enter(protocols=subscription())

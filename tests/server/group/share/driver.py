@@ -1,6 +1,5 @@
-"""This module drives share groups as their members and administrators do: with requests through the handlers of a broker over
-logs in memory.
-"""
+"""Drives share groups as their members and administrators do: with requests through the handlers of a broker over logs in
+memory."""
 
 from __future__ import annotations
 

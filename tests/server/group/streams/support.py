@@ -1,6 +1,5 @@
-"""This module has streams groups without a network: a coordinator over a log and a clock in memory (fakes.py), and members that
-send requests to it.
-"""
+"""Streams groups without a network: a coordinator over a log and a clock in memory (fakes.py), and members that send requests to
+it."""
 
 from __future__ import annotations
 

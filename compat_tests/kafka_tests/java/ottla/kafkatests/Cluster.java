@@ -80,7 +80,7 @@ public final class Cluster implements InvocationHandler {
             if (method.isDefault()) {
                 return InvocationHandler.invokeDefault(proxy, method, arguments);
             }
-            throw abort("the broker's object: " + method.getName());
+            throw abort("needs the broker's object: " + method.getName());
         } catch (InvocationTargetException wrapper) {
             throw wrapper.getCause();
         }
@@ -96,7 +96,7 @@ public final class Cluster implements InvocationHandler {
     /** Refuses what no broker of another process can be, then makes one; it is not started. */
     public synchronized void make() {
         if (config.brokerSecurityProtocol().name().startsWith("SASL") || config.brokerSecurityProtocol().name().contains("SSL")) {
-            throw abort("listener with " + config.brokerSecurityProtocol());
+            throw abort("needs a listener with " + config.brokerSecurityProtocol());
         }
         Map<String, String> settings = new HashMap<>(config.serverProperties());
         settings.putAll(config.perServerOverrideProperties().getOrDefault(BROKER_ID, Map.of()));
@@ -258,7 +258,7 @@ public final class Cluster implements InvocationHandler {
             case "hashCode":
                 return BROKER_ID;
             default:
-                throw abort("the broker's object: " + method.getName());
+                throw abort("needs the broker's object: " + method.getName());
         }
     }
 
@@ -288,7 +288,7 @@ public final class Cluster implements InvocationHandler {
                 return found < 0 ? Optional.empty() : Optional.of(found);
             }
         }
-        throw abort("the broker's object: metadataCache." + asked.getName());
+        throw abort("needs the broker's object: metadataCache." + asked.getName());
     }
 
     // What is waited for

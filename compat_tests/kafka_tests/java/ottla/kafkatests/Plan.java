@@ -29,14 +29,14 @@ public record Plan(Map<String, String> settings, String release, Map<String, Sho
     public static Optional<String> refused(Map<String, String> settings) {
         for (Map.Entry<String, String> setting : settings.entrySet()) {
             if (setting.getKey().equals("authorizer.class.name") && !setting.getValue().isEmpty()) {
-                return Optional.of("an authorizer");
+                return Optional.of("needs an authorizer");
             }
             if (setting.getKey().endsWith("listener.security.protocol.map") && setting.getValue().matches(".*:(SSL|SASL).*")) {
-                return Optional.of("a listener with SSL or SASL");
+                return Optional.of("needs a listener with SSL or SASL");
             }
             for (String word : setting.getValue().split(",")) {
                 if (isOfTest(word.trim())) {
-                    return Optional.of("a class of the test in the broker: " + setting.getKey());
+                    return Optional.of("needs a class of the test in the broker: " + setting.getKey());
                 }
             }
         }
