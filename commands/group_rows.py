@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from ottla.commands.output import Cell
+from ottla.commands.output import Cell, counted
 from ottla.commands.positions import Partition
-from ottla.commands.topic_rows import counted, numbers
+from ottla.commands.topic_rows import numbers
 
 if TYPE_CHECKING:
     from confluent_kafka.admin import ConsumerGroupDescription

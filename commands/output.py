@@ -92,6 +92,11 @@ def fail(message: str) -> NoReturn:
     raise typer.Exit(FAILED)
 
 
+def counted(count: int, what: str, several: str = "") -> str:
+    """Returns a number with its noun: 1 record, 2,000 records. `several` is the noun's plural if an s does not make it."""
+    return f"{count:,} {what if count == 1 else several or f'{what}s'}"
+
+
 def note(message: str) -> None:
     """Prints a line for the user that is not data. It is lost if standard error is closed."""
     try:

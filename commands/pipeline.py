@@ -13,7 +13,7 @@ from typing import Annotated, Final
 import typer
 
 from ottla.commands import client, output, pipeline_frame, pipeline_run
-from ottla.commands.output import Failure
+from ottla.commands.output import Failure, counted
 from ottla.commands.pipeline_gaps import explained, is_compacted, snapshot
 from ottla.commands.positions import parse_time_ms
 
@@ -63,7 +63,7 @@ def archive(
     connectors = ("kafka", "avro") if value.endswith("avro") else ("kafka",)
     with spark.session(connectors, job.conf(plan)) as session:
         totals = job.run(session, plan, output.note)
-    done = f"{totals.records:,} records in {totals.batches} batches to {to}"
+    done = f"{counted(totals.records, 'record')} in {counted(totals.batches, 'batch', 'batches')} to {to}"
     is_cut = totals.stopped_by is not None and not continuous
     output.note(f"{topic}: interrupted after {done}; the next run continues there" if is_cut else f"{topic}: {done}")
     pipeline_frame.end_by(totals.stopped_by, continuous=continuous)
@@ -96,7 +96,7 @@ def replay(
     with spark.session((), archive_job.conf_of(directory)) as session:
         totals = job.run(session, plan, partitions)
     before = f"; {totals.already:,} were there from an earlier run" if totals.already else ""
-    output.note(f"{to}: {totals.written:,} records written{before}")
+    output.note(f"{to}: {counted(totals.written, 'record')} written{before}")
 
 
 @app.command("audit")
@@ -146,8 +146,8 @@ def audit(
         output.note(f"only the first {limit:,} are listed of: {', '.join(report.cut)} (--limit)")
     if report.findings:
         least = "at least " if report.cut else ""
-        raise Failure(f"{topic}: {least}{len(report.findings):,} differences in {report.records:,} records")
-    output.note(f"{topic}: {report.records:,} records in {partitions} partitions, no difference")
+        raise Failure(f"{topic}: {least}{counted(len(report.findings), 'difference')} in {counted(report.records, 'record')}")
+    output.note(f"{topic}: {counted(report.records, 'record')} in {counted(partitions, 'partition')}, no differences")
 
 
 app.command("run")(pipeline_run.run)

@@ -29,7 +29,7 @@ import typer
 
 from ottla.commands import client, output
 from ottla.commands.admin import checked
-from ottla.commands.output import Failure
+from ottla.commands.output import Failure, counted
 from ottla.commands.positions import MAX_INT64, parse_time_ms
 from ottla.commands.record_text import BadRecord, NewRecord, record_from_json
 
@@ -232,13 +232,14 @@ def send_all(sender: Sender, records: Iterator[NewRecord]) -> None:
             assert interrupt.came
         left = sender.flush(interrupt)
     if interrupt.came:
-        output.note(f"ottla: interrupted: {sender.delivered} records delivered, {left + sender.failures.total()} not")
+        left += sender.failures.total()
+        output.note(f"ottla: interrupted: {counted(sender.delivered, 'record')} delivered, {left:,} not")
         raise KeyboardInterrupt
     if bad is not None:
         raise Failure(f"{bad}; records delivered before it: {sender.delivered}")
     sender.verdict()
     if sys.stderr.isatty():
-        output.note(f"{sender.delivered} records delivered")
+        output.note(f"{counted(sender.delivered, 'record')} delivered")
 
 
 def _next_record(records: Iterator[NewRecord], interrupt: output.Interrupt) -> NewRecord | None:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from ottla.commands.output import Cell
+from ottla.commands.output import Cell, counted
 
 LIST_COLUMNS: Final = ("Topic", "Partitions", "Replicas")
 PARTITION_COLUMNS: Final = ("Topic", "Partition", "Leader", "Replicas", "In sync", "First offset", "End offset", "Bytes")
@@ -112,10 +112,6 @@ def summary(topic: TopicState) -> str:
     if topic.is_internal:
         parts.append("internal")
     return f"{topic.name}: {', '.join(parts)}; id {topic.topic_id}"
-
-
-def counted(count: int, what: str) -> str:
-    return f"{count:,} {what}{'' if count == 1 else 's'}"
 
 
 def human_bytes(count: int) -> str:

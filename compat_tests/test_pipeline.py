@@ -468,7 +468,7 @@ def test_avro_and_the_exit_codes_of_an_audit(
     done = run(command(bootstrap, "audit", topic, "--against", str(tmp_path / "archive"), "--json", "--master", "local[2]"))
     assert done.returncode == 1
     assert [(found["kind"], found["from"]) for found in json.loads(done.stdout)] == [("missing", 20)]
-    assert done.stderr.splitlines()[-1] == f"ottla: {topic}: 1 differences in 21 records"
+    assert done.stderr.splitlines()[-1] == f"ottla: {topic}: 1 difference in 21 records"
 
 
 def run(words: list[str], **environment: str) -> subprocess.CompletedProcess[str]:

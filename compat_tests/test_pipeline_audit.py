@@ -143,7 +143,7 @@ def test_a_compacted_topic_has_no_gaps_and_the_same_records_in_another_have(fres
     words = command(bootstrap, "audit", "compacted", "--master", "local[2]", "--limit", "1", "--json")
     done = run(words)
     assert (done.returncode, json.loads(done.stdout)) == (0, []), done.stderr
-    assert done.stderr.splitlines()[-1].endswith(" records in 1 partitions, no difference")
+    assert done.stderr.splitlines()[-1].endswith(" records in 1 partition, no differences")
 
     policy = ConfigEntry("cleanup.policy", "delete", incremental_operation=AlterConfigOpType.SET)
     never = ConfigEntry("min.cleanable.dirty.ratio", "1.0", incremental_operation=AlterConfigOpType.SET)

@@ -382,11 +382,13 @@ class Show:
         return problems
 
     def audits(self) -> list[str]:
-        """Returns what `ottla pipeline audit` says wrongly; a line each.
+        """Returns what `ottla pipeline audit` gets wrong, a line each.
 
-        Joined flights are there once, without gaps, and their copy is the same. Then it must find one that the copy lacks, and at
-        last one that is doubled.
+        Joined flights are there once, without gaps, and their copy is the same. Then it must find the record that a copy lacks,
+        and finally the one that is duplicated.
         """
+        from ottla.commands.output import counted
+
         bootstrap, topic = self.broker.bootstrap, self.names["joined"]
         records = read_topic(bootstrap, topic)
         lost = records[len(records) // 2]
@@ -398,7 +400,7 @@ class Show:
 
         def expect(what: str, wanted: list[tuple[str, int, int]], *told: str) -> None:
             found = audit(bootstrap, topic, *told)
-            self.say(f"audit {what}: {len(found)} differences")
+            self.say(f"audit {what}: {counted(len(found), 'difference')}")
             if found != wanted:
                 problems.append(f"audit {what} found {found} and not {wanted}")
 
@@ -406,7 +408,7 @@ class Show:
         expect("against its copy", [], "--against", whole)
         expect("against a copy that lacks one", [("missing", lost.partition(), lost.offset())], "--against", lacking)
         copy(bootstrap, topic, [lost])
-        expect("with one doubled", [("double", lost.partition(), lost.offset())], "--unique", "value:number")
+        expect("with one duplicated", [("double", lost.partition(), lost.offset())], "--unique", "value:number")
         return problems
 
 
@@ -474,6 +476,7 @@ def audit(bootstrap: str, topic: str, *more: str) -> list[tuple[str, int, int]]:
 
 def main() -> int:
     from compat_tests.brokers import CLASSES
+    from ottla.commands.output import counted
     from ottla.pipeline.session import SparkOptions, session
 
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -487,7 +490,7 @@ def main() -> int:
             show = Show(broker, Path(name), arguments.days)
             begin = time.monotonic()
             show.run()
-            print(f"{len(show.flights):,} flights and {len(show.weather):,} weathers in {time.monotonic() - begin:.0f} s")
+            print(f"{len(show.flights):,} flights and {len(show.weather):,} weather reports in {time.monotonic() - begin:.0f} s")
             problems = show.differences(session(SparkOptions(master="local[2]")))
             problems += show.audits()
             print(f"all of it in {time.monotonic() - begin:.0f} s")
@@ -495,7 +498,7 @@ def main() -> int:
             broker.stop()
     for problem in problems:
         print(problem, file=sys.stderr)
-    print(f"{len(problems)} differences")
+    print(counted(len(problems), "difference"))
     return 1 if problems else 0
 
 

@@ -23,6 +23,11 @@ def code_of(function: Callable[[], None]) -> int:
     return ended.value.exit_code
 
 
+def test_a_number_has_its_noun_in_singular_or_plural() -> None:
+    assert [output.counted(number, "record") for number in (0, 1, 2000)] == ["0 records", "1 record", "2,000 records"]
+    assert [output.counted(number, "batch", "batches") for number in (1, 2)] == ["1 batch", "2 batches"]
+
+
 def test_failures_are_one_line_on_standard_error(capsys: pytest.CaptureFixture[str]) -> None:
     def command() -> None:
         raise output.Failure("two\nlines")
