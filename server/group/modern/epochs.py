@@ -1,5 +1,5 @@
-"""The epochs with a special meaning, the request versions since which commits have epochs, and the interval of metadata refreshes:
-they are the same in all three protocols.
+"""The epochs with a special meaning, the version since which commits have epochs, and the interval of metadata refreshes: all
+three protocols have the same.
 """
 
 from __future__ import annotations

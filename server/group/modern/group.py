@@ -1,4 +1,4 @@
-"""This module has what the groups of the newer protocols have in common: members and a target assignment, and how their records
+"""Defines what the groups of the newer protocols have in common: members and a target assignment, and how their records
 are replayed.
 """
 

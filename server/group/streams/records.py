@@ -1,5 +1,5 @@
-"""Creates the records of a streams group in `__consumer_offsets`, and reads those that are not of a member (which member.py reads),
-by their api keys.
+"""Creates the records of a streams group in `__consumer_offsets`, and reads those that are not a member's (member.py reads
+these), by their api keys.
 
     17 metadata               the group epoch, hash of its topics, validated topology epoch, and settings of the last assignment
     23 topology               the subtopologies and their topics, as the first member sent them
