@@ -22,9 +22,15 @@ from ottla.commands.check_segment import OffsetIndexCheck, SegmentCheck, TimeInd
 from ottla.commands.findings import Finding, Meaning, Remedy
 from ottla.commands.kafka_files import METADATA_SNAPSHOT, TOO_LARGE, open_to_read, read_whole
 from ottla.commands.segment_walk import Batch, SegmentWalk
-from ottla.log.disk.checkpoint import LEADER_EPOCHS, PARTITION_METADATA, read_epochs, read_partition_metadata, uuid_text
+from ottla.log.disk.checkpoint import (
+    LEADER_EPOCHS,
+    PARTITION_METADATA,
+    EpochEntry,
+    read_epochs,
+    read_partition_metadata,
+    uuid_text,
+)
 from ottla.log.disk.files import OsDisk
-from ottla.log.epochs import EpochEntry
 from ottla.log.errors import CorruptSnapshot, InconsistentMetadata
 from ottla.log.producers import NO_OFFSET, ProducerState, decode_snapshot
 from ottla.wire.batch import NO_LEADER_EPOCH

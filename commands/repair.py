@@ -23,9 +23,15 @@ from ottla.commands.check_segment import holes
 from ottla.commands.findings import Remedy
 from ottla.log.config_def import INT_MAX
 from ottla.log.disk import checkpoint
-from ottla.log.disk.checkpoint import LEADER_EPOCHS, PARTITION_METADATA, encode_partition_metadata, read_epochs
+from ottla.log.disk.checkpoint import (
+    LEADER_EPOCHS,
+    PARTITION_METADATA,
+    EpochEntry,
+    encode_epochs,
+    encode_partition_metadata,
+    read_epochs,
+)
 from ottla.log.disk.files import Disk, OpenFiles
-from ottla.log.epochs import EpochEntry, format_checkpoint
 from ottla.log.errors import CorruptSnapshot
 from ottla.log.names import LOG_SUFFIX, SEGMENT_SUFFIXES, SNAPSHOT_SUFFIX, offset_in, offset_name
 from ottla.log.rebuild import rebuild_txn_index
@@ -236,7 +242,7 @@ class PartitionRepair:
             entries = []
         kept = self._epochs_of_batches() if wrong else [entry for entry in entries if entry.start_offset < self.end_offset]
         if wrong or (self._plan and kept != entries):
-            data = format_checkpoint(kept).encode()
+            data = encode_epochs(kept)
             yield Step(f"rewrite {path} from the batches", lambda: self._disk.write_bytes(str(path), data))
 
     def _epochs_of_batches(self) -> list[EpochEntry]:

@@ -45,7 +45,7 @@ from compat_tests.wire import Wire, batch
 from ottla.log.config import LogConfig
 from ottla.log.disk.directory import LogDirectory
 from ottla.log.disk.files import OpenFiles, OsDisk
-from ottla.log.opening.options import Opening
+from ottla.log.open_options import Opening
 from ottla.log.opening.recovery import create_log
 from ottla.log.validate import Origin
 from ottla.wire.batch import HEADER_SIZE, iter_batches

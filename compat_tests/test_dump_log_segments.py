@@ -33,7 +33,7 @@ from ottla.log.config import LogConfig
 from ottla.log.disk.directory import LogDirectory
 from ottla.log.disk.files import OpenFiles, OsDisk
 from ottla.log.markers import build_marker
-from ottla.log.opening.options import Opening
+from ottla.log.open_options import Opening
 from ottla.log.opening.recovery import create_log
 from ottla.log.partition import PartitionLog
 from ottla.log.validate import Origin

@@ -5,27 +5,19 @@ A list of (epoch, start offset), both strictly growing: epoch e wrote the offset
 come OffsetForLeaderEpoch and the diverging-epoch answer of Fetch (KIP-101, KIP-279, KIP-595), and the epoch beside each offset in
 ListOffsets.
 
-The list is saved as `leader-epoch-checkpoint` in Kafka's text form: a line with the version 0, a line with the number of entries,
-then a line "epoch offset" for each. This module parses and formats that; log/disk/checkpoint.py reads and writes the file.
+The list is saved as `leader-epoch-checkpoint`, whose form log/disk/checkpoint.py knows.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
-from typing import Final, NamedTuple
+from typing import Final
 
-from ottla.log.errors import CorruptSnapshot
+from ottla.log.disk.checkpoint import EpochEntry, encode_epochs
 
 UNDEFINED_EPOCH: Final = -1
 UNDEFINED_OFFSET: Final = -1
-
-_VERSION: Final = 0
-
-
-class EpochEntry(NamedTuple):
-    epoch: int
-    start_offset: int
 
 
 class LeaderEpochs:
@@ -107,26 +99,6 @@ class LeaderEpochs:
     def clear(self) -> None:
         self._entries.clear()
 
-
-def format_checkpoint(entries: Iterable[EpochEntry]) -> str:
-    """Returns the text of `leader-epoch-checkpoint`."""
-    lines = [f"{epoch} {start_offset}\n" for epoch, start_offset in entries]
-    return f"{_VERSION}\n{len(lines)}\n{''.join(lines)}"
-
-
-def parse_checkpoint(text: str) -> list[EpochEntry]:
-    """Returns the entries of a `leader-epoch-checkpoint`. Raises CorruptSnapshot; the caller can rebuild it from the batches."""
-    lines = text.splitlines()
-    try:
-        version, count = int(lines[0]), int(lines[1])
-        entries = [EpochEntry(*map(int, line.split(" "))) for line in lines[2:] if line]
-    except (IndexError, ValueError, TypeError) as problem:
-        what = "it does not consist of a version, a number of entries, and that many lines of two numbers"
-        raise CorruptSnapshot(f"leader-epoch-checkpoint cannot be read: {what}") from problem
-    if version != _VERSION:
-        raise CorruptSnapshot(f"leader-epoch-checkpoint has version {version}, only {_VERSION} is known")
-    if count != len(entries):
-        raise CorruptSnapshot(f"leader-epoch-checkpoint announces {count} entries and has {len(entries)}")
-    if any(entry.epoch < 0 or entry.start_offset < 0 for entry in entries):
-        raise CorruptSnapshot("leader-epoch-checkpoint has a negative number")
-    return entries
+    def encoded(self) -> bytes:
+        """Returns the bytes of the `leader-epoch-checkpoint`."""
+        return encode_epochs(self._entries)

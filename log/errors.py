@@ -3,15 +3,50 @@
 The log knows no error codes: `server/base/errors.py` maps each class to Kafka's code in one table. The texts are for people and
 travel to clients as error messages where the API has room for one. They correspond to some of Kafka's exceptions
 (`org.apache.kafka.common.errors`), without the hierarchy: the only common parent that is ever caught is `LogError`.
+
+Those that the disk can cause are defined in log/disk/errors.py, since nothing in log/disk/ imports what lies above it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ottla.log.disk.errors import (
+    CorruptSnapshot,
+    InconsistentMetadata,
+    LogDirLocked,
+    LogError,
+    StorageError,
+    TruncatedSlice,
+)
 
-class LogError(Exception):
-    """The base of everything that this layer raises on purpose."""
+__all__ = [
+    "CorruptLog",
+    "CorruptRecord",
+    "CorruptSnapshot",
+    "FencedLeaderEpoch",
+    "InconsistentMetadata",
+    "InvalidProducerEpoch",
+    "InvalidRecord",
+    "InvalidTimestamp",
+    "InvalidTransactionState",
+    "LogDirLocked",
+    "LogError",
+    "NotABatch",
+    "NotOneBatch",
+    "OffsetOutOfRange",
+    "OffsetsOutOfOrder",
+    "OpeningStopped",
+    "OutOfOrderSequence",
+    "PolicyViolation",
+    "RecordListTooLarge",
+    "RecordTooLarge",
+    "StorageError",
+    "TransactionCoordinatorFenced",
+    "TruncatedSlice",
+    "UnknownLeaderEpoch",
+    "UnsupportedCompression",
+]
 
 
 class OffsetOutOfRange(LogError):
@@ -93,30 +128,9 @@ class PolicyViolation(LogError):
     """The topic's settings forbid the operation, such as deleting records of a compacted topic. 44 POLICY_VIOLATION."""
 
 
-class StorageError(LogError):
-    """The disk failed and the log directory is offline, or has no room; or the log is closed. 56 KAFKA_STORAGE_ERROR."""
-
-
-class CorruptSnapshot(LogError):
-    """A producer snapshot or a checkpoint file cannot be read; the caller rebuilds it from the log. No client ever sees this."""
-
-
 class CorruptLog(StorageError):
     """Bytes that were fsynced do not hold what was written. The partition stays offline, and nothing is cut. 56
     KAFKA_STORAGE_ERROR."""
-
-
-class LogDirLocked(StorageError):
-    """Another process holds the log directory's `.lock`, so the broker does not start. No client ever sees this."""
-
-
-class InconsistentMetadata(StorageError):
-    """`meta.properties` or `partition.metadata` names another cluster, node, directory or topic than the caller expects."""
-
-
-class TruncatedSlice(StorageError):
-    """The file behind a FileSlice was cut before the slice was read, so an answer whose size was already sent cannot be
-    completed."""
 
 
 class OpeningStopped(StorageError):

@@ -32,7 +32,7 @@ STRAY_DIR_SUFFIX: Final = "-stray"
 """No topic claims the directory: a crash came between the deletion of a topic and that of its files, or the metadata is lost. As
 in Kafka it is out of the way and never removed."""
 FUTURE_DIR_SUFFIX: Final = "-future"
-"""The directory holds a copy on its way to another log directory (log/moving.py)."""
+"""The directory holds a copy on its way to another log directory (log/management/moving.py)."""
 
 NO_OFFSET: Final = -1
 _OFFSET_DIGITS: Final = 20

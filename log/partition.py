@@ -26,14 +26,14 @@ from typing import TYPE_CHECKING, NamedTuple
 from ottla.log import retention, timestamps
 from ottla.log.disk.directory import LogDirectory
 from ottla.log.disk.files import Buffer, FileSlice
-from ottla.log.epochs import LeaderEpochs, format_checkpoint
+from ottla.log.epochs import LeaderEpochs
 from ottla.log.errors import OffsetOutOfRange, PolicyViolation, StorageError
 from ottla.log.flush import FlushJob
 from ottla.log.index import MAX_RELATIVE_OFFSET
 from ottla.log.local_log import LocalLog
 from ottla.log.markers import check_producer, end_transaction
 from ottla.log.names import DELETE_DIR_SUFFIX, STRAY_DIR_SUFFIX
-from ottla.log.opening.options import Opening
+from ottla.log.open_options import Opening
 from ottla.log.producers import ProducerStates
 from ottla.log.rebuild import load_producers
 from ottla.log.segment import Segment
@@ -373,7 +373,7 @@ class PartitionLog:
         with self.directory.guard(f"flushing {self.path}"):
             first = self.segments.floor(self.recovery_point)
             files = [s.file or s.open_file() for s in self.segments.between(first, upto)] if upto > self.recovery_point else []
-        epochs = format_checkpoint(self.epochs.entries).encode() if self.unsynced.epochs else None
+        epochs = self.epochs.encoded() if self.unsynced.epochs else None
         return FlushJob(
             self.unsynced,
             self.directory,

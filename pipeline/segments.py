@@ -37,7 +37,7 @@ from ottla.log.disk.directory import LogDirectory
 from ottla.log.disk.files import OpenFiles
 from ottla.log.errors import CorruptSnapshot, LogError
 from ottla.log.names import LOG_SUFFIX, SWAP_SUFFIX, offset_in
-from ottla.log.opening.options import Opening, Scans
+from ottla.log.open_options import Opening, Scans
 from ottla.log.opening.recovery import open_log
 from ottla.log.partition import PartitionLog
 from ottla.log.segment import Segment
@@ -157,7 +157,7 @@ def with_log(place: Place, work: Callable[[PartitionLog], _T], scans: Scans | No
     """Calls `work` with the partition as a broker's recovery would see it now, and returns its result. Nothing on the disk is
     changed. Raises SourceError.
 
-    `scans` are those of log.opening.options. If a live broker removes a file meanwhile, everything is done again without them.
+    `scans` are those of log.open_options. If a live broker removes a file meanwhile, everything is done again without them.
     """
     problem: Exception | None = None
     for _ in range(_TRIES):

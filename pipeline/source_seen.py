@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from ottla.log.disk import checkpoint
 from ottla.log.names import LOG_SUFFIX, offset_name
-from ottla.log.opening.options import Scans
+from ottla.log.open_options import Scans
 from ottla.pipeline.segments import Place, checkpoint_lines, with_log
 from ottla.pipeline.segments_disk import open_for_reading
 from ottla.wire.batch import HEADER_SIZE, read_header

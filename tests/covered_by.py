@@ -31,6 +31,7 @@ COVERED_BY: Final[dict[str, str]] = {
     "commands/segment_walk.py": "tests/commands/test_verify.py",
     "commands/topic.py": "tests/commands/test_vanishing.py",
     "commands/topic_rows.py": "tests/commands/test_rows.py",
+    "log/disk/errors.py": "tests/log/test_errors.py",
     "pipeline/archive.py": "tests/pipeline/test_plans.py",
     "pipeline/audit.py": "tests/pipeline/test_plans.py",
     "pipeline/audit_job.py": "tests/pipeline/test_plans.py",

@@ -16,7 +16,7 @@ from typing import Any, cast
 
 from ottla.log.config import LogConfig
 from ottla.log.errors import StorageError
-from ottla.log.manager import LogManager
+from ottla.log.management.manager import LogManager
 from ottla.server.base.network import OsNetwork
 from ottla.server.base.randomness import from_seed
 from ottla.server.broker import parts

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Container
 
     from ottla.log.flush import FlushJob
-    from ottla.log.manager import LogManager
+    from ottla.log.management.manager import LogManager
     from ottla.log.partition import PartitionLog
 
 _log = logging.getLogger("ottla.log.cleaner")

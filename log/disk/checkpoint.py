@@ -9,8 +9,8 @@ In a log directory:
 
 In a partition's directory:
 
-- `leader-epoch-checkpoint`: as above with "epoch start_offset" lines (`log.epochs`). Kafka creates it empty and fills it with the
-  first epoch.
+- `leader-epoch-checkpoint`: as above with "epoch start_offset" lines (`log/epochs.py` says what for). Kafka creates it empty and
+  fills it with the first epoch.
 - `partition.metadata`: "version: 0" and "topic_id: " with Kafka's 22 characters for 16 bytes.
 
 All are written by temporary file, fsync and rename. Checkpoints only save work: one that cannot be read raises `CorruptSnapshot`,
@@ -24,13 +24,12 @@ import base64
 import binascii
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
+from ottla.log.disk.errors import CorruptSnapshot, InconsistentMetadata
 from ottla.log.disk.files import Disk, FileTooLarge
-from ottla.log.epochs import EpochEntry, parse_checkpoint
-from ottla.log.errors import CorruptSnapshot, InconsistentMetadata
 
 RECOVERY_POINTS: Final = "recovery-point-offset-checkpoint"
 LOG_START_OFFSETS: Final = "log-start-offset-checkpoint"
@@ -47,6 +46,13 @@ _DIRECTORY_NAME: Final = re.compile(r"(?P<topic>[a-zA-Z0-9._-]+)-(?P<partition>0
 _MAX_PARTITION: Final = 2**31 - 1
 
 TopicPartition = tuple[str, int]
+
+
+class EpochEntry(NamedTuple):
+    """Says that a leader epoch began at an offset."""
+
+    epoch: int
+    start_offset: int
 
 
 def _encode_lines(lines: list[str]) -> bytes:
@@ -99,6 +105,29 @@ def read_offsets(disk: Disk, path: str) -> dict[TopicPartition, int]:
         raise CorruptSnapshot(f"{path}: a partition or an offset in it is not a number") from None
 
 
+def encode_epochs(entries: Iterable[EpochEntry]) -> bytes:
+    """Returns the bytes of a `leader-epoch-checkpoint`."""
+    return _encode_lines([f"{epoch} {start_offset}" for epoch, start_offset in entries])
+
+
+def parse_epochs(text: str) -> list[EpochEntry]:
+    """Returns the entries of a `leader-epoch-checkpoint`. Raises CorruptSnapshot; the caller can rebuild it from the batches."""
+    lines = text.splitlines()
+    try:
+        version, count = int(lines[0]), int(lines[1])
+        entries = [EpochEntry(*map(int, line.split(" "))) for line in lines[2:] if line]
+    except (IndexError, ValueError, TypeError) as problem:
+        what = "it does not consist of a version, a number of entries, and that many lines of two numbers"
+        raise CorruptSnapshot(f"leader-epoch-checkpoint cannot be read: {what}") from problem
+    if version != _VERSION:
+        raise CorruptSnapshot(f"leader-epoch-checkpoint has version {version}, only {_VERSION} is known")
+    if count != len(entries):
+        raise CorruptSnapshot(f"leader-epoch-checkpoint announces {count} entries and has {len(entries)}")
+    if any(entry.epoch < 0 or entry.start_offset < 0 for entry in entries):
+        raise CorruptSnapshot("leader-epoch-checkpoint has a negative number")
+    return entries
+
+
 def read_epochs(disk: Disk, path: str) -> list[EpochEntry]:
     """Returns the entries of a `leader-epoch-checkpoint`; none if there is no file or an empty one. Raises CorruptSnapshot."""
     try:
@@ -108,7 +137,7 @@ def read_epochs(disk: Disk, path: str) -> list[EpochEntry]:
     except FileTooLarge as error:
         raise CorruptSnapshot(str(error)) from None
     try:
-        return parse_checkpoint(data.decode()) if data else []
+        return parse_epochs(data.decode()) if data else []
     except UnicodeDecodeError:
         raise CorruptSnapshot(f"{path}: it is not text") from None
 

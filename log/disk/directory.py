@@ -24,8 +24,8 @@ from contextlib import contextmanager
 from typing import Final, Protocol
 
 from ottla.log.disk import checkpoint
+from ottla.log.disk.errors import StorageError
 from ottla.log.disk.files import Disk, OpenFiles, StateUnknown, remove_tree
-from ottla.log.errors import StorageError
 
 _NO_DESCRIPTORS: Final = (errno.EMFILE, errno.ENFILE)
 _NO_ROOM: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)

@@ -26,7 +26,7 @@ import stat
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from ottla.log.errors import LogDirLocked, TruncatedSlice
+from ottla.log.disk.errors import LogDirLocked, TruncatedSlice
 
 Buffer = bytes | bytearray | memoryview
 

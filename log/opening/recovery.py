@@ -24,11 +24,11 @@ from typing import Final
 from ottla.log.disk import checkpoint
 from ottla.log.disk.directory import LogDirectory
 from ottla.log.disk.files import Disk, OpenFiles
-from ottla.log.epochs import UNDEFINED_EPOCH, LeaderEpochs, format_checkpoint
+from ottla.log.epochs import UNDEFINED_EPOCH, LeaderEpochs
 from ottla.log.errors import CorruptLog, CorruptRecord, CorruptSnapshot, InconsistentMetadata
 from ottla.log.index import MAX_RELATIVE_OFFSET
 from ottla.log.names import INDEX_SUFFIX, LOG_SUFFIX, SEGMENT_SUFFIXES, TIME_INDEX_SUFFIX, offset_in
-from ottla.log.opening.options import Opening
+from ottla.log.open_options import Opening
 from ottla.log.opening.temporary_files import finish_or_remove
 from ottla.log.opening.torn_tail import Overflow, TailCheck, find_overflow, remove_segment, split
 from ottla.log.partition import PartitionLog
@@ -294,7 +294,7 @@ class _Loader:
             # The file was unreadable, or is from a later log start that a crash took back.
             self._rebuild_epochs()
             path = f"{self._path}/{checkpoint.LEADER_EPOCHS}"
-            self._disk.write_bytes(path, format_checkpoint(epochs.entries).encode())
+            self._disk.write_bytes(path, epochs.encoded())
         self.epochs_changed |= epochs.truncate_from_end(self.end_offset)
         self.epochs_changed |= epochs.truncate_from_start(start_offset)
 

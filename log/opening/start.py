@@ -27,7 +27,7 @@ from ottla.log.disk.checkpoint import TopicPartition
 from ottla.log.disk.directory import LogDirectory
 from ottla.log.disk.files import Disk
 from ottla.log.errors import CorruptLog, CorruptRecord, CorruptSnapshot, InconsistentMetadata, OpeningStopped, StorageError
-from ottla.log.opening.options import Opening
+from ottla.log.open_options import Opening
 from ottla.log.opening.recovery import bytes_to_check, open_log
 from ottla.log.partition import PartitionLog
 

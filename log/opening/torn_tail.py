@@ -1,5 +1,5 @@
 """Reads a log after an unclean stop, batch by batch from the recovery point's segment on, and cuts it at the first bad batch. (A
-reader that opens a live log repeatedly continues its earlier scan: `opening.options.Scans`.)
+reader that opens a live log repeatedly continues its earlier scan: `open_options.Scans`.)
 
 Below the recovery point everything was fsynced. Beyond it a crash may have left anything: half a batch, zeros, a later piece of a
 file without the one before. So the log counts up to the first batch that cannot be right, by framing, CRC or offsets; there the
@@ -31,7 +31,7 @@ from ottla.log.epochs import LeaderEpochs
 from ottla.log.errors import CorruptLog, CorruptRecord
 from ottla.log.index import MAX_RELATIVE_OFFSET
 from ottla.log.names import CLEANED_SUFFIX, LOG_SUFFIX, SEGMENT_SUFFIXES, SNAPSHOT_SUFFIX, offset_name
-from ottla.log.opening.options import Opening
+from ottla.log.open_options import Opening
 from ottla.log.scan import READ_BYTES, check_batches, only_zeros, walk_batches, walk_headers
 from ottla.log.segment import Segment
 from ottla.wire.batch import check_crc, read_header

@@ -25,7 +25,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from ottla.log.compaction.cleaner_manager import LogCleaner
 from ottla.log.config import LogConfig
 from ottla.log.disk.files import OsDisk
-from ottla.log.manager import LogManager
+from ottla.log.management.manager import LogManager
 from ottla.log.partition import PartitionLog
 from ottla.log.validate import Origin
 from ottla.wire.batch import check_crc, read_header

@@ -19,7 +19,7 @@ from ottla.log.errors import LogError, StorageError
 
 if TYPE_CHECKING:
     from ottla.log.flush import FlushJob
-    from ottla.log.manager import LogManager
+    from ottla.log.management.manager import LogManager
     from ottla.server.base.clock import Cancellable, Clock
 
 logger = logging.getLogger("ottla.server.scheduler")

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Final
 from ottla.log.config import LogConfig
 from ottla.log.disk.files import OsDisk
 from ottla.log.errors import StorageError
-from ottla.log.manager import LogManager
+from ottla.log.management.manager import LogManager
 from ottla.server.base.clock import Clock, LoopClock
 from ottla.server.base.network import Network, OsNetwork
 from ottla.server.base.randomness import from_system

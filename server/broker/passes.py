@@ -12,7 +12,7 @@ from ottla.server.base.scheduler import flush_in_threads
 
 if TYPE_CHECKING:
     from ottla.log.disk.files import Disk
-    from ottla.log.manager import LogManager
+    from ottla.log.management.manager import LogManager
     from ottla.server.base.scheduler import Scheduler
     from ottla.server.metrics.sources import Sources
     from ottla.server.partitions.cleaning import LogCleaning

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from random import Random
 
     from ottla.log.disk.files import Disk
-    from ottla.log.manager import LogManager
+    from ottla.log.management.manager import LogManager
     from ottla.server.base.clock import Clock
     from ottla.server.base.network import Network
     from ottla.server.metadata.cluster import Cluster

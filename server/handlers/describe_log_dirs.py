@@ -33,7 +33,7 @@ from ottla.wire.messages.describe_log_dirs import (
 )
 
 if TYPE_CHECKING:
-    from ottla.log.moving import FutureLog
+    from ottla.log.management.moving import FutureLog
 
 TRAITS = Traits(Whole(Need(Operation.DESCRIBE, Resource.CLUSTER)))
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from ottla.log.compaction.cleaner_manager import LogCleaner
-    from ottla.log.manager import LogManager
+    from ottla.log.management.manager import LogManager
     from ottla.server.dispatch.measured import RequestMetrics
     from ottla.server.network.listener import Listener
     from ottla.server.requests.context import BrokerContext

@@ -33,7 +33,7 @@ from ottla.log.errors import CorruptRecord, LogError, StorageError
 
 if TYPE_CHECKING:
     from ottla.log.disk.files import Disk
-    from ottla.log.manager import LogManager
+    from ottla.log.management.manager import LogManager
 
 logger = logging.getLogger("ottla.server.cleaning")
 

@@ -1,13 +1,13 @@
 """Manages several log directories: it records in the metadata which partition is in which directory, and moves partitions
 between them (KIP-113, KIP-858).
 
-A new partition's directory is chosen when its log is created (log/manager.py takes the one with the fewest partitions), and the
-metadata learns it afterwards, just as Kafka's broker reports it to its controller. If the `directories` of a partition say
-anything else, they are corrected, in one operation for everything that a turn of the event loop brought. The same happens at a
-start, for partitions that were moved by hand.
+A new partition's directory is chosen when its log is created (log/management/manager.py takes the one with the fewest
+partitions), and the metadata learns it afterwards, just as Kafka's broker reports it to its controller. If the `directories` of a
+partition say anything else, they are corrected, in one operation for everything that a turn of the event loop brought. The same
+happens at a start, for partitions that were moved by hand.
 
 A move (`move`) is a task: it reads a MiB of the log in a thread, appends it to the copy in slices of a millisecond
-(log/moving.py), and waits as long as `replica.alter.log.dirs.io.max.bytes.per.second` requires.
+(log/management/moving.py), and waits as long as `replica.alter.log.dirs.io.max.bytes.per.second` requires.
 `num.replica.alter.log.dirs.threads` limits how many moves run at once, by default to one per directory; the others wait. When
 nothing is left to copy, the copy is synced in a thread. Then, within one turn of the loop, so that no append can come between:
 the rest is copied and synced, the metadata changed, the copy put in the log's place, and its readers are woken. A move ends early
@@ -26,14 +26,14 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from ottla.log.disk.files import remove_tree
 from ottla.log.errors import LogError, StorageError, TruncatedSlice
-from ottla.log.moving import FutureLog, create_future, open_future, remove_future, take_plain_name
+from ottla.log.management.moving import FutureLog, create_future, open_future, remove_future, take_plain_name
 from ottla.server.metadata.image import PartitionChanged
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
     from ottla.log.disk.checkpoint import TopicPartition
-    from ottla.log.manager import LogManager
+    from ottla.log.management.manager import LogManager
     from ottla.server.base.clock import Clock
     from ottla.server.metadata.image import MetadataImage
     from ottla.server.partitions.replica import Replica

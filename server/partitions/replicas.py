@@ -30,7 +30,7 @@ from ottla.server.partitions.traffic import Traffic
 from ottla.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from ottla.log.manager import LogManager
+    from ottla.log.management.manager import LogManager
     from ottla.log.partition import PartitionLog
     from ottla.server.metadata.image import MetadataImage
     from ottla.server.settings.current import CurrentSettings

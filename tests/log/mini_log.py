@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ottla.log import errors
-from ottla.log.epochs import LeaderEpochs, format_checkpoint
+from ottla.log.epochs import LeaderEpochs
 from ottla.log.producers import ProducerStates
 from ottla.log.validate import validate_for_append
 
@@ -79,7 +79,7 @@ class MiniLog:
     def files(self) -> dict[str, bytes]:
         files = {
             f"{0:020}.log": bytes(self.written),
-            "leader-epoch-checkpoint": format_checkpoint(self.epochs.entries).encode(),
+            "leader-epoch-checkpoint": self.epochs.encoded(),
         }
         if self.end_offset:
             files[f"{self.end_offset:020}.snapshot"] = self.producers.snapshot_bytes()

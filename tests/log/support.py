@@ -8,7 +8,7 @@ from typing import Any
 
 from ottla.log.config import LogConfig
 from ottla.log.disk.files import Buffer, Disk
-from ottla.log.manager import LogManager
+from ottla.log.management.manager import LogManager
 from ottla.log.partition import AppendInfo, PartitionLog
 from ottla.log.segment import Segment
 from ottla.wire.batch import iter_batches

@@ -15,7 +15,8 @@ from dataclasses import dataclass
 
 import pytest
 
-from ottla.log.epochs import EpochEntry, LeaderEpochs, format_checkpoint, parse_checkpoint
+from ottla.log.disk.checkpoint import EpochEntry, parse_epochs
+from ottla.log.epochs import LeaderEpochs
 from tests.log.support import Rig, batch, settings
 
 UNDEFINED = (-1, -1)
@@ -209,7 +210,7 @@ def test_what_is_remembered_and_answered(case: Case) -> None:
     assert epochs.latest_epoch == (case.left[-1][0] if case.left else -1)
     for (epoch, log_end), answer in case.answers:
         assert epochs.end_offset_for(epoch, log_end) == answer
-    assert tuple(parse_checkpoint(format_checkpoint(epochs.entries))) == case.left
+    assert tuple(parse_epochs(epochs.encoded().decode())) == case.left
 
 
 def test_the_epoch_that_wrote_an_offset() -> None:

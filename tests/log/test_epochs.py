@@ -1,11 +1,11 @@
-"""log/epochs.py; the checkpoint's bytes are compared with Kafka's own in test_producers.py (marker oracle)."""
+"""log/epochs.py; the bytes of the checkpoint are compared with Kafka's own in test_producers.py (marker oracle)."""
 
 from __future__ import annotations
 
 import pytest
 
-from ottla.log.epochs import EpochEntry, LeaderEpochs, format_checkpoint, parse_checkpoint
-from ottla.log.errors import CorruptSnapshot
+from ottla.log.disk.checkpoint import EpochEntry
+from ottla.log.epochs import LeaderEpochs
 
 ENTRIES = [EpochEntry(0, 0), EpochEntry(2, 10), EpochEntry(5, 30)]
 
@@ -79,21 +79,6 @@ def test_truncation_before_the_first_entry_changes_nothing() -> None:
     assert epochs.latest_epoch == -1
     assert not epochs.truncate_from_start(5)
     assert not epochs.truncate_from_end(5)
-
-
-def test_checkpoint_text() -> None:
-    text = "0\n3\n0 0\n2 10\n5 30\n"
-    assert format_checkpoint(ENTRIES) == text
-    assert parse_checkpoint(text) == ENTRIES
-    assert parse_checkpoint(format_checkpoint([])) == []
-
-
-@pytest.mark.parametrize(
-    "text", ["", "0", "0\nx\n", "1\n0\n", "0\n2\n0 0\n", "0\n0\n0 0\n", "0\n1\n0\n", "0\n1\n0 0 0\n", "0\n1\n-1 0\n", "\0\0"]
-)
-def test_any_other_text_is_corrupt(text: str) -> None:
-    with pytest.raises(CorruptSnapshot):
-        parse_checkpoint(text)
 
 
 def test_negative_numbers_are_our_own_bugs(epochs: LeaderEpochs) -> None:

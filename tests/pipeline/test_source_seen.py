@@ -9,7 +9,7 @@ from typing import TypeVar
 import pytest
 
 from ottla.log.disk import checkpoint
-from ottla.log.opening.options import Scans
+from ottla.log.open_options import Scans
 from ottla.log.partition import PartitionLog
 from ottla.log.scan import FIND_BYTES
 from ottla.pipeline import source_seen

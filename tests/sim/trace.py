@@ -14,7 +14,7 @@ from random import Random
 from ottla.log.compaction.cleaner_manager import LogCleaner
 from ottla.log.config import LogConfig
 from ottla.log.disk.files import Disk
-from ottla.log.manager import LogManager
+from ottla.log.management.manager import LogManager
 from ottla.log.partition import PartitionLog
 from ottla.log.validate import Origin
 from tests.log.support import NOW_MS, batch, marker, settings

@@ -9,7 +9,7 @@ import pytest
 from ottla.log.compaction.cleaner import Throttle
 from ottla.log.compaction.cleaner_manager import CleanerSettings, LogCleaner
 from ottla.log.disk.directory import LogDirectory
-from ottla.log.moving import create_future
+from ottla.log.management.moving import create_future
 from ottla.log.partition import PartitionLog
 from tests.log.compaction.cleaning import COMPACT, CleanerRig, compacted, segments
 from tests.log.support import batch

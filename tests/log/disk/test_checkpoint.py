@@ -7,8 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 from ottla.log.disk import checkpoint
-from ottla.log.disk.checkpoint import MetaProperties
-from ottla.log.epochs import EpochEntry
+from ottla.log.disk.checkpoint import EpochEntry, MetaProperties
 from ottla.log.errors import CorruptSnapshot, InconsistentMetadata
 from tests.memdisk import MemDisk
 
@@ -65,6 +64,22 @@ def test_epochs() -> None:
     for wrong in (b"0\n2\n0 0\n", b"\xff\n", b"0\n1\n0\n"):
         with pytest.raises(CorruptSnapshot):
             checkpoint.read_epochs(disk_with(wrong), "/f")
+
+
+def test_epochs_are_kafkas() -> None:
+    text = "0\n3\n0 0\n2 10\n5 30\n"
+    entries = [EpochEntry(0, 0), EpochEntry(2, 10), EpochEntry(5, 30)]
+    assert checkpoint.encode_epochs(entries) == text.encode()
+    assert checkpoint.parse_epochs(text) == entries
+    assert checkpoint.parse_epochs(checkpoint.encode_epochs([]).decode()) == []
+
+
+@pytest.mark.parametrize(
+    "text", ["", "0", "0\nx\n", "1\n0\n", "0\n2\n0 0\n", "0\n0\n0 0\n", "0\n1\n0\n", "0\n1\n0 0 0\n", "0\n1\n-1 0\n", "\0\0"]
+)
+def test_any_other_text_of_epochs_is_corrupt(text: str) -> None:
+    with pytest.raises(CorruptSnapshot):
+        checkpoint.parse_epochs(text)
 
 
 def test_partition_metadata_is_kafkas() -> None:

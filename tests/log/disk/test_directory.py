@@ -10,7 +10,7 @@ import pytest
 from ottla.log.disk.directory import LogDirectory
 from ottla.log.disk.files import OpenFiles
 from ottla.log.errors import StorageError
-from ottla.log.manager import LogManager
+from ottla.log.management.manager import LogManager
 from tests.log.support import NOW_MS, TOPIC_ID, Rig, batch, settings
 from tests.memdisk import MemDisk
 

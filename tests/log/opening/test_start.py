@@ -11,7 +11,7 @@ import pytest
 
 from ottla.log.disk.files import File, OsDisk, OsFile
 from ottla.log.errors import OpeningStopped, StorageError
-from ottla.log.manager import LogManager
+from ottla.log.management.manager import LogManager
 from ottla.log.opening import start
 from tests.log.support import NOW_MS, TOPIC_ID, batch, settings
 from tests.memdisk import MemDisk

@@ -9,7 +9,7 @@ import pytest
 
 from ottla.log.config import LogConfig
 from ottla.log.errors import InconsistentMetadata
-from ottla.log.manager import LogManager
+from ottla.log.management.manager import LogManager
 from ottla.server.base.network import OsNetwork
 from ottla.server.base.randomness import from_seed, random_uuid
 from ottla.server.broker.start import format_directories, make_context, open_cluster, open_partitions, start_replicas

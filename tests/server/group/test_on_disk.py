@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from ottla.log.config import LogConfig
-from ottla.log.manager import LogManager
+from ottla.log.management.manager import LogManager
 from ottla.log.validate import Origin
 from ottla.server.base.randomness import from_system
 from ottla.server.coordination.internal_topic import Appended

@@ -18,7 +18,7 @@ from types import SimpleNamespace
 from typing import Any, TypeVar
 
 from ottla.log.config import LogConfig
-from ottla.log.manager import LogManager
+from ottla.log.management.manager import LogManager
 from ottla.server.base.network import OsNetwork
 from ottla.server.metadata.controller_settings import current_settings
 from ottla.server.metadata.image import Endpoint, MetadataImage

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ottla.log.moving import create_future
+from ottla.log.management.moving import create_future
 from ottla.server.metadata.image import BROKER, NO_LEADER, UNASSIGNED
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest

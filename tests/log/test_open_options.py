@@ -1,10 +1,10 @@
-"""log/opening/options.py: where a partition lies, and what openings of a live log hand on."""
+"""log/open_options.py: where a partition lies, and what openings of a live log hand on."""
 
 from __future__ import annotations
 
 from random import Random
 
-from ottla.log.opening.options import Opening, Scans
+from ottla.log.open_options import Opening, Scans
 from ottla.wire.kernel import BatchScan
 from tests.log.support import NOW_MS, settings
 

@@ -30,7 +30,7 @@ from ottla.wire.batch import BatchHeader, iter_batches
 if TYPE_CHECKING:
     from ottla.log.disk.directory import LogDirectory
     from ottla.log.disk.files import FileSlice
-    from ottla.log.opening.options import Opening
+    from ottla.log.open_options import Opening
     from ottla.log.partition import PartitionLog
 
 MAX_READ_BYTES: Final = 1 << 20

@@ -1,4 +1,4 @@
-"""log/manager.py: several directories, identity, clean and unclean stops, the passes, and a directory that fails."""
+"""log/management/manager.py: several directories, identity, clean and unclean stops, the passes, and a directory that fails."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 from ottla.log.disk.files import OsDisk, remove_tree
 from ottla.log.errors import InconsistentMetadata, LogDirLocked, StorageError
-from ottla.log.manager import LogManager
+from ottla.log.management.manager import LogManager
 from tests.log.support import NOW_MS, TOPIC_ID, batch, settings
 from tests.memdisk import MemDisk
 

@@ -1,4 +1,5 @@
-"""log/clean_shutdown.py: a stop that syncs many partitions at once leaves what one that syncs them one after the other leaves.
+"""log/management/clean_shutdown.py: a stop that syncs many partitions at once leaves what one that syncs them one after the
+other leaves.
 
 On a real disk: the simulated one is for one thread.
 """
@@ -12,9 +13,9 @@ from random import Random
 
 import pytest
 
-from ottla.log.clean_shutdown import sync_all
 from ottla.log.disk.files import OsDisk, OsFile, StateUnknown
-from ottla.log.manager import LogManager
+from ottla.log.management.clean_shutdown import sync_all
+from ottla.log.management.manager import LogManager
 from tests.log.support import NOW_MS, TOPIC_ID, batch, settings
 
 

@@ -8,8 +8,8 @@ from random import Random
 import pytest
 
 from ottla.log.errors import StorageError
-from ottla.log.manager import LogManager
-from ottla.log.moving import FutureLog, create_future, open_future, remove_future
+from ottla.log.management.manager import LogManager
+from ottla.log.management.moving import FutureLog, create_future, open_future, remove_future
 from ottla.log.names import future_directory_name, future_name_fits, parse_future_name
 from ottla.log.partition import PartitionLog
 from ottla.log.transactions import append_marker, collect_aborted

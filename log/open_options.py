@@ -59,7 +59,7 @@ class Opening:
     progress: Callable[[int], None] = _nobody_asks
     scans: Scans | None = None
     directory: str = ""
-    """The name of the partition's directory if it is not the plain one, as for a copy on its way (log/moving.py)."""
+    """The name of the partition's directory if it is not the plain one, as for a copy on its way (log/management/moving.py)."""
 
     @property
     def directory_name(self) -> str:

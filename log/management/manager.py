@@ -18,22 +18,22 @@ from collections.abc import Callable, Iterator, Sequence
 from random import Random
 from typing import TYPE_CHECKING, Final
 
-from ottla.log.clean_shutdown import sync_all
 from ottla.log.disk import checkpoint
 from ottla.log.disk.checkpoint import MetaProperties, TopicPartition
 from ottla.log.disk.directory import LogDirectory
 from ottla.log.disk.files import Disk, Lock, OpenFiles
 from ottla.log.errors import CorruptRecord, InconsistentMetadata, StorageError
 from ottla.log.flush import FlushJob
+from ottla.log.management.clean_shutdown import sync_all
 from ottla.log.names import DELETE_DIR_SUFFIX, FUTURE_DIR_SUFFIX
-from ottla.log.opening.options import Opening
+from ottla.log.open_options import Opening
 from ottla.log.opening.recovery import create_log
 from ottla.log.opening.start import Start
 from ottla.log.partition import PartitionLog
 
 if TYPE_CHECKING:
     from ottla.log.config import LogConfig
-    from ottla.log.moving import FutureLog
+    from ottla.log.management.moving import FutureLog
 
 _log = logging.getLogger("ottla.log.manager")
 
@@ -363,7 +363,7 @@ class LogManager:
             future.log.delete()
         found = self.found_futures.pop(topic_partition, None)
         if found is not None:
-            from ottla.log.moving import remove_future
+            from ottla.log.management.moving import remove_future
 
             remove_future(*found, self._now_ms())
 
