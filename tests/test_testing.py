@@ -99,7 +99,7 @@ def test_what_makes_a_first_consumer_wait_is_low_unless_it_is_asked_for() -> Non
 def test_a_wrong_setting_is_an_error_before_anything_starts(wrong: dict[str, Any], told: str) -> None:
     broker = Broker.__new__(Broker)
     with pytest.raises(ConfigError, match=told):
-        broker.__init__(**wrong)  # type: ignore[misc]
+        broker.__init__(**wrong)  # type: ignore[misc]  # to see the repr of what it leaves
     assert repr(broker) == "<ottla.testing.Broker not running>"  # pytest shows it beside the error
 
 
