@@ -21,11 +21,11 @@ from ottla.server.settings.group_settings import CLIENT_METRICS_SETTINGS, GROUP_
 PAGE: Final = Path(__file__).resolve().parents[1] / "docs" / "settings.md"
 
 WHY_IDLE: Final[dict[str, tuple[str, ...]]] = {
-    "There is no TLS and no authentication yet; a listener that asks for them is refused at the start": (
+    "There is no TLS and no authentication yet; a broker with a listener that asks for them does not start": (
         "ssl.", "sasl.", "security.", "principal.builder.class", "connections.max.reauth.ms",
         "connection.failed.authentication.delay.ms",
     ),
-    "There is no authorization yet; naming an authorizer is refused at the start": (
+    "There is no authorization yet; a broker that names an authorizer does not start": (
         "authorizer.class.name", "early.start.listeners",
     ),
     "There is no JVM to load a class in": (
@@ -39,19 +39,18 @@ WHY_IDLE: Final[dict[str, tuple[str, ...]]] = {
         "request.timeout.ms", "socket.connection.setup.", "log.dir.failure.timeout.ms",
         "leader.replication.throttled.replicas", "transaction.state.log.min.isr",
     ),
-    "Metrics are plain counts that are read when they are asked for": ("kafka.metrics.", "metric.reporters", "metrics."),
+    "Metrics are plain counters that are read when somebody asks for them": ("kafka.metrics.", "metric.reporters", "metrics."),
     "There is no tiered storage": ("remote.", "log.remote.", "log.local.", "local."),
     "Share groups have one assignor": ("group.share.assignors",),
     "A partition asks the coordinator beside it, which answers at once": ("add.partitions.to.txn.",),
     "Producers do not prepare transactions for another system to decide (KIP-939)": ("transaction.two.phase.commit.enable",),
-    "Clients' telemetry (KIP-714) is not gathered": ("telemetry.", "interval.ms", "match", "metrics"),
     "The metadata log takes snapshots and rolls by rules of its own": ("metadata.",),
-    "Everything runs on one event loop and holds what waits in one place: there are no pools, purgatories or buffers to size": (
+    "Everything runs on one event loop, so there are no pools, purgatories or buffers to size": (
         "background.threads", "num.", "fetch.purgatory.", "producer.purgatory.", "delete.records.purgatory.",
         "group.coordinator.", "offsets.load.buffer.size", "transaction.state.log.load.buffer.size", "offsets.commit.timeout.ms",
         "share.coordinator.", "share.fetch.purgatory.",
     ),
-    "Where logs begin is written down with how far they are flushed": ("log.flush.start.offset.checkpoint.interval.ms",),
+    "Where logs begin is recorded together with how far they are flushed": ("log.flush.start.offset.checkpoint.interval.ms",),
 }  # fmt: skip
 """Why settings do nothing -> names, or first words of names (they end in a dot)."""
 
@@ -74,13 +73,14 @@ ACCEPTED: Final = {
 """Where neither bounds nor choices say it."""
 HEAD: Final = """# Settings
 
-ottla knows every setting of Apache Kafka 4.4 by name, type, default and bounds: a `server.properties` of Kafka's is taken as it
-is, and `DescribeConfigs` (`kafka-configs.sh --describe --all`) answers as Kafka does for all of them. What a setting *does* is a
-different question, and this page answers it: first the settings that have an effect, then, by reason, those that have none yet.
+ottla knows every setting of Apache Kafka 4.4 by name, type, default and bounds: Kafka's own `server.properties` works as it is,
+and `DescribeConfigs` (`kafka-configs.sh --describe --all`) answers as Kafka does for all of them. What a setting *does* is a
+different question, which this page answers: first come the settings that have an effect, then, by reason, those that have none
+yet.
 
-A value is the first of: the topic's or group's own, what was set for this broker while it ran, what was set for all brokers while
-they ran, `server.properties`, the environment and the command line, the default. Settings of a single listener
-(`listener.name.<name>.<setting>`) are kept and described, and have no effect yet.
+The first of these values that is set counts: the topic's or group's own; the one set for this broker while it ran; the one set
+for all brokers while they ran; the one from `server.properties`, the environment and the command line; the default. Settings of
+a single listener (`listener.name.<name>.<setting>`) are kept and described, and have no effect yet.
 
 This page is written by `scripts/settings_page.py` from the tables in `log/config.py` and `server/settings/table/`.
 """
@@ -154,14 +154,17 @@ def page() -> str:
         ("## The broker", effective_table(BROKER_SETTINGS, with_changes=True)),
         ("## ottla's own, which Kafka does not have", effective_table(OWN_SETTINGS, with_changes=True)),
         ("## Groups", effective_table(GROUP_SETTINGS, with_changes=False)),
-        ("## Subscriptions to clients' metrics", effective_table(CLIENT_METRICS_SETTINGS, with_changes=False)),
-        ("## Known, and without effect yet", ["Accepted, checked, kept and described, and nothing else:"]),
+        (
+            "## Subscriptions to clients' metrics, with ottla.client.metrics=true",
+            effective_table(CLIENT_METRICS_SETTINGS, with_changes=False),
+        ),
+        ("## Known, and without effect yet", ["These are accepted, checked, kept and described, but do nothing:"]),
         ("### Of topics", idle_list(TOPIC_SETTINGS.values())),
         ("### Of the broker", idle_list(BROKER_SETTINGS.values())),
         ("### Of groups", idle_list(GROUP_SETTINGS.values())),
         ("### Of subscriptions", idle_list(CLIENT_METRICS_SETTINGS.values())),
     ]
-    return HEAD + "".join(f"\n{title}\n\n{chr(10).join(lines)}\n" for title, lines in parts)
+    return HEAD + "".join(f"\n{title}\n\n{chr(10).join(lines)}\n" for title, lines in parts if lines)
 
 
 if __name__ == "__main__":

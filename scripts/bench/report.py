@@ -128,11 +128,12 @@ def write_docs(found: Mapping[str, Any], rounds: int) -> None:
     text = f"""# Benchmarks
 
 Written by `python scripts/bench/compare.py --docs`: the same requests at wire level (`scripts/bench/kload.py`) against each
-broker, one after the other, {rounds} rounds after a warm-up, medians. {machine}. CPU is that of the whole broker process. What
-counts is the ratio to Kafka's figure in the same run; lower is better but for requests/s. benchmarks.json has every round.
-A load that was run again alone (`--loads`) has its rows from that run, of both brokers. Starts with many partitions are measured
-by `scripts/bench/opening.py`, in a run of their own. kfake keeps everything in memory. `floor` is no broker: it receives a
-Produce, checks the CRC, writes the batch and answers (`scripts/bench/floor`), so its CPU is nearly all the kernel's.
+broker, one broker after the other, in {rounds} rounds after a warm-up; figures are medians. {machine}. CPU is that of the whole
+broker process. What counts is the ratio to Kafka's figure in the same run; lower is better, except for rates.
+`docs/benchmarks.json` has every round. If a load was run again alone (`--loads`), its rows are from that run, for both brokers.
+Starts with many partitions are measured by `scripts/bench/opening.py`, in a run of their own. kfake keeps everything in memory.
+`floor` is not a broker: it receives a Produce, checks the CRC, writes the batch and answers (`scripts/bench/floor`), so nearly all
+its CPU is the kernel's.
 
 {table(medians, shown)[0]}
 

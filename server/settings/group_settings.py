@@ -159,16 +159,14 @@ GROUP_SETTINGS: Final[dict[str, Setting]] = {setting.name: setting for setting i
 """The settings of groups by name, internal ones included."""
 
 _CLIENT_METRICS: Final = (
-    Setting("interval.ms", _INT, 300_000, 100, 3_600_000, effective=False, doc="How often clients push their metrics."),
+    Setting("interval.ms", _INT, 300_000, 100, 3_600_000, doc="How often clients push their metrics."),
     Setting(
-        "match", _LIST, (), unique=True, check=_check_match, effective=False,
+        "match", _LIST, (), unique=True, check=_check_match,
         doc="Which clients are asked: `key=pattern` of client_id, client_instance_id, client_software_name, "
         "client_software_version, client_source_address or client_source_port; all must match. If it is empty, all "
         "clients are asked.",
     ),
-    Setting(
-        "metrics", _LIST, (), unique=True, effective=False, doc="Prefixes of the metrics to push; `*` means all, empty none.",
-    ),
+    Setting("metrics", _LIST, (), unique=True, doc="Prefixes of the metrics to push; `*` means all, empty none."),
 )  # fmt: skip
 
 CLIENT_METRICS_SETTINGS: Final[dict[str, Setting]] = {setting.name: setting for setting in _CLIENT_METRICS}

@@ -208,7 +208,7 @@ ROWS: Final[tuple[Row, ...]] = (
     ("transaction.max.timeout.ms", "The longest timeout that a transaction may ask for.",
         "INT", 900000, 1, None, "e"),
     ("transaction.partition.verification.enable",
-        "Whether a partition asks the coordinator if it belongs to a transaction before it accepts records of that.",
+        "Whether a partition asks the coordinator if it belongs to a transaction before it accepts the transaction's records.",
         "BOOLEAN", True, None, None, "ce"),
     ("transaction.remove.expired.transaction.cleanup.interval.ms", "How often unused transactional ids are removed.",
         "INT", 3600000, 1, None, "e"),

@@ -98,7 +98,7 @@ ROWS: Final[tuple[Row, ...]] = (
     ("socket.send.buffer.bytes",
         "SO_SNDBUF of clients' connections. With Kafka's default, and with -1, the kernel adapts it, which is faster.",
         "INT", 102400, None, None, "e"),
-    ("telemetry.max.bytes", "The size of the longest push of client metrics.",
-        "INT", 1048576, 1),
+    ("telemetry.max.bytes", "The size of the longest push of client metrics, if `ottla.client.metrics` is true.",
+        "INT", 1048576, 1, None, "e"),
 )
 # fmt: on

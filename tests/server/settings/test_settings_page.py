@@ -43,6 +43,6 @@ def test_every_reason_has_settings() -> None:
 
 def test_the_longest_words_decide() -> None:
     assert why_idle("metadata.log.segment.ms").startswith("The metadata log")
-    assert why_idle("metrics.num.samples") != why_idle("metrics")
+    assert why_idle("num.replica.fetchers") != why_idle("num.io.threads")
     with pytest.raises(LookupError, match=r"no\.such has no effect"):
         why_idle("no.such")
