@@ -132,8 +132,8 @@ broker, one broker after the other, in {rounds} rounds after a warm-up; figures 
 broker process. What counts is the ratio to Kafka's figure in the same run; lower is better, except for rates.
 `docs/benchmarks.json` has every round. If a load was run again alone (`--loads`), its rows are from that run, for both brokers.
 Starts with many partitions are measured by `scripts/bench/opening.py`, in a run of their own. kfake keeps everything in memory.
-`floor` is not a broker: it receives a Produce, checks the CRC, writes the batch and answers (`scripts/bench/floor`), so nearly all
-its CPU is the kernel's.
+`floor` is not a broker: it receives a Produce, checks the CRC, writes the batch and answers (`scripts/bench/floor`), so
+nearly all its CPU is the kernel's.
 
 {table(medians, shown)[0]}
 
