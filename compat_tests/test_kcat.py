@@ -72,6 +72,8 @@ class Member:
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self.process = process
         self.assigned: set[int] = set()
+        self.at_end: set[int] = set()
+        """Those of the assigned partitions that were read to their end once."""
         self.rebalances = 0
         self.values: list[str] = []
         self.said: list[str] = []
@@ -88,10 +90,13 @@ class Member:
         assert self.process.stderr is not None
         for line in self.process.stderr:
             self.said.append(line)
-            if " rebalanced" not in line:
-                continue
             partitions = {int(number) for number in re.findall(r" \[(\d+)\]", line)}
-            if "assign" in line:
+            if "Reached end of topic" in line:
+                self.at_end = self.at_end | partitions
+            elif " rebalanced" not in line:
+                continue
+            elif "assign" in line:
+                self.at_end = self.at_end - partitions
                 self.assigned = self.assigned | partitions
                 self.rebalances += 1
             else:
@@ -191,24 +196,29 @@ def test_metadata(kcat: Kcat, raw: Wire, broker: Address) -> None:
 
 @pytest.mark.parametrize("strategy", ["range", "roundrobin", "cooperative-sticky"])
 def test_a_group_rebalances_and_loses_nothing(kcat: Kcat, raw: Wire, unique: Unique, strategy: str) -> None:
+    """Nothing changes before all have read to the end: librdkafka asks for a partition's first offset and, if that is answered
+    after the partition was revoked, asks again half a second later, even if the partition was assigned anew meanwhile with an
+    offset that was committed. Then it reads everything once more.
+    """
     topic, group, everything = raw.create("kcat", 4), unique("kcat-group"), {0, 1, 2, 3}
     how = ["-X", f"partition.assignment.strategy={strategy}"]
     with kcat.member(group, topic, *how) as first:
-        wait_for(lambda: first.assigned == everything, "one member has all partitions")
+        wait_for(lambda: first.at_end == first.assigned == everything, "one member reads all partitions")
         with kcat.member(group, topic, *how) as second:
             wait_for(
                 lambda: len(first.assigned) == len(second.assigned) == 2 and first.assigned | second.assigned == everything,
                 "the partitions are split",
             )
+            wait_for(lambda: first.assigned <= first.at_end and second.assigned <= second.at_end, "the two read theirs")
             fill(kcat, topic, 10, 4)
             sent = {f"p{p}-{n}" for p in range(4) for n in range(10)}
             wait_for(lambda: {*first.values, *second.values} == sent, "the two have read everything")
-        wait_for(lambda: first.assigned == everything, "who stays has all partitions")
+        wait_for(lambda: first.assigned == everything <= first.at_end, "who stays reads all partitions")
         before = len(first.values)
         kcat.produce(topic, stdin="later\n")
         wait_for(lambda: first.values[before:] == ["later"], lambda: f"it reads on where the other was: {first}, {second}")
     with kcat.member(group, topic, *how) as third:  # everything was committed
-        wait_for(lambda: third.assigned == everything, "a later member has all partitions")
+        wait_for(lambda: third.at_end == third.assigned == everything, "a later member reads all partitions")
         kcat.produce(topic, stdin="last\n")
         wait_for(lambda: third.values == ["last"], "the later member goes on")
 
