@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import tokenize
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
 
+from compat_tests.wire_diff.differences import DELIBERATE, KAFKA_FAILS
+from compat_tests.wire_diff.edge_cases import TESTS
+
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "kafka-behaviour.md"
 TREES = ["wire", "log", "server", "pipeline", "commands", "scripts", "tests", "compat_tests"]
-NO_ROWS = {"MD5", "T0"}
+WIRE_DIFF = ROOT / "compat_tests" / "wire_diff"
+NO_ROWS = {"LZ4", "MD5", "PBKDF2", "PKCS12", "RE2", "T0", "V1", "XXH3"}
 """Words that look like rows."""
 
 
@@ -20,8 +26,14 @@ def rows() -> set[str]:
     return set(re.findall(r"^\| <a id=[^>]*></a>([^|]*) \|", PAGE.read_text(), re.MULTILINE))
 
 
-FAMILIES = sorted({found[1] for row in rows() if (found := re.fullmatch(r"([A-Z]+)\d+[a-e]?", row))}, key=len, reverse=True)
-CITED = re.compile(rf"(?<![\w./-])(?:{'|'.join(FAMILIES)})\d{{1,2}}[a-e]?(?![\w./%-])")
+CITED = re.compile(r"(?<![\w./-])[A-Z]{1,5}\d{1,2}[a-e]?(?![\w./%-])")
+"""What looks like a row in a text. The letters are not those of the page: a family of which it has no row would not be seen."""
+LIKE_A_ROW = re.compile(r"[A-Z]+-?\d+[a-z]?(?: .*)?", re.DOTALL)
+"""A whole string that is a row, or a row and the words that tell two cases of it apart."""
+WORDS = re.compile(r"(?:[a-z][\w.']*|[A-Z][a-z]\w*),? .*", re.DOTALL)
+"""What a comparison goes by that has no row: several words, the first of which is no abbreviation of ours."""
+COMPARISONS = {"same_answer": 0, "check": 1, "compare": 0}
+"""The functions of same.py, and which argument says what is compared."""
 
 
 def texts(path: Path) -> Iterator[str]:
@@ -32,27 +44,98 @@ def texts(path: Path) -> Iterator[str]:
                 yield token.string
 
 
+def beginning(node: ast.expr) -> str | None:
+    """Returns a string that the source has as it is, or an f-string's text before its first value; None if it begins with one."""
+    if isinstance(node, ast.JoinedStr):
+        return beginning(node.values[0])
+    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else None
+
+
+def compared(function: ast.stmt) -> Iterator[str]:
+    """Yields what the comparisons go by that a function makes, or is made into by its decorator."""
+    for node in ast.walk(function):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in COMPARISONS:
+            name = beginning(node.args[COMPARISONS[node.func.id]])
+            if name is not None:
+                yield name
+
+
+def strings_like_rows(path: Path) -> Iterator[str]:
+    """Yields the strings of a source file that look like rows: cases in tables, which comparisons get by a variable."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and LIKE_A_ROW.fullmatch(node.value):
+            yield node.value
+
+
+def row_of(name: str) -> str:
+    return name.split(" ", maxsplit=1)[0]
+
+
 def sources(tree: str) -> list[Path]:
     return [path for path in sorted((ROOT / tree).rglob("*.py")) if path != Path(__file__)]
+
+
+@cache
+def cited(tree: str) -> list[tuple[str, str]]:
+    """Returns (file, row) for each row that the comments and docstrings of a tree cite."""
+    return [(str(path.relative_to(ROOT)), row) for path in sources(tree) for text in texts(path) for row in CITED.findall(text)]
 
 
 @pytest.mark.parametrize("tree", TREES)
 def test_each_row_that_is_cited_is_on_the_page(tree: str) -> None:
     there = rows() | NO_ROWS
-    missing = [
-        f"{path.relative_to(ROOT)}: {id_}"
-        for path in sources(tree)
-        for text in texts(path)
-        for id_ in CITED.findall(text)
-        if id_ not in there
+    assert not [each for each in cited(tree) if each[1] not in there]
+
+
+def test_each_comparison_goes_by_a_row_of_the_page_or_by_words() -> None:
+    there = rows()
+    names = [
+        (path.name, name)
+        for path in sources("compat_tests/wire_diff")
+        for function in ast.parse(path.read_text()).body
+        for name in compared(function)
     ]
-    assert not missing
+    names += [("differences.py", name) for name in (*DELIBERATE, *KAFKA_FAILS)]
+    assert len(names) > 300
+    assert not [(file, name) for file, name in names if row_of(name) not in there and not WORDS.fullmatch(name)]
+
+
+def test_each_row_that_a_difference_cites_is_on_the_page() -> None:
+    """In words, or as the whole of a reason."""
+    reasons = [each.why for each in DELIBERATE.values()] + [each.why for each in KAFKA_FAILS.values()]
+    cited_rows = {row for why in reasons for row in re.findall(r"(?:\brow |^(?=[\w-]+$))([\w-]+)", why)}
+    assert "MDzero" in cited_rows
+    assert cited_rows <= rows()
+
+
+def test_the_page_says_of_each_row_that_ottla_answers_otherwise_what_it_answers() -> None:
+    lines = re.findall(r"^\| <a id=[^>]*></a>([^|]*) \| (.*)", PAGE.read_text(), re.MULTILINE)
+    assert {row for row, text in lines if "Not copied: " in text or "ottla" in text} == rows() & set(DELIBERATE)
+
+
+def test_each_string_like_a_row_is_one_of_the_page() -> None:
+    there = rows() | NO_ROWS
+    found = [(path.name, row_of(text)) for path in sources("compat_tests") for text in strings_like_rows(path)]
+    assert len(found) > 100
+    assert not [each for each in found if each[1] not in there]
+
+
+@pytest.mark.parametrize("path", sorted(WIRE_DIFF.glob("test_*.py")), ids=lambda path: path.stem)
+def test_each_comparison_goes_by_a_row_that_its_test_has_in_the_table(path: Path) -> None:
+    """A row that a comparison goes by is one of those that edge_cases.py gives to its test; in tables, to a test of its file."""
+    there = rows()
+    of_file = {row for test, ids in TESTS.items() if test.startswith(f"{path.name}::") for row in ids.split()}
+    elsewhere = {row_of(text) for text in strings_like_rows(path)} & there - of_file
+    for function in ast.parse(path.read_text()).body:
+        if isinstance(function, ast.FunctionDef):
+            own = TESTS.get(f"{path.name}::{function.name}", "").split()
+            elsewhere |= {row for name in compared(function) if (row := row_of(name)) in there and row not in own}
+    assert not elsewhere
 
 
 def test_citations_are_found() -> None:
     """The pattern finds what the sources do cite."""
-    cited = {id_ for tree in ("log", "tests") for path in sources(tree) for text in texts(path) for id_ in CITED.findall(text)}
-    assert {"I3", "F11", "F13", "P1", "P42", "IAC12"} <= cited
+    assert {"I3", "F11", "F13", "P1", "P42", "IAC12"} <= {row for tree in ("log", "tests") for _, row in cited(tree)}
 
 
 @pytest.mark.parametrize("tree", [*TREES, "docs"])

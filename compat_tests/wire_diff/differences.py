@@ -1,5 +1,6 @@
-"""The answers that differ from Apache Kafka 4.4.0's on purpose, mostly because of bugs there. The tests check each row, and
-fail if its difference no longer occurs."""
+"""The answers that differ from Apache Kafka 4.4.0's on purpose, mostly because of bugs there. The keys are rows of
+docs/kafka-behaviour.md, or requests of test_bad_input.py. The tests check each entry, and fail if its difference no longer
+occurs."""
 
 from __future__ import annotations
 
@@ -38,10 +39,10 @@ KAFKA_FAILS: dict[str, Failure] = {
     "metadata topics.name null": Failure({0, 42}, "MDzero"),
     **{f"write_txn_markers markers.{field} -1": Failure({42}, "T-impossible") for field in ("producer_id", "producer_epoch")},
     "create_delegation_token owner_principal_type null": Failure({64}, "DTnull"),
-    "describe_share_group_offsets groups.group_id empty": Failure({0}, "SG-impossible_offsets"),
-    "describe_share_group_offsets groups.topics.partitions none": Failure({0}, "SG-impossible_offsets"),
+    "describe_share_group_offsets groups.group_id empty": Failure({0}, "S6"),
+    "describe_share_group_offsets groups.topics.partitions none": Failure({0}, "S6"),
     **{
-        f"alter_share_group_offsets topics.partitions.partition_index {value}": Failure({0, 3}, "SG-impossible_offsets")
+        f"alter_share_group_offsets topics.partitions.partition_index {value}": Failure({0, 3}, "S6")
         for value in ("lowest", "-1")
     },
     "describe_topic_partitions all defaults": Failure({17}, "DTPempty"),
@@ -66,24 +67,24 @@ DELIBERATE: dict[str, Difference] = {
     "P23": Difference("error_code", -1, 87, "records that cannot be decompressed are invalid, which is no unknown server error"),
     "P13": Difference("", 0, 87, "Kafka stores offset deltas that do not count up, and consumers then stumble over them"),
     "P13c": Difference("", -1, 87, "the same in a compressed batch: Kafka tries to repair the deltas, and fails"),
-    "F13b": Difference("", -1, 0, "ottla treats a negative limit of a partition as no limit, and answers with the first batch"),
+    "F13b": Difference("", -1, 0, "ottla treats a negative limit of a partition as 0, and answers with the first batch"),
     "R1b": Difference("", 45, 0, "after kill -9 Kafka knows only a producer's last batch; ottla finds the last five in the log"),
     "I14b": Difference("", 0, 47, "ottla refuses a producer id without an epoch, even if the partition never saw the producer"),
-    "SG-impossible_offsets": Difference("", -1, 0, "an empty group id, no partition or a negative one makes Kafka fail"),
-    "SG-offsets_of_no_partition": Difference("", SILENT, 0, "Kafka asks for a partition that does not exist over and over"),
-    "SH-impossible_batches": Difference("error_code", -1, 42, "a batch that ends before it begins makes Kafka fail internally"),
+    "S6": Difference("", -1, 0, "an empty group id, no partition or a negative one makes Kafka fail"),
+    "S7": Difference("", SILENT, 0, "Kafka asks for a partition that does not exist over and over"),
+    "S8": Difference("error_code", -1, 42, "a batch that ends before it begins makes Kafka fail internally"),
     "J-twice": Difference(
         "", SILENT, 0, "Kafka never answers a member that names a protocol twice, and its group never becomes stable"
     ),
     "T-impossible": Difference(
         "error_code", -1, 42, "a marker with a negative producer id, epoch or version makes Kafka fail internally"
     ),
-    "write_txn_markers markers.producer_id lowest": Difference("error_code", 0, 42, "T-impossible; Kafka writes the marker"),
+    "write_txn_markers markers.producer_id lowest": Difference("error_code", 0, 42, "row T-impossible; Kafka writes the marker"),
     "write_txn_markers markers.producer_epoch lowest": Difference(
-        "error_code", 47, 42, "T-impossible; Kafka finds the epoch too small"
+        "error_code", 47, 42, "row T-impossible; Kafka finds the epoch too small"
     ),
     "write_txn_markers markers.transaction_version -1": Difference(
-        "error_code", 47, 42, "T-impossible; Kafka expects a greater epoch"
+        "error_code", 47, 42, "row T-impossible; Kafka expects a greater epoch"
     ),
     "TC-none": Difference("", SILENT, 0, "Kafka never answers an AddPartitionsToTxn without any transaction"),
     "T-twice": Difference("", SILENT, 0, "Kafka never answers a marker that names a partition twice"),

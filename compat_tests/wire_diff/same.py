@@ -1,8 +1,9 @@
 """Send the same to ottla and to Apache Kafka, compare what comes back, field by field.
 
 A scenario is a function of one `Wire` that returns responses, lists of them, CLOSED or SILENT; `@same_answer("P6")` makes it a
-test that runs it against both brokers and compares. The row ids are those of docs/kafka-behaviour.md;
-a row where we differ on purpose has its entry in differences.py, and fails when the difference is not seen.
+test that runs it against both brokers and compares. A comparison goes by one of the rows of docs/kafka-behaviour.md that
+edge_cases.py gives to its test, or by words if it has none (tests/test_citations.py); where we differ on purpose, differences.py
+has an entry by that name, and the test fails when the difference is not seen.
 
 What may differ between two brokers that behave the same is masked, and only that:
 

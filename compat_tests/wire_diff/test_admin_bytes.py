@@ -100,7 +100,7 @@ def test_requests_that_end_too_early(wires: dict[str, Wire], module: str, versio
         assert [answers.to(header + body), answers.to(header + body + b"\0more")] == ["answered"] * 2
         return cut
 
-    check(wires, "short", scenario)
+    check(wires, "bodies cut short", scenario)
 
 
 @pytest.mark.parametrize(("module", "version"), CASES)
@@ -111,4 +111,4 @@ def test_bodies_of_nonsense(wires: dict[str, Wire], module: str, version: int) -
         answers = Answers(wire)
         return {what: answers.to(header + body) for what, body in BODIES.items()}
 
-    check(wires, "nonsense", scenario)
+    check(wires, "bodies of nonsense", scenario)

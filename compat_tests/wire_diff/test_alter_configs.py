@@ -214,17 +214,17 @@ OF_LISTENERS = [
 @pytest.mark.parametrize("name", ["1", ""])
 @pytest.mark.parametrize("part", range(4))
 def test_every_setting_of_a_broker(wires: dict[str, Wire], name: str, part: int) -> None:
-    check(wires, "AC-broker", lambda wire: codes(wire, BROKER, name, DYNAMIC[part::4], TEXTS))
+    check(wires, "settings of a broker, one by one", lambda wire: codes(wire, BROKER, name, DYNAMIC[part::4], TEXTS))
 
 
 @pytest.mark.parametrize("name", ["1", ""])
 def test_settings_that_do_not_change(wires: dict[str, Wire], name: str) -> None:
-    check(wires, "AC-fixed", lambda wire: codes(wire, BROKER, name, FIXED, ["1"]))
+    check(wires, "settings that do not change", lambda wire: codes(wire, BROKER, name, FIXED, ["1"]))
 
 
 @pytest.mark.parametrize("name", ["1", ""])
 def test_settings_of_listeners(wires: dict[str, Wire], name: str) -> None:
-    check(wires, "AC-listener", lambda wire: codes(wire, BROKER, name, OF_LISTENERS, ("", "0", "1", "5", "17", "abc")))
+    check(wires, "settings of listeners", lambda wire: codes(wire, BROKER, name, OF_LISTENERS, ("", "0", "1", "5", "17", "abc")))
 
 
 TABLES: dict[str, tuple[int, Mapping[str, Setting], tuple[str, ...]]] = {
@@ -241,11 +241,11 @@ TABLES: dict[str, tuple[int, Mapping[str, Setting], tuple[str, ...]]] = {
 @pytest.mark.parametrize("kind", TABLES)
 def test_every_setting_of(wires: dict[str, Wire], kind: str) -> None:
     number, table, texts = TABLES[kind]
-    check(wires, "AC-others", lambda wire: codes(wire, number, wire.name("x"), table, texts))
+    check(wires, "settings of a group or a subscription", lambda wire: codes(wire, number, wire.name("x"), table, texts))
 
 
 def test_every_setting_of_a_topic(wires: dict[str, Wire]) -> None:
-    check(wires, "AC-topic", lambda wire: codes(wire, TOPIC, wire.create("t"), TOPIC_SETTINGS, TEXTS))
+    check(wires, "settings of a topic, one by one", lambda wire: codes(wire, TOPIC, wire.create("t"), TOPIC_SETTINGS, TEXTS))
 
 
 TOGETHER: list[dict[str, str]] = [
@@ -280,7 +280,7 @@ def test_settings_against_each_other(wires: dict[str, Wire], name: str) -> None:
             for texts in TOGETHER
         ]
 
-    check(wires, "AC-together", scenario)
+    check(wires, "settings against each other", scenario)
 
 
 @pytest.mark.parametrize("name", ["1", ""])
@@ -293,7 +293,7 @@ def test_operations_on_a_broker(wires: dict[str, Wire], name: str, key: str) -> 
             for text in ("delete", "x", "", ",", "x,", "compact,compact")
         ]
 
-    check(wires, "AC-operations", scenario)
+    check(wires, "operations on settings of a broker", scenario)
 
 
 @pytest.mark.parametrize(
@@ -307,10 +307,10 @@ def test_lists_of_others_take_no_operations(wires: dict[str, Wire], kind: int, k
             for name in (wire.name("x"), "")
         ]
 
-    check(wires, "AC-lists", scenario)
+    check(wires, "operations on lists of others", scenario)
 
 
-@same_answer("AC-loggers")
+@same_answer("two faults of loggers")
 def test_two_faults_of_loggers(wire: Wire) -> Any:
     return alter(wire, LOGGER, "1", Change("no.such", SET, "INFO"), Change("root", SET, None), validate_only=True)
 

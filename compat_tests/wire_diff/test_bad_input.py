@@ -62,7 +62,10 @@ NOT_SENT: Final = {
     "join_group all twice": "Kafka never answers: J-twice",
     "join_group protocols twice": "J-twice",
     "join_group protocols 100 times": "J-twice",
-    **{f"add_partitions_to_txn {row}": "Kafka never answers: TC-none" for row in ("all empty", "all null", "transactions none")},
+    **{
+        f"add_partitions_to_txn {row}": "Kafka never answers: row TC-none"
+        for row in ("all empty", "all null", "transactions none")
+    },
     "write_txn_markers all twice": "Kafka never answers: T-twice",
     "write_txn_markers markers.topics twice": "T-twice",
     "write_txn_markers markers.topics 100 times": "T-twice",
@@ -74,11 +77,11 @@ NOT_SENT: Final = {
     "alter_configs all twice": "Kafka never answers: AC6",
     "alter_configs resources twice": "Kafka never answers: AC6",
     "alter_configs resources 100 times": "Kafka never answers: AC6",
-    "incremental_alter_configs all lowest": "an unknown operation makes Kafka's controller resign: IAC8",
-    "incremental_alter_configs all highest": "IAC8",
-    "incremental_alter_configs resources.configs.config_operation lowest": "IAC8",
-    "incremental_alter_configs resources.configs.config_operation -1": "IAC8",
-    "incremental_alter_configs resources.configs.config_operation highest": "IAC8",
+    "incremental_alter_configs all lowest": "an unknown operation makes Kafka's controller resign: row IAC8",
+    "incremental_alter_configs all highest": "row IAC8",
+    "incremental_alter_configs resources.configs.config_operation lowest": "row IAC8",
+    "incremental_alter_configs resources.configs.config_operation -1": "row IAC8",
+    "incremental_alter_configs resources.configs.config_operation highest": "row IAC8",
 }
 UNKNOWN_SERVER_ERROR: Final = -1
 MEMBER: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")

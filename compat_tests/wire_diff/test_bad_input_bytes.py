@@ -50,7 +50,7 @@ def test_requests_that_end_too_early(wires: dict[str, Wire], module: str, versio
         answers = Answers(wire)
         return [answers.to(header + body[:size]) for size in range(len(body) + 1)]
 
-    check(wires, "short", scenario)
+    check(wires, "bodies cut short", scenario)
 
 
 @pytest.mark.parametrize(("module", "version"), CASES)
@@ -60,4 +60,4 @@ def test_bodies_of_nonsense(wires: dict[str, Wire], module: str, version: int) -
         answers = Answers(wire)
         return {what: answers.to(header + body) for what, body in BODIES.items() if what not in NOT_SENT.get(module, ())}
 
-    check(wires, "nonsense", scenario)
+    check(wires, "bodies of nonsense", scenario)

@@ -187,12 +187,13 @@ VALUES: dict[str, Entry] = {
 @pytest.mark.parametrize("version", [0, 1])
 @pytest.mark.parametrize("case", VALUES)
 def test_values(wires: dict[str, Wire], case: str, version: int) -> None:
-    check(wires, "Q4", lambda wire: alter(wire, version, VALUES[case], validate_only=True))
+    check(wires, "values of quotas", lambda wire: alter(wire, version, VALUES[case], validate_only=True))
 
 
 @pytest.mark.parametrize("version", [0, 1])
 def test_a_value_that_is_no_number(wires: dict[str, Wire], version: int) -> None:
-    check(wires, "Q4", lambda wire: alter(wire, version, (USER, [(PRODUCE, math.nan)]), validate_only=True))
+    asked: Entry = (USER, [(PRODUCE, math.nan)])
+    check(wires, "a quota that is no number", lambda wire: alter(wire, version, asked, validate_only=True))
 
 
 @pytest.mark.parametrize("version", [0, 1])
@@ -209,8 +210,11 @@ def test_each_entity_by_itself(wires: dict[str, Wire], version: int) -> None:
         )
         return [*answers, settled(wire, version, 0)]
 
-    check(wires, "Q4", scenario)
+    check(wires, "each entity by itself", scenario)
 
 
 def test_validate_only(wires: dict[str, Wire]) -> None:
-    check(wires, "Q4", lambda wire: [alter(wire, 1, *SET, validate_only=True), described(wire, 1)])
+    def scenario(wire: Wire) -> Any:
+        return [alter(wire, 1, *SET, validate_only=True), described(wire, 1)]
+
+    check(wires, "quotas that are only validated", scenario)

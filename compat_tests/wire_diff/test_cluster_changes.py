@@ -72,7 +72,7 @@ def users(wire: Wire, *names: str) -> Any:
     return wire.call(DescribeUserScramCredentialsRequest([UserName(name) for name in names]), 0)
 
 
-@same_answer("SC1")
+@same_answer("credentials that come, change and go")
 def test_credentials_come_change_and_go(wire: Wire) -> Any:
     delete = ScramCredentialDeletion
     seen = [alter(wire, write("u"), write("v", SHA_512, 16384)), users(wire), users(wire, "v", "u", "w", "u", "v", "v")]
@@ -180,7 +180,7 @@ def test_features(wires: dict[str, Wire], case: str, version: int) -> None:
         update(wire, 2, ("transaction.version", 2, UPGRADE))
         return seen, levels(wire, *names)
 
-    check(wires, "UF", scenario)
+    check(wires, "UF1", scenario)
 
 
 OTHERS = ("group.version", 1), ("share.version", 2), ("streams.version", 1), ("eligible.leader.replicas.version", 1)
@@ -196,7 +196,7 @@ def test_other_features(wires: dict[str, Wire], name: str, level: int) -> None:
         seen = [(update(wire, 1, (name, *step)), levels(wire, name)) for step in steps]
         return seen, cluster_settings(wire)
 
-    check(wires, "UFothers", scenario)
+    check(wires, "features, one by one", scenario)
 
 
 def cluster_settings(wire: Wire) -> list[tuple[str, str | None]]:
@@ -212,7 +212,7 @@ def test_features_as_clients_see_them(wires: dict[str, Wire], version: int) -> N
         supported, finalized = sorted(answer.supported_features, key=repr), sorted(answer.finalized_features, key=repr)
         return supported, finalized, answer.finalized_features_epoch >= 0
 
-    check(wires, "AVfeatures", scenario)
+    check(wires, "features in ApiVersions", scenario)
 
 
 # Brokers, controllers and voters
@@ -223,10 +223,10 @@ def test_unregistering_who_is_not_there(wires: dict[str, Wire], node_id: int) ->
     def scenario(wire: Wire) -> Any:
         return [wire.call(request(node_id), 0) for request in (UnregisterBrokerRequest, UnregisterControllerRequest)]
 
-    check(wires, "UR", scenario)
+    check(wires, "nodes that are not there", scenario)
 
 
-@same_answer("URcontroller")
+@same_answer("the active controller")
 def test_the_active_controller_stays(wire: Wire) -> Any:
     return wire.call(UnregisterControllerRequest(NODE_ID), 0)
 
@@ -264,16 +264,16 @@ def test_add_raft_voter(wires: dict[str, Wire], case: str, version: int) -> None
     def scenario(wire: Wire) -> Any:
         return [wire.call(AddRaftVoterRequest(**fields, ack_when_committed=waits), version) for waits in {True, version == 0}]
 
-    check(wires, "ARV", scenario)
+    check(wires, "RC", scenario)
 
 
 @pytest.mark.parametrize("case", VOTERS)
 def test_remove_raft_voter(wires: dict[str, Wire], case: str) -> None:
     fields: dict[str, Any] = {"cluster_id": CLUSTER_ID, "voter_id": NODE_ID + 6, "voter_directory_id": DIRECTORY} | VOTERS[case]
-    check(wires, "RRV", lambda wire: wire.call(RemoveRaftVoterRequest(**fields), 0))
+    check(wires, "voters that cannot be removed", lambda wire: wire.call(RemoveRaftVoterRequest(**fields), 0))
 
 
-@same_answer("RRVlast")
+@same_answer("the last voter")
 def test_the_last_voter_stays(wire: Wire) -> Any:
     request = DescribeQuorumRequest([RequestTopicData("__cluster_metadata", [RequestPartitionData(0)])])
 

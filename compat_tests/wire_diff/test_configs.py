@@ -87,7 +87,7 @@ def test_what_kafka_has_no_default_for(wire: Wire) -> Any:
     return [[synonym.source for synonym in config.synonyms] for config in sorted(results[0].configs, key=lambda each: each.name)]
 
 
-@same_answer("DCF6")
+@same_answer("DCF3")
 def test_describe_what_is_not_there(wire: Wire) -> Any:
     asked = [(TOPIC, wire.name("nope")), (TOPIC, "a b"), (TOPIC, ""), (BROKER, "9"), (BROKER, "x"), (3, "t"), (0, ""), (99, "x")]
     return [describe(wire, kind, name) for kind, name in asked]
@@ -173,7 +173,7 @@ def test_read_only_broker_settings(wire: Wire) -> Any:
     return [alter(wire, BROKER, "1", Change(key, SET, text), validate_only=True) for key, text in changes]
 
 
-@same_answer("IAC-validate")
+@same_answer("settings that are only validated")
 def test_validate_only_changes_nothing(wire: Wire) -> Any:
     topic = wire.create("t")
     return alter(wire, TOPIC, topic, Change("retention.ms", SET, "5"), validate_only=True), value(wire, topic, "retention.ms")

@@ -75,7 +75,7 @@ def shown(wire: Wire, group: str) -> Any:
     return wire.call(describe_groups.DescribeGroupsRequest([group]), 6)
 
 
-@same_answer("CGR1")
+@same_answer("records of members that come and go")
 def test_records_of_members_that_come_and_go(wire: Wire) -> Any:
     topic, group = topic_of_groups(wire, "t", 3), wire.name("g")
     first, second = Consumer(wire, group, "m1"), Consumer(wire, group, "m2", "i2")
@@ -91,7 +91,7 @@ def test_records_of_members_that_come_and_go(wire: Wire) -> Any:
     return written(wire, group)
 
 
-@same_answer("CGR2")
+@same_answer("records of static members and expressions")
 def test_records_of_static_members_and_expressions(wire: Wire) -> Any:
     topic_of_groups(wire, "t1", 2)
     group = wire.name("g")

@@ -111,4 +111,4 @@ def test_walks(wires: dict[str, Wire], seed: int) -> None:
         walk = Walk(wire, seed)
         return [walk.step() for _ in range(STEPS)], written(wire, walk.group)
 
-    check(wires, "CGwalk", scenario)
+    check(wires, "random walks of a consumer group", scenario)

@@ -32,7 +32,7 @@ def test_a_member_comes_and_goes(wires: dict[str, Wire], version: int) -> None:
         steps += [listed(wire, member.group), member.leave(version=version), described(wire, member.group, version=version)]
         return [*steps, listed(wire, member.group), member.beat(version, member_epoch=3)]
 
-    check(wires, "CG1", scenario)
+    check(wires, "K1", scenario)
 
 
 @same_answer("CG2")
@@ -49,20 +49,20 @@ def test_without_topics_or_with_unknown_ones(wire: Wire) -> Any:
 
 
 BAD: dict[str, dict[str, Any]] = {
-    "no group": {"group_id": ""},
-    "no member id": {"member_id": ""},
-    "empty instance": {"instance_id": ""},
+    "K13 no group": {"group_id": ""},
+    "K3 no member id": {"member_id": ""},
+    "K14 empty instance": {"instance_id": ""},
     "empty rack": {"rack_id": ""},
     "no rebalance timeout": {"rebalance_timeout_ms": -1},
-    "owns something": {"topic_partitions": None},
-    "no subscription": {"subscribed_topic_names": None},
+    "K10 owns something": {"topic_partitions": None},
+    "K9 no subscription": {"subscribed_topic_names": None},
     "epoch -3": {"member_epoch": -3},
     "away without an instance": {"member_epoch": -2},
-    "unknown assignor": {"server_assignor": "best"},
+    "K11 unknown assignor": {"server_assignor": "best"},
     "empty assignor": {"server_assignor": ""},
     "a broken expression": {"subscribed_topic_regex": "["},
     "another broken expression": {"subscribed_topic_regex": "(a"},
-    "an epoch of an unknown group": {"member_epoch": 5},
+    "K6 an epoch of an unknown group": {"member_epoch": 5},
     "leaving an unknown group": {"member_epoch": -1},
 }
 
@@ -73,14 +73,14 @@ def test_bad_first_heartbeats(wires: dict[str, Wire], case: str, version: int) -
     def scenario(wire: Wire) -> Any:
         fields = {key: value for key, value in BAD[case].items() if version > 0 or key != "subscribed_topic_regex"}
         answer = Consumer(wire, wire.name("g"), "m").join([wire.name("t")], version, **fields)
-        if case == "no member id" and version == 0:
+        if case == "K3 no member id" and version == 0:
             answer.member_id = "chosen" if len(answer.member_id) == 22 else answer.member_id
         return answer
 
-    check(wires, f"CG3 {case}", scenario)
+    check(wires, case, scenario)
 
 
-@same_answer("CG4")
+@same_answer("K5")
 def test_bad_epochs(wire: Wire) -> Any:
     topic = topic_of_groups(wire, "t", 2)
     member = Consumer(wire, wire.name("g"), "m")
@@ -93,7 +93,7 @@ def test_bad_epochs(wire: Wire) -> Any:
     return steps
 
 
-@same_answer("CG5")
+@same_answer("K29")
 def test_two_members_share(wire: Wire) -> Any:
     """The second waits until the first has let go."""
     topic = topic_of_groups(wire, "t", 4)
@@ -106,7 +106,7 @@ def test_two_members_share(wire: Wire) -> Any:
     return [*steps, first.owning(), second.owning(), sorted(first.assigned.values()), sorted(second.assigned.values())]
 
 
-@same_answer("CG6")
+@same_answer("six members, two of whom leave")
 def test_six_members_and_two_of_them_leave(wire: Wire) -> Any:
     topic = topic_of_groups(wire, "t", 7)
     members = [Consumer(wire, wire.name("g"), f"m{n}") for n in range(6)]
@@ -143,7 +143,7 @@ def test_assignors(wires: dict[str, Wire], assignor: str) -> None:
         told = described(wire, members[0].group).groups[0].assignor_name
         return told, [member.assigned[wire.topic_ids[topic]] for member in members]
 
-    check(wires, "CG7", scenario)
+    check(wires, "assignors of the broker", scenario)
 
 
 @same_answer("CG8")
@@ -185,7 +185,7 @@ def test_an_expression_is_one_or_not(wires: dict[str, Wire], expression: str) ->
     check(wires, "CG10", scenario)
 
 
-@same_answer("CG11")
+@same_answer("K18")
 def test_offsets_of_members(wire: Wire) -> Any:
     topic, group = topic_of_groups(wire, "t", 2), wire.name("g")
     member = Consumer(wire, group, "m")

@@ -63,29 +63,29 @@ def test_api_versions(wires: dict[str, Wire], version: int) -> None:
         answer.finalized_features_epoch = min(answer.finalized_features_epoch, 0)  # an offset of the metadata log
         return answer
 
-    check(wires, "CLAV", scenario)
+    check(wires, "ApiVersions at the controllers", scenario)
 
 
 @pytest.mark.parametrize("version", range(3))
 @pytest.mark.parametrize("endpoint_type", [2, 1, 0, 3])
 def test_describe_cluster(wires: dict[str, Wire], version: int, endpoint_type: int) -> None:
     asked = describe_cluster.DescribeClusterRequest(True, endpoint_type if version else 1)
-    check(wires, "CLDC", lambda wire: wire.call(asked, version))
+    check(wires, "DescribeCluster at the controllers", lambda wire: wire.call(asked, version))
 
 
 @pytest.mark.parametrize("version", range(3))
 def test_describe_quorum(wires: dict[str, Wire], version: int) -> None:
-    check(wires, "CLDQ", lambda wire: settled_quorum(wire, version))
+    check(wires, "DescribeQuorum at the controllers", lambda wire: settled_quorum(wire, version))
 
 
-@same_answer("CLclosed")
+@same_answer("what only brokers serve")
 def test_what_only_brokers_serve_closes(wire: Wire) -> Any:
     answer = wire.call(metadata.MetadataRequest(None), 12)
     assert answer == CLOSED
     return answer
 
 
-@same_answer("CLT")
+@same_answer("a topic's life at the controllers")
 def test_a_topic_from_its_beginning_to_its_end(wire: Wire) -> Any:
     name, config = wire.name("t"), create_topics.CreatableTopicConfig("retention.ms", "1000")
     topics = [create_topics.CreatableTopic(name, 1, 1, [], [config]), create_topics.CreatableTopic("a b", 1, 1)]
@@ -104,7 +104,7 @@ def altered(kind: int, name: str, key: str, value: str) -> incremental_alter_con
     return incremental_alter_configs.AlterConfigsResource(kind, name, [incremental_alter_configs.AlterableConfig(key, 0, value)])
 
 
-@same_answer("CLC")
+@same_answer("settings at the controllers")
 def test_settings(wire: Wire) -> Any:
     name = wire.name("t")
     wire.call(create_topics.CreateTopicsRequest([create_topics.CreatableTopic(name, 1, 1)], 30_000), 7)
@@ -127,7 +127,7 @@ def test_impossible_settings_of_brokers(wire: Wire) -> Any:
     return wire.call(incremental_alter_configs.IncrementalAlterConfigsRequest(changes, True), 1).responses[0].error_code
 
 
-@same_answer("CLrest")
+@same_answer("the rest of administration at the controllers")
 def test_the_rest_of_administration(wire: Wire) -> Any:
     entity = alter_client_quotas.RequestEntityData("user", wire.name("u"))
     quota = alter_client_quotas.RequestEntryData([entity], [alter_client_quotas.OpData("producer_byte_rate", 1.0)])

@@ -48,7 +48,7 @@ def test_elect_leaders(wires: dict[str, Wire], version: int, kind: int) -> None:
         ]
         return [elect(wire, version, kind, topics) for topics in requests]
 
-    check(wires, "EL1", scenario)
+    check(wires, "EL2", scenario)
 
 
 @pytest.mark.parametrize("timeout_ms", [0, -1])
@@ -58,7 +58,7 @@ def test_elect_leaders_without_time(wires: dict[str, Wire], version: int, timeou
         topic = wire.create("t")
         return [elect(wire, version, PREFERRED, topics, timeout_ms) for topics in ([(topic, [0, 9])], [], None)]
 
-    check(wires, "EL2", scenario)
+    check(wires, "elections without time", scenario)
 
 
 @pytest.mark.parametrize("timeout_ms", [60_000, 0, -1])
@@ -145,4 +145,4 @@ def test_alter_partition_reassignments(wires: dict[str, Wire], version: int) -> 
             wire.call(AlterPartitionReassignmentsRequest(0, True, []), version),
         ]
 
-    check(wires, "APR", scenario)
+    check(wires, "APR1", scenario)

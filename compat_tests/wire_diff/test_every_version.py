@@ -73,7 +73,7 @@ def test_share_offsets_of_a_group_of_another_type(wires: dict[str, Wire], versio
         asked = [kind.DescribeShareGroupOffsetsRequestGroup(each, topics) for each in (group, wire.name("nobody"))]
         return wire.call(kind.DescribeShareGroupOffsetsRequest(asked), version)
 
-    check(wires, "SGO-type", scenario)
+    check(wires, "share offsets of a group of another type", scenario)
 
 
 @same_answer("T-leftover")

@@ -201,7 +201,7 @@ def test_a_session_made_with_ids_and_continued_with_names(wire: Wire) -> Any:
     return made, with_names, with_ids
 
 
-@same_answer("F-session-errors")
+@same_answer("errors and topics that are gone in a session")
 def test_a_session_repeats_errors_and_forgets_deleted_topics(wire: Wire) -> Any:
     topic = filled(wire, 1)
     session = Session(wire, topic)
@@ -260,7 +260,7 @@ def test_list_offsets_every_version_and_special_timestamp(wires: dict[str, Wire]
         topic = filled(wire)
         return [offsets(wire, topic, timestamp, version) for timestamp in (-1, -2, -3, -4, -5, -6, -7, -100)]
 
-    check(wires, "LO", scenario)
+    check(wires, "LO-1", scenario)
 
 
 @same_answer("LOa")
@@ -292,7 +292,7 @@ def test_list_offsets_inside_a_compressed_batch(wires: dict[str, Wire], codec: i
             wire.produce(topic, batch(*[b"v"] * 10, first_ms=start_ms, codec=codec))
         return [offsets(wire, topic, TIME_MS + at) for at in (0, 4, 9, 10, 50, 105, 109, 110)], offsets(wire, topic, -3)
 
-    check(wires, "LOb", scenario)
+    check(wires, "ListOffsets inside a compressed batch", scenario)
 
 
 @same_answer("LOh")
@@ -303,7 +303,7 @@ def test_list_offsets_of_what_is_not_there(wire: Wire) -> Any:
     return unknown, nothing, [offsets(wire, topic, -1, epoch=epoch) for epoch in (0, 9)]
 
 
-@same_answer("LO-twice")
+@same_answer("ListOffsets of a partition twice")
 def test_list_offsets_of_the_same_partition_twice(wire: Wire) -> Any:
     topic = filled(wire, 1)
     wanted = [list_offsets.ListOffsetsPartition(0, -1, timestamp) for timestamp in (-1, -2)]

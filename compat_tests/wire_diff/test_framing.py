@@ -66,7 +66,7 @@ def test_client_software_name(wires: dict[str, Wire], name: str, version: str) -
     check(wires, "AVname", scenario)
 
 
-@same_answer("AVcl")
+@same_answer("AVcl2")
 def test_api_versions_checks_cluster_and_node(wire: Wire) -> Any:
     cluster = wire.metadata().cluster_id
     asked = [
@@ -83,16 +83,16 @@ def test_api_versions_checks_cluster_and_node(wire: Wire) -> Any:
 
 
 UNKNOWN = {
-    "removed key": request_header(LEADER_AND_ISR, 0),
+    "UNKKEY2 removed key": request_header(LEADER_AND_ISR, 0),
     "unknown key": request_header(12345, 0),
     "negative key": request_header(-1, 0),
-    "unknown version": request_header(3, 99) + b"\0\0",
+    "BADVER unknown version": request_header(3, 99) + b"\0\0",
     "negative version": request_header(3, -1),
-    "below the oldest": request_header(1, 3) + bytes(40),
-    "unstable version": request_header(22, 6) + b"\0\0" + bytes(20),
-    "controller's own": request_header(VOTE, 0) + b"\0\0\1\0",
+    "BADVER2 below the oldest": request_header(1, 3) + bytes(40),
+    "IPID6 unstable version": request_header(22, 6) + b"\0\0" + bytes(20),
+    "CTRL controller's own": request_header(VOTE, 0) + b"\0\0\1\0",
     "not a header": b"\0\3\0",
-    "half a body": encode(metadata.MetadataRequest([metadata.MetadataRequestTopic(name="t")]), 1, 1)[:-2],
+    "TRUNC half a body": encode(metadata.MetadataRequest([metadata.MetadataRequestTopic(name="t")]), 1, 1)[:-2],
     "no body": request_header(HEARTBEAT, 0),
     "array longer than the frame": request_header(3, 1) + struct.pack(">i", 1_000_000_000),
     "string longer than the frame": request_header(3, 1) + struct.pack(">ih", 1, 30_000),
@@ -100,7 +100,7 @@ UNKNOWN = {
     "negative array length": request_header(3, 1) + struct.pack(">i", -7),
     "overlong varint": request_header(3, 9) + b"\0" + b"\xff" * 11,
     "client id longer than the frame": struct.pack(">hhih", 3, 1, 1, 500),
-    "empty frame": b"",
+    "SIZE0 empty frame": b"",
 }
 
 
@@ -113,12 +113,12 @@ def test_what_cannot_be_read(wires: dict[str, Wire], what: str) -> None:
 def test_bytes_behind_the_body(wires: dict[str, Wire], extra: bytes) -> None:
     """A longer body than the version has. Kafka reads what it knows."""
     frame = encode(metadata.MetadataRequest([]), 1, 7) + extra
-    check(wires, "extra", lambda wire: after(wire.connect(), frame))
+    check(wires, "bytes behind the body", lambda wire: after(wire.connect(), frame))
 
 
 RAW = {
-    "negative size": struct.pack(">i", -1) + b"abc",
-    "200 MiB": struct.pack(">i", 200 << 20),
+    "SIZENEG negative size": struct.pack(">i", -1) + b"abc",
+    "SIZEBIG 200 MiB": struct.pack(">i", 200 << 20),
     "just over socket.request.max.bytes": struct.pack(">i", (100 << 20) + 1),
     "http": b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n",
     "tls hello": bytes.fromhex("16030100a5010000a10303") + bytes(160),
@@ -167,7 +167,7 @@ def test_pipelined_requests_are_answered_in_order(wire: Wire) -> Any:
     return [correlation_id(connection.receive()) for _ in frames]
 
 
-@same_answer("bytewise")
+@same_answer("a frame in single bytes")
 def test_a_frame_in_single_bytes(wire: Wire) -> Any:
     connection = wire.connect()
     frame = encode(metadata.MetadataRequest([]), 1, 1)
@@ -192,7 +192,7 @@ def test_a_long_poll_holds_back_the_requests_behind_it(wire: Wire) -> Any:
     return first, connection.answer(metadata, 1).brokers
 
 
-@same_answer("half")
+@same_answer("half a frame and silence")
 def test_half_a_frame_and_silence_disturbs_nobody(wire: Wire) -> Any:
     topic = wire.create("t")
     stuck = wire.connect()
@@ -206,7 +206,7 @@ def test_half_a_frame_and_silence_disturbs_nobody(wire: Wire) -> Any:
     return nothing, answers, stuck.answer(produce, 9), other.call(wire.fetch_request(topic), 12)
 
 
-@same_answer("abandon")
+@same_answer("sockets closed in the middle")
 def test_a_closed_socket_in_the_middle_disturbs_nobody(wire: Wire) -> Any:
     """Left in the middle of a frame, while a long poll waits, and with an answer unread: the others go on, nothing is lost."""
     topic = wire.create("t")
@@ -231,7 +231,7 @@ def test_requests_before_any_api_versions(wire: Wire) -> Any:
     return wire.connect().call(metadata.MetadataRequest([]), 1)
 
 
-@same_answer("order-mixed")
+@same_answer("different requests in their order")
 def test_different_requests_on_one_connection_keep_their_order(wire: Wire) -> Any:
     topic = wire.create("t")
     connection = wire.connect()

@@ -12,7 +12,7 @@ from compat_tests.wire_diff.members import Member, stable
 from compat_tests.wire_diff.same import check, same_answer
 from ottla.wire.messages import delete_groups, describe_groups, find_coordinator, leave_group, list_groups, sync_group
 
-GROUP, TRANSACTION, SHARE = 0, 1, 2
+GROUP, TRANSACTION = 0, 1
 
 
 @pytest.mark.parametrize("version", range(7))
@@ -20,8 +20,10 @@ def test_find_coordinator(wires: dict[str, Wire], version: int) -> None:
     def scenario(wire: Wire) -> Any:
         request = find_coordinator.FindCoordinatorRequest
         if version < 4:
-            return [wire.call(request(key, GROUP), version) for key in ("g", "", "x" * 300)]
-        return [wire.call(request("", GROUP, keys), version) for keys in (["g"], ["g1", "g2"], [""], [], ["g", "g"])]
+            kinds = [(key, GROUP) for key in ("g", "", "x" * 300)] + ([("tx", TRANSACTION)] if version else [])
+            return [wire.call(request(*each), version) for each in kinds]
+        answers = [wire.call(request("", GROUP, keys), version) for keys in (["g"], ["g1", "g2"], [""], [], ["g", "g"])]
+        return [*answers, wire.call(request("", TRANSACTION, ["tx"]), version)]
 
     check(wires, "FC1", scenario)
 
@@ -43,7 +45,7 @@ def test_join_sync_heartbeat_leave_at_every_version(wires: dict[str, Wire], vers
         alive = member.heartbeat(min(version, 4))
         return first, again, synced, alive, member.leave(min(version, 5)), member.heartbeat(min(version, 4))
 
-    check(wires, "J", scenario)
+    check(wires, "J1", scenario)
 
 
 BAD_JOINS: dict[str, dict[str, Any]] = {
@@ -246,10 +248,10 @@ def test_delete_groups(wires: dict[str, Wire], version: int) -> None:
         member.leave()
         return first, delete(busy, busy), wire.call(describe_groups.DescribeGroupsRequest([busy, empty]), 6)
 
-    check(wires, "DLG", scenario)
+    check(wires, "groups that are to be deleted", scenario)
 
 
-@same_answer("J-version")
+@same_answer("a join after everybody left")
 def test_a_join_after_everybody_left(wire: Wire) -> Any:
     """An empty group counts its generations on."""
     group = wire.name("g")

@@ -79,7 +79,7 @@ def test_sequences_wrap(wire: Wire) -> Any:
     return [producer.send(*step) for step in steps], [other.send(*step) for step in across]
 
 
-@same_answer("I-two")
+@same_answer("producers and partitions that do not mix")
 def test_producers_and_partitions_do_not_mix(wire: Wire) -> Any:
     topic = wire.create("t")
     one, two = Producer(wire, topic), Producer(wire, topic)

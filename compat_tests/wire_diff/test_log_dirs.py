@@ -45,7 +45,7 @@ def test_partitions_and_sizes(wires: dict[str, Wire], version: int) -> None:
         wire.produce(topic, batch(*[b"y" * 100] * 50, codec=1), partition=1)
         return [ask(wire, version, topics) for topics in ([(topic, [0, 1, 2])], [(topic, [1])], None)]
 
-    check(wires, "DLD1", scenario)
+    check(wires, "LD1", scenario)
 
 
 @pytest.mark.parametrize("version", VERSIONS)

@@ -23,7 +23,7 @@ def test_every_version_of_a_known_and_an_unknown_topic(wires: dict[str, Wire], v
         known = wire.create("known", 2)
         return wire.metadata(known, wire.name("unknown"), version=version)
 
-    check(wires, "MD", scenario)
+    check(wires, "MDmix", scenario)
 
 
 @same_answer("MD1")
@@ -41,7 +41,11 @@ def test_auto_creation_answers_unknown_first_and_the_topic_soon(wire: Wire) -> A
 
 @pytest.mark.parametrize("which", NAMES)
 def test_names_that_are_no_topic_names(wires: dict[str, Wire], which: str) -> None:
-    check(wires, "MDn", lambda wire: [wire.metadata(NAMES[which], version=9, create=create).topics for create in (False, True)])
+    check(
+        wires,
+        "names that are no topic names",
+        lambda wire: [wire.metadata(NAMES[which], version=9, create=create).topics for create in (False, True)],
+    )
 
 
 @same_answer("MDnone")
@@ -92,6 +96,6 @@ def test_the_same_topic_twice(wire: Wire) -> Any:
     return wire.metadata(name, name, version=9), wire.metadata(wire.name("zz"), name, version=9)
 
 
-@same_answer("MDint")
+@same_answer("internal topics in Metadata")
 def test_internal_topics_are_marked(wire: Wire) -> Any:
     return [(t.name, t.is_internal, len(t.partitions)) for t in wire.metadata("__consumer_offsets").topics]

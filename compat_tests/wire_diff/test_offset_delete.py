@@ -34,7 +34,7 @@ def simple(wire: Wire, topic: str, partitions: int) -> str:
     return group
 
 
-@same_answer("OD1")
+@same_answer("OD3")
 def test_offsets_that_exist_and_that_do_not(wire: Wire) -> Any:
     topic, other = wire.create("t", 3), wire.create("u")
     group = simple(wire, topic, 2)
@@ -47,7 +47,7 @@ def test_offsets_that_exist_and_that_do_not(wire: Wire) -> Any:
     return answers, fetched(wire, group, None), fetched(wire, group, {topic: [0, 1, 2]})
 
 
-@same_answer("OD2")
+@same_answer("offsets that are deleted twice")
 def test_duplicates(wire: Wire) -> Any:
     topic = wire.create("t", 3)
     group = simple(wire, topic, 3)
@@ -59,7 +59,7 @@ def test_duplicates(wire: Wire) -> Any:
     ]
 
 
-@same_answer("OD3")
+@same_answer("OD2")
 def test_groups_that_are_refused_whole(wire: Wire) -> Any:
     topic = wire.create("t")
     member = Member(wire, wire.name("connect"), "m")
@@ -69,7 +69,7 @@ def test_groups_that_are_refused_whole(wire: Wire) -> Any:
     return [delete(wire, group, (topic, [0]), ("nope", [0])) for group in groups], delete(wire, groups[0])
 
 
-@same_answer("OD4")
+@same_answer("OD1")
 def test_a_consumer_group_keeps_what_it_reads(wire: Wire) -> Any:
     topic, other = wire.create("t", 2), wire.create("u")
     group = wire.name("g")

@@ -83,7 +83,7 @@ def test_commits_into_groups_that_are_not(wire: Wire) -> Any:
     return refused, by_id, stranger.commit(topic), fetched(wire, stranger.group, None), fetched(wire, "", None)
 
 
-@same_answer("OC-many")
+@same_answer("one bad partition among good ones")
 def test_one_bad_partition_does_not_spoil_its_siblings(wire: Wire) -> Any:
     topic, group = wire.create("t", 3), wire.name("g")
     part, named = offset_commit.OffsetCommitRequestPartition, offset_commit.OffsetCommitRequestTopic
@@ -110,7 +110,7 @@ def test_fetch_every_version(wires: dict[str, Wire], version: int) -> None:
     check(wires, "OF2", scenario)
 
 
-@same_answer("OF-groups")
+@same_answer("several groups in an OffsetFetch")
 def test_several_groups_in_a_request(wire: Wire) -> Any:
     topic = wire.create("t")
     groups = [wire.name(f"g{n}") for n in range(3)]
@@ -137,7 +137,7 @@ def test_offsets_go_with_their_topic(wire: Wire) -> Any:
     return fetched(wire, group, None), fetched(wire, group, {topic: [0]})
 
 
-@same_answer("OC-retention")
+@same_answer("the old retention time")
 def test_the_old_retention_time_is_taken(wire: Wire) -> Any:
     topic = wire.create("t")
     simple = Member(wire, wire.name("s"), "s")

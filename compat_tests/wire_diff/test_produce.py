@@ -80,7 +80,7 @@ def test_acks_0_and_an_error_closes_the_connection(wires: dict[str, Wire], case:
 
 BROKEN = {
     "P6 wrong crc": patched(THREE, CRC_AT, "I", 12345, seal=False),
-    "P6b a flipped bit in a value": THREE[:-3] + bytes([THREE[-3] ^ 1]) + THREE[-2:],
+    "a flipped bit in a value": THREE[:-3] + bytes([THREE[-3] ^ 1]) + THREE[-2:],
     "magic 0": patched(THREE, MAGIC_AT, "b", 0),
     "magic 1": patched(THREE, MAGIC_AT, "b", 1),
     "P7b magic 3": patched(THREE, MAGIC_AT, "b", 3),
@@ -204,7 +204,7 @@ def test_empty_topic_data_and_a_partition_twice(wire: Wire) -> Any:
     return wire.call(produce.ProduceRequest(None, -1, 1000, []), 9), len(wire.call(twice, 9).responses[0].partition_responses)
 
 
-@same_answer("P-many")
+@same_answer("one bad partition among good ones")
 def test_one_bad_partition_does_not_spoil_its_siblings(wire: Wire) -> Any:
     topic = wire.create("t", 4)
     request = wire.produce_request(topic, THREE)
@@ -248,7 +248,7 @@ def test_timestamps_out_of_range(wires: dict[str, Wire], codec: int) -> None:
         none = batch(b"no timestamp", first_ms=-1, codec=codec)
         return [wire.produce(topic, records, version=v) for v in (5, 8, 10) for records in (ahead, before, none)]
 
-    check(wires, "P26", scenario)
+    check(wires, "P26b", scenario)
 
 
 @same_answer("P34")
@@ -265,7 +265,7 @@ def test_null_and_empty_values_and_headers(wire: Wire) -> Any:
     return wire.produce(topic, records), wire.fetch(topic)
 
 
-@same_answer("P-large")
+@same_answer("batches that are too large")
 def test_too_large_batches(wire: Wire) -> Any:
     """Beyond max.message.bytes, and beyond what a segment can hold."""
     topic = wire.create("t", max_message_bytes="2000")
@@ -286,4 +286,4 @@ def test_compression_type_of_a_topic(wires: dict[str, Wire], target: str) -> Non
         stored = [bytes(wire.fetch(topic, n).responses[0].partitions[0].records) for n in (0, 3, 6)]
         return answers, [(read_header(records).codec, repr(decode_records(records))) for records in stored]
 
-    check(wires, "compression.type", scenario)
+    check(wires, "codecs of a topic", scenario)

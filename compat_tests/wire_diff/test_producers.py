@@ -21,7 +21,7 @@ def labelled_producer(wire: Wire, name: str) -> int:
     return producer_id
 
 
-@same_answer("DP1")
+@same_answer("I22")
 def test_producers_and_their_last_sequence(wire: Wire) -> Any:
     topic = wire.create("t", 2)
     first, second = labelled_producer(wire, "first"), labelled_producer(wire, "second")
@@ -50,7 +50,7 @@ def test_refusals(wire: Wire) -> Any:
     ]
 
 
-@same_answer("DP3")
+@same_answer("producers of a partition twice")
 def test_duplicates_and_empty_arrays(wire: Wire) -> Any:
     topic = wire.create("t", 2)
     return ask(wire, (topic, [1, 1]), (topic, [1])), ask(wire), ask(wire, (topic, []), ("nope", []))

@@ -125,7 +125,7 @@ def test_what_survives(pair: dict[str, BrokerProcess], how: str) -> None:
         answers[kind] = normalise({"before": known["answers"], **found}, wire.labels)
     old = {kind: answer.pop("older duplicate")["error_code"] for kind, answer in answers.items()}
     compare("R1b" if how == "kill" else "R1c", old["kafka"], old["ottla"])
-    compare("R", answers["kafka"], answers["ottla"])
+    compare("R1", answers["kafka"], answers["ottla"])
 
 
 def test_an_unknown_config_operation(pair: dict[str, BrokerProcess]) -> None:

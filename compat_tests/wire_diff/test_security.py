@@ -102,7 +102,7 @@ def test_scram_credentials(wires: dict[str, Wire], case: str) -> None:
         users = None if names is None else [describe_user_scram_credentials.UserName(name) for name in names]
         return wire.call(describe_user_scram_credentials.DescribeUserScramCredentialsRequest(users), 0)
 
-    check(wires, "SC", scenario)
+    check(wires, "credentials where there are none", scenario)
 
 
 @pytest.mark.parametrize("version", [0, 1])
@@ -124,7 +124,7 @@ def test_sasl_authenticate(wires: dict[str, Wire], version: int) -> None:
         request = sasl_authenticate.SaslAuthenticateRequest
         return [connection.call(request(data), version) for data in (b"", b"\0user\0password")]
 
-    check(wires, "SASL2", scenario)
+    check(wires, "SASLPT2", scenario)
 
 
 @pytest.mark.parametrize("version", range(1, 4))
@@ -142,7 +142,7 @@ def test_create_delegation_token(wires: dict[str, Wire], version: int) -> None:
             for lifetime_ms in (-1, 0, 1000)
         ]
 
-    check(wires, "DT1", scenario)
+    check(wires, "DTK1", scenario)
 
 
 def test_create_delegation_token_for_an_owner_of_no_type(wires: dict[str, Wire]) -> None:
@@ -165,7 +165,7 @@ def test_renew_and_expire_delegation_token(wires: dict[str, Wire], version: int)
             for period_ms in (-1, 0, 1000)
         ]
 
-    check(wires, "DT2", scenario)
+    check(wires, "DTK2", scenario)
 
 
 @pytest.mark.parametrize("version", range(1, 4))
@@ -176,7 +176,7 @@ def test_describe_delegation_tokens(wires: dict[str, Wire], version: int) -> Non
         request = describe_delegation_token.DescribeDelegationTokenRequest
         return [wire.call(request(owners), version) for owners in (None, [], [owner], [owner, owner])]
 
-    check(wires, "DT3", scenario)
+    check(wires, "DTK3", scenario)
 
 
 EXACT, DEFAULT, ANY = 0, 1, 2
@@ -220,4 +220,4 @@ def test_client_quotas(wires: dict[str, Wire], case: str, version: int) -> None:
             for strict in (False, True)
         ]
 
-    check(wires, "Q", scenario)
+    check(wires, "Q1", scenario)

@@ -356,4 +356,4 @@ def test_many_resources_at_once(wires: dict[str, Wire], version: int) -> None:
         spoilt = [*resources[:2], describe_configs.DescribeConfigsResource(1, "x", None)]
         return [wire.call(describe_configs.DescribeConfigsRequest(each, True, True), version) for each in (resources, spoilt, [])]
 
-    check(wires, "many", scenario)
+    check(wires, "many resources at once", scenario)

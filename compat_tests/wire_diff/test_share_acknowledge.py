@@ -69,10 +69,10 @@ def test_acknowledgements_that_make_no_sense(wires: dict[str, Wire], bad: Any) -
         answers.append(member.renew({part: batches}) if renews else member.fetch((), {part: batches}, **along))
         return answers, kept(wire, group, topic)
 
-    check(wires, "SA-bad", scenario)
+    check(wires, "acknowledgements that make no sense", scenario)
 
 
-@same_answer("SA-whose")
+@same_answer("acknowledgements by others")
 def test_who_does_not_hold_them(wire: Wire) -> Any:
     group, topic = started(wire)
     part = topic, 0
@@ -90,7 +90,7 @@ def test_who_does_not_hold_them(wire: Wire) -> Any:
     ]
 
 
-@same_answer("SA-where")
+@same_answer("acknowledgements where there is no partition")
 def test_partitions_that_are_not_there(wire: Wire) -> Any:
     group, topic = started(wire)
     member = ShareMember(wire, group)
@@ -101,7 +101,7 @@ def test_partitions_that_are_not_there(wire: Wire) -> Any:
     return [*answers, member.fetch((), {part: [(10, 19, [ACCEPT])] for part in parts}), member.fetch(), member.acknowledge({})]
 
 
-@same_answer("SF-uninitialized")
+@same_answer("a group that nobody initialized")
 def test_a_group_that_nobody_initialized(wire: Wire) -> Any:
     topic = filled(wire)
     begin(wire, wire.name("other"), topic)
@@ -109,7 +109,7 @@ def test_a_group_that_nobody_initialized(wire: Wire) -> Any:
     return member.fetch([(wire.topic_ids[topic], 0)]), member.fetch()
 
 
-@same_answer("SF-deleted")
+@same_answer("a topic that is deleted")
 def test_a_topic_that_is_deleted(wire: Wire) -> Any:
     group, topic = started(wire)
     member = ShareMember(wire, group)
@@ -119,7 +119,7 @@ def test_a_topic_that_is_deleted(wire: Wire) -> Any:
     return first, member.fetch(), member.acknowledge({(topic, 0): [(0, 9, [ACCEPT])]}), member.fetch(), member.fetch(epoch=-1)
 
 
-@same_answer("SF-reset")
+@same_answer("a group whose offsets are reset")
 def test_a_group_whose_offsets_are_reset(wire: Wire) -> Any:
     """Who fetched before is fenced, and goes on from where it was reset to."""
     group, topic = started(wire)
@@ -134,7 +134,7 @@ def test_a_group_whose_offsets_are_reset(wire: Wire) -> Any:
 # Renewing
 
 
-@same_answer("SR")
+@same_answer("renewing of locks")
 def test_renewing(wire: Wire) -> Any:
     group, topic = started(wire)
     part = topic, 0
@@ -157,10 +157,10 @@ def test_renewing_with_a_limit(wires: dict[str, Wire], limit: str) -> None:
         member.fetch([part])
         return member.renew({part: [(0, 9, [RENEW])]}, **{limit: 1}), member.renew({part: [(0, 9, [RENEW])]})
 
-    check(wires, "SR-limits", scenario)
+    check(wires, "renewing with a limit", scenario)
 
 
-@same_answer("SR-forbidden")
+@same_answer("renewing that is forbidden")
 def test_renewing_may_be_forbidden(wire: Wire) -> Any:
     group, topic = started(wire)
     set_group(wire, group, share_renew_acknowledge_enable="false")
@@ -170,7 +170,7 @@ def test_renewing_may_be_forbidden(wire: Wire) -> Any:
     return member.renew({part: [(0, 29, [RENEW])]}), member.renew({part: [(0, 5, [RENEW])]}), member.fetch()
 
 
-@same_answer("SR-new")
+@same_answer("renewing in a new session")
 def test_renewing_in_a_new_session(wire: Wire) -> Any:
     group, topic = started(wire)
     member = ShareMember(wire, group)
@@ -218,10 +218,10 @@ def test_what_is_given_up_becomes_a_dead_letter(wires: dict[str, Wire], copies: 
         wait_for(lambda: are_written(3), "three letters")
         return [(record.key, record.value, record.headers) for record in found], kept(wire, group, topic)
 
-    check(wires, "SF-letters", scenario)
+    check(wires, "dead letters", scenario)
 
 
-@same_answer("SF-no-letters")
+@same_answer("a topic that takes no dead letters")
 def test_a_topic_that_takes_no_letters(wire: Wire) -> Any:
     group, topic = started(wire, batches=1, records=4)
     letters = wire.create("letters")

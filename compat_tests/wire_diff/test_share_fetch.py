@@ -58,7 +58,7 @@ def test_every_version(wires: dict[str, Wire], version: int) -> None:
             kept(wire, group, topic),
         ]
 
-    check(wires, "SF-versions", scenario)
+    check(wires, "every version of ShareFetch and ShareAcknowledge", scenario)
 
 
 # Sessions
@@ -110,7 +110,7 @@ def test_an_empty_group_name(wire: Wire) -> Any:
     return answer.error_code, [[part.error_code != 0 for part in topic.partitions] for topic in answer.responses]
 
 
-@same_answer("SF-news")
+@same_answer("a session says what is new")
 def test_only_news_are_told(wire: Wire) -> Any:
     topic = wire.create("t", 3)
     group = wire.name("g")
@@ -124,7 +124,7 @@ def test_only_news_are_told(wire: Wire) -> Any:
     return [*answers, member.fetch(), member.fetch([(topic_id, 1)], min_bytes=1)]
 
 
-@same_answer("SF-end")
+@same_answer("the end of a session")
 def test_the_end_of_a_session_leaves_the_rest_to_others(wire: Wire) -> Any:
     group, topic = started(wire)
     part = topic, 0
@@ -134,7 +134,7 @@ def test_the_end_of_a_session_leaves_the_rest_to_others(wire: Wire) -> Any:
     return answers, given(ShareMember(wire, group, "n").fetch_some([part])), kept(wire, group, topic)
 
 
-@same_answer("SF-gone")
+@same_answer("the end of a connection")
 def test_the_end_of_a_connection_leaves_everything_to_others(wire: Wire) -> Any:
     group, topic = started(wire)
     other = ShareMember(wire, group, "n")
@@ -160,7 +160,7 @@ def test_limits_of_records(wires: dict[str, Wire], batch_size: int, max_records:
         member.acknowledge({(topic, 0): [(0, 0, [RELEASE])]})
         return answers, member.fetch(max_records=max_records, batch_size=batch_size, mode=mode)
 
-    check(wires, "SF-limits", scenario)
+    check(wires, "limits of records", scenario)
 
 
 @pytest.mark.parametrize("max_bytes", [0, 1, 200, 500, 1 << 20])
@@ -170,7 +170,7 @@ def test_limits_of_bytes(wires: dict[str, Wire], max_bytes: int) -> None:
         member = ShareMember(wire, group)
         return [given(member.fetch([(topic, 0)], max_bytes=max_bytes)) for _ in range(3)]
 
-    check(wires, "SF-bytes", scenario)
+    check(wires, "limits of bytes", scenario)
 
 
 @pytest.mark.parametrize("field", ["max_records", "max_bytes"])
@@ -179,10 +179,10 @@ def test_nothing_wanted(wires: dict[str, Wire], field: str) -> None:
         group, topic = started(wire)
         return ShareMember(wire, group).fetch([(topic, 0), (UNKNOWN_ID, 0)], max_wait_ms=10_000, **{field: 0})
 
-    check(wires, "SF-nothing", scenario)
+    check(wires, "nothing is wanted", scenario)
 
 
-@same_answer("SF-turns")
+@same_answer("partitions that take turns")
 def test_partitions_take_turns(wire: Wire) -> Any:
     name = wire.create("t", 4)
     group = wire.name("g")
@@ -196,7 +196,7 @@ def test_partitions_take_turns(wire: Wire) -> Any:
     return [given(member.fetch(parts if n == 0 else (), max_records=1)) for n in range(12)]
 
 
-@same_answer("SF-again")
+@same_answer("records that were released")
 def test_what_was_released_comes_again(wire: Wire) -> Any:
     group, topic = started(wire)
     part = topic, 0
@@ -227,7 +227,7 @@ def test_records_that_fail_again_and_again(wires: dict[str, Wire], records: int)
                 member.acknowledge({part: [(first, last, [RELEASE]) for _, first, last, _ in seen[-1]]})
         return seen, kept(wire, group, topic)
 
-    check(wires, "SF-poison", scenario)
+    check(wires, "records that fail again and again", scenario)
 
 
 @pytest.mark.parametrize("limit", ["2", "3", "10"])
@@ -245,10 +245,10 @@ def test_a_groups_own_delivery_limit(wires: dict[str, Wire], limit: str) -> None
                 member.acknowledge({part: [(first, last, [RELEASE]) for _, first, last, _ in seen[-1]]})
         return seen, kept(wire, group, topic)
 
-    check(wires, "SF-limit", scenario)
+    check(wires, "a group's own delivery limit", scenario)
 
 
-@same_answer("SF-locks")
+@same_answer("room for locks")
 def test_no_more_than_the_room_for_locks(wire: Wire) -> Any:
     group, topic = started(wire, batches=12)
     set_group(wire, group, share_partition_max_record_locks="100")
@@ -261,7 +261,7 @@ def test_no_more_than_the_room_for_locks(wire: Wire) -> Any:
     return [*answers, given(b.fetch()), given(b.fetch(max_wait_ms=100))]
 
 
-@same_answer("SF-lock")
+@same_answer("locks that end")
 def test_locks_that_end(wire: Wire) -> Any:
     group, topic = started(wire, batches=1)
     set_group(wire, group, share_record_lock_duration_ms="15000")
@@ -287,10 +287,10 @@ def test_where_a_group_begins(wires: dict[str, Wire], reset: str) -> None:
         answers = [first, member.fetch(min_bytes=1)]
         return [(given(each), [[part.error_code for part in t.partitions] for t in each.responses]) for each in answers]
 
-    check(wires, "SF-begin", scenario)
+    check(wires, "where a group begins", scenario)
 
 
-@same_answer("SF-start")
+@same_answer("a log's start that passes the group")
 def test_the_logs_start_passes_the_group(wire: Wire) -> Any:
     group, topic = started(wire, batches=4)
     name = wire.name("t")
@@ -357,13 +357,13 @@ def test_transactions(wires: dict[str, Wire], isolation: str) -> None:
             answers.append(given(member.fetch(min_bytes=1)))
         return answers
 
-    check(wires, "SF-txn", scenario)
+    check(wires, "transactions before share groups", scenario)
 
 
 # Waiting
 
 
-@same_answer("SF-wake")
+@same_answer("a waiting member and new records")
 def test_a_waiting_member_is_woken_by_records(wire: Wire) -> Any:
     topic = wire.create("t")
     group = wire.name("g")
@@ -393,10 +393,10 @@ def test_a_waiting_member_gets_what_is_available_again(wires: dict[str, Wire], h
             holder.connection.close()
         return waiter.connection.answer(share_fetch, 2)
 
-    check(wires, "SF-wake2", scenario)
+    check(wires, "a waiting member and released records", scenario)
 
 
-@same_answer("SF-min")
+@same_answer("a waiting member and too little")
 def test_too_little_waits_for_more(wire: Wire) -> Any:
     topic = wire.create("t")
     group = wire.name("g")

@@ -52,4 +52,4 @@ def walk(group: ShareGroup, seed: int) -> Any:
 
 @pytest.mark.parametrize("seed", range(4))
 def test_walks(wires: dict[str, Wire], seed: int) -> None:
-    check(wires, f"SW-{seed}", lambda wire: walk(ShareGroup(wire), seed))
+    check(wires, f"random walk {seed} of a share group", lambda wire: walk(ShareGroup(wire), seed))

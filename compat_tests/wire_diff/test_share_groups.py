@@ -373,6 +373,10 @@ SCENARIOS = [
 ]
 
 
+ROWS = {impossible_offsets: "S6", offsets_of_no_partition: "S7"}
+"""Of the scenarios in which Kafka fails."""
+
+
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=[scenario.__name__ for scenario in SCENARIOS])
 def test_share_groups(wires: dict[str, Wire], scenario: Any) -> None:
-    check(wires, f"SG-{scenario.__name__}", lambda wire: scenario(ShareGroup(wire)))
+    check(wires, ROWS.get(scenario, f"share groups: {scenario.__name__}"), lambda wire: scenario(ShareGroup(wire)))

@@ -108,4 +108,4 @@ def test_share_records(wires: dict[str, Wire], scenario: Any) -> None:
         assert all(found), found
         return found
 
-    check(wires, f"SR-{scenario.__name__}", seen)
+    check(wires, f"share records: {scenario.__name__}", seen)

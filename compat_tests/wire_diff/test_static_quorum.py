@@ -70,16 +70,16 @@ def voter_directories(wire: Wire) -> list[tuple[int, bool]]:
 def test_add_raft_voter(wires: dict[str, Wire], case: str, version: int) -> None:
     fields: dict[str, Any] = {"cluster_id": None, "timeout_ms": 1000, "voter_id": NODE_ID + 6, "voter_directory_id": DIRECTORY}
     fields |= VOTERS.get(case, {}) | {"listeners": LISTENERS.get(case, LISTENERS["twice"])}
-    check(wires, "ARVstatic", lambda wire: wire.call(AddRaftVoterRequest(**fields), version))
+    check(wires, "voters to add to a static quorum", lambda wire: wire.call(AddRaftVoterRequest(**fields), version))
 
 
 @pytest.mark.parametrize("case", VOTERS)
 def test_remove_raft_voter(wires: dict[str, Wire], case: str) -> None:
     fields: dict[str, Any] = {"cluster_id": None, "voter_id": NODE_ID + 6, "voter_directory_id": DIRECTORY} | VOTERS[case]
-    check(wires, "RRVstatic", lambda wire: wire.call(RemoveRaftVoterRequest(**fields), 0))
+    check(wires, "voters to remove from a static quorum", lambda wire: wire.call(RemoveRaftVoterRequest(**fields), 0))
 
 
-@same_answer("KRAFT")
+@same_answer("voters that move into the log")
 def test_voters_move_into_the_log_for_good(wire: Wire) -> Any:
     """The last of this file. (Kafka raises kraft.version even where the request is refused for another feature, so that is not
     asked.)

@@ -140,7 +140,7 @@ def test_many_members_of_few_processes(wires: dict[str, Wire], seed: int) -> Non
                 member.owning()
         return [(member.active, member.standby) for member in members]
 
-    check(wires, "SG25", scenario)
+    check(wires, "many members of few processes", scenario)
 
 
 @same_answer("SG5")
@@ -361,7 +361,7 @@ def written(wire: Wire, group: str) -> list[Any]:
     return found
 
 
-@same_answer("SG19")
+@same_answer("records of a streams group")
 def test_the_records(wire: Wire) -> Any:
     """A group's life, and what of it is in the log: the same records in the same order."""
     topic, group = wire.create("t", 4), at_once(wire, num_standby_replicas="1")

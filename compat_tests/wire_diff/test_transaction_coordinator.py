@@ -6,6 +6,7 @@ answer would tell the difference. What is seen of it in the log is compared in t
 
 from __future__ import annotations
 
+from copy import copy
 from typing import Any, NamedTuple
 
 import pytest
@@ -69,6 +70,12 @@ class Client:
     def begin(self) -> Producer:
         answer = self.init()
         return Producer(answer.producer_id, answer.producer_epoch)
+
+    def of(self, tid: str) -> Client:
+        """Returns a client of another transactional id, with the same topic."""
+        other = copy(self)
+        other.tid = self.wire.name(tid)
+        return other
 
     def add(self, producer: Producer, *partitions: int, version: int = 3, verify: bool = False, topic: str | None = None) -> Any:
         topics = [AddPartitionsToTxnTopic(self.topic if topic is None else topic, list(partitions))]
@@ -143,7 +150,7 @@ def test_init_at_every_version(wires: dict[str, Wire], version: int) -> None:
             answers += [client.init(version, had=each) for each in tries]
         return answers
 
-    check(wires, "TC-init", scenario)
+    check(wires, "T1", scenario)
 
 
 @pytest.mark.parametrize("version", range(6))
@@ -151,7 +158,10 @@ def test_partitions_at_every_version(wires: dict[str, Wire], version: int) -> No
     def scenario(wire: Wire) -> Any:
         client = Client(wire)
         producer = client.begin()
-        answers = [client.add(producer, 0, version=version), client.describe(), client.add(producer, 0, 1, version=version)]
+        answers = [client.of("nobody").add(producer, 0, version=version)]
+        if version >= 4:
+            answers.append(client.add(producer, 1, version=version, verify=True))
+        answers += [client.add(producer, 0, version=version), client.describe(), client.add(producer, 0, 1, version=version)]
         answers += [client.add(producer, 0, 9, version=version), client.add(producer, 0, version=version, topic="nope")]
         answers += [
             client.add(other, 0, version=version) for other in (producer.moved(1), producer.moved(-1), Producer(99_999, 0))
@@ -160,7 +170,7 @@ def test_partitions_at_every_version(wires: dict[str, Wire], version: int) -> No
             answers.append(client.add(producer, 0, version=version, verify=True))
         return [*answers, client.describe(), client.end(producer), client.add(producer, 0, version=version), client.describe()]
 
-    check(wires, "TC-add", scenario)
+    check(wires, "T8", scenario)
 
 
 @pytest.mark.parametrize("version", range(3, 14))
@@ -171,10 +181,11 @@ def test_produce_verifies_or_adds(wires: dict[str, Wire], version: int) -> None:
         answers = [client.send(producer, version=version), client.describe(), client.add(producer, 0)]
         answers += [client.send(producer, 0, n, version) for n in (0, 1)]
         answers += [client.send(other, 1, 0, version) for other in (producer.moved(1), producer.moved(-1), Producer(99_999, 0))]
+        answers.append(client.of("nobody").send(producer, 1, 0, version))
         end = client.end(producer, version=V2 if version >= 12 else V1)
         return [*answers, end, client.send(producer, 0, 2, version), client.describe(), client.read()]
 
-    check(wires, "TC-produce", scenario)
+    check(wires, "T10b", scenario)
 
 
 @pytest.mark.parametrize("result", [COMMIT, ABORT])
@@ -184,7 +195,7 @@ def test_ends_at_every_version(wires: dict[str, Wire], version: int, result: boo
         client = Client(wire)
         producer = client.begin()
         bumped = int(version >= V2)
-        answers = [client.end(producer, COMMIT, version)]
+        answers = [client.end(producer, COMMIT, version), client.of("nobody").end(producer, result, version, wait=False)]
         for number in range(3):
             answers += [client.add(producer, 0, 1), client.send(producer, 0, 0 if bumped else number), client.describe()]
             others = (producer.moved(1), producer.moved(-1), Producer(99_999, 0))
@@ -194,7 +205,7 @@ def test_ends_at_every_version(wires: dict[str, Wire], version: int, result: boo
             producer = producer.moved(bumped)
         return [*answers, client.read()]
 
-    check(wires, "TC-end", scenario)
+    check(wires, "T5", scenario)
 
 
 @pytest.mark.parametrize("first", [COMMIT, ABORT])
@@ -211,7 +222,7 @@ def test_ends_of_nothing_raise_the_epoch(wires: dict[str, Wire], first: bool) ->
         answers += [client.end(producer, COMMIT), client.end(producer, ABORT), client.describe(), client.end(producer, COMMIT)]
         return [*answers, client.init(), client.describe(), client.read()]
 
-    check(wires, "TC-empty", scenario)
+    check(wires, "ends of what never began", scenario)
 
 
 @pytest.mark.parametrize("version", [V1, V2])
@@ -224,7 +235,7 @@ def test_who_takes_over_fences(wires: dict[str, Wire], version: int) -> None:
         answers += [client.send(old, 0, 1), client.send(old, 0, 1, 12), client.add(old, 0), client.add(old, 0, version=1)]
         return [*answers, client.init(had=old), client.init(version=3, had=old), client.describe()]
 
-    check(wires, "TC-fence", scenario)
+    check(wires, "T3", scenario)
 
 
 @pytest.mark.parametrize("version", range(7))
@@ -246,7 +257,7 @@ def test_offsets_in_a_transaction(wires: dict[str, Wire], version: int, result: 
         answers += [client.end(producer, result, V1), client.offset(stable=True)]
         return answers
 
-    check(wires, "TC-offsets", scenario)
+    check(wires, "T17", scenario)
 
 
 @pytest.mark.parametrize("version", range(3))
@@ -280,7 +291,7 @@ def test_listing(wires: dict[str, Wire], version: int) -> None:
             found.transaction_start_time_ms = min(found.transaction_start_time_ms, 0)
         return [*answers, described, wire.call(DescribeTransactionsRequest([]), 0)]
 
-    check(wires, "TC-list", scenario)
+    check(wires, "T16", scenario)
 
 
 @pytest.mark.parametrize("version", [4, 5])

@@ -142,7 +142,7 @@ def test_every_version_of_produce_takes_transactional_batches(wires: dict[str, W
         plain = writer.send(1, b"not of the transaction", transactional=False)
         return sent, nameless, plain, writer.end(1, COMMIT), writer.send(1, b"plain", transactional=False), writer.read()
 
-    check(wires, "T12", scenario)
+    check(wires, "transactional batches at every version", scenario)
 
 
 @pytest.mark.parametrize("version", [1, 2])
@@ -187,7 +187,7 @@ def test_epochs_of_markers(wires: dict[str, Wire]) -> None:
         answers += [writer.send(1, b"v", epoch=32767), writer.end(1, epoch=32767, version=2)]
         return answers, described(writer), writer.read()
 
-    check(wires, "T-epochs", scenario)
+    check(wires, "epochs of markers", scenario)
 
 
 def test_epochs_of_coordinators(wires: dict[str, Wire]) -> None:
@@ -199,7 +199,7 @@ def test_epochs_of_coordinators(wires: dict[str, Wire]) -> None:
             answers += [described(writer), writer.end(1, COMMIT, coordinator=epoch), described(writer)]
         return answers
 
-    check(wires, "T-coordinators", scenario)
+    check(wires, "epochs of coordinators", scenario)
 
 
 @pytest.mark.parametrize(
@@ -256,7 +256,7 @@ def test_list_offsets_after_its_end(wires: dict[str, Wire]) -> None:
         writer.end(1)
         return [offsets(wire, writer.topic, t, isolation=i) for t in (-1, -2, HOUR_AGO_MS, HOUR_AGO_MS + 1) for i in (0, 1)][:6]
 
-    check(wires, "T14b", scenario)
+    check(wires, "ListOffsets after a transaction's end", scenario)
 
 
 def test_deleted_records_and_an_open_transaction(wires: dict[str, Wire]) -> None:
@@ -297,7 +297,7 @@ def test_limits_of_many_partitions(wires: dict[str, Wire]) -> None:
                 answers.append(told(wire.call(request, 12)))
         return answers
 
-    check(wires, "T-limits", scenario)
+    check(wires, "limits of many partitions", scenario)
 
 
 def test_a_fetch_session_learns_that_a_transaction_ended(wires: dict[str, Wire]) -> None:
@@ -323,7 +323,7 @@ def test_a_fetch_session_learns_that_a_transaction_ended(wires: dict[str, Wire])
         writer.end(1)
         return [*answers, further(4), further(5)]
 
-    check(wires, "T-session", scenario)
+    check(wires, "a transaction's end in a fetch session", scenario)
 
 
 @pytest.mark.parametrize("result", [ABORT, COMMIT])
@@ -338,7 +338,7 @@ def test_a_waiting_fetch_is_woken_by_a_marker(wires: dict[str, Wire], result: bo
         answer = writer.end(1, result)
         return answer, told(reader.answer(fetch, 12))
 
-    check(wires, "T-woken", scenario)
+    check(wires, "a marker and a waiting fetch", scenario)
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -367,4 +367,4 @@ def test_many_transactions_over_segments(wires: dict[str, Wire], seed: int) -> N
             reads += [writer.end(number), *(writer.read(at, partition_max_bytes=400) for at in range(end + 1))]
         return reads, described(writer)
 
-    check(wires, "T-many", scenario)
+    check(wires, "many transactions over segments", scenario)

@@ -401,7 +401,8 @@ def _differences() -> list[Block]:
         Heading("Known differences"),
         Paragraph(
             "Each is checked: a test fails on a difference that is not listed, and on a listed one that no longer occurs. "
-            "Numbers are error codes in most rows; the names of the rows are those in `compat_tests/wire_diff/differences.py`."
+            "Numbers are error codes in most rows. `docs/kafka-behaviour.md` says what is asked in each; "
+            "the rows of bad input name an API and a field."
         ),
         Table(("row", "Apache Kafka", "ottla", "why"), answers),
         Folded(

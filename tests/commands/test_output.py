@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 import typer
@@ -80,11 +79,8 @@ def test_what_was_written_before_a_failure_is_kept() -> None:
 
 def python(program: str, **streams: int) -> subprocess.CompletedProcess[bytes]:
     prepared = "import sys, typer\nfrom ottla.commands import output\napp = typer.Typer()\n" + program + "\napp()\n"
-    arguments: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE} | streams
-    done: subprocess.CompletedProcess[bytes] = subprocess.run(
-        [sys.executable, "-c", prepared], check=False, timeout=TIMEOUT_S, **arguments
-    )
-    return done
+    arguments = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE} | streams
+    return subprocess.run([sys.executable, "-c", prepared], check=False, timeout=TIMEOUT_S, **arguments)  # type: ignore[call-overload,no-any-return]
 
 
 def test_a_reader_that_went_away_is_no_failure() -> None:

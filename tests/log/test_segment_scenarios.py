@@ -28,7 +28,6 @@ there from the start), and files whose parent is no directory.
 from __future__ import annotations
 
 from random import Random
-from typing import Any
 
 import pytest
 
@@ -47,9 +46,9 @@ BASE = 40
 MOST = 2**31 - 1
 
 
-def at(offset: int, count: int = 1, *, epoch: int = 0, data: bytes | None = None, **fields: Any) -> bytes:
+def at(offset: int, count: int = 1, *, epoch: int = 0, data: bytes | None = None, **fields: object) -> bytes:
     """A batch as it lies in a log from `offset` on."""
-    data = data or batch(count, **fields)
+    data = data or batch(count, **fields)  # type: ignore[arg-type]
     return stamp(read_header(data), offset, epoch) + data[16:]
 
 

@@ -6,7 +6,6 @@ import errno
 import os
 import subprocess
 import sys
-from functools import partial
 
 import pytest
 
@@ -38,7 +37,7 @@ def test_what_is_raised_for_other_reasons_or_twice_is_passed_on() -> None:
 
     for code in (errno.EIO, errno.ENFILE):
         with pytest.raises(OSError, match="it failed"):
-            reserved.run(partial(action, code))
+            reserved.run(lambda code=code: action(code))  # type: ignore[misc]
     assert calls == [errno.EIO, errno.ENFILE, errno.ENFILE]
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from ottla.wire.errors import ErrorCode
@@ -22,8 +20,8 @@ def topic(version: int, name: str, topic_id: bytes, *partitions: int) -> OffsetC
     return OffsetCommitRequestTopic(name, partitions=committed)
 
 
-def codes(answer: Any) -> list[list[int]]:
-    return [[partition.error_code for partition in each.partitions] for each in answer.topics]
+def codes(answer: object) -> list[list[int]]:
+    return [[partition.error_code for partition in each.partitions] for each in answer.topics]  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("version", versions("offset_commit"))

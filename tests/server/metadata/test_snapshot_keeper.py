@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from random import Random
-from typing import Any
 
 import pytest
 
@@ -42,8 +41,8 @@ class Time:
 def keeper(node: Node, time: Time | None = None, **settings: int) -> SnapshotKeeper:
     controller = node.controller
     values = node.config.values | {name.replace("_", "."): value for name, value in settings.items()}
-    clock: Any = time or Time()
-    return SnapshotKeeper(controller._log, controller.image, node.disk, values, clock, Random(1))
+    clock = time or Time()
+    return SnapshotKeeper(controller._log, controller.image, node.disk, values, clock, Random(1))  # type: ignore[arg-type]
 
 
 def run(kept: SnapshotKeeper) -> bool:
@@ -156,9 +155,8 @@ def test_a_version_that_knows_no_directories_and_no_eligible_leaders() -> None:
     node.start()
     topics(node, "t", partitions=1)
     node.image.features["metadata.version"] = 7
-    partition: Any
     (partition,) = [record for record in freeze(node.image).records() if type(record).__name__ == "PartitionRecord"]
-    assert (partition.directories, partition.last_known_elr) == ([], None)
+    assert (partition.directories, partition.last_known_elr) == ([], None)  # type: ignore[attr-defined]
 
 
 # When

@@ -57,9 +57,8 @@ A, B, C = PRODUCE + b"wait a", PRODUCE + b"wait b", PRODUCE + b"wait c"
 @pytest.fixture
 def peer(monkeypatch: pytest.MonkeyPatch) -> Peer:
     peer = Peer()
-    dispatch = Promising()
-    for part in (peer, peer.listener):
-        monkeypatch.setattr(part, "dispatch", dispatch)
+    peer.dispatch = Promising()  # type: ignore[assignment]
+    monkeypatch.setattr(peer.listener, "dispatch", peer.dispatch)
     peer.connection, peer.transport = peer.connect()
     return peer
 

@@ -139,9 +139,7 @@ def test_a_power_cut_at_any_step_of_a_move_loses_nothing(losing: int | None) -> 
         await broker._scheduler.stop()
         storage.crash(None if losing is None else Random(losing + step))
         broker = await started(storage)
-        assert broker.context is not None
-        logs = broker.context.replicas.logs
-        await until(lambda: not logs.futures)
+        await until(lambda: not broker.context.replicas.logs.futures)  # type: ignore[union-attr]
         assert contents(log_of(broker)) == before
         assert directory_in_metadata(broker) == place(broker)
         await broker.stop()
