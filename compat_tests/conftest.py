@@ -18,8 +18,8 @@ from typing import Any
 
 import pytest
 
+from compat_tests.before_tests import let_ctrl_c_through, why_not_to_test
 from compat_tests.reference.kafka import BrokerProcess
-from scripts.before_tests import let_ctrl_c_through, why_not_to_test
 
 ROOT = Path(__file__).resolve().parents[1]
 

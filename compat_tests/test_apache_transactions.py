@@ -18,10 +18,10 @@ import pytest
 from confluent_kafka import Producer
 
 from compat_tests.java_client import Java, running
+from compat_tests.message_copies import WAITS_FOR_MEMBERS, Copies, Figures, Way
 from compat_tests.reference.kafka import BrokerProcess
 from compat_tests.topics import make_topics
 from compat_tests.waiting import wait_for
-from scripts.message_copies import WAITS_FOR_MEMBERS, Copies, Figures, Way
 
 SHORT: Final = Figures(messages=6_000, a_transaction=150, restarts=1, transaction_timeout_ms=3_000, progress=0.15)
 BROKER: Final = {"transaction_abort_timed_out_transaction_cleanup_interval_ms": "500"}

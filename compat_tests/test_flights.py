@@ -1,6 +1,6 @@
 """336,776 real flights through a broker that is killed -9 and restarted while they are on their way.
 
-scripts/flights.py does the work and the comparison; here the broker dies once half of the flights are produced, with a consumer
+flights.py does the work and the comparison; here the broker dies once half of the flights are produced, with a consumer
 group of three reading along. Same test for ottla and for Apache Kafka.
 """
 
@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from scripts import flights
+from compat_tests import flights
 
 pytestmark = [
     pytest.mark.spark,

@@ -6,8 +6,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from compat_tests.kill_rounds import Rounds
 from compat_tests.reference.kafka import BrokerProcess
-from scripts.kill_rounds import Rounds
 
 
 def test_nothing_acknowledged_is_lost_by_kills(fresh_broker: Callable[..., BrokerProcess]) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from scripts import flights_pipeline
+from compat_tests import flights_pipeline
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka_in_full, pytest.mark.slow, pytest.mark.timeout(1200)]
 

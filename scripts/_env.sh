@@ -71,7 +71,7 @@ fetch_jars() { # Apache Kafka's, Spark's connectors and the rest that Maven know
     for pom in compat_tests/reference/poms/*.pom.xml; do
         PYTHONPATH=. python3 -m compat_tests.reference.maven "$(basename "$pom" .pom.xml)" >/dev/null || return
     done
-    PYTHONPATH=. python3 -m compat_tests.reference.class_archives
+    PYTHONPATH=. python3 -m compat_tests.class_archives
 }
 
 clients_and_jars() { build_clients && fetch_jars; }

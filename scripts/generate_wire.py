@@ -15,8 +15,9 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from scripts.wiregen import kafka, modules, tables
-from scripts.wiregen.definitions import snake
+from compat_tests.reference import messages as kafka
+from compat_tests.reference.definitions import snake
+from scripts.wiregen import modules, tables
 
 WIRE = Path(__file__).resolve().parents[1] / "wire"
 

@@ -16,7 +16,7 @@ from html import escape
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
-from flights_pipeline import Row, expected, flights_and_weather
+from compat_tests.flights_pipeline import Row, expected, flights_and_weather
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 FONT = 'font-family="system-ui, sans-serif"'

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from scripts.before_tests import let_ctrl_c_through, why_not_to_test
+from compat_tests.before_tests import let_ctrl_c_through, why_not_to_test
 
 
 def pytest_configure() -> None:

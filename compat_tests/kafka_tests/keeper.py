@@ -32,7 +32,7 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from compat_tests.brokers import CLASSES
-from compat_tests.reference.class_archives import archive_jars
+from compat_tests.class_archives import archive_jars
 from compat_tests.reference.kafka import CLUSTER_ID, BrokerFailed, BrokerProcess, RealKafka, free_port
 
 NODE_ID: Final = 0

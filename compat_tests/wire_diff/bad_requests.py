@@ -14,10 +14,10 @@ from collections.abc import Iterator
 from functools import cache
 from typing import Any, ClassVar, Final, NamedTuple
 
+from compat_tests.reference import messages
+from compat_tests.reference.definitions import Field, Struct, make_names_unique, snake
 from compat_tests.wire import batch
 from ottla.wire.primitives import ZERO_UUID
-from scripts.wiregen import kafka, modules
-from scripts.wiregen.definitions import Field, Struct, snake
 
 RANGES: Final = {f"int{bits}": (-(1 << bits - 1), (1 << bits - 1) - 1) for bits in (8, 16, 32, 64)} | {
     "uint16": (0, 65_535),
@@ -39,11 +39,11 @@ class Names(NamedTuple):
 @cache
 def layouts() -> dict[str, Struct]:
     """The root struct of every request, by the module of its API."""
-    by_name = {message.name: message for message in kafka.definitions() if message.kind in ("request", "response")}
+    by_name = {message.name: message for message in messages.definitions() if message.kind in ("request", "response")}
     found = {}
     for name, message in by_name.items():
         if message.kind == "request":
-            modules.make_names_unique(message, by_name[name.removesuffix("Request") + "Response"])
+            make_names_unique(message, by_name[name.removesuffix("Request") + "Response"])
             found[snake(name).removesuffix("_request")] = message.root
     return found
 

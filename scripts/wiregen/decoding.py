@@ -12,8 +12,8 @@ build anything.
 
 from __future__ import annotations
 
-from .definitions import FIXED, SIZES, Field, Message, Struct, snake
-from .writer import Writer
+from compat_tests.reference.definitions import FIXED, SIZES, Field, Message, Struct, snake
+from scripts.wiregen.writer import Writer
 
 # bytes are copied: nothing but records may keep hold of a receive buffer.
 _SLICES = {"string": 'str(buf[pos:end], "utf-8", "replace")', "bytes": "bytes(buf[pos:end])", "records": "view[pos:end]"}

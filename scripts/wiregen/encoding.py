@@ -7,8 +7,8 @@ copies them.
 
 from __future__ import annotations
 
-from .definitions import FIXED, Field, Message, Struct, snake
-from .writer import Writer
+from compat_tests.reference.definitions import FIXED, Field, Message, Struct, snake
+from scripts.wiregen.writer import Writer
 
 
 class Encoder:

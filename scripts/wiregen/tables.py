@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from .definitions import NO_VERSION, Message, snake
+from compat_tests.reference.definitions import NO_VERSION, Message, snake
 
 _API_HEAD = '''
 from __future__ import annotations

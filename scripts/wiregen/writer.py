@@ -7,7 +7,7 @@ import keyword
 import textwrap
 from collections.abc import Callable
 
-from .definitions import SIZES
+from compat_tests.reference.definitions import SIZES
 
 # Names that generated functions use themselves; a field's local must not hide them.
 _RESERVED = frozenset(

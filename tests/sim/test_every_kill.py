@@ -1,4 +1,6 @@
-"""The recorded trace, killed for real by strace at a sample of all its calls; `scripts/crash_points.py killed` does every one."""
+"""The recorded trace, killed for real by strace at a sample of all its calls. `tests/sim/crash_points.py killed` does it
+at every one.
+"""
 
 from __future__ import annotations
 

@@ -8,8 +8,8 @@ from functools import cache
 from types import ModuleType
 from typing import Any, NamedTuple
 
-from scripts.wiregen import kafka, modules
-from scripts.wiregen.definitions import Message, snake
+from compat_tests.reference import messages
+from compat_tests.reference.definitions import Message, make_names_unique, snake
 from tests.wire.random_messages import Drawer, build
 
 
@@ -44,10 +44,10 @@ def all_layouts() -> list[Layout]:
 
 
 def _layouts() -> Iterator[Layout]:
-    by_name = {m.name: m for m in kafka.definitions()}
+    by_name = {m.name: m for m in messages.definitions()}
     for message in by_name.values():
         if message.kind == "request":
-            modules.make_names_unique(message, by_name[message.name.removesuffix("Request") + "Response"])
+            make_names_unique(message, by_name[message.name.removesuffix("Request") + "Response"])
     for message in by_name.values():
         if message.kind in ("request", "response"):
             suffix = f"_{message.kind.upper()}"

@@ -12,7 +12,7 @@ import base64
 import random
 from typing import Any
 
-from scripts.wiregen.definitions import Field, Message, Struct
+from compat_tests.reference.definitions import Field, Message, Struct
 
 RANGES = {"int8": (-(2**7), 2**7 - 1), "int16": (-(2**15), 2**15 - 1), "uint16": (0, 2**16 - 1), "int32": (-(2**31), 2**31 - 1)}
 RANGES |= {"uint32": (0, 2**32 - 1), "int64": (-(2**63), 2**63 - 1)}

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from scripts.wiregen import kafka
+from compat_tests.reference import messages
 from tests.wire.layouts import Layout, all_layouts
 from tests.wire.random_messages import Drawer, build, differences
 
@@ -21,8 +21,8 @@ pytestmark = pytest.mark.oracle
 
 def test_every_layout_agrees_with_kafka() -> None:
     drawn = [(la, Drawer(f"{la.name} {k}").message(la.message, la.version)) for la in all_layouts() for k in range(SAMPLES)]
-    lines = [f"encode {kafka.java_class(la.message)} {la.version} {json.dumps(wanted)}" for la, wanted in drawn]
-    answers = kafka.ask_kafka(lines=lines).splitlines()
+    lines = [f"encode {messages.java_class(la.message)} {la.version} {json.dumps(wanted)}" for la, wanted in drawn]
+    answers = messages.ask_kafka(lines=lines).splitlines()
     assert len(answers) == len(lines)
     refused = [f"{la.name}: {answer}" for (la, _), answer in zip(drawn, answers, strict=True) if answer.startswith("!")]
     assert not refused, f"{len(refused)} refused, first: {refused[:3]}"
@@ -53,8 +53,8 @@ def problems(layout: Layout, wanted: dict[str, Any], raw: bytes) -> list[str]:
 def test_kafka_reads_what_we_write() -> None:
     """Our messages as they are without arguments: Kafka must find its own defaults in them, and write the same bytes."""
     written = [(layout, layout.bytes(with_present_values(layout))) for layout in all_layouts()]
-    lines = [f"reread {kafka.java_class(la.message)} {la.version} {raw.hex()}" for la, raw in written]
-    answers = kafka.ask_kafka(lines=lines).splitlines()
+    lines = [f"reread {messages.java_class(la.message)} {la.version} {raw.hex()}" for la, raw in written]
+    answers = messages.ask_kafka(lines=lines).splitlines()
     wrong = [f"{la.name}: {answer}" for (la, raw), answer in zip(written, answers, strict=True) if answer != raw.hex()]
     assert not wrong, f"{len(wrong)} differences, first: {wrong[:5]}"
 

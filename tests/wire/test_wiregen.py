@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from compat_tests.reference.definitions import parse, snake
 from ottla.wire.frame import MALFORMED, decode_whole
 from scripts.wiregen import modules
-from scripts.wiregen.definitions import parse, snake
 from scripts.wiregen.writer import WIDTH, wrapped
 
 

@@ -1,7 +1,7 @@
-"""Makes the archives of classes from which the tests' JVMs start (jvm.py), each once:
+"""Makes the archives of classes from which the JVMs of the tests start (reference/jvm.py), each once:
 
-    python -m compat_tests.reference.class_archives              those of Kafka's jars, for brokers, clients and tools
-    python -m compat_tests.reference.class_archives --spark      PySpark's
+    python -m compat_tests.class_archives              those of Kafka's jars, for brokers, clients and tools
+    python -m compat_tests.class_archives --spark      PySpark's
 
 A broker, a client and a tool live once and write down which classes they load; `java -Xshare:dump` archives what of those is in a
 set of jars (JEP 310 and 350 describe the files). Spark's is written by a session at its end.

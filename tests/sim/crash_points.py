@@ -1,11 +1,11 @@
 """Every crash point of the recorded trace (tests/sim/trace.py), deeper than CI has time for.
 
-`python scripts/crash_points.py memory [--losses N]`: before every change of a simulated disk the power is cut, with every allowed
-loss where there are at most N (default 100), else N of them by seed; once with names that get lost on their own and sectors of
-64 bytes, once as ext4 and xfs would, with sectors of 512.
+`python -m tests.sim.crash_points memory [--losses N]`: before every change of a simulated disk the power is cut, with every
+allowed loss where there are at most N (default 100), else N of them by seed; once with names that get lost on their own and
+sectors of 64 bytes, once as ext4 and xfs would, with sectors of 512.
 
-`python scripts/crash_points.py killed [DIRECTORY]`: the trace runs as a process and is killed by strace at every single call that
-changes DIRECTORY (default: one under the directory for temporary files), until it survives.
+`python -m tests.sim.crash_points killed [DIRECTORY]`: the trace runs as a process and is killed by strace at every single call
+that changes DIRECTORY (default: one under the directory for temporary files), until it survives.
 
 Both say what they found; the exit code is 1 at the first state that the model does not allow.
 """
@@ -18,8 +18,6 @@ import tempfile
 import time
 from argparse import ArgumentParser
 from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from tests.sim.kills import kill_at, kill_points
 from tests.sim.test_every_crash_point import CrashPoints

@@ -1,4 +1,4 @@
-"""Apache Kafka as a source: its jars (by Maven), the definitions in them, and its own classes to ask.
+"""Kafka's messages: the definitions in its jars, and its own classes to ask (KafkaCodec.java).
 
 The jars are pinned twice: by version in compat_tests/reference/poms/kafka.pom.xml, and by checksum here, so that the
 generated text cannot change unseen.
@@ -14,8 +14,7 @@ from functools import cache
 from pathlib import Path
 
 from compat_tests.reference import maven
-
-from .definitions import Message, parse
+from compat_tests.reference.definitions import Message, parse
 
 VERSION = "4.4.0"
 CHECKSUMS = {

@@ -218,3 +218,12 @@ def parse(text: str, source: str) -> Message:
         root,
         list(structs.values()),
     )
+
+
+def make_names_unique(request: Message, response: Message) -> None:
+    """Gives nested structs of the same name in request and response a prefix in each, because one module holds both."""
+    shared = {s.name for s in request.structs} & {s.name for s in response.structs}
+    for message, prefix in ((request, "Request"), (response, "Response")):
+        for struct in message.structs:
+            if struct.name in shared:
+                struct.name = prefix + struct.name
