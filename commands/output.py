@@ -82,7 +82,7 @@ def with_resolved_types(run: Callable[..., None], function: Callable[..., None],
     for added in replaced.values():
         parameters += added
     keyword_only = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in parameters]
-    run.__signature__ = inspect.Signature(keyword_only)  # type: ignore[attr-defined]
+    run.__signature__ = inspect.Signature(keyword_only)  # type: ignore[attr-defined]  # typer reads it
     run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
 
 

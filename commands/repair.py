@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -107,7 +108,7 @@ class Repair:
             if kept != offsets or (name in unreadable and not offsets):
                 path = self._directory.path / name
                 data = checkpoint.encode_offsets(kept)
-                yield Step(f"rewrite {path} for the logs after the repair", lambda path=path, data=data: self._write(path, data))  # type: ignore[misc]
+                yield Step(f"rewrite {path} for the logs after the repair", partial(self._write, path, data))
 
     def _write(self, path: Path, data: bytes) -> None:
         self._disk.write_bytes(str(path), data)
@@ -163,7 +164,7 @@ class PartitionRepair:
         for finding in self.check.findings:
             if finding.remedy is Remedy.REMOVE and Path(finding.path).exists():
                 path = Path(finding.path)
-                yield Step(f"remove {path}", lambda path=path: remove(self._disk, [path]))  # type: ignore[misc]
+                yield Step(f"remove {path}", partial(remove, self._disk, [path]))
         for state, how in self._plan:
             yield from {"cut": self._cut, "skip": self._skip, "drop": self._drop}[how](state)
         if self._plan:
@@ -271,7 +272,7 @@ class PartitionRepair:
         bases |= {state.base_offset for state, _ in self._plan}
         for base in sorted(bases - gone):
             text = f"rebuild the indexes of {self.check.path / offset_name(base)}.log"
-            yield Step(text, lambda base=base: self._rebuild(base))  # type: ignore[misc]
+            yield Step(text, partial(self._rebuild, base))
 
     def _rebuild(self, base: int) -> None:
         disk, path = self._disk, str(self.check.path)

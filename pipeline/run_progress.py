@@ -102,7 +102,7 @@ def serve_metrics(port: int, job: str, states: Mapping[str, QueryProgress], cloc
     from prometheus_client import CollectorRegistry, start_http_server
     from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
-    figures: tuple[tuple[type[Metric], str, str, Callable[[QueryProgress], float]], ...] = (
+    figures: tuple[tuple[Callable[..., Any], str, str, Callable[[QueryProgress], float]], ...] = (
         (CounterMetricFamily, "ottla_pipeline_rows", "Rows read from topics", lambda q: q.rows),
         (CounterMetricFamily, "ottla_pipeline_batches", "Micro-batches done", lambda q: q.batches),
         (GaugeMetricFamily, "ottla_pipeline_rows_per_second", "Rows a second in the last batch", lambda q: q.rows_per_s),
@@ -115,7 +115,7 @@ def serve_metrics(port: int, job: str, states: Mapping[str, QueryProgress], cloc
         def collect(self) -> list[Metric]:
             found = []
             for kind, name, text, value in figures:
-                family: Any = kind(name, text, labels=["job", "query"])  # type: ignore[call-arg]
+                family = kind(name, text, labels=["job", "query"])
                 for query in list(states.values()):
                     family.add_metric([job, query.name], value(query))
                 found.append(family)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pyspark.sql.streaming.datasource import (  # type: ignore[import-not-found,unused-ignore]
+from pyspark.sql.streaming.datasource import (  # type: ignore[import-not-found,unused-ignore]  # Spark may not be installed
     ReadAllAvailable,
     ReadMaxRows,
     SupportsTriggerAvailableNow,
@@ -12,7 +12,7 @@ from ottla.pipeline.source_limits import Ends, limited, with_absent
 from ottla.pipeline.source_readers import StreamReader
 
 
-class LimitedStreamReader(StreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc,unused-ignore]
+class LimitedStreamReader(StreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc,unused-ignore]  # likewise
     """A stream reader whose `latestOffset` has the arguments of Spark 4.2."""
 
     _target: Ends | None = None
@@ -25,6 +25,6 @@ class LimitedStreamReader(StreamReader, SupportsTriggerAvailableNow):  # type: i
     def prepareForTriggerAvailableNow(self) -> None:
         self._target = super().latestOffset()
 
-    def latestOffset(self, start: Ends, limit: object) -> Ends:  # type: ignore[override]
+    def latestOffset(self, start: Ends, limit: object) -> Ends:  # type: ignore[override]  # as Spark 4.2 calls it
         end = with_absent(super().latestOffset() if self._target is None else self._target, start)
         return limited(start, end, limit.max_rows, self.first_offset) if isinstance(limit, ReadMaxRows) else end

@@ -25,6 +25,7 @@ from ottla.server.metadata.image import MetadataImage
 from ottla.server.metadata.operation import Caller
 from ottla.server.partitions.fetch_sessions import FetchSessions
 from ottla.server.partitions.flushing import Flushing
+from ottla.server.partitions.replica import Replica
 from ottla.server.partitions.replicas import Replicas
 from ottla.server.requests.context import BrokerContext
 from ottla.server.requests.request import Request
@@ -196,6 +197,12 @@ class MemoryBroker:
 
     def delete_topic(self, name: str) -> None:
         self.image.apply(RemoveTopicRecord(self.topic_id(name)))
+
+    def replica(self, topic: str = "t", index: int = 0) -> Replica:
+        """A replica that the broker has."""
+        replica = self.replicas.get(topic, index)
+        assert replica is not None
+        return replica
 
     def elect(self, name: str, leader: int, index: int = 0) -> None:
         """Another leader, and so the next leader epoch."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.memdisk import MemDisk
-from tests.memloss import Inode, keep_all, lose_all
+from tests.memloss import Choose, Inode, keep_all, lose_all
 from tests.sim.losses import content, survivors
 
 SECTOR = 4
@@ -107,9 +107,9 @@ def test_a_directory_must_be_durable_itself() -> None:
 
 
 @pytest.mark.parametrize(("choose", "names"), [(lose_all, ["a", "b"]), (keep_all, ["b", "c"])])
-def test_the_two_ends(choose: object, names: list[str]) -> None:
+def test_the_two_ends(choose: Choose, names: list[str]) -> None:
     disk = tree()
     disk.rename("/a", "/c")
-    other = disk.crashed(choose)  # type: ignore[arg-type]
+    other = disk.crashed(choose)
     assert other.list("/") == names
     assert disk.list("/") == ["b", "c"]

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import ast
 import functools
+import io
 import re
 import subprocess
+import tokenize
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
@@ -244,3 +246,26 @@ def test_names_of_tests_are_plain_english() -> None:
 def test_docstrings_of_functions_are_sentences() -> None:
     found = [f"{module}: {line}" for module in handwritten_modules() for line in fragments((ROOT / module).read_text())]
     assert not found, f"say what the function does, beginning with a verb: {found}"
+
+
+IGNORED = re.compile(r"#\s*type:\s*ignore\b(?:\[[^\]]*\])?(?P<reason>\s*#\s*(?!noqa|fmt:)\S.*)?$")
+
+
+def unreasoned(source: str) -> Iterator[str]:
+    """Yields the lines that silence the type checker without saying why in a second comment."""
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type == tokenize.COMMENT and (found := IGNORED.search(token.string)) and not found["reason"]:
+            yield f"{token.start[0]}: {token.string}"
+
+
+def test_who_silences_the_type_checker_says_why() -> None:
+    sample = "a = f(1)  # type: ignore[arg-type]\nb = f(1)  # type: ignore[arg-type]  # it takes any\nc = f(1)  # type: ignore\n"
+    assert list(unreasoned(sample)) == ["1: # type: ignore[arg-type]", "3: # type: ignore"]
+    texts = {path.relative_to(ROOT).as_posix(): path.read_text() for path in source_files()}
+    found = [
+        f"{name}:{line}"
+        for name, text in texts.items()
+        if "type: ignore" in text and not is_generated(text)
+        for line in unreasoned(text)
+    ]
+    assert not found, f"better types, or a reason behind it: {found}"

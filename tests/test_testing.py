@@ -99,7 +99,7 @@ def test_what_makes_a_first_consumer_wait_is_low_unless_it_is_asked_for() -> Non
 def test_a_wrong_setting_is_an_error_before_anything_starts(wrong: dict[str, Any], told: str) -> None:
     broker = Broker.__new__(Broker)
     with pytest.raises(ConfigError, match=told):
-        broker.__init__(**wrong)  # type: ignore[misc]
+        broker.__init__(**wrong)  # type: ignore[misc]  # to see the repr of what it leaves
     assert repr(broker) == "<ottla.testing.Broker not running>"  # pytest shows it beside the error
 
 
@@ -193,21 +193,31 @@ def test_an_interrupt_while_it_starts_ends_it(moment: str) -> None:
 
 
 INTERRUPTED_STOP = """
-import asyncio, pathlib, signal, threading
+import pathlib, queue, signal
 import ottla.server.broker.broker
 from ottla.testing import Broker
 
-stop = ottla.server.broker.broker.Broker.stop
+stop, waits_again = ottla.server.broker.broker.Broker.stop, queue.SimpleQueue()
 
 async def stopping(self):
-    signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
-    await asyncio.sleep(0.2)  # time for who does not wait to take the directory away
+    waits_again.get()  # otherwise it goes on, takes the directory away and ends
     await stop(self)
     print("stopped", pathlib.Path(self.config.log_dirs[0]).exists())
 
 ottla.server.broker.broker.Broker.stop = stopping
 broker = Broker().start()
-directory = broker.data_dir
+directory, ended = broker.data_dir, broker._thread._ended
+wait, waits = ended.wait, []
+
+def interrupted_wait():
+    waits.append("for the end")
+    if len(waits) == 1:
+        signal.raise_signal(signal.SIGINT)
+    else:
+        waits_again.put(None)
+    wait()
+
+ended.wait = interrupted_wait
 try:
     broker.stop()
 except KeyboardInterrupt:

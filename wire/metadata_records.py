@@ -164,6 +164,6 @@ def build_control(records: Sequence[tuple[int, WireStruct]], timestamp_ms: int) 
     for kind, message in records:
         module: Any = sys.modules[type(message).__module__]
         out: Parts = []
-        module.ENCODE[message.version](message, out)  # type: ignore[attr-defined]
+        module.ENCODE[message.version](message, out)  # type: ignore[attr-defined]  # control messages have one
         built.append(Record(0, timestamp_ms, _CONTROL_KEY.pack(0, kind), b"".join(out)))
     return build_batch(built, control=True)

@@ -43,7 +43,7 @@ class WireStruct:
     __slots__: ClassVar[tuple[str, ...]] = ()
     NESTED: ClassVar[tuple[tuple[str, type[WireStruct], bool], ...]] = ()
     """For answers: name, class and whether it is a list, for each field that is a struct or a list of structs."""
-    __hash__: ClassVar[None]  # type: ignore[assignment]
+    __hash__: ClassVar[None]  # type: ignore[assignment]  # Python's way to say that it has none
 
     def __eq__(self, other: object) -> bool:
         if self.__class__ is not other.__class__:

@@ -58,7 +58,7 @@ CLEANED = {
 IN_A_THREAD = (
     "import ottla.server.partitions.cleaning as cleaning; from ottla.log.disk.files import OsDisk; "
     "from ottla.server.program.cli import main; "
-    "cleaning.ProcessWorker = lambda: cleaning.ThreadWorker(OsDisk()); main()"
+    "cleaning.ProcessWorker = lambda clock: cleaning.ThreadWorker(OsDisk(), clock); main()"
 )
 
 

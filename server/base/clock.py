@@ -1,15 +1,16 @@
 """Time as a parameter: the interface of a clock, and its implementation by asyncio.
 
-Nothing in the server calls time.time or sleeps; it gets a Clock as a parameter. Tests pass one that stands still until the test
-advances it (tests/fakes.py), so that a session timeout of half an hour is tested in no time.
+Nothing else in the server reads the time, sleeps, or gives asyncio a timeout: it gets a Clock as a parameter, and `wait_at_most`
+for its waits. Tests pass a clock that stands still until the test advances it (tests/fakes.py), so that a session timeout of half
+an hour is tested in no time.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
-from typing import Protocol
+from collections.abc import Callable, Iterable
+from typing import Any, Protocol
 
 
 class Cancellable(Protocol):
@@ -54,3 +55,35 @@ class LoopClock:
 
     def call_later(self, seconds: float, callback: Callable[[], None]) -> Cancellable:
         return self._call_later(seconds, callback)
+
+
+async def wait_at_most(clock: Clock, seconds: float, futures: Iterable[asyncio.Future[Any]]) -> bool:
+    """Waits until all `futures` are done, or until `seconds` have passed by the clock; returns whether all of them are done.
+
+    It neither cancels a future nor raises its error. If all are done already, it returns without giving the loop a turn.
+    """
+    watched = tuple(future for future in futures if not future.done())
+    if not watched:
+        return True
+    pending = set(watched)
+    over = asyncio.get_running_loop().create_future()
+
+    def end() -> None:
+        if not over.done():
+            over.set_result(None)
+
+    def note(future: asyncio.Future[Any]) -> None:
+        pending.discard(future)
+        if not pending:
+            end()
+
+    for future in watched:
+        future.add_done_callback(note)
+    timer = clock.call_later(seconds, end)
+    try:
+        await over
+    finally:
+        timer.cancel()
+        for future in watched:
+            future.remove_done_callback(note)
+    return all(future.done() for future in watched)

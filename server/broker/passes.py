@@ -91,7 +91,7 @@ class Compaction:
             from ottla.server.partitions.cleaning import LogCleaning
 
             settings = self._context.settings
-            self._cleaning = LogCleaning(self._logs, self._disk, self._context.clock.now_ms, lambda: settings.values)
+            self._cleaning = LogCleaning(self._logs, self._disk, self._context.clock, lambda: settings.values)
             if self._sources is not None:
                 self._sources.cleaner = self._cleaning.cleaner
         return self._cleaning.run_pass()

@@ -221,13 +221,13 @@ class CoordinatorShard(ABC, Generic[R]):
 
     def _replay_batch(self, batch: bytes) -> None:
         header = read_header(batch)
-        records = [record for record in decode_records(batch) if record.key is not None]
+        records = [(record.key, record) for record in decode_records(batch) if record.key is not None]
         if header.is_control:
-            for record in records:
-                self.end_transaction(header.producer_id, committed=record.key[3] == _COMMIT_MARKER)  # type: ignore[index]
+            for key, _ in records:
+                self.end_transaction(header.producer_id, committed=key[3] == _COMMIT_MARKER)
             return
         producer_id = header.producer_id if header.is_transactional else NO_PRODUCER_ID
-        known = [(self.decode(record.key, record.value), record.offset) for record in records]  # type: ignore[arg-type]
+        known = [(self.decode(key, record.value), record.offset) for key, record in records]
         for decoded, offset in known:
             if decoded is not None:
                 self.replay(decoded, offset, producer_id)

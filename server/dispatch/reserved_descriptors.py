@@ -2,6 +2,8 @@
 
 Loading a module opens files, two at a time if it is compiled, and handlers are loaded with the first request of their kind. If
 descriptors have run out by then, that request could only be answered by closing its connection, and no new one could come.
+
+What is held are entries of this process's table of descriptors, on /dev/null: no data of any disk, so no Disk is handed in.
 """
 
 from __future__ import annotations

@@ -257,7 +257,7 @@ def _find_unverified(topics: list[TopicProduceData], transactional_id: str, requ
             replica = _replica(topic, data.index, request)
             if replica is None or not replica.is_leader or replica.topic in INTERNAL_TOPICS:
                 continue
-            *producer, sequence = _PRODUCER.unpack_from(data.records, _PRODUCER_AT)  # type: ignore[arg-type]
+            *producer, sequence = _PRODUCER.unpack_from(data.records, _PRODUCER_AT)  # type: ignore[arg-type]  # None is not transactional
             entry = Entry((replica.topic, data.index), *producer)
             sequences.append((entry, sequence, replica.log.producers))
             keys[entry.partition] = (topic.name, topic.topic_id, data.index)

@@ -8,7 +8,7 @@ in place), and `Frozen.records` makes the records from the copy bit by bit. 10,0
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ottla.wire.messages.internal import register_broker_record as broker_record
 from ottla.wire.messages.internal.config_record import ConfigRecord
@@ -96,7 +96,7 @@ def _broker(broker: BrokerImage, metadata_version: int) -> WireStruct:
 
 
 def _partition(topic_id: bytes, index: int, partition: PartitionImage, metadata_version: int) -> WireStruct:
-    record: Any = PartitionRecord(
+    record = PartitionRecord(
         index,
         topic_id,
         list(partition.replicas),
@@ -113,4 +113,4 @@ def _partition(topic_id: bytes, index: int, partition: PartitionImage, metadata_
     if metadata_version >= _ELR:
         record.eligible_leader_replicas = list(partition.elr) or None
         record.last_known_elr = list(partition.last_known_elr) or None
-    return record  # type: ignore[no-any-return]
+    return record

@@ -12,6 +12,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Any, Final
 
+from ottla.server.base.clock import wait_at_most
 from ottla.server.network.connection import Connection
 from ottla.server.network.context import NetworkContext
 from ottla.server.network.owner import Serves
@@ -46,7 +47,7 @@ class Listener:
         self._tasks: set[asyncio.Task[Any]] = set()
         self._server: asyncio.Server | None = None
         self._sweep_timer: Cancellable | None = None
-        self._empty = asyncio.Event()
+        self._empty: asyncio.Future[None] | None = None  # done once a closing listener has no connection any more
 
     # Open and close
 
@@ -87,18 +88,15 @@ class Listener:
         not.
         """
         self.stop_accepting()
-        tasks = list(self._tasks)
-        if tasks:
-            await asyncio.wait(tasks, timeout=grace_seconds)
+        clock = self.context.clock
+        await wait_at_most(clock, grace_seconds, self._tasks)
         for connection in list(self._turned_away):
             connection.abort()
         for connection in list(self.connections):
             connection.close_quietly()
         if self.connections:
-            self._empty.clear()
-            try:
-                await asyncio.wait_for(self._empty.wait(), grace_seconds)
-            except TimeoutError:
+            self._empty = asyncio.get_running_loop().create_future()
+            if not await wait_at_most(clock, grace_seconds, (self._empty,)):
                 for connection in list(self.connections):
                     connection.abort()
 
@@ -134,8 +132,8 @@ class Listener:
         if self.connections.pop(connection, None) is None:
             return  # it was never admitted
         self.context.counts.remove(connection.host)
-        if not self.connections:
-            self._empty.set()
+        if not self.connections and self._empty is not None and not self._empty.done():
+            self._empty.set_result(None)
 
     def keep(self, task: asyncio.Task[Any]) -> None:
         """Refers to a request's task until it is done, even if its connection ends."""

@@ -16,12 +16,10 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import os
 import sys
-import threading
-import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import aclosing
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 import ottla
@@ -30,16 +28,18 @@ from ottla.log.compaction.cleaner_manager import CleanerSettings, Cleaning, LogC
 from ottla.log.compaction.cleaning_job import CleanedGroup, CleaningAborted, CleaningJob, CleaningStats, MapTooSmall
 from ottla.log.disk.files import OsDisk, StateUnknown
 from ottla.log.errors import CorruptRecord, LogError, StorageError
+from ottla.server.base.clock import wait_at_most
 
 if TYPE_CHECKING:
     from ottla.log.disk.files import Disk
     from ottla.log.management.manager import LogManager
+    from ottla.server.base.clock import Clock
 
 logger = logging.getLogger("ottla.server.cleaning")
 
 _LINE_BYTES: Final = 1 << 26
 _LOOK_SECONDS: Final = 0.5
-"""How often to check whether a busy worker's log has been deleted or truncated."""
+"""How often to check whether the log of a busy or throttled worker has been deleted or truncated."""
 _DEATHS: Final = 2
 """After this many workers have died while cleaning a log, the log is left uncleaned."""
 _START: Final = "import sys; sys.path.insert(0, {root!r}); from ottla.log.compaction.process import main; sys.exit(main())"
@@ -94,14 +94,14 @@ class LogCleaning:
         self,
         logs: LogManager,
         disk: Disk,
-        now_ms: Callable[[], int],
+        clock: Clock,
         values: Callable[[], Mapping[str, Any]],
         new_worker: Callable[[], Worker] | None = None,
     ) -> None:
-        self.cleaner = LogCleaner(logs, now_ms)
+        self.cleaner = LogCleaner(logs, clock.now_ms)
         self._values = values
         in_process = type(disk) is OsDisk and bool(sys.executable)
-        self._new_worker = new_worker or (ProcessWorker if in_process else lambda: ThreadWorker(disk))
+        self._new_worker = new_worker or (lambda: ProcessWorker(clock) if in_process else ThreadWorker(disk, clock))
         self._workers: list[Worker] = []
         self._deaths: dict[tuple[str, int], int] = {}
         self._stopped = False
@@ -204,12 +204,13 @@ async def _in_thread(action: Callable[[], T]) -> T:
 class ProcessWorker:
     """A worker that is a process of its own (log/compaction/process.py), started with the first cleaning."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
         self._process: asyncio.subprocess.Process | None = None
         self._called_off = False
 
     async def _begin(self) -> asyncio.subprocess.Process:
-        root = str(Path(next(iter(ottla.__path__))).parent)
+        root = os.path.dirname(next(iter(ottla.__path__)))
         try:
             return await asyncio.create_subprocess_exec(
                 sys.executable,
@@ -261,7 +262,7 @@ class ProcessWorker:
         reading = asyncio.ensure_future(process.stdout.readline())
         try:
             while not reading.done():
-                await asyncio.wait((reading,), timeout=_LOOK_SECONDS)
+                await wait_at_most(self._clock, _LOOK_SECONDS, (reading,))
                 if cleaning.is_void or self._called_off:
                     raise CleaningAborted("the cleaning is no longer wanted")
             line = reading.result()
@@ -307,31 +308,42 @@ def _raise(message: dict[str, Any]) -> None:
 
 
 class ThreadWorker:
-    """A worker that is a thread of this process.
-
-    Its throttle goes by `monotonic`, not by the broker's clock: a thread that waits cannot be woken by a clock of the event loop.
+    """A worker that is a thread of this process. Where its throttle makes it wait, it waits for the event loop, which knows the
+    broker's clock.
     """
 
-    def __init__(self, disk: Disk, monotonic: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, disk: Disk, clock: Clock) -> None:
         self._disk = disk
-        self._monotonic = monotonic
-        self._called_off = threading.Event()
+        self._clock = clock
+        self._called_off = asyncio.Event()
 
     async def clean(self, cleaning: Cleaning) -> AsyncIterator[Result]:
         """See Worker."""
+        loop = asyncio.get_running_loop()
 
         def wait(seconds: float) -> None:
-            until = self._monotonic() + seconds
-            while not self._called_off.wait(min(seconds, _LOOK_SECONDS)) and not cleaning.is_void:
-                if (seconds := until - self._monotonic()) <= 0:
-                    return
-            raise CleaningAborted("the cleaning is no longer wanted")
+            if seconds > 0:
+                asyncio.run_coroutine_threadsafe(self._pause(cleaning, seconds), loop).result()
+            if self._called_off.is_set() or cleaning.is_void:
+                raise CleaningAborted("the cleaning is no longer wanted")
 
-        cleaner = Cleaner(self._disk, cleaning.job, Throttle(cleaning.job.bytes_per_second, self._monotonic, wait))
+        # Not `monotonic`: the thread asks for the time, and the loop's may stand still while the loop has nothing to do.
+        throttle = Throttle(cleaning.job.bytes_per_second, lambda: self._clock.ticks_ns() / 1e9, wait)
+        cleaner = Cleaner(self._disk, cleaning.job, throttle)
         groups = cleaner.groups()
         while (group := await _in_thread(lambda: next(groups, None))) is not None:
             yield group
         yield cleaner.stats
+
+    async def _pause(self, cleaning: Cleaning, seconds: float) -> None:
+        """Returns after `seconds`, or as soon as it is known that the cleaning is no longer wanted."""
+        called_off = asyncio.ensure_future(self._called_off.wait())
+        try:
+            until = self._clock.monotonic() + seconds
+            while not (self._called_off.is_set() or cleaning.is_void) and (left := until - self._clock.monotonic()) > 0:
+                await wait_at_most(self._clock, min(left, _LOOK_SECONDS), (called_off,))
+        finally:
+            called_off.cancel()
 
     def call_off(self) -> None:
         """See Worker."""

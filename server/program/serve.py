@@ -68,12 +68,16 @@ class CannotStart(Exception):
 # Settings
 
 
-def gather(options: ServeOptions, environment: Mapping[str, str]) -> tuple[BrokerConfig, dict[str, Given]]:
-    """Returns the broker's configuration, and each given setting with where it came from. Raises CannotStart."""
+def gather(
+    options: ServeOptions, environment: Mapping[str, str], read_bytes: Callable[[str], bytes]
+) -> tuple[BrokerConfig, dict[str, Given]]:
+    """Returns the broker's configuration, and each given setting with where it came from; `read_bytes` reads the properties file.
+    Raises CannotStart.
+    """
     given: dict[str, Given] = {}
     try:
         if options.properties is not None:
-            given |= read_file(Path(options.properties))
+            given |= read_file(options.properties, read_bytes)
         given |= read_environment(environment)
         given |= read_overrides(options.override)
         given |= _named_options(options, given)
@@ -149,7 +153,7 @@ def run(options: ServeOptions) -> int:
     """Runs a broker until a signal comes; returns the exit code."""
     _begin_logging(os.environ.get(LOG_LEVEL, "INFO"))
     try:
-        config, given = gather(options, os.environ)
+        config, given = gather(options, os.environ, lambda path: Path(path).read_bytes())
         _log_ignored_settings(config, given)
         _raise_open_files()
         with asyncio.Runner(loop_factory=loop_factory()) as runner:

@@ -133,7 +133,7 @@ def _setting(
 
 
 BROKER_SETTINGS: Final[dict[str, Setting]] = {
-    str(row[0]): _setting(*row)  # type: ignore[arg-type]
+    str(row[0]): _setting(*row)  # type: ignore[arg-type]  # row.py says what stands where
     for rows in (nodes.ROWS, network.ROWS, security.ROWS, logs.ROWS, coordinators.ROWS)
     for row in rows
 }

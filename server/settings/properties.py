@@ -14,8 +14,7 @@ Each text remembers where it came from, so that an error message about it can sa
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
-from pathlib import Path
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final, NamedTuple
 
 from ottla.log.config_def import ConfigError
@@ -52,10 +51,12 @@ class Given(NamedTuple):
     origin: str
 
 
-def read_file(path: Path) -> dict[str, Given]:
-    """Returns the settings of a `.properties` file. Raises ConfigError if it cannot be read."""
+def read_file(path: str, read_bytes: Callable[[str], bytes]) -> dict[str, Given]:
+    """Returns the settings of the `.properties` file at `path`, which `read_bytes` reads. Raises ConfigError if that raises
+    OSError, or if the content does not follow the grammar.
+    """
     try:
-        raw = path.read_bytes()
+        raw = read_bytes(path)
     except OSError as error:
         raise ConfigError(f"{path}: {error.strerror or error}; name a server.properties that can be read") from error
     try:

@@ -55,6 +55,10 @@ class Answering:
         return {"wide": 3, "narrow": 1, "between": 2}[topic]
 
 
+def answering(answer: Any) -> Any:
+    return Answering(answer)
+
+
 def listed(kind: str) -> group_kinds.Listed:
     return group_kinds.Listed("g", "Stable", kind, 1)
 
@@ -68,7 +72,7 @@ def test_the_partitions_of_tasks() -> None:
         Subtopology("1", [], repartition_source_topics=[TopicInfo("between", 2)]),
     ]
     answer = StreamsGroupDescribeResponse(groups=[DescribedGroup(0, None, "g", "Stable", 4, 4, Topology(0, reads), [member])])
-    found, wrong = group_kinds.described(Answering(answer), [listed("streams")])  # type: ignore[arg-type]
+    found, wrong = group_kinds.described(answering(answer), [listed("streams")])
     (state,) = found["g"].members
     assert wrong == {}
     assert state.partitions == (Partition("narrow", 0), Partition("wide", 0), Partition("wide", 2))
@@ -83,7 +87,7 @@ def test_where_a_share_group_is() -> None:
     topics = [DescribeShareGroupOffsetsResponseTopic("t", partitions=partitions)]
     groups = [DescribeShareGroupOffsetsResponseGroup("g", topics), DescribeShareGroupOffsetsResponseGroup("x", [], 69, "gone")]
     answer = DescribeShareGroupOffsetsResponse(groups=groups)
-    found, wrong = group_kinds.share_offsets(Answering(answer), [listed("share")])  # type: ignore[arg-type]
+    found, wrong = group_kinds.share_offsets(answering(answer), [listed("share")])
     assert found == {"g": {Partition("t", 0): group_kinds.Held(7, 3), Partition("t", 3): group_kinds.Held(0, None)}}
     assert wrong == {"x": "there is no such group"}
 

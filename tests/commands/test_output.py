@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import typer
@@ -79,8 +80,11 @@ def test_what_was_written_before_a_failure_is_kept() -> None:
 
 def python(program: str, **streams: int) -> subprocess.CompletedProcess[bytes]:
     prepared = "import sys, typer\nfrom ottla.commands import output\napp = typer.Typer()\n" + program + "\napp()\n"
-    arguments = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE} | streams
-    return subprocess.run([sys.executable, "-c", prepared], check=False, timeout=TIMEOUT_S, **arguments)  # type: ignore[call-overload,no-any-return]
+    arguments: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE} | streams
+    done: subprocess.CompletedProcess[bytes] = subprocess.run(
+        [sys.executable, "-c", prepared], check=False, timeout=TIMEOUT_S, **arguments
+    )
+    return done
 
 
 def test_a_reader_that_went_away_is_no_failure() -> None:

@@ -85,7 +85,7 @@ def test_the_header_of_a_job_says_where_the_cluster_is_if_the_user_does_not(
 
 
 def test_no_gap_asks_nobody() -> None:
-    assert list(pipeline_gaps.explained(None, "t", [])) == []  # type: ignore[arg-type]
+    assert list(pipeline_gaps.explained(None, "t", [])) == []  # type: ignore[arg-type]  # nobody is asked
     assert Gap(0, 1, 2) < Gap(0, 3, 3)
 
 

@@ -10,6 +10,7 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -94,10 +95,10 @@ class Both:
         rng = self.rng
         version = rng.choice((0, 0, 1, 2))
         epoch = self.epochs[producer_id] + rng.choice((-1, 0, 0, 0, 1) if version < 2 else (0, 1, 1, 1))
-        fields = {"commit": rng.random() < 0.4, "coordinator_epoch": rng.choice((3, 3, 3, 2, 4))}
+        fields: dict[str, Any] = {"commit": rng.random() < 0.4, "coordinator_epoch": rng.choice((3, 3, 3, 2, 4))}
         if epoch < 0:
             return
-        marker = build_marker(producer_id, epoch, timestamp_ms=self.at_ms, **fields)  # type: ignore[arg-type]
+        marker = build_marker(producer_id, epoch, timestamp_ms=self.at_ms, **fields)
         theirs = self.kafka.ask("marker", self.at_ms, version, 0, marker.hex())
         try:
             info = append_marker(
@@ -106,7 +107,7 @@ class Both:
                 producer_epoch=epoch,
                 leader_epoch=0,
                 transaction_version=version,
-                **fields,  # type: ignore[arg-type]
+                **fields,
             )
             ours = f"ok {info.base_offset}"
             self.epochs[producer_id] = epoch

@@ -220,10 +220,10 @@ class CompactedMachine(PartitionMachine):
     """The cleaner's partition. Of reading only the whole is compared, record by record (`check`)."""
 
     topic = "c"
-    read = None  # type: ignore[assignment]
-    delete_records = None  # type: ignore[assignment]
-    retention = None  # type: ignore[assignment]
-    truncate = None  # type: ignore[assignment]
+    read = None  # type: ignore[assignment]  # no rule here
+    delete_records = None  # type: ignore[assignment]  # likewise
+    retention = None  # type: ignore[assignment]  # likewise
+    truncate = None  # type: ignore[assignment]  # likewise
 
     @rule()
     def compact(self) -> None:

@@ -200,5 +200,5 @@ def test_stray_snapshots(bases: list[int], left: list[int]) -> None:
         def __init__(self, base_offset: int) -> None:
             self.base_offset = base_offset
 
-    remove_stray_snapshots(disk, "/p", [Based(base) for base in bases])  # type: ignore[arg-type]
+    remove_stray_snapshots(disk, "/p", [Based(base) for base in bases])  # type: ignore[arg-type]  # it asks a segment for no more
     assert [int(name.partition(".")[0]) for name in disk.list("/p")] == left

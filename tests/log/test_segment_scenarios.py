@@ -28,6 +28,7 @@ there from the start), and files whose parent is no directory.
 from __future__ import annotations
 
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -46,9 +47,9 @@ BASE = 40
 MOST = 2**31 - 1
 
 
-def at(offset: int, count: int = 1, *, epoch: int = 0, data: bytes | None = None, **fields: object) -> bytes:
+def at(offset: int, count: int = 1, *, epoch: int = 0, data: bytes | None = None, **fields: Any) -> bytes:
     """A batch as it lies in a log from `offset` on."""
-    data = data or batch(count, **fields)  # type: ignore[arg-type]
+    data = data or batch(count, **fields)
     return stamp(read_header(data), offset, epoch) + data[16:]
 
 

@@ -244,8 +244,15 @@ def test_a_marker_of_transactions_version_2_needs_a_larger_epoch() -> None:
     log.send(1)
 
     def end(epoch: int) -> int:
-        fields = {"producer_id": 1, "commit": False, "coordinator_epoch": 0, "leader_epoch": 0, "transaction_version": 2}
-        return append_marker(log.log, producer_epoch=epoch, **fields).base_offset  # type: ignore[arg-type]
+        return append_marker(
+            log.log,
+            producer_id=1,
+            producer_epoch=epoch,
+            commit=False,
+            coordinator_epoch=0,
+            leader_epoch=0,
+            transaction_version=2,
+        ).base_offset
 
     with pytest.raises(InvalidProducerEpoch):
         end(0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 
@@ -83,8 +84,8 @@ def test_a_master_that_is_none_or_does_not_answer() -> None:
 
 
 def test_no_pyspark_or_an_old_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    old = ModuleType("pyspark")
-    old.__version__ = "3.5.4"  # type: ignore[attr-defined]
+    old: Any = ModuleType("pyspark")
+    old.__version__ = "3.5.4"
     monkeypatch.setitem(sys.modules, "pyspark", old)
     with pytest.raises(PipelineError, match=r"^pyspark 3\.5\.4 is installed, and the pipeline needs 4\.0: pip install"):
         session.spark_version()

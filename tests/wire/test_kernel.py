@@ -210,7 +210,7 @@ def test_spans_of_malformed_records_are_a_value_error(kernel: ModuleType) -> Non
 
 def test_only_bytes_are_taken_by_the_compiled_module() -> None:
     with pytest.raises(TypeError):
-        imported.check_records(memoryview(GOOD), 0, len(GOOD), 3, 1000, LOW, HIGH, False, HIGH)  # type: ignore[arg-type]
+        imported.check_records(memoryview(GOOD), 0, len(GOOD), 3, 1000, LOW, HIGH, False, HIGH)  # type: ignore[arg-type]  # no bytes
 
 
 def test_hostile_bytes_give_the_same_answer_compiled_and_uncompiled() -> None:

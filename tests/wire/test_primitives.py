@@ -125,7 +125,7 @@ def test_messages_are_equal_by_value_and_show_themselves() -> None:
     with pytest.raises(TypeError, match="unhashable"):
         hash(one)
     with pytest.raises(AttributeError):
-        one.partition = []  # type: ignore[attr-defined]
+        one.partition = []  # type: ignore[attr-defined]  # there is no such field
 
 
 def test_default_lists_are_not_shared() -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import TypeVar
 
 from ottla.server.group.classic.group import ClassicGroup
@@ -41,7 +42,7 @@ def remove_members(services: ConsumerServices, group: ConsumerGroup, leaving: Se
         return update.result(response, lambda: become_classic(services, group.group_id, members, reason))
     for member in leaving:
         update.records += records.member_tombstones(group.group_id, member.member_id)
-        update.after.append(lambda gone=member.member_id: services.timeouts.forget(group.group_id, gone))  # type: ignore[misc]
+        update.after.append(partial(services.timeouts.forget, group.group_id, member.member_id))
     counts = group.subscribed_regexes()
     counts.subtract(member.regex for member in leaving if member.regex)
     unwanted = [expression for expression, count in counts.items() if not count]

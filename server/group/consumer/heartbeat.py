@@ -6,6 +6,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import NamedTuple
 
 from ottla.server.group.classic.group import ClassicGroup, State
@@ -118,8 +119,8 @@ def _upgrade(services: ConsumerServices, classic: ClassicGroup, update: GroupUpd
     logger.info("group %s: converted from a classic to a consumer group at epoch %d", classic.group_id, update.group.epoch)
     for member in update.group.members.values():
         assert member.classic is not None
-        member_id, timeout_ms = member.member_id, member.classic.session_timeout_ms
-        update.after.append(lambda who=member_id, ms=timeout_ms: services.timeouts.session(classic.group_id, who, ms))  # type: ignore[misc]
+        timeout_ms = member.classic.session_timeout_ms
+        update.after.append(partial(services.timeouts.session, classic.group_id, member.member_id, timeout_ms))
 
 
 def _update_member(old: ConsumerMember, request: Heartbeat) -> ConsumerMember:

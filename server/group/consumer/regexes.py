@@ -86,12 +86,13 @@ def _compile(expression: str) -> Callable[[str], object]:
         message = error.args[0].decode("utf-8", "replace") if error.args else ""
         reason = message.partition(":")[0]
         raise ValueError(_REASONS.get(reason, reason)) from error
-    if not pattern.groups:
-        return pattern.fullmatch  # type: ignore[no-any-return]
-    alone = re2.Set.FullMatchSet(quiet)  # unlike a pattern, a set of one expression does not capture named groups
-    alone.Add(expression)
-    alone.Compile()
-    return alone.Match  # type: ignore[no-any-return]
+    matches: Callable[[str], object] = pattern.fullmatch
+    if pattern.groups:
+        alone = re2.Set.FullMatchSet(quiet)  # unlike a pattern, a set of one expression does not capture named groups
+        alone.Add(expression)
+        alone.Compile()
+        matches = alone.Match
+    return matches
 
 
 def last_lookup_ms(group: ConsumerGroup) -> int:

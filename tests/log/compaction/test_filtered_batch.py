@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from ottla.log.compaction.cleaning_job import CleaningJob
@@ -16,10 +18,10 @@ from tests.log.support import marker
 NOW, RETENTION, BASE = 10_000, 500, 40
 
 
-def batch(*records: tuple[bytes | None, bytes | None], codec: int = NONE, at: int = BASE, **fields: int) -> bytes:
+def batch(*records: tuple[bytes | None, bytes | None], codec: int = NONE, at: int = BASE, **fields: Any) -> bytes:
     """The records, a millisecond apart from 1000 ms on, as a leader has stamped them."""
     made = [Record(0, 1000 + index, key, value, []) for index, (key, value) in enumerate(records)]
-    data = build_batch(made, codec=codec, **fields)  # type: ignore[arg-type]
+    data = build_batch(made, codec=codec, **fields)
     return stamp(read_header(data), at, 2) + data[16:]
 
 
@@ -110,10 +112,10 @@ def test_records_of_an_aborted_transaction_go_all_of_them() -> None:
         ({}, False),
     ],
 )
-def test_an_empty_batch_stays_for_its_producer_and_for_the_last_offset(by: dict[str, object], stays: bool) -> None:
+def test_an_empty_batch_stays_for_its_producer_and_for_the_last_offset(by: dict[str, Any], stays: bool) -> None:
     data = batch((b"a", b"1"), (b"b", b"2"), codec=GZIP, producer_id=7, producer_epoch=0, base_sequence=3)
     newer = batch((b"a", b"3"), (b"b", b"4"), at=BASE + 10)
-    left, header, _ = result(data, rules(data, newer, **by))  # type: ignore[arg-type]
+    left, header, _ = result(data, rules(data, newer, **by))
     assert (header is not None) == stays
     assert left.kept == 0
     if header is not None:

@@ -123,7 +123,7 @@ def test_a_start_that_is_stopped_changes_nothing(threads: int) -> None:
     assert {log.log_end_offset for log in again.logs.values()} == {5}
 
 
-def test_a_stop_in_the_middle_leaves_the_rest_for_the_next_start() -> None:
+def test_a_stop_in_the_middle_leaves_the_rest_for_the_next_start(monkeypatch: pytest.MonkeyPatch) -> None:
     disk = killed()
     logs = manager(disk, 1)
     read, stop = disk.open, logs.stop_opening
@@ -133,12 +133,12 @@ def test_a_stop_in_the_middle_leaves_the_rest_for_the_next_start() -> None:
             stop()
         return read(path, create)
 
-    disk.open = open_and_stop  # type: ignore[method-assign]
-    with pytest.raises(OpeningStopped):
-        logs.open_all()
-    assert not logs.logs
-    logs.close(clean=False)
-    disk.open = read  # type: ignore[method-assign]
+    with monkeypatch.context() as patch:
+        patch.setattr(disk, "open", open_and_stop)
+        with pytest.raises(OpeningStopped):
+            logs.open_all()
+        assert not logs.logs
+        logs.close(clean=False)
     again = manager(disk, 1)
     again.open_all()
     assert {log.log_end_offset for log in again.logs.values()} == {5}

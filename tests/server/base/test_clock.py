@@ -1,15 +1,19 @@
-"""The clock of the event loop, and that the server has no other."""
+"""The clock of the event loop, and waiting by a clock, whichever that is."""
 
 from __future__ import annotations
 
 import asyncio
-import re
 import time
-from pathlib import Path
+from collections.abc import Awaitable, Callable
 
-from ottla.server.base.clock import Clock, LoopClock
+import pytest
 
-SERVER = Path(__file__).parents[3] / "server"
+from ottla.server.base.clock import Clock, LoopClock, wait_at_most
+from tests.fakes import ManualClock
+
+
+def run(scenario: Callable[[], Awaitable[None]]) -> None:
+    asyncio.run(asyncio.wait_for(scenario(), 30))
 
 
 def test_the_loop_s_clock_goes_on_and_tells_the_time() -> None:
@@ -24,10 +28,78 @@ def test_the_loop_s_clock_goes_on_and_tells_the_time() -> None:
         assert clock.ticks_ns() > ticks
         assert abs(clock.now_ms() - time.time() * 1000) < 60_000
 
-    asyncio.run(asyncio.wait_for(scenario(), 30))
+    run(scenario)
 
 
-def test_nothing_else_in_the_server_reads_the_time() -> None:
-    calls = re.compile(r"\b(time\.(time|time_ns|monotonic)|perf_counter(_ns)?|from time import|datetime\.now|loop\.time)\b")
-    using = {path.relative_to(SERVER).as_posix() for path in SERVER.rglob("*.py") if calls.search(path.read_text())}
-    assert using == {"base/clock.py", "partitions/cleaning.py"}, "but for the throttle of a thread, which says why"
+def test_a_wait_ends_when_everything_is_done() -> None:
+    async def scenario() -> None:
+        clock = ManualClock()
+        first, second = (asyncio.get_running_loop().create_future() for _ in range(2))
+        waiting = asyncio.ensure_future(wait_at_most(clock, 5, (first, second)))
+        await asyncio.sleep(0)
+        assert clock.waiting == 1
+        first.set_result(None)
+        second.set_exception(OSError("for a test"))
+        assert await waiting
+        assert clock.waiting == 0
+        assert isinstance(second.exception(), OSError)
+
+    run(scenario)
+
+
+def test_a_wait_ends_when_the_clock_says_so_and_cancels_nothing() -> None:
+    async def scenario() -> None:
+        clock = ManualClock()
+        done, never = (asyncio.get_running_loop().create_future() for _ in range(2))
+        waiting = asyncio.ensure_future(wait_at_most(clock, 5, (done, never)))
+        await asyncio.sleep(0)
+        done.set_result(None)
+        clock.advance(4.9)
+        for _ in range(5):
+            await asyncio.sleep(0)
+        assert not waiting.done()
+        clock.advance(0.1)
+        assert not await waiting
+        assert not never.done()
+
+    run(scenario)
+
+
+def test_what_is_done_as_the_time_is_over_counts() -> None:
+    async def scenario() -> None:
+        clock = ManualClock()
+        done = asyncio.get_running_loop().create_future()
+        waiting = asyncio.ensure_future(wait_at_most(clock, 5, (done,)))
+        await asyncio.sleep(0)
+        clock.advance(5)
+        done.set_result(None)
+        assert await waiting
+
+    run(scenario)
+
+
+def test_for_what_is_done_nobody_waits() -> None:
+    async def scenario() -> None:
+        done = asyncio.get_running_loop().create_future()
+        done.set_result(None)
+        for futures in ((), (done,)):
+            with pytest.raises(StopIteration) as ended:
+                wait_at_most(ManualClock(), 5, futures).send(None)
+            assert ended.value.value is True
+
+    run(scenario)
+
+
+def test_a_wait_that_is_cancelled_leaves_no_timer() -> None:
+    async def scenario() -> None:
+        clock = ManualClock()
+        never = asyncio.get_running_loop().create_future()
+        waiting = asyncio.ensure_future(wait_at_most(clock, 5, (never,)))
+        await asyncio.sleep(0)
+        waiting.cancel()
+        await asyncio.wait((waiting,))
+        assert waiting.cancelled()
+        assert clock.waiting == 0
+        assert not never.done()
+
+    run(scenario)

@@ -3,21 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import re
 import socket
-from pathlib import Path
 
 import pytest
 
 from ottla.server.base.network import OsNetwork
-
-SERVER = Path(__file__).parents[3] / "server"
-
-
-def test_nothing_else_in_the_server_uses_the_system_s_network() -> None:
-    calls = re.compile(r"socket\.socket\(|\.(getaddrinfo|gethostname|getfqdn|create_server|create_connection)\(")
-    using = {path.relative_to(SERVER).as_posix() for path in SERVER.rglob("*.py") if calls.search(path.read_text())}
-    assert using == {"base/network.py"}
 
 
 def test_an_address_in_use_is_an_error() -> None:

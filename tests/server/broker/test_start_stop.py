@@ -90,11 +90,15 @@ class Starting:
             raise
 
 
+async def begin(broker: Any, stop: asyncio.Event) -> bool:
+    return await serve._start(broker, stop)
+
+
 def test_a_signal_ends_a_start() -> None:
     async def scenario() -> None:
         stop, broker = asyncio.Event(), Starting()
         stop.set()
-        assert not await serve._start(broker, stop)  # type: ignore[arg-type]
+        assert not await begin(broker, stop)
         assert broker.given_up
 
     run(scenario)
@@ -102,8 +106,8 @@ def test_a_signal_ends_a_start() -> None:
 
 def test_without_a_signal_the_start_is_as_it_is() -> None:
     async def scenario() -> None:
-        assert await serve._start(Starting(ready=True), asyncio.Event())  # type: ignore[arg-type]
+        assert await begin(Starting(ready=True), asyncio.Event())
         with pytest.raises(OSError, match="no disk"):
-            await serve._start(Starting(OSError("no disk")), asyncio.Event())  # type: ignore[arg-type]
+            await begin(Starting(OSError("no disk")), asyncio.Event())
 
     run(scenario)

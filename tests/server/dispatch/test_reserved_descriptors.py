@@ -6,6 +6,7 @@ import errno
 import os
 import subprocess
 import sys
+from functools import partial
 
 import pytest
 
@@ -37,7 +38,7 @@ def test_what_is_raised_for_other_reasons_or_twice_is_passed_on() -> None:
 
     for code in (errno.EIO, errno.ENFILE):
         with pytest.raises(OSError, match="it failed"):
-            reserved.run(lambda code=code: action(code))  # type: ignore[misc]
+            reserved.run(partial(action, code))
     assert calls == [errno.EIO, errno.ENFILE, errno.ENFILE]
 
 

@@ -302,6 +302,10 @@ class Driver:
             for topic in answer.topics
         }
 
+    def group(self, group_id: str = "g") -> ClassicGroup:
+        """Returns the group, which must exist and be a classic group."""
+        return classic(self.broker.groups.find(group_id))
+
     def state(self, group: str = "g") -> str | None:
         found = self.broker.groups.find(group)
         return None if found is None else found.state_name

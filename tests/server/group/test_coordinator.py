@@ -19,7 +19,7 @@ from ottla.wire.messages.internal.group_metadata_value import GroupMetadataValue
 from ottla.wire.messages.internal.offset_commit_key import OffsetCommitKey
 from ottla.wire.messages.internal.offset_commit_value import OffsetCommitValue
 from tests.server.group.consumer.beats import Beating
-from tests.server.group.fakes import Broker, Driver, GroupClock, GroupLog, answer_of, classic, in_loop
+from tests.server.group.fakes import Broker, Driver, GroupClock, GroupLog, answer_of, in_loop
 
 
 def refused(broker: Broker, group_id: str = "g") -> ErrorCode:
@@ -196,7 +196,7 @@ async def test_a_record_that_no_group_is_like_is_left_out(caplog: pytest.LogCapt
     assert "skipped a malformed batch" in caplog.text
     assert "two members with the same id" in caplog.text
     assert "Traceback" not in caplog.text
-    found = classic(again.broker.groups.find("g"))
+    found = again.group()
     assert (found.generation, len(found.members)) == (1, 1)
     assert again.fetch(group="other") == {"t": {0: 2}}
 

@@ -37,7 +37,7 @@ async def test_oc5_a_simple_commit_founds_a_group() -> None:
     driver = Driver()
     assert driver.commit({0: 5}) == [NONE]
     assert driver.state() == "Empty"
-    assert driver.broker.groups.find("g").protocol_type is None  # type: ignore[union-attr]
+    assert driver.group().protocol_type is None
 
 
 @in_loop
@@ -76,11 +76,18 @@ async def test_oc15_an_instance_that_is_no_member() -> None:
     assert driver.commit({0: 5}, member=member, generation=1, instance="i") == [ErrorCode.UNKNOWN_MEMBER_ID]
 
 
+def metadata_of(driver: Driver) -> str:
+    """The metadata that the group has committed for the first partition."""
+    committed = driver.broker.groups.shard("g").offsets.get("g", "t", ZERO_UUID, 0)
+    assert committed is not None
+    return committed.metadata
+
+
 @in_loop
 async def test_null_metadata_is_stored_as_empty() -> None:
     driver = Driver()
     driver.commit({0: 5}, metadata=None)
-    assert driver.broker.groups.shard("g").offsets.get("g", "t", ZERO_UUID, 0).metadata == ""  # type: ignore[union-attr]
+    assert metadata_of(driver) == ""
 
 
 @in_loop
@@ -98,7 +105,7 @@ async def test_r7_offsets_survive_a_restart() -> None:
     driver.commit({0: 3, 2: 4}, metadata="meta")
     again = Driver(driver.broker.restarted())
     assert again.fetch() == {"t": {0: 3, 2: 4}}
-    assert again.broker.groups.shard("g").offsets.get("g", "t", ZERO_UUID, 0).metadata == "meta"  # type: ignore[union-attr]
+    assert metadata_of(again) == "meta"
 
 
 @in_loop

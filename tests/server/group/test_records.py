@@ -172,7 +172,7 @@ async def test_a_stable_group_of_kafka_goes_on_with_its_members() -> None:
     # Up to the second generation of group g, before its members leave.
     log.batches = [[], [], [], [bytes.fromhex(batch) for batch in KAFKAS["3"][:5]]]
     driver = Driver(Broker(log))
-    group = classic(driver.broker.groups.find("g"))
+    group = driver.group()
     assert (group.state.value, group.generation, group.protocol, len(group.members)) == ("Stable", 2, "range", 2)
     for member_id, member in group.members.items():
         assert driver.heartbeat(member_id, 2) == 0

@@ -230,7 +230,8 @@ def test_only_open_protocols_learn_of_a_topic() -> None:
     shard, _, _ = made()
     shard.topic_changed("t")
     heard: list[tuple[str, bool]] = []
-    shard._protocols[Kind.SHARE] = SimpleNamespace(topic_changed=lambda name, *, is_new: heard.append((name, is_new)))  # type: ignore[assignment]
+    listener: Any = SimpleNamespace(topic_changed=lambda name, *, is_new: heard.append((name, is_new)))
+    shard._protocols[Kind.SHARE] = listener
     shard.topic_changed("t", is_new=True)
     assert heard == [("t", True)]
 

@@ -144,12 +144,12 @@ def test_a_disk_that_fails() -> None:
         assert ask(node, api, request, 2).error_code == ErrorCode.KAFKA_STORAGE_ERROR
 
 
-def test_what_is_over_is_swept() -> None:
+def test_what_is_over_is_swept(monkeypatch: pytest.MonkeyPatch) -> None:
     node = started()
     made = ask(node, "create_delegation_token", CreateDelegationTokenRequest(max_lifetime_ms=5), 3)
     node.controller.expire_tokens()
     assert [token.token_id for token in tokens.tokens(node.image)] == [made.token_id]
     ask(node, "expire_delegation_token", ExpireDelegationTokenRequest(made.hmac, 0), 2)
-    node.clock.now_ms = lambda: NOW_MS + 1  # type: ignore[method-assign]
+    monkeypatch.setattr(node.clock, "now_ms", lambda: NOW_MS + 1)
     node.controller.expire_tokens()
     assert list(tokens.tokens(node.image)) == []

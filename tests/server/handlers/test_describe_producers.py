@@ -41,13 +41,14 @@ def test_producers_of_a_partition(broker: MemoryBroker, version: int) -> None:
     assert (name, first.error_code, first.error_message, second.active_producers) == ("t", 0, None, [])
     described = {state.producer_id: state for state in first.active_producers}
     assert described.keys() == {7, 9}
-    states = broker.replicas.get("t", 0).log.producers  # type: ignore[union-attr]
-    assert described[7] == ProducerState(7, 3, 3, states.get(7).last_timestamp_ms, -1, -1)  # type: ignore[union-attr]
+    state = broker.replica().log.producers.get(7)
+    assert state is not None
+    assert described[7] == ProducerState(7, 3, 3, state.last_timestamp_ms, -1, -1)
 
 
 def test_an_open_transaction(broker: MemoryBroker) -> None:
     produce(broker, "t", batch(4))
-    broker.replicas.get("t", 0).append(batch(2, producer=(7, 0, 0), transactional=True))  # type: ignore[union-attr]
+    broker.replica().append(batch(2, producer=(7, 0, 0), transactional=True))
     ((_, (partition,)),) = ask(broker, ("t", [0]))
     (state,) = partition.active_producers
     assert (state.current_txn_start_offset, state.last_sequence) == (4, 1)
@@ -95,5 +96,5 @@ def test_another_brokers_partition(broker: MemoryBroker) -> None:
 def test_a_disk_that_failed(broker: MemoryBroker) -> None:
     broker.disk.fail("append")
     with pytest.raises(StorageError):
-        broker.replicas.get("t", 0).append(batch(1))  # type: ignore[union-attr]
+        broker.replica().append(batch(1))
     assert codes(broker, ("t", [0])) == [(ErrorCode.KAFKA_STORAGE_ERROR, False)]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from ottla.wire.errors import ErrorCode
@@ -37,8 +39,8 @@ def ask(
     return list(topic_answer.partitions)
 
 
-def found(broker: MemoryBroker, timestamp: int, **options: object) -> tuple[int, int]:
-    (answer,) = ask(broker, timestamp, **options)  # type: ignore[arg-type]
+def found(broker: MemoryBroker, timestamp: int, **options: Any) -> tuple[int, int]:
+    (answer,) = ask(broker, timestamp, **options)
     assert answer.error_code == 0
     return answer.timestamp, answer.offset
 

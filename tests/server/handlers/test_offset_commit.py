@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from ottla.wire.errors import ErrorCode
@@ -20,8 +22,8 @@ def topic(version: int, name: str, topic_id: bytes, *partitions: int) -> OffsetC
     return OffsetCommitRequestTopic(name, partitions=committed)
 
 
-def codes(answer: object) -> list[list[int]]:
-    return [[partition.error_code for partition in each.partitions] for each in answer.topics]  # type: ignore[attr-defined]
+def codes(answer: Any) -> list[list[int]]:
+    return [[partition.error_code for partition in each.partitions] for each in answer.topics]
 
 
 @pytest.mark.parametrize("version", versions("offset_commit"))

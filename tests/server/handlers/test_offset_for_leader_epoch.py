@@ -56,7 +56,8 @@ class Cluster:
 
     def ask(self, version: int, epoch: int, current: int = -1, partition: int = 0) -> tuple[int, int, int]:
         asked = OffsetForLeaderTopic("t", [OffsetForLeaderPartition(partition, current, epoch)])
-        answer = call(self, "offset_for_leader_epoch", version, OffsetForLeaderEpochRequest(topics=[asked]))  # type: ignore[arg-type]
+        itself: Any = self  # a broker to the handler
+        answer = call(itself, "offset_for_leader_epoch", version, OffsetForLeaderEpochRequest(topics=[asked]))
         ((result,),) = [topic.partitions for topic in answer.topics]
         assert result.partition == partition
         return result.error_code, result.leader_epoch, result.end_offset

@@ -200,7 +200,7 @@ def test_transactional_batches_that_no_coordinator_is_asked_about(broker: Memory
     for version in versions("produce"):
         if version < 12:  # which has the coordinator add the partition
             assert produce(broker, "t", transactional, version, transactional_id="tx").error_code == ErrorCode.NONE
-    assert broker.replicas.get("t", 0).log.last_stable_offset == 0  # type: ignore[union-attr]
+    assert broker.replica().log.last_stable_offset == 0
 
 
 @pytest.mark.parametrize("version", [9, 10, 12, 13])
@@ -232,12 +232,6 @@ def test_compacted_topics_want_keys(broker: MemoryBroker) -> None:
     assert [error.batch_index for error in answer.record_errors] == [0]
 
 
-def replica_of(broker: MemoryBroker, topic: str) -> Replica:
-    replica = broker.replicas.get(topic, 0)
-    assert replica is not None
-    return replica
-
-
 def promised(broker: MemoryBroker, topic: str, batches: dict[int, bytes | None], **options: Any) -> Any:
     """The promise of an answer that is not there yet."""
     promise = call(broker, "produce", 9, produce_request(topic, batches, **options))
@@ -254,7 +248,7 @@ def kept(promise: Any) -> list[tuple[ErrorCode, int, int, int]]:
 def test_flush_messages_1_syncs_before_the_answer(broker: MemoryBroker) -> None:
     broker.create_topic("safe", flush_messages="1")
     promise = promised(broker, "safe", {0: THREE})
-    log = replica_of(broker, "safe").log
+    log = broker.replica("safe").log
     assert (log.log_end_offset, log.recovery_point, log.high_watermark) == (3, 0, 0)
     assert fetch(broker, "safe").records == b"", "nobody reads what may still be lost"
     broker.clock.advance()
@@ -277,7 +271,7 @@ def test_below_flush_messages_nothing_waits(broker: MemoryBroker) -> None:
     for base_offset in (0, 3, 6):
         assert produce(broker, "tens", THREE).base_offset == base_offset
     promise = promised(broker, "tens", {0: THREE})
-    assert replica_of(broker, "tens").log.high_watermark == 9
+    assert broker.replica("tens").log.high_watermark == 9
     broker.clock.advance()
     assert kept(promise) == [(ErrorCode.NONE, 9, -1, 0)]
     assert produce(broker, "tens", THREE).base_offset == 12
@@ -322,7 +316,7 @@ def test_acks_0_is_flushed_as_well(broker: MemoryBroker) -> None:
     broker.create_topic("safe", flush_messages="1")
     assert call(broker, "produce", 9, produce_request("safe", {0: THREE}, acks=0)) is None
     broker.clock.advance()
-    assert replica_of(broker, "safe").log.recovery_point == 3
+    assert broker.replica("safe").log.recovery_point == 3
     with pytest.raises(CloseConnection):
         call(broker, "produce", 9, produce_request("safe", {0: THREE, 9: THREE}, acks=0))
 
@@ -359,7 +353,7 @@ def test_what_came_in_is_counted_by_topic(broker: MemoryBroker) -> None:
 
 def followed(broker: MemoryBroker) -> tuple[Replica, HighWatermark]:
     broker.create_topic("led", followers=(2,))
-    replica = replica_of(broker, "led")
+    replica = broker.replica("led")
     assert isinstance(replica.role, Leader)
     assert replica.role.high_watermark is not None
     return replica, replica.role.high_watermark

@@ -120,7 +120,8 @@ class Groups:
 @pytest.mark.parametrize("loaded", [True, False])
 def test_the_groups_learn_of_their_markers(broker: MemoryBroker, loaded: bool) -> None:
     groups = Groups(loaded=loaded)
-    broker.context.groups = groups  # type: ignore[assignment]
+    context: Any = broker.context
+    context.groups = groups
     answer = write(broker, marker(7, ("__consumer_offsets", [1]), ("t", [0]), commit=True))
     expected = 0 if loaded else ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert answer == {(7, "__consumer_offsets", 1): expected, (7, "t", 0): 0}

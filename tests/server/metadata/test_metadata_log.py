@@ -19,6 +19,7 @@ from ottla.wire.messages.internal.abort_transaction_record import AbortTransacti
 from ottla.wire.messages.internal.begin_transaction_record import BeginTransactionRecord
 from ottla.wire.messages.internal.config_record import ConfigRecord
 from ottla.wire.messages.internal.end_transaction_record import EndTransactionRecord
+from ottla.wire.messages.internal.feature_level_record import FeatureLevelRecord
 from ottla.wire.messages.internal.topic_record import TopicRecord
 from ottla.wire.metadata_records import MetadataError
 from ottla.wire.primitives import WireStruct
@@ -28,6 +29,13 @@ from tests.server.metadata.support import METADATA, NOW_MS, Node, dump
 
 LOG = f"{METADATA}/00000000000000000000.log"
 A, B = ConfigRecord(4, "", "a", "1"), ConfigRecord(4, "", "b", "2")
+
+
+def levels_of(found: snapshot.Snapshot) -> list[tuple[str, int]]:
+    """The levels of features in a snapshot that has nothing else."""
+    levels = [record for record in found.records if isinstance(record, FeatureLevelRecord)]
+    assert len(levels) == len(found.records)
+    return [(record.name, record.feature_level) for record in levels]
 
 
 def append(node: Node, *made: WireStruct) -> None:
@@ -55,7 +63,7 @@ def test_a_new_directory_is_formatted_as_kafka_does() -> None:
         "data_version": 0,
     }
     found = snapshot.read(node.disk, f"{METADATA}/00000000000000000000-0000000000.checkpoint")
-    levels = {record.name: record.feature_level for record in found.records}  # type: ignore[attr-defined]
+    levels = dict(levels_of(found))
     assert levels == {"metadata.version": 33} | FORMATTED_FEATURES
     batches = list(iter_batches(node.disk.read_bytes(LOG)))
     assert batches[0][0].is_control
@@ -178,7 +186,7 @@ def test_a_damaged_snapshot_is_noticed() -> None:
             continue
         # What lies outside the CRCs (offsets, epochs) means nothing in a snapshot.
         assert found == snapshot.Snapshot(found.records, 0, None)
-        assert [record.feature_level for record in found.records] == [33, *FORMATTED_FEATURES.values()]  # type: ignore[attr-defined]
+        assert [level for _, level in levels_of(found)] == [33, *FORMATTED_FEATURES.values()]
 
 
 def test_a_power_cut_at_any_moment_leaves_whole_operations() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -41,8 +42,8 @@ class Time:
 def keeper(node: Node, time: Time | None = None, **settings: int) -> SnapshotKeeper:
     controller = node.controller
     values = node.config.values | {name.replace("_", "."): value for name, value in settings.items()}
-    clock = time or Time()
-    return SnapshotKeeper(controller._log, controller.image, node.disk, values, clock, Random(1))  # type: ignore[arg-type]
+    clock: Any = time or Time()
+    return SnapshotKeeper(controller._log, controller.image, node.disk, values, clock, Random(1))
 
 
 def run(kept: SnapshotKeeper) -> bool:
@@ -155,8 +156,9 @@ def test_a_version_that_knows_no_directories_and_no_eligible_leaders() -> None:
     node.start()
     topics(node, "t", partitions=1)
     node.image.features["metadata.version"] = 7
+    partition: Any
     (partition,) = [record for record in freeze(node.image).records() if type(record).__name__ == "PartitionRecord"]
-    assert (partition.directories, partition.last_known_elr) == ([], None)  # type: ignore[attr-defined]
+    assert (partition.directories, partition.last_known_elr) == ([], None)
 
 
 # When

@@ -57,8 +57,9 @@ A, B, C = PRODUCE + b"wait a", PRODUCE + b"wait b", PRODUCE + b"wait c"
 @pytest.fixture
 def peer(monkeypatch: pytest.MonkeyPatch) -> Peer:
     peer = Peer()
-    peer.dispatch = Promising()  # type: ignore[assignment]
-    monkeypatch.setattr(peer.listener, "dispatch", peer.dispatch)
+    dispatch = Promising()
+    for part in (peer, peer.listener):
+        monkeypatch.setattr(part, "dispatch", dispatch)
     peer.connection, peer.transport = peer.connect()
     return peer
 

@@ -58,4 +58,4 @@ def test_without_more_parameters_it_listens_on_real_sockets() -> None:
 
 def test_it_takes_no_attribute_that_nobody_reads() -> None:
     with pytest.raises(AttributeError):
-        context_of(MemoryBroker({})).bufers = None  # type: ignore[attr-defined]
+        context_of(MemoryBroker({})).bufers = None  # type: ignore[attr-defined]  # that is the point

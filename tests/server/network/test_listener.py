@@ -22,6 +22,7 @@ from ottla.server.network.socket_settings import SocketSettings
 from ottla.server.requests.session import Session
 from ottla.wire.primitives import Buffer
 from tests.fakes import MemoryBroker
+from tests.server.network.peer import Peer, turn
 
 LOOPS = {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
 IDLE_MS = 10_000
@@ -194,6 +195,37 @@ def test_the_end_closes_everything_and_frees_the_address(loop: str) -> None:
         await hang_up(*streams)
 
     run(loop, scenario)
+
+
+@pytest.mark.parametrize("patient", [True, False])
+def test_the_end_waits_by_the_clock_for_requests_and_then_for_connections(patient: bool) -> None:
+    async def scenario() -> None:
+        peer = Peer()
+        request: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        peer.listener.keep(asyncio.ensure_future(request_of(request)))
+        closing = asyncio.ensure_future(peer.listener.close(2.0))
+        await turn()
+        assert not peer.transport.closed
+        if patient:
+            request.set_result(None)
+        else:
+            peer.broker.clock.advance(2.0)
+        await turn()
+        assert (peer.transport.closed, peer.transport.aborted, closing.done()) == (True, False, False)
+        if patient:
+            peer.connection.connection_lost(None)
+        else:
+            peer.broker.clock.advance(2.0)
+        await closing
+        assert peer.transport.aborted is not patient
+        assert peer.broker.clock.waiting == 0
+        request.cancel()
+
+    asyncio.run(asyncio.wait_for(scenario(), 60))
+
+
+async def request_of(answered: asyncio.Future[None]) -> None:
+    await answered
 
 
 class TakenSocket:

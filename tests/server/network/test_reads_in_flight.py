@@ -61,7 +61,9 @@ async def compacted(broker: Broker, log: PartitionLog) -> None:
     log.roll()
     before = log.size_bytes
     values = broker.config.values
-    cleaning = LogCleaning(logs(broker), log.directory.disk, log.now_ms, lambda: values, lambda: ThreadWorker(log.directory.disk))
+    assert broker.context is not None
+    disk, clock = log.directory.disk, broker.context.clock
+    cleaning = LogCleaning(logs(broker), disk, clock, lambda: values, lambda: ThreadWorker(disk, clock))
     await cleaning.run_pass()
     cleaning.stop()
     assert log.size_bytes < before / 10

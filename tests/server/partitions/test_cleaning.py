@@ -7,8 +7,9 @@ import errno
 import json
 import os
 import signal
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -19,7 +20,9 @@ from ottla.log.compaction.cleaner_manager import Cleaning, unthrottled
 from ottla.log.compaction.cleaning_job import CleaningStats, MapTooSmall
 from ottla.log.disk.files import OsDisk
 from ottla.log.errors import CorruptRecord
+from ottla.server.base.clock import Clock
 from ottla.server.partitions.cleaning import LogCleaning, ProcessWorker, Result, ThreadWorker, Worker, WorkerDied
+from tests.fakes import ManualClock
 from tests.log.compaction.cleaning import CleanerRig
 
 VALUES = {
@@ -52,8 +55,31 @@ def fill(rig: CleanerRig) -> None:
     rig.roll()
 
 
-def cleaning_of(rig: CleanerRig, new_worker: Callable[[], Worker] | None = None, **values: float) -> LogCleaning:
-    return LogCleaning(rig.manager, rig.disk, lambda: rig.now_ms, lambda: VALUES | values, new_worker)
+class RigClock(ManualClock):
+    """A clock that shows a rig's time; waits end when it is advanced."""
+
+    def __init__(self, rig: CleanerRig) -> None:
+        super().__init__()
+        self.rig = rig
+
+    def now_ms(self) -> int:
+        return self.rig.now_ms
+
+
+def cleaning_of(
+    rig: CleanerRig,
+    new_worker: Callable[[Clock], Worker] | None = None,
+    clock: RigClock | None = None,
+    values: Mapping[str, float] = MappingProxyType({}),
+) -> LogCleaning:
+    given = clock or RigClock(rig)
+    return LogCleaning(
+        rig.manager, rig.disk, given, lambda: {**VALUES, **values}, None if new_worker is None else lambda: new_worker(given)
+    )
+
+
+def in_thread(rig: CleanerRig) -> Callable[[Clock], Worker]:
+    return lambda clock: ThreadWorker(rig.disk, clock)
 
 
 def run(action: Callable[[], Awaitable[None]]) -> None:
@@ -94,7 +120,7 @@ class Fails:
 @pytest.mark.parametrize("where", ["process", "thread"])
 def test_a_pass_compacts_what_is_due(where: str, tmp_path: Path) -> None:
     rig = rig_on(tmp_path, segment_bytes=400)
-    cleaning = cleaning_of(rig, ProcessWorker if where == "process" else lambda: ThreadWorker(rig.disk))
+    cleaning = cleaning_of(rig, ProcessWorker if where == "process" else in_thread(rig))
     run(cleaning.run_pass)
     assert rig.offsets() == [27, 28, 29]
     assert (rig.cleaned_upto, cleaning.cleaner.cleanings) == (30, 1)
@@ -105,7 +131,7 @@ def test_a_pass_compacts_what_is_due(where: str, tmp_path: Path) -> None:
 
 
 def test_files_of_the_system_are_for_a_process_others_for_a_thread(tmp_path: Path) -> None:
-    assert cleaning_of(rig_on(tmp_path))._new_worker is ProcessWorker
+    assert isinstance(cleaning_of(rig_on(tmp_path))._new_worker(), ProcessWorker)
     rig = CleanerRig()
     fill(rig)
     cleaning = cleaning_of(rig)
@@ -136,7 +162,7 @@ def test_several_logs_with_several_threads() -> None:
             async for result in super().clean(cleaning):
                 yield result
 
-    cleaning = cleaning_of(rig, lambda: Counts(rig.disk), **{"log.cleaner.threads": 2})
+    cleaning = cleaning_of(rig, lambda clock: Counts(rig.disk, clock), values={"log.cleaner.threads": 2})
     run(cleaning.run_pass)
     assert cleaning.cleaner.cleanings == 4
     assert max(at_once) == 2
@@ -147,7 +173,7 @@ def test_settings_count_from_the_next_pass_on() -> None:
     rig = CleanerRig()
     fill(rig)
     values = dict(VALUES)
-    cleaning = LogCleaning(rig.manager, rig.disk, lambda: rig.now_ms, lambda: values)
+    cleaning = LogCleaning(rig.manager, rig.disk, RigClock(rig), lambda: values)
     run(cleaning.run_pass)
     values["log.cleaner.dedupe.buffer.size"] = 1 << 20
     fill(rig)
@@ -174,7 +200,7 @@ def test_a_log_that_cannot_be_compacted_is_left_alone(error: Exception) -> None:
     rig = CleanerRig()
     fill(rig)
     worker = Fails(error)
-    cleaning = cleaning_of(rig, lambda: worker)
+    cleaning = cleaning_of(rig, lambda _: worker)
     run(cleaning.run_pass)
     run(cleaning.run_pass)
     assert "for a test" in cleaning.cleaner.uncleanable["t", 0]
@@ -188,7 +214,7 @@ def test_a_worker_that_dies_is_tried_once_more() -> None:
     rig = CleanerRig()
     fill(rig)
     worker = Fails(WorkerDied("for a test"))
-    cleaning = cleaning_of(rig, lambda: worker)
+    cleaning = cleaning_of(rig, lambda _: worker)
     for deaths, alone in ((1, False), (2, True), (2, True)):
         run(cleaning.run_pass)
         assert (worker.cleanings, ("t", 0) in cleaning.cleaner.uncleanable) == (deaths, alone)
@@ -199,8 +225,14 @@ def test_a_worker_that_dies_is_tried_once_more() -> None:
 def test_one_death_is_forgotten_with_the_next_success() -> None:
     rig = CleanerRig()
     fill(rig)
-    workers: list[Any] = [Fails(WorkerDied("1")), ThreadWorker(rig.disk), Fails(WorkerDied("2")), ThreadWorker(rig.disk)]
-    cleaning = cleaning_of(rig, lambda: workers.pop(0))
+    workers: list[Callable[[Clock], Worker]] = [
+        lambda _: Fails(WorkerDied("1")), in_thread(rig), lambda _: Fails(WorkerDied("2")), in_thread(rig)
+    ]  # fmt: skip
+
+    def next_worker(clock: Clock) -> Worker:
+        return workers.pop(0)(clock)
+
+    cleaning = cleaning_of(rig, next_worker)
     for _ in range(2):
         run(cleaning.run_pass)
         run(cleaning.run_pass)
@@ -212,14 +244,14 @@ def test_one_death_is_forgotten_with_the_next_success() -> None:
 def test_a_disk_that_fails_in_the_worker_takes_the_directory_offline() -> None:
     rig = CleanerRig()
     fill(rig)
-    run(cleaning_of(rig, lambda: Fails(OSError(errno.EIO, "for a test"))).run_pass)
+    run(cleaning_of(rig, lambda _: Fails(OSError(errno.EIO, "for a test"))).run_pass)
     assert rig.log.directory.failed is not None
 
 
 def test_no_descriptors_in_the_worker_is_no_reason_to_go_offline() -> None:
     rig = CleanerRig()
     fill(rig)
-    run(cleaning_of(rig, lambda: Fails(OSError(errno.EMFILE, "for a test"))).run_pass)
+    run(cleaning_of(rig, lambda _: Fails(OSError(errno.EMFILE, "for a test"))).run_pass)
     assert rig.log.directory.failed is None
     run(cleaning_of(rig).run_pass)
     assert rig.offsets() == [27, 28, 29]
@@ -274,8 +306,8 @@ def test_a_process_that_dies_over_a_line_has_died(tmp_path: Path) -> None:
 
 def test_a_process_that_is_killed_between_two_jobs_is_no_fault_of_the_next_log(tmp_path: Path) -> None:
     rig = rig_on(tmp_path)
-    worker = ProcessWorker()
-    cleaning = cleaning_of(rig, lambda: worker)
+    worker = ProcessWorker(RigClock(rig))
+    cleaning = cleaning_of(rig, lambda _: worker)
 
     async def scenario() -> None:
         process = worker._process = await worker._begin()
@@ -309,7 +341,7 @@ def test_files_that_are_missing_because_the_log_was_cut_are_nobodys_fault() -> N
     rig = CleanerRig()
     fill(rig)
     worker = Fails(OSError(errno.ENOENT, "for a test"), before=lambda cleaning: cleaning.log.truncate_to(5))
-    run(cleaning_of(rig, lambda: worker).run_pass)
+    run(cleaning_of(rig, lambda _: worker).run_pass)
     assert rig.log.directory.failed is None
     assert rig.names(".cleaned") == []
     assert rig.offsets() == [0, 1, 2, 3, 4]
@@ -317,8 +349,8 @@ def test_files_that_are_missing_because_the_log_was_cut_are_nobodys_fault() -> N
 
 def test_a_killed_process_loses_nothing(tmp_path: Path) -> None:
     rig = rig_on(tmp_path)
-    worker = ProcessWorker()
-    cleaning = cleaning_of(rig, lambda: worker, **SLOW)
+    worker = ProcessWorker(RigClock(rig))
+    cleaning = cleaning_of(rig, lambda _: worker, values=SLOW)
 
     async def scenario() -> None:
         running = asyncio.ensure_future(cleaning.run_pass())
@@ -334,17 +366,35 @@ def test_a_killed_process_loses_nothing(tmp_path: Path) -> None:
     assert rig.offsets() == [27, 28, 29]
 
 
+def test_a_throttled_thread_takes_its_time_by_the_clock() -> None:
+    rig = CleanerRig()
+    fill(rig)
+    size, clock = rig.log.size_bytes, RigClock(rig)
+    cleaning = cleaning_of(rig, in_thread(rig), clock, {"log.cleaner.io.max.bytes.per.second": size / 4})
+
+    async def scenario() -> None:
+        running = asyncio.ensure_future(cleaning.run_pass())
+        while not running.done():
+            await until(lambda: clock.waiting or running.done())
+            clock.advance(0.5)
+
+    run(scenario)
+    assert rig.offsets() == [27, 28, 29]
+    assert clock.monotonic() > 4, "it reads the whole log, a quarter of it a second"
+
+
 # What calls it off
 
 
 def test_a_thread_that_waits_for_hours_wakes_up() -> None:
     rig = CleanerRig()
     fill(rig)
-    cleaning = cleaning_of(rig, None, **{"log.cleaner.io.max.bytes.per.second": 0.001})
+    clock = RigClock(rig)
+    cleaning = cleaning_of(rig, clock=clock, values={"log.cleaner.io.max.bytes.per.second": 0.001})
 
     async def scenario() -> None:
         running = asyncio.ensure_future(cleaning.run_pass())
-        await until(lambda: cleaning._workers)
+        await until(lambda: clock.waiting)
         cleaning.stop()
         await running
 
@@ -356,12 +406,12 @@ def test_a_thread_that_waits_for_hours_wakes_up() -> None:
 @pytest.mark.parametrize("what", ["cut", "deleted", "stopped"])
 def test_work_that_nobody_wants_any_more_ends(what: str, where: str, tmp_path: Path) -> None:
     rig = rig_on(tmp_path)
-    log = rig.log
-    cleaning = cleaning_of(rig, ProcessWorker if where == "process" else lambda: ThreadWorker(rig.disk), **SLOW)
+    log, clock = rig.log, RigClock(rig)
+    cleaning = cleaning_of(rig, ProcessWorker if where == "process" else in_thread(rig), clock, SLOW)
 
     async def scenario() -> None:
         running = asyncio.ensure_future(cleaning.run_pass())
-        await until(lambda: cleaning._workers)
+        await until(lambda: clock.waiting)
         if what == "cut":
             log.truncate_to(20)
             log.config = CleanerRig(min_cleanable_dirty_ratio=1.0).config
@@ -369,6 +419,8 @@ def test_work_that_nobody_wants_any_more_ends(what: str, where: str, tmp_path: P
             rig.manager.delete("t", 0)
         else:
             cleaning.stop()
+        if what != "stopped":  # nobody tells the worker, which looks now and then
+            clock.advance(0.5)
         await running
 
     run(scenario)

@@ -19,6 +19,7 @@ from ottla.wire.messages.fetch import (
     ForgottenTopic,
     PartitionData,
 )
+from ottla.wire.primitives import ZERO_UUID
 from tests.fakes import ManualClock
 
 BY_NAME, BY_ID = 12, 13
@@ -33,8 +34,8 @@ def ask(
     named = []
     for topic, indexes in (topics or {}).items():
         partitions = [FetchPartition(index, fetch_offset=10) for index in indexes]
-        by_name = isinstance(topic, str)
-        named.append(FetchTopic(topic, partitions=partitions) if by_name else FetchTopic("", topic, partitions))  # type: ignore[arg-type]
+        name, topic_id = (topic, ZERO_UUID) if isinstance(topic, str) else ("", topic)
+        named.append(FetchTopic(name, topic_id, partitions))
     forgotten = [ForgottenTopic(topic, partitions=indexes) for topic, indexes in (forget or {}).items()]
     return FetchRequest(session_id=session_id, session_epoch=epoch, topics=named, forgotten_topics_data=forgotten)
 

@@ -4,6 +4,8 @@ min.insync.replicas.
 
 from __future__ import annotations
 
+from functools import partial
+
 from ottla.server.base.errors import NotLeaderOrFollower
 from ottla.wire.messages.internal.config_record import ConfigRecord
 from ottla.wire.messages.internal.partition_change_record import PartitionChangeRecord
@@ -108,8 +110,12 @@ def test_readers_are_woken_when_it_moves_and_only_then() -> None:
 def test_what_waits_is_called_in_order_as_far_as_it_moved() -> None:
     led = Led()
     called: list[int] = []
+
+    def note(end_offset: int, error: object) -> None:
+        called.append(end_offset)
+
     for end_offset in (led.append(), led.append(), led.append()):
-        led.high_watermark.when_passed(end_offset, lambda error, end_offset=end_offset: called.append(end_offset))  # type: ignore[misc]
+        led.high_watermark.when_passed(end_offset, partial(note, end_offset))
     led.fetched(two=3, three=2)
     assert called == [1, 2]
     led.fetched(three=3)

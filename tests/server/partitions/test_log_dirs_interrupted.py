@@ -139,7 +139,9 @@ def test_a_power_cut_at_any_step_of_a_move_loses_nothing(losing: int | None) -> 
         await broker._scheduler.stop()
         storage.crash(None if losing is None else Random(losing + step))
         broker = await started(storage)
-        await until(lambda: not broker.context.replicas.logs.futures)  # type: ignore[union-attr]
+        assert broker.context is not None
+        logs = broker.context.replicas.logs
+        await until(lambda: not logs.futures)
         assert contents(log_of(broker)) == before
         assert directory_in_metadata(broker) == place(broker)
         await broker.stop()

@@ -5,20 +5,13 @@ from __future__ import annotations
 import pytest
 
 from ottla.log.errors import CorruptRecord, FencedLeaderEpoch, UnknownLeaderEpoch
-from ottla.server.partitions.replica import Replica
 from tests.fakes import MemoryBroker
 from tests.log.support import batch
 from tests.server.partitions.followers import Led
 
 
-def replica_of(broker: MemoryBroker) -> Replica:
-    replica = broker.replicas.get("t", 0)
-    assert replica is not None
-    return replica
-
-
 def test_an_append_moves_the_high_watermark_of_a_lone_replica_and_wakes_once() -> None:
-    replica = replica_of(MemoryBroker({"t": 1}))
+    replica = MemoryBroker({"t": 1}).replica()
     woken: list[int] = []
     replica.watchers["me"] = lambda: woken.append(1)
     assert replica.append(batch(3)).base_offset == 0
@@ -28,7 +21,7 @@ def test_an_append_moves_the_high_watermark_of_a_lone_replica_and_wakes_once() -
 
 
 def test_an_append_is_counted_with_its_bytes_and_messages() -> None:
-    replica = replica_of(MemoryBroker({"t": 1}))
+    replica = MemoryBroker({"t": 1}).replica()
     records = batch(3)
     replica.append(records)
     traffic = replica.traffic
@@ -36,7 +29,7 @@ def test_an_append_is_counted_with_its_bytes_and_messages() -> None:
 
 
 def test_damage_is_logged_once_a_place_and_only_for_the_first_ten(caplog: pytest.LogCaptureFixture) -> None:
-    replica = replica_of(MemoryBroker({"t": 1}))
+    replica = MemoryBroker({"t": 1}).replica()
     for place in (0, 0, *range(20)):
         replica.log_damage(CorruptRecord(f"place {place}"))
     assert [record.getMessage().rpartition(": ")[2] for record in caplog.records] == [f"place {place}" for place in range(10)]
@@ -45,7 +38,7 @@ def test_damage_is_logged_once_a_place_and_only_for_the_first_ten(caplog: pytest
 
 @pytest.mark.parametrize(("believed", "error"), [(4, FencedLeaderEpoch), (6, UnknownLeaderEpoch), (5, None), (-1, None)])
 def test_a_client_s_leader_epoch_is_checked(believed: int, error: type[Exception] | None) -> None:
-    replica = replica_of(MemoryBroker({"t": 1}))
+    replica = MemoryBroker({"t": 1}).replica()
     replica.leader_epoch = 5
     if error is None:
         replica.check_epoch(believed)
@@ -57,7 +50,7 @@ def test_a_client_s_leader_epoch_is_checked(believed: int, error: type[Exception
 def test_a_flush_that_is_due_wakes_readers_and_one_that_is_not_does_nothing() -> None:
     broker = MemoryBroker({})
     broker.create_topic("t", flush_messages="2")
-    replica = replica_of(broker)
+    replica = broker.replica()
     replica.append(batch(1))
     replica.flush_if_due(1)
     assert replica.log.recovery_point == 0

@@ -13,7 +13,6 @@ from ottla.log.config import LogConfig
 from ottla.log.errors import FencedLeaderEpoch, StorageError, UnknownLeaderEpoch
 from ottla.server.metadata.image import BROKER, TOPIC
 from ottla.server.metadata.names import CLUSTER_METADATA
-from ottla.server.partitions.replica import Replica
 from ottla.server.partitions.replicas import Replicas
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.internal.config_record import ConfigRecord
@@ -21,17 +20,11 @@ from tests.fakes import MemoryBroker
 from tests.log.support import batch
 
 
-def replica_of(broker: MemoryBroker, topic: str, partition: int = 0) -> Replica:
-    replica = broker.replicas.get(topic, partition)
-    assert replica is not None
-    return replica
-
-
 def test_a_topic_makes_its_logs_and_its_deletion_takes_them() -> None:
     broker = MemoryBroker({"t": 2})
     assert [replica.log.path for replica in broker.replicas] == ["/data/t-0", "/data/t-1"]
-    assert broker.replicas.get_by_id(broker.topic_id("t"), 1) is replica_of(broker, "t", 1)
-    replica = replica_of(broker, "t")
+    assert broker.replicas.get_by_id(broker.topic_id("t"), 1) is broker.replica("t", 1)
+    replica = broker.replica("t")
     broker.delete_topic("t")
     assert len(broker.replicas) == 0
     assert broker.replicas.get_by_id(broker.topic_id("t"), 1) is None
@@ -54,7 +47,7 @@ def test_what_no_topic_claims_is_set_aside_at_the_start() -> None:
 
 def test_leadership_follows_the_image_and_wakes_who_waits() -> None:
     broker = MemoryBroker({"t": 1})
-    replica = replica_of(broker, "t")
+    replica = broker.replica("t")
     woken: list[int] = []
     replica.watchers["me"] = lambda: woken.append(1)
     broker.elect("t", 2)
@@ -68,7 +61,7 @@ def test_leadership_follows_the_image_and_wakes_who_waits() -> None:
 
 def test_settings_of_the_topic_win_over_dynamic_broker_ones() -> None:
     broker = MemoryBroker({"t": 1}, {"log.retention.ms": "5000"})
-    log = replica_of(broker, "t").log
+    log = broker.replica("t").log
     assert log.config.retention_ms == 5000
     broker.image.apply(ConfigRecord(4, "", "log.retention.ms", "6000"))
     assert log.config.retention_ms == 6000
@@ -85,7 +78,7 @@ def test_changed_settings_reach_every_partition_that_they_are_for() -> None:
     broker = MemoryBroker({"t": 2, "u": 2})
 
     def retention() -> list[int]:
-        return [replica_of(broker, topic, index).log.config.retention_ms for topic in ("t", "u") for index in (0, 1)]
+        return [broker.replica(topic, index).log.config.retention_ms for topic in ("t", "u") for index in (0, 1)]
 
     broker.image.apply_all([ConfigRecord(BROKER, "", "log.retention.ms", "6000")])
     assert retention() == [6000] * 4
@@ -98,7 +91,7 @@ def test_a_setting_that_does_not_parse_counts_as_not_there(caplog: pytest.LogCap
     broker = MemoryBroker({"t": 1})
     for name, value in (("segment.bytes", "14"), ("retention.ms", "1000"), ("of.a.later.kafka", "x")):
         broker.image.apply_all([ConfigRecord(TOPIC, "t", name, value)])
-    config = replica_of(broker, "t").log.config
+    config = broker.replica("t").log.config
     assert (config.segment_bytes, config.retention_ms) == (1 << 30, 1000)
     assert "topic t: a setting is ignored: segment.bytes: '14' is too small" in caplog.text
 
@@ -107,7 +100,7 @@ def test_a_disk_that_refuses_is_a_storage_error_to_clients() -> None:
     broker = MemoryBroker({"t": 1})
     broker.disk.fail("append", errno.EIO, path="t-0")
     with pytest.raises(StorageError):
-        replica_of(broker, "t").append(batch(1))
+        broker.replica("t").append(batch(1))
     broker.create_topic("late")
     assert broker.replicas.get("late", 0) is None
     assert broker.replicas.why_missing("late", 0) is ErrorCode.KAFKA_STORAGE_ERROR
@@ -117,7 +110,7 @@ def test_a_disk_that_refuses_is_a_storage_error_to_clients() -> None:
 def test_what_a_deleted_topic_did_stays_in_the_broker_s_sum() -> None:
     broker = MemoryBroker({"t": 2, "u": 1})
     for index in (0, 1):
-        replica_of(broker, "t", index).append(batch(3))
+        broker.replica("t", index).append(batch(3))
     broker.delete_topic("t")
     assert set(broker.replicas.traffic) == {"u"}
     assert (broker.replicas.past_traffic.appends, broker.replicas.past_traffic.messages_in) == (2, 6)

@@ -14,12 +14,6 @@ from tests.log.support import batch
 from tests.server.partitions.followers import TWO, Led
 
 
-def replica_of(broker: MemoryBroker) -> Replica:
-    replica = broker.replicas.get("t", 0)
-    assert replica is not None
-    return replica
-
-
 def kind(replica: Replica) -> tuple[type | None, bool]:
     return (None if replica.role is None else type(replica.role)), replica.is_leader
 
@@ -30,11 +24,11 @@ def test_the_role_is_what_the_metadata_say(leader: int, expected: type | None) -
     for was in (NODE_ID, TWO, -1):
         broker.elect("t", was)
         broker.elect("t", leader)
-        assert kind(replica_of(broker)) == (expected, expected is Leader)
+        assert kind(broker.replica()) == (expected, expected is Leader)
 
 
 def test_one_replica_needs_no_high_watermark_and_pays_for_none() -> None:
-    replica = replica_of(MemoryBroker({"t": 1}))
+    replica = MemoryBroker({"t": 1}).replica()
     assert isinstance(replica.role, Leader)
     assert replica.role.high_watermark is None
     assert replica.log.on_append is None
@@ -42,7 +36,7 @@ def test_one_replica_needs_no_high_watermark_and_pays_for_none() -> None:
 
 def test_who_does_not_lead_leaves_the_high_watermark_to_the_leader() -> None:
     broker = MemoryBroker({"t": 1})
-    replica = replica_of(broker)
+    replica = broker.replica()
     broker.elect("t", TWO)
     assert isinstance(replica.role, Follower)
     assert replica.role.leader == TWO
@@ -56,7 +50,7 @@ def test_who_does_not_lead_leaves_the_high_watermark_to_the_leader() -> None:
 
 def test_what_is_gone_has_no_role() -> None:
     broker = MemoryBroker({"t": 1})
-    replica = replica_of(broker)
+    replica = broker.replica()
     broker.delete_topic("t")
     assert kind(replica) == (None, False)
 
@@ -75,7 +69,7 @@ def test_a_leadership_lasts_through_changes_of_its_epoch_and_replicas() -> None:
 
 def test_a_partition_that_gets_a_second_replica_and_loses_it_again() -> None:
     broker = MemoryBroker({"t": 1})
-    replica = replica_of(broker)
+    replica = broker.replica()
     replica.append(batch(2))
     topic_id = broker.topic_id("t")
     broker.image.apply(PartitionChangeRecord(0, topic_id, replicas=[NODE_ID, TWO], isr=[NODE_ID, TWO]))
@@ -96,7 +90,7 @@ def test_a_partition_that_gets_a_second_replica_and_loses_it_again() -> None:
 def test_what_one_replica_held_back_for_a_flush_is_not_shown_when_it_gets_a_second() -> None:
     broker = MemoryBroker({})
     broker.create_topic("t", flush_messages="1")
-    replica = replica_of(broker)
+    replica = broker.replica()
     replica.append(batch(1))
     topic_id = broker.topic_id("t")
     broker.image.apply(PartitionChangeRecord(0, topic_id, replicas=[NODE_ID, TWO], isr=[NODE_ID]))
@@ -108,10 +102,10 @@ def test_what_one_replica_held_back_for_a_flush_is_not_shown_when_it_gets_a_seco
 def test_a_start_among_several_replicas_begins_where_the_checkpoint_says() -> None:
     broker = MemoryBroker({})
     broker.create_topic("t", leader=-1)
-    log = replica_of(broker).log
+    log = broker.replica().log
     log.append_as_leader(batch(5), leader_epoch=0)
     log.high_watermark, log.saved_high_watermark = 5, 2
-    replica = Replica("t", broker.topic_id("t"), 0, log, replica_of(broker).traffic)
+    replica = Replica("t", broker.topic_id("t"), 0, log, broker.replica().traffic)
     broker.image.apply(
         PartitionChangeRecord(0, broker.topic_id("t"), replicas=[NODE_ID, TWO], isr=[NODE_ID, TWO], leader=NODE_ID)
     )

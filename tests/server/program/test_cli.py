@@ -12,6 +12,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -286,8 +287,8 @@ def test_what_only_typer_reads(line: str) -> None:
 def test_typer_knows_no_other_options() -> None:
     import typer.main
 
-    command = typer.main.get_command(cli_app.app)
-    serve = command.commands["serve"]  # type: ignore[attr-defined]
+    command: Any = typer.main.get_command(cli_app.app)
+    serve = command.commands["serve"]
     options = {option for parameter in serve.params if parameter.param_type_name == "option" for option in parameter.opts}
     assert options == {*cli.OPTIONS, "--version"}
-    assert set(command.commands) == set(cli.COMMANDS)  # type: ignore[attr-defined]
+    assert set(command.commands) == set(cli.COMMANDS)

@@ -26,8 +26,12 @@ from ottla.server.program.serve import (
 from ottla.server.settings.broker_config import BrokerConfig
 
 
+def read_bytes(path: str) -> bytes:
+    return Path(path).read_bytes()
+
+
 def config(options: ServeOptions, **environment: str) -> BrokerConfig:
-    return gather(options, environment)[0]
+    return gather(options, environment, read_bytes)[0]
 
 
 def listeners(options: ServeOptions, **environment: str) -> tuple[list[str], list[str]]:
@@ -99,7 +103,7 @@ def test_a_complaint_says_where_the_text_stood(tmp_path: Path) -> None:
 def test_settings_without_effect_are_logged(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     options = ServeOptions(override=("num.io.threads=9", "num.partitions=2", "num.partitons=2"))
-    _log_ignored_settings(*gather(options, {}))
+    _log_ignored_settings(*gather(options, {}, read_bytes))
     assert [(record.levelname, record.getMessage()) for record in caplog.records] == [
         ("WARNING", "num.partitons is not a broker setting of Kafka 4.4: did you mean num.partitions? [--override]"),
         ("INFO", "these settings are accepted but have no effect in ottla: num.io.threads"),

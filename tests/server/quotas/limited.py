@@ -74,7 +74,7 @@ class LimitedBroker(MemoryBroker):
             return None if answer is None else read(answer)
         if inspect.iscoroutine(answer.answer):
             return read(asyncio.run(_finished(answer)))
-        return lambda: read(answer.route.finish(answer.answer, answer))  # type: ignore[arg-type]
+        return lambda: read(answer.route.finish(answer.answer, answer))  # type: ignore[arg-type]  # it is done by then
 
 
 async def _finished(waiting: Waiting) -> Any:

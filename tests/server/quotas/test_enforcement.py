@@ -329,7 +329,8 @@ def test_the_longer_of_a_handlers_wait_and_that_for_its_time_is_answered(broker:
             return CreateTopicsResponse(topics=[CreatableTopicResult("t", error_code=refused.code)])
         return CreateTopicsResponse(topics=[CreatableTopicResult("t")])
 
-    broker.context.controller = SimpleNamespace(create_topics=create_topics)  # type: ignore[assignment]
+    context: Any = broker.context
+    context.controller = SimpleNamespace(create_topics=create_topics)
     broker.limit(controller_mutation_rate=1.0)
     request = CreateTopicsRequest([CreatableTopic("t", 30, 1)])
     first, second = (broker.serve(request, version) for _ in range(2))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from ottla.server.requests.session import Session
 
 
@@ -17,8 +19,12 @@ class Network:
 
 def test_all_who_subscribed_hear_once_and_in_order_that_it_is_closed() -> None:
     session, heard = Session("PLAINTEXT", "127.0.0.1"), list[tuple[str, Session]]()
+
+    def hear(name: str, closed: Session) -> None:
+        heard.append((name, closed))
+
     for name in ("first", "second"):
-        session.on_close(lambda closed, name=name: heard.append((name, closed)))  # type: ignore[misc]
+        session.on_close(partial(hear, name))
     assert not session.is_closed
     session.close()
     session.close()

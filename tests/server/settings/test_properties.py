@@ -10,23 +10,27 @@ from ottla.log.config_def import ConfigError
 from ottla.server.settings.properties import Given, read_environment, read_file, read_overrides
 
 
+def read(path: Path) -> dict[str, Given]:
+    return read_file(str(path), lambda name: Path(name).read_bytes())
+
+
 def test_a_file_in_utf_8_or_latin_1(tmp_path: Path) -> None:
     path = tmp_path / "server.properties"
     path.write_bytes("log.dirs=/tmp/é".encode())
-    assert read_file(path) == {"log.dirs": Given("/tmp/é", f"{path}, line 1")}
+    assert read(path) == {"log.dirs": Given("/tmp/é", f"{path}, line 1")}
     path.write_bytes("log.dirs=/tmp/é".encode("latin-1"))
-    assert read_file(path)["log.dirs"].text == "/tmp/é"
+    assert read(path)["log.dirs"].text == "/tmp/é"
 
 
 def test_files_that_cannot_be_read(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"No such file or directory; name a server.properties"):
-        read_file(tmp_path / "nowhere")
+        read(tmp_path / "nowhere")
     with pytest.raises(ConfigError, match="Is a directory"):
-        read_file(tmp_path)
+        read(tmp_path)
     path = tmp_path / "server.properties"
     path.write_text("a=1\nb=\\u12x")
     with pytest.raises(ConfigError, match=rf"{path}, line 2: '\\u12x' is not a character"):
-        read_file(path)
+        read(path)
 
 
 @pytest.mark.parametrize(

@@ -253,12 +253,12 @@ async def test_who_was_replaced_leaves_the_end_to_others() -> None:
 
 @pytest.mark.parametrize("error", [StorageError("gone"), OSError("gone")])
 @in_loop
-async def test_what_could_not_be_written_did_not_happen(error: Exception) -> None:
+async def test_what_could_not_be_written_did_not_happen(error: StorageError | OSError) -> None:
     driver = Driver()
     producer = await driver.init()
     driver.add(producer)
     before = driver.now()
-    driver.log.fail = error  # type: ignore[assignment]
+    driver.log.fail = error
     assert await refused(driver.end(producer, commit=True)) is ErrorCode.NOT_COORDINATOR
     assert await refused(driver.init()) is ErrorCode.NOT_COORDINATOR
     assert driver.now() is before

@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 from contextlib import suppress
-from typing import Final
+from typing import Any, Final
 
 import pytest
 
@@ -50,13 +50,13 @@ class Node:
         settings = {"log.flush.interval.messages": "1"} if durable else {}
         self.broker = MemoryBroker(TOPICS, settings, disk=disk)
         self.version, self.ids = version, ids
-        context = self.broker.context
+        context: Any = self.broker.context
         self.broker.image.features["transaction.version"] = version
         log = InternalTopicLog(self.broker.replicas, self.broker.image, CONSUMER_OFFSETS)
         context.groups = GroupCoordinator(
             log, self.broker.clock, GroupCoordinatorConfig(), NODE_ID, self.broker.image, from_system()
         )
-        context.producer_ids = self  # type: ignore[assignment]
+        context.producer_ids = self
         context.groups.refresh()
         self.coordinator: TransactionCoordinator = context.transaction_coordinator()
         self.coordinator.refresh()

@@ -21,12 +21,6 @@ from tests.log.support import batch
 DURABLE = {"log.flush.interval.messages": "1"}
 
 
-def replica_of(broker: MemoryBroker) -> Any:
-    replica = broker.replicas.get("t", 0)
-    assert replica is not None
-    return replica
-
-
 def bring(broker: MemoryBroker, topic: str = "t", index: int = 0) -> ErrorCode | Promise[ErrorCode]:
     write_marker = LocalMarkerWriter(broker.replicas, broker.image, broker.context.groups)
     return write_marker(topic, index, Marker(7, 1, 0, True, 2))
@@ -36,19 +30,22 @@ def replicated_with_open_transaction() -> tuple[MemoryBroker, HighWatermark]:
     """The partition t-0 with a follower, broker 2, that has fetched nothing."""
     broker = MemoryBroker({})
     broker.create_topic("t", followers=(2,))
-    replica_of(broker).append(batch(2, producer=(7, 0, 0), transactional=True))
-    return broker, replica_of(broker).role.high_watermark
+    broker.replica().append(batch(2, producer=(7, 0, 0), transactional=True))
+    role = broker.replica().role
+    assert isinstance(role, Leader)
+    assert role.high_watermark is not None
+    return broker, role.high_watermark
 
 
 def with_open_transaction(settings: dict[str, str]) -> MemoryBroker:
     broker = MemoryBroker({"t": 1}, settings)
-    replica_of(broker).append(batch(2, producer=(7, 0, 0), transactional=True))
+    broker.replica().append(batch(2, producer=(7, 0, 0), transactional=True))
     return broker
 
 
 def test_it_is_written_and_readers_wake() -> None:
     broker = with_open_transaction({})
-    replica, seen = replica_of(broker), list[int]()
+    replica, seen = broker.replica(), list[int]()
     replica.watchers["reader"] = lambda: seen.append(replica.log.last_stable_offset)
     assert bring(broker) is ErrorCode.NONE
     assert seen == [3]
@@ -57,7 +54,7 @@ def test_it_is_written_and_readers_wake() -> None:
 
 def test_where_every_record_is_to_be_durable_the_marker_is_before_the_transaction_is_complete() -> None:
     broker = with_open_transaction(DURABLE)
-    replica, seen = replica_of(broker), list[int]()
+    replica, seen = broker.replica(), list[int]()
 
     def reader() -> None:
         seen.append(replica.log.last_stable_offset)
@@ -106,7 +103,8 @@ def test_groups_wait_for_the_marker_among_their_offsets() -> None:
     broker = MemoryBroker({})
     broker.create_topic(CONSUMER_OFFSETS, followers=(2,))
     offsets = Offsets()
-    broker.context.groups = offsets  # type: ignore[assignment]
+    context: Any = broker.context
+    context.groups = offsets
     answer = bring(broker, CONSUMER_OFFSETS)
     (replicated,) = offsets.replicated
     assert replicated is not None
@@ -125,7 +123,7 @@ def test_one_that_cannot_be_made_durable_is_tried_again() -> None:
     broker.disk.fail("open", errno.EMFILE)
     assert bring(broker) is ErrorCode.KAFKA_STORAGE_ERROR
     assert bring(broker) is ErrorCode.NONE
-    assert replica_of(broker).log.recovery_point == 4
+    assert broker.replica().log.recovery_point == 4
     broker.disk.fail("sync", path="t-0")
     assert bring(broker) is ErrorCode.KAFKA_STORAGE_ERROR
     assert bring(broker) is ErrorCode.KAFKA_STORAGE_ERROR

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
 import pytest
 
@@ -31,8 +32,8 @@ def situation(
     return Situation(epoch, target, subscribed, changed, lambda topic, index: owners.get((topic, index), FREE), owned)
 
 
-def member(state: MemberState = STABLE, epoch: int = 5, assigned: object = (), revoking: object = ()) -> ConsumerMember:
-    return ConsumerMember("m", epoch, epoch - 1, state, assigned=dict(assigned), revoking=dict(revoking))  # type: ignore[call-overload]
+def member(state: MemberState = STABLE, epoch: int = 5, assigned: Any = (), revoking: Any = ()) -> ConsumerMember:
+    return ConsumerMember("m", epoch, epoch - 1, state, assigned=dict(assigned), revoking=dict(revoking))
 
 
 def test_a_stable_member_of_the_targets_epoch_stays() -> None:

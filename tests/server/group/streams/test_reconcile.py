@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping
+from typing import Any
 
 import pytest
 
@@ -51,8 +52,8 @@ class Group:
         return self.members[member_id]
 
 
-def member(name: str = "m", process: str = "p", **fields: object) -> StreamsMember:
-    return StreamsMember(name, process_id=process)._replace(**fields)  # type: ignore[arg-type]
+def member(name: str = "m", process: str = "p", **fields: Any) -> StreamsMember:
+    return StreamsMember(name, process_id=process)._replace(**fields)
 
 
 def test_a_member_that_is_there_stays_as_it_is() -> None:
