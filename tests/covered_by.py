@@ -58,6 +58,7 @@ COVERED_BY: Final[dict[str, str]] = {
     "server/group/consumer/records.py": "tests/server/group/consumer/test_protocol.py",
     "server/group/coordinator_config.py": "tests/server/group/test_coordinator.py",
     "server/group/errors.py": "tests/server/group/test_coordinator.py",
+    "server/group/group.py": "tests/server/group/test_protocol.py",
     "server/group/kind.py": "tests/server/group/test_records.py",
     "server/group/modern/assignor.py": "tests/server/group/consumer/test_assignors_oracle.py",
     "server/group/modern/epochs.py": "tests/server/group/consumer/test_protocol.py",

@@ -19,7 +19,7 @@ from ottla.log.errors import StorageError
 from ottla.log.management.manager import LogManager
 from ottla.server.base.network import OsNetwork
 from ottla.server.base.randomness import from_seed
-from ottla.server.broker import parts
+from ottla.server.broker import optional_parts
 from ottla.server.metadata.controller_settings import current_settings
 from ottla.server.metadata.image import MetadataImage
 from ottla.server.metadata.operation import Caller
@@ -172,7 +172,7 @@ class MemoryBroker:
             fetch_sessions=FetchSessions(2, self.clock.now_ms, from_seed(1)),
             clock=self.clock,
             random=from_seed(1),
-            wiring=parts,
+            optional_parts=optional_parts,
             existing_flushing=Flushing(self.clock, run_at_once),
         )
 

@@ -30,8 +30,8 @@ from ottla.server.base.network import Network, OsNetwork
 from ottla.server.base.randomness import from_system
 from ottla.server.base.scheduler import Scheduler
 from ottla.server.broker.coordinator_updates import CoordinatorUpdates
-from ottla.server.broker.limits import limits_clients
 from ottla.server.broker.passes import Compaction, schedule_passes
+from ottla.server.broker.quotas_configured import quotas_configured
 from ottla.server.broker.start import format_directories, make_context, open_cluster, open_partitions, start_replicas
 from ottla.server.dispatch.chain import Chain
 from ottla.server.dispatch.routes import Dispatch
@@ -295,7 +295,7 @@ class Broker:
     def _limit_clients(self, context: BrokerContext) -> None:
         """Applies the limits of clients and of new connections; their code is loaded with the first limit."""
         if self._quotas is None:
-            if not limits_clients(self.config, context.metadata):
+            if not quotas_configured(self.config, context.metadata):
                 return
             from ottla.server.broker.quotas_in_force import QuotasInForce
 

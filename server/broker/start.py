@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from ottla.log.errors import InconsistentMetadata
 from ottla.server.base.randomness import random_uuid
-from ottla.server.broker import parts
+from ottla.server.broker import optional_parts
 from ottla.server.coordination.internal_topic import InternalTopicLog
 from ottla.server.group.coordinator import GroupCoordinator
 from ottla.server.group.coordinator_config import GroupCoordinatorConfig
@@ -111,7 +111,7 @@ def make_context(config: BrokerConfig, cluster: Cluster, logs: LogManager, clock
         fetch_sessions=FetchSessions(values["max.incremental.fetch.session.cache.slots"], clock.now_ms, random),
         clock=clock,
         random=random,
-        wiring=parts,
+        optional_parts=optional_parts,
     )
 
 

@@ -20,8 +20,8 @@ from ottla.server.coordination.runtime import CoordinatorLog, CoordinatorRuntime
 from ottla.server.group.cluster import Cluster
 from ottla.server.group.coordinator_config import GroupCoordinatorConfig
 from ottla.server.group.errors import GroupError
-from ottla.server.group.seam import Group
-from ottla.server.group.shard import Shard
+from ottla.server.group.group import Group
+from ottla.server.group.shard import GroupShard
 from ottla.server.metadata.names import CONSUMER_OFFSETS
 from ottla.wire.errors import ErrorCode
 from ottla.wire.primitives import LONGEST_STRING
@@ -64,7 +64,7 @@ class GroupCoordinator:
             raise GroupError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         return java_hash_bucket(group_id, count)
 
-    def shard(self, group_id: str) -> Shard:
+    def shard(self, group_id: str) -> GroupShard:
         """Returns the shard that `group_id` belongs to.
 
         Raises GroupError: INVALID_GROUP_ID if the id is too long for a record, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR or
@@ -74,7 +74,7 @@ class GroupCoordinator:
             raise GroupError(ErrorCode.INVALID_GROUP_ID)
         return self._shards.loaded_shard(self.partition_for(group_id))
 
-    def member_shard(self, group_id: str) -> Shard:
+    def member_shard(self, group_id: str) -> GroupShard:
         """Returns the shard as `shard` does, for operations of members. The group "" may have offsets but no members, and raises
         GroupError INVALID_GROUP_ID.
         """
@@ -99,7 +99,7 @@ class GroupCoordinator:
         """
         return self._shards.answer_or(value, refused)
 
-    def loaded_shards(self) -> list[Shard]:
+    def loaded_shards(self) -> list[GroupShard]:
         """Returns the shards that are loaded."""
         return [shard for shard in self._shards.values() if not shard.loading]
 
@@ -120,16 +120,16 @@ class GroupCoordinator:
         """Stops all timers; parked requests are answered NOT_COORDINATOR."""
         self._shards.close()
 
-    def _make(self, partition: int, leader_epoch: int, append: Callable[[bytes], Appended]) -> Shard:
-        return Shard(partition, leader_epoch, append, self._clock, self.settings, self._cluster, self._random)
+    def _make(self, partition: int, leader_epoch: int, append: Callable[[bytes], Appended]) -> GroupShard:
+        return GroupShard(partition, leader_epoch, append, self._clock, self.settings, self._cluster, self._random)
 
-    def _loaded(self, shard: Shard) -> None:
+    def _loaded(self, shard: GroupShard) -> None:
         if shard.groups:
             logger.info("loaded partition %d of __consumer_offsets: %d groups", shard.partition, len(shard.groups))
         for topic in self._deleted_while_loading.pop(shard.partition, ()):
-            self._shards.attempt(partial(Shard.delete_topic, topic=topic), shard, _REMOVE_TOPIC.format(topic))
+            self._shards.attempt(partial(GroupShard.delete_topic, topic=topic), shard, _REMOVE_TOPIC.format(topic))
 
-    def _unloaded(self, shard: Shard) -> None:
+    def _unloaded(self, shard: GroupShard) -> None:
         self._deleted_while_loading.pop(shard.partition, None)
 
     # Events outside of groups
@@ -164,8 +164,8 @@ class GroupCoordinator:
         for shard in self._shards.values():
             if shard.loading:
                 self._deleted_while_loading.setdefault(shard.partition, []).append(topic)
-        self._shards.on_each(partial(Shard.delete_topic, topic=topic), _REMOVE_TOPIC.format(topic))
+        self._shards.on_each(partial(GroupShard.delete_topic, topic=topic), _REMOVE_TOPIC.format(topic))
 
     def expire(self) -> None:
         """Removes old offsets and abandoned groups. This runs every `offsets.retention.check.interval.ms`."""
-        self._shards.on_each(Shard.expire, "remove the expired offsets")
+        self._shards.on_each(GroupShard.expire, "remove the expired offsets")

@@ -13,9 +13,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
+from ottla.server.group.group import Group
 from ottla.server.group.records import OffsetRecord, offset_tombstone
 from ottla.server.group.requests import Commit
-from ottla.server.group.seam import Group
 from ottla.wire.messages.internal.offset_commit_key import OffsetCommitKey
 from ottla.wire.messages.internal.offset_commit_value import OffsetCommitValue
 from ottla.wire.primitives import ZERO_UUID, WireStruct

@@ -1,7 +1,7 @@
 """The requests of clients to a group, independent of the version of the request and of the kind of the group.
 
-A handler translates its request into one of these, and the group's protocol (seam.py) answers it. An answer that has to wait for
-other members is a future, which the handler returns as it is.
+A handler translates its request into one of these, and the group's protocol (protocol.py) answers it. An answer that has to wait
+for other members is a future, which the handler returns as it is.
 """
 
 from __future__ import annotations

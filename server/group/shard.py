@@ -1,4 +1,4 @@
-"""A `Shard` is one partition of `__consumer_offsets`: the groups of all kinds (seam.py) that hash to it, and their offsets.
+"""A `GroupShard` is one partition of `__consumer_offsets`: the groups of all kinds (group.py) that hash to it, and their offsets.
 
 Every operation runs in the same way (`run`): its records become one batch, the batch is appended, the records are replayed, and
 only then is the operation answered, by its handler and once the batch is replicated (`answer_or`). Loading is the same replay
@@ -21,12 +21,13 @@ from ottla.server.group.classic.group import ClassicGroup
 from ottla.server.group.cluster import Cluster
 from ottla.server.group.coordinator_config import GroupCoordinatorConfig
 from ottla.server.group.errors import GroupError
+from ottla.server.group.group import Group
 from ottla.server.group.kind import Kind
 from ottla.server.group.offsets import Offsets
+from ottla.server.group.protocol import GroupProtocol
 from ottla.server.group.records import GroupRecord, InTransaction, OffsetRecord, decode, encode_batch
 from ottla.server.group.requests import Commit, Committer, Join, JoinAnswer, Leaving, Sync, SyncAnswer
 from ottla.server.group.result import Result
-from ottla.server.group.seam import Group, GroupProtocol
 from ottla.server.metadata.names import CONSUMER_OFFSETS
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.leave_group import LeaveGroupResponse
@@ -52,7 +53,7 @@ PIECE_BYTES = 256 * 1024
 TOMBSTONE_BYTES = 300  # the most that a tombstone takes beside its group id: a topic name of 249 bytes, a partition, framing
 
 
-class Shard(CoordinatorShard[GroupRecord]):
+class GroupShard(CoordinatorShard[GroupRecord]):
     """The groups of one partition, by id, and the protocols of their kinds."""
 
     topic = CONSUMER_OFFSETS

@@ -15,7 +15,7 @@ from functools import partial
 
 from ottla.server.base.promise import Promise
 from ottla.server.group.errors import GroupError
-from ottla.server.group.shard import Shard
+from ottla.server.group.shard import GroupShard
 from ottla.server.group.share.protocol import Initialize, ShareProtocol
 from ottla.server.group.share.state_partitions import ByTopic, TopicPartitions
 from ottla.server.requests.request import Request
@@ -82,7 +82,7 @@ def _refusal(code: ErrorCode) -> AlterShareGroupOffsetsResponse:
 
 
 def _carry_out(
-    shard: Shard,
+    shard: GroupShard,
     group_id: str,
     wanted: Initialize,
     offsets: dict[bytes, dict[int, int]],

@@ -14,7 +14,7 @@ from ottla.server.base.answers import chain_answer, combine_answers, recover_ans
 from ottla.server.base.promise import Promise
 from ottla.server.group.errors import GroupError
 from ottla.server.group.kind import Kind
-from ottla.server.group.shard import Shard
+from ottla.server.group.shard import GroupShard
 from ottla.server.requests.request import Request
 from ottla.server.requests.traits import Traits
 from ottla.server.security.rights import Inside, Need, Operation, Resource
@@ -39,7 +39,7 @@ def _delete(group_id: str, request: Request) -> DeletableGroupResult | Promise[D
     return recover_answer(answer, GroupError, partial(_refusal, group_id))
 
 
-def _delete_from(shard: Shard, group_id: str) -> DeletableGroupResult | Promise[DeletableGroupResult]:
+def _delete_from(shard: GroupShard, group_id: str) -> DeletableGroupResult | Promise[DeletableGroupResult]:
     """Deletes the group. Raises GroupError."""
     shard.delete_group(group_id)
     return shard.answer_or(DeletableGroupResult(group_id), lambda code: DeletableGroupResult(group_id, code))

@@ -16,7 +16,7 @@ from typing import Final
 from ottla.server.base.answers import chain_answer, recover_answer
 from ottla.server.base.promise import Promise
 from ottla.server.group.errors import GroupError
-from ottla.server.group.shard import Shard
+from ottla.server.group.shard import GroupShard
 from ottla.server.group.share.group import ShareGroup
 from ottla.server.group.share.protocol import ShareProtocol
 from ottla.server.group.share.state_partitions import NOTHING
@@ -66,7 +66,7 @@ def _refused(error: GroupError) -> DeleteShareGroupOffsetsResponse:
     return _refusal(error.code, error.message)
 
 
-def _delete(shard: Shard, protocol: ShareProtocol, group: ShareGroup, names: Iterable[str], request: Request) -> Answer:
+def _delete(shard: GroupShard, protocol: ShareProtocol, group: ShareGroup, names: Iterable[str], request: Request) -> Answer:
     """Writes a record of what is being deleted, has the share coordinator delete it, and writes a record that it is gone. Raises
     GroupError.
     """

@@ -15,7 +15,7 @@ from ottla.server.base.promise import Promise
 from ottla.server.group.classic.group import ClassicGroup, State
 from ottla.server.group.classic.members import Member
 from ottla.server.group.errors import GroupError
-from ottla.server.group.seam import Group
+from ottla.server.group.group import Group
 from ottla.server.requests.request import Request
 from ottla.server.requests.traits import Traits
 from ottla.server.security.operations import GROUP_OPERATIONS

@@ -18,7 +18,7 @@ from ottla.server.base.answers import combine_answers, map_answer
 from ottla.server.base.promise import Promise
 from ottla.server.group.errors import GroupError
 from ottla.server.group.requests import Committer
-from ottla.server.group.shard import Shard
+from ottla.server.group.shard import GroupShard
 from ottla.server.requests.request import Request
 from ottla.server.requests.traits import Traits
 from ottla.server.security.rights import Inside, Need, Operation, Resource
@@ -108,7 +108,7 @@ def _fetch(
     )
 
 
-def _all_committed(shard: Shard, group_id: str, by_id: bool, request: Request) -> Sequence[OffsetFetchRequestTopics]:
+def _all_committed(shard: GroupShard, group_id: str, by_id: bool, request: Request) -> Sequence[OffsetFetchRequestTopics]:
     known = request.broker.metadata.topics
     return [
         OffsetFetchRequestTopics(name, known[name].topic_id if name in known else ZERO_UUID, list(partitions))
@@ -118,7 +118,7 @@ def _all_committed(shard: Shard, group_id: str, by_id: bool, request: Request) -
 
 
 def _fetch_one(
-    shard: Shard, group_id: str, topic: str, topic_id: bytes, partition: int, *, require_stable: bool
+    shard: GroupShard, group_id: str, topic: str, topic_id: bytes, partition: int, *, require_stable: bool
 ) -> OffsetFetchResponsePartitions:
     if require_stable and shard.offsets.is_unstable(group_id, topic, partition):
         return OffsetFetchResponsePartitions(partition, -1, -1, "", ErrorCode.UNSTABLE_OFFSET_COMMIT)

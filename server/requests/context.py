@@ -54,8 +54,8 @@ class ClientQuotas(Protocol):
         ...
 
 
-class Wiring(Protocol):
-    """Makes the parts that most brokers never need from those that every broker has (server/broker/parts.py).
+class OptionalParts(Protocol):
+    """Makes the parts that most brokers never need from those that every broker has (server/broker/optional_parts.py).
 
     Their code is imported when they are first asked for, so a broker that needs none of them pays for none.
     """
@@ -94,7 +94,7 @@ class BrokerContext:
     clock: Clock
     random: Random
     """The source of everything random (server/base/randomness.py)."""
-    wiring: Wiring
+    optional_parts: OptionalParts
     kept_answers: KeptAnswers = field(default_factory=KeptAnswers)
     purgatory: Purgatory = field(init=False)
 
@@ -119,33 +119,33 @@ class BrokerContext:
     def transaction_coordinator(self) -> TransactionCoordinator:
         """Returns the transaction coordinator of this broker; the first call opens it."""
         if self.existing_transaction_coordinator is None:
-            self.existing_transaction_coordinator = self.wiring.transaction_coordinator(self)
+            self.existing_transaction_coordinator = self.optional_parts.transaction_coordinator(self)
         return self.existing_transaction_coordinator
 
     def share_coordinator(self) -> ShareCoordinator:
         """Returns the share coordinator of this broker; the first call opens it."""
         if self.existing_share_coordinator is None:
-            self.existing_share_coordinator = self.wiring.share_coordinator(self)
+            self.existing_share_coordinator = self.optional_parts.share_coordinator(self)
         return self.existing_share_coordinator
 
     def share_group_state(self) -> ShareGroupState:
         """Returns what carries out, in the share coordinator, decisions of a group's coordinator. It has no state of its own."""
-        return self.wiring.share_group_state(self)
+        return self.optional_parts.share_group_state(self)
 
     def share_partitions(self) -> SharePartitions:
         """Returns the share partitions that this broker leads; the first call makes them."""
         if self.existing_share_partitions is None:
-            self.existing_share_partitions = self.wiring.share_partitions(self)
+            self.existing_share_partitions = self.optional_parts.share_partitions(self)
         return self.existing_share_partitions
 
     def client_telemetry(self) -> ClientTelemetry:
         """Returns the telemetry of clients; the first call makes it."""
         if self.existing_client_telemetry is None:
-            self.existing_client_telemetry = self.wiring.client_telemetry(self)
+            self.existing_client_telemetry = self.optional_parts.client_telemetry(self)
         return self.existing_client_telemetry
 
     def flushing(self) -> Flushing:
         """Returns what flushes logs for answers that wait; the first call makes it."""
         if self.existing_flushing is None:
-            self.existing_flushing = self.wiring.flushing(self)
+            self.existing_flushing = self.optional_parts.flushing(self)
         return self.existing_flushing

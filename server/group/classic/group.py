@@ -28,10 +28,10 @@ from typing import ClassVar, TypeVar
 
 from ottla.server.group.classic.members import Member
 from ottla.server.group.errors import GroupError
+from ottla.server.group.group import Group
 from ottla.server.group.kind import Kind
 from ottla.server.group.records import MetadataRecord, group_tombstone
 from ottla.server.group.requests import Client, MemberProtocol
-from ottla.server.group.seam import Group
 from ottla.server.group.timers import Timer
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.internal.group_metadata_key import GroupMetadataKey

@@ -12,15 +12,15 @@ from ottla.server.group.classic.group import CONSUMER_PROTOCOL_TYPE, ClassicGrou
 from ottla.server.group.classic.rebalance import Rebalance
 from ottla.server.group.errors import GroupError
 from ottla.server.group.kind import Kind
+from ottla.server.group.protocol import GroupProtocol, ShardContext
 from ottla.server.group.records import GroupRecord, MetadataRecord
 from ottla.server.group.requests import Committer, Join, JoinAnswer, Leaving, MemberProtocol, Sync, SyncAnswer, refused_join
 from ottla.server.group.result import Result
-from ottla.server.group.seam import GroupProtocol, GroupShard
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.leave_group import LeaveGroupResponse
 
 
-def open_protocol(shard: GroupShard) -> ClassicProtocol:
+def open_protocol(shard: ShardContext) -> ClassicProtocol:
     return ClassicProtocol(shard)
 
 
@@ -29,7 +29,7 @@ class ClassicProtocol(GroupProtocol[ClassicGroup]):
 
     kind: ClassVar[Kind] = Kind.CLASSIC
 
-    def __init__(self, shard: GroupShard) -> None:
+    def __init__(self, shard: ShardContext) -> None:
         self._shard = shard
         self._rebalance = Rebalance(shard.clock, shard.settings, shard.random, shard.run_timer)
 

@@ -25,15 +25,15 @@ from ottla.server.group.kind import Kind
 from ottla.server.group.modern.epochs import OFFSETS_SINCE
 from ottla.server.group.modern.group import replay
 from ottla.server.group.modern.timers import MemberTimers
+from ottla.server.group.protocol import GroupProtocol, ShardContext
 from ottla.server.group.records import GroupRecord
 from ottla.server.group.requests import Commit, Committer, Join, JoinAnswer, Leaving, Sync, SyncAnswer, refused_join
 from ottla.server.group.result import Result
-from ottla.server.group.seam import GroupProtocol, GroupShard
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.leave_group import LeaveGroupResponse
 
 
-def open_protocol(shard: GroupShard) -> ConsumerProtocol:
+def open_protocol(shard: ShardContext) -> ConsumerProtocol:
     return ConsumerProtocol(shard)
 
 
@@ -42,7 +42,7 @@ class ConsumerProtocol(GroupProtocol[ConsumerGroup]):
 
     kind: ClassVar[Kind] = Kind.CONSUMER
 
-    def __init__(self, shard: GroupShard) -> None:
+    def __init__(self, shard: ShardContext) -> None:
         self._shard = shard
         timeouts = Timeouts(MemberTimers(shard.clock), self._fence)
         self._services = ConsumerServices(shard, timeouts, RegexLookups(shard.clock, shard.cluster, self._record_matches))

@@ -19,8 +19,8 @@ from ottla.server.group.errors import GroupError
 from ottla.server.group.modern.epochs import DUE_NOW
 from ottla.server.group.modern.group_configs import GroupConfigs
 from ottla.server.group.modern.topics import Topics
+from ottla.server.group.protocol import ShardContext
 from ottla.server.group.result import Result
-from ottla.server.group.seam import GroupShard
 from ottla.server.settings.rules import assignor_name
 from ottla.wire.errors import ErrorCode
 
@@ -30,7 +30,7 @@ T = TypeVar("T")
 class ConsumerServices:
     """The services of one shard's consumer groups (see the module's docstring)."""
 
-    def __init__(self, shard: GroupShard, timeouts: Timeouts, lookups: RegexLookups) -> None:
+    def __init__(self, shard: ShardContext, timeouts: Timeouts, lookups: RegexLookups) -> None:
         self.shard = shard
         self.clock = shard.clock
         self.cluster = shard.cluster

@@ -9,9 +9,9 @@ from collections.abc import Callable
 from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
 
 from ottla.server.group.errors import GroupError
+from ottla.server.group.group import Group
 from ottla.server.group.modern.epochs import FIRST_EPOCH, NO_EPOCH
 from ottla.server.group.records import GroupRecord, ProtocolRecord
-from ottla.server.group.seam import Group
 from ottla.wire.errors import ErrorCode
 
 

@@ -25,10 +25,10 @@ from ottla.server.group.modern.java_order import copied_capacity, hash_order, st
 from ottla.server.group.modern.target import changed_targets
 from ottla.server.group.modern.timers import MemberTimers
 from ottla.server.group.modern.topics import Topics
+from ottla.server.group.protocol import GroupProtocol, ShardContext
 from ottla.server.group.records import GroupRecord, ProtocolRecord
 from ottla.server.group.requests import Client, Committer
 from ottla.server.group.result import Result
-from ottla.server.group.seam import GroupProtocol, GroupShard
 from ottla.server.group.share import assignor, records
 from ottla.server.group.share.group import ShareGroup
 from ottla.server.group.share.member import ShareMember
@@ -71,7 +71,7 @@ class HeartbeatAnswer(NamedTuple):
     initialize: Initialize | None = None
 
 
-def open_protocol(shard: GroupShard) -> ShareProtocol:
+def open_protocol(shard: ShardContext) -> ShareProtocol:
     return ShareProtocol(shard)
 
 
@@ -80,7 +80,7 @@ class ShareProtocol(GroupProtocol[ShareGroup]):
 
     kind: ClassVar[Kind] = Kind.SHARE
 
-    def __init__(self, shard: GroupShard) -> None:
+    def __init__(self, shard: ShardContext) -> None:
         self._shard = shard
         self._timers = MemberTimers(shard.clock)
         self._values = GroupConfigs(shard.settings.broker, shard.cluster)

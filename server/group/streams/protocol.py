@@ -15,16 +15,17 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import ClassVar, NamedTuple
 
 from ottla.server.group.errors import GroupError
+from ottla.server.group.group import Group
 from ottla.server.group.kind import Kind
 from ottla.server.group.modern.epochs import JOINING_EPOCH, LEAVING_STATIC_EPOCH, OFFSETS_SINCE
 from ottla.server.group.modern.group import replay
 from ottla.server.group.modern.group_configs import GroupConfigs
 from ottla.server.group.modern.timers import MemberTimers
 from ottla.server.group.modern.topics import Topics
+from ottla.server.group.protocol import GroupProtocol, ShardContext
 from ottla.server.group.records import GroupRecord
 from ottla.server.group.requests import Client, Commit, Committer, Join, JoinAnswer, refused_join
 from ottla.server.group.result import Result
-from ottla.server.group.seam import Group, GroupProtocol, GroupShard
 from ottla.server.group.streams import answers
 from ottla.server.group.streams.group import StreamsGroup
 from ottla.server.group.streams.heartbeat import Heartbeat, HeartbeatContext, Outcome, known_static
@@ -50,7 +51,7 @@ class Answer(NamedTuple):
     missing: Mapping[str, InternalTopic] = {}
 
 
-def open_protocol(shard: GroupShard) -> StreamsProtocol:
+def open_protocol(shard: ShardContext) -> StreamsProtocol:
     return StreamsProtocol(shard)
 
 
@@ -59,7 +60,7 @@ class StreamsProtocol(GroupProtocol[StreamsGroup]):
 
     kind: ClassVar[Kind] = Kind.STREAMS
 
-    def __init__(self, shard: GroupShard) -> None:
+    def __init__(self, shard: ShardContext) -> None:
         self._shard = shard
         self._timers = MemberTimers(shard.clock)
         self._delays: dict[str, Timer] = {}  # group id -> end of the delay before its first assignment

@@ -19,7 +19,7 @@ from ottla.server.coordination.internal_topic import Appended
 from ottla.server.group.classic.group import ClassicGroup
 from ottla.server.group.coordinator import GroupCoordinator
 from ottla.server.group.coordinator_config import GroupCoordinatorConfig
-from ottla.server.group.seam import Group
+from ottla.server.group.group import Group
 from ottla.server.handlers import heartbeat, join_group, leave_group, offset_commit, offset_fetch, sync_group
 from ottla.server.requests.request import Request
 from ottla.server.requests.session import Session

@@ -21,7 +21,7 @@ from ottla.server.group.kind import Kind
 from ottla.server.group.records import InTransaction, OffsetRecord, encode_batch
 from ottla.server.group.requests import Commit, Committer
 from ottla.server.group.result import NOTHING, Result
-from ottla.server.group.shard import PIECE_BYTES, PROTOCOLS, TOMBSTONE_BYTES, Shard
+from ottla.server.group.shard import PIECE_BYTES, PROTOCOLS, TOMBSTONE_BYTES, GroupShard
 from ottla.wire.batch import read_header
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.internal.offset_commit_key import OffsetCommitKey
@@ -51,9 +51,9 @@ class Written:
         return [read_header(batch).records_count for batch in self.batches]
 
 
-def made(**settings: Any) -> tuple[Shard, Written, GroupClock]:
+def made(**settings: Any) -> tuple[GroupShard, Written, GroupClock]:
     written, clock = Written(), GroupClock()
-    shard = Shard(3, 0, written.append, clock, GroupCoordinatorConfig(**settings), Broker().metadata, from_seed(1))
+    shard = GroupShard(3, 0, written.append, clock, GroupCoordinatorConfig(**settings), Broker().metadata, from_seed(1))
     shard.loading = False
     return shard, written, clock
 
@@ -63,7 +63,7 @@ def offset(group: str, partition: int, value: int = 7) -> OffsetRecord:
     return OffsetRecord(OffsetCommitKey(group, "t", partition), committed)
 
 
-def committed(shard: Shard, group: str = "g", partition: int = 0) -> int | None:
+def committed(shard: GroupShard, group: str = "g", partition: int = 0) -> int | None:
     found = shard.offsets.get(group, "t", ZERO_UUID, partition)
     return None if found is None else found.offset
 

@@ -7,8 +7,8 @@ import pytest
 from ottla.server.group.classic.group import ClassicGroup
 from ottla.server.group.consumer import records
 from ottla.server.group.consumer.group import ConsumerGroup
+from ottla.server.group.group import Group
 from ottla.server.group.modern.group import group_of
-from ottla.server.group.seam import Group
 from ottla.server.group.streams.group import StreamsGroup
 
 RECORD = records.epoch("g", 1, 0)

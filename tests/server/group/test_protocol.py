@@ -8,10 +8,11 @@ from typing import Any, ClassVar
 import pytest
 
 from ottla.server.group.errors import GroupError
+from ottla.server.group.group import Group
 from ottla.server.group.kind import Kind
+from ottla.server.group.protocol import GroupProtocol
 from ottla.server.group.records import GroupRecord
 from ottla.server.group.requests import Client, Committer, Join, Sync
-from ottla.server.group.seam import Group, GroupProtocol
 from ottla.wire.errors import ErrorCode
 
 

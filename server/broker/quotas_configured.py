@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from ottla.server.settings.broker_config import BrokerConfig
 
 
-def limits_clients(config: BrokerConfig, image: MetadataImage) -> bool:
+def quotas_configured(config: BrokerConfig, image: MetadataImage) -> bool:
     """Returns whether any client has a quota, or `max.connection.creation.rate` is set for the broker or one of its listeners.
 
     The setting may come from the broker's properties file, or have been set while the broker was running.

@@ -28,7 +28,7 @@ def test_telemetry_goes_by_the_broker_s_settings() -> None:
 def test_nothing_of_the_parts_is_loaded_before_somebody_asks() -> None:
     program = """
 import sys
-from ottla.server.broker import parts
+from ottla.server.broker import optional_parts
 rooms = ("txn", "share", "share_state", "telemetry", "partitions")
 print([name for name in sys.modules if name.startswith("ottla.server.") and name.split(".")[2] in rooms])
 """

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ottla.server.broker.limits import limits_clients
+from ottla.server.broker.quotas_configured import quotas_configured
 from ottla.server.metadata.image import BROKER
 
 RATE = "max.connection.creation.rate"
@@ -24,7 +24,7 @@ def limited(
 
     config: Any = SimpleNamespace(texts=texts or {}, node_id=1)
     image: Any = SimpleNamespace(has_quotas=quotas, config_of=config_of)
-    return limits_clients(config, image)
+    return quotas_configured(config, image)
 
 
 def test_nothing_limits_a_broker_that_sets_nothing() -> None:
