@@ -7,10 +7,10 @@ decides anything itself. So the same code serves a standalone broker and one who
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
-from ottla.log.config import LogConfig, parseable
+from ottla.log.config import LogConfig
 from ottla.log.errors import InconsistentMetadata, StorageError
 from ottla.server.metadata.controller_settings import cordoned_paths
 from ottla.server.metadata.image import (
@@ -162,7 +162,7 @@ class Replicas:
         return replica
 
     def _create(self, topic: str, topic_id: bytes, index: int, *, is_new: bool) -> PartitionLog:
-        config = self.config_of(topic)
+        config = self._config(topic)
         try:
             return self.logs.create(topic, index, topic_id, config, is_new=is_new)
         except InconsistentMetadata as error:
@@ -183,14 +183,8 @@ class Replicas:
 
     # Settings
 
-    def config_of(self, topic: str) -> LogConfig:
-        """Returns the topic's settings: its own, else the broker's dynamic ones, else those the broker was started with, else
-        Kafka's defaults.
-        """
-        return self._config(topic, self._settings.values)
-
-    def _config(self, topic: str, values: Mapping[str, Any]) -> LogConfig:
-        return LogConfig.from_overrides(parseable(topic, self._image.config_of(TOPIC, topic)), values)
+    def _config(self, topic: str) -> LogConfig:
+        return self._settings.of_topic(topic, self._image.config_of(TOPIC, topic))
 
     def _reconfigure(self, resource_type: int, name: str) -> None:
         if resource_type not in (TOPIC, BROKER):
@@ -200,9 +194,8 @@ class Replicas:
             names = list(self._image.topics)
         else:
             names = [name] if name in self._image.topics else []
-        values = self._settings.values
         for topic in names:
-            config = self._config(topic, values)  # partitions share it
+            config = self._config(topic)  # partitions share it
             for index in self._image.topics[topic].partitions:
                 replica = self.get(topic, index)
                 if replica is not None:

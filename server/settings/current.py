@@ -1,4 +1,4 @@
-"""CurrentSettings answers which value of a broker's setting counts now.
+"""CurrentSettings answers which value of a broker's setting counts now, and which of a topic's.
 
 A setting may be written at three levels: in the configuration with which the broker was started, for all brokers while they ran,
 and for this broker while it ran. The last two are records of the cluster's metadata. Each level overrides the ones before it.
@@ -11,6 +11,7 @@ import logging
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from ottla.log.config import LogConfig, parseable
 from ottla.log.config_def import ConfigError
 from ottla.server.settings.broker_settings import BROKER_SETTINGS
 
@@ -74,6 +75,12 @@ class CurrentSettings:
     def texts(self) -> Mapping[str, str]:
         """All settings that were written at any level, each as the text of its strongest level, unknown names included."""
         return {**self.config.texts, **self.common, **self.own}
+
+    def of_topic(self, topic: str, own: Mapping[str, str]) -> LogConfig:
+        """Returns the settings of a topic for which `own` were set, as text by name: these, else the broker's as they are now. A
+        text that does not parse is ignored, with a warning.
+        """
+        return LogConfig.from_overrides(parseable(topic, own), self.values)
 
     def values_with(self, broker: str, texts: Mapping[str, str]) -> Mapping[str, Any]:
         """Returns the values that would count if `texts` were all that is set for `broker`: ALL_BROKERS, or any other name for

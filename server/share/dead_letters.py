@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ottla.log.errors import LogError
 from ottla.log.validate import Origin
 from ottla.server.metadata.feature_levels import SHARE_VERSION
+from ottla.server.metadata.image import TOPIC
 from ottla.server.partitions.replica import Replica
 from ottla.server.share.share_group_config import ShareGroupConfig
 from ottla.server.share.states import GivenUp
@@ -85,7 +86,7 @@ class DeadLetters:
         if not name.startswith(prefix):
             return f"{name} does not begin with {prefix} (errors.deadletterqueue.topic.name.prefix)"
         if name in image.topics:
-            agrees = self._replicas.config_of(name).errors_deadletterqueue_group_enable
+            agrees = self._settings.of_topic(name, image.config_of(TOPIC, name)).errors_deadletterqueue_group_enable
             return None if agrees else f"{GROUP_ENABLE} is not set for {name}"
         if not values["errors.deadletterqueue.auto.create.topics.enable"]:
             return f"topic {name} does not exist, and errors.deadletterqueue.auto.create.topics.enable is false"

@@ -63,7 +63,7 @@ def test_what_is_asked_twice_is_answered_once(broker: MemoryBroker) -> None:
 
 
 def test_a_log_that_no_topic_claims(broker: MemoryBroker) -> None:
-    config = broker.replicas.config_of("stray")
+    config = broker.settings.of_topic("stray", {})
     broker.logs.create("stray", 0, None, config)
     (partition,) = [p for r in ask(broker, ("stray", [0])) for topic in r.topics for p in topic.partitions]
     assert partition.offset_lag == -1
@@ -71,13 +71,13 @@ def test_a_log_that_no_topic_claims(broker: MemoryBroker) -> None:
 
 def test_the_metadata_log_and_a_directory_of_its_own_are_nobodys() -> None:
     broker = MemoryBroker({"t": 1}, {"log.dirs": "/one", "metadata.log.dir": "/meta"})
-    broker.logs.create("__cluster_metadata", 0, None, broker.replicas.config_of("t"))
+    broker.logs.create("__cluster_metadata", 0, None, broker.settings.of_topic("t", {}))
     assert {directory.path for directory in broker.logs.directories} == {"/one", "/meta"}
     assert found(ask(broker, everything=True)) == {"/one": {("t", 0)}}
     broker.logs.logs["t", 0].directory = broker.logs.directories[1]  # somebody put it there
     assert found(ask(broker, everything=True)) == {"/one": set()}
     broker = MemoryBroker({}, {"log.dirs": "/one"})
-    broker.logs.create("__cluster_metadata", 0, None, broker.replicas.config_of("t"))
+    broker.logs.create("__cluster_metadata", 0, None, broker.settings.of_topic("t", {}))
     assert found(ask(broker, everything=True)) == {"/one": set()}
 
 

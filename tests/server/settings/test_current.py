@@ -84,3 +84,13 @@ def test_a_dynamic_setting_puts_its_family_in_other_units_back() -> None:
     changed = overlaid(values, {"log.retention.ms": "5"}, {})
     family = {"log.retention.ms": 5, "log.retention.minutes": None, "log.retention.hours": 168}
     assert changed == {**values, **family}
+
+
+def test_a_topic_has_its_own_settings_and_else_the_brokers_as_they_are_now(caplog: pytest.LogCaptureFixture) -> None:
+    dynamic = Dynamic({ALL_BROKERS: {"log.retention.bytes": "9"}})
+    settings = current(dynamic, log_segment_bytes="3000000")
+    found = settings.of_topic("t", {"max.message.bytes": "5", "segment.bytes": "12"})
+    assert (found.max_message_bytes, found.retention_bytes, found.segment_bytes) == (5, 9, 3_000_000)
+    assert "topic t: a setting is ignored" in caplog.text, "segments of 12 bytes"
+    dynamic.texts["1"] = {"log.retention.bytes": "10"}
+    assert settings.of_topic("t", {}).retention_bytes == 10
