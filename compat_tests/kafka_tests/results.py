@@ -7,6 +7,8 @@ A list of rows, one a case, sorted by class and case: {"class", "case", "brokers
 - `brokers`: how many the test asked for, or controllers where these are more; it got one.
 - `seconds`: how long the case took with the broker that ran it last.
 
+Beside it, results.run.json has the date and the commit of the run that last wrote it (compat_tests/provenance.py).
+
 The denominator is what Apache Kafka 4.4.0 passes through this harness. Cases that make no cluster at all are not in the file.
 """
 
@@ -22,6 +24,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from compat_tests.kafka_tests.runner import JARS, Case
+from compat_tests.provenance import stamp
 from compat_tests.reference import maven
 
 RESULTS: Final = Path(__file__).parent / "results.json"
@@ -123,6 +126,7 @@ def keep(kind: str, cases: Iterable[Case], path: Path = RESULTS) -> list[Row]:
         whole = path.with_suffix(".partial")
         save(rows, whole)
         whole.replace(path)
+        path.with_suffix(".run.json").write_text(json.dumps(stamp()) + "\n")
     finally:
         os.close(directory)
     return rows

@@ -63,15 +63,15 @@ DELIBERATE: dict[str, Difference] = {
     "DTPhuge": Difference("", False, True, "a cursor near 2**31 overflows in Kafka: the next cursor has a negative partition"),
     "CGnull": Difference("error_code", -1, 25, "an OffsetFetch with an epoch and no member makes Kafka's consumer groups fail"),
     "P9": Difference("", SILENT, 87, "null records kill Kafka's request handler, and the client waits for ever"),
-    "P22": Difference("error_code", -1, 87, "a batch with an undefined codec is invalid, which is no unknown server error"),
-    "P23": Difference("error_code", -1, 87, "records that cannot be decompressed are invalid, which is no unknown server error"),
+    "P22": Difference("error_code", -1, 87, "to ottla, a batch with an undefined codec is an invalid record"),
+    "P23": Difference("error_code", -1, 87, "to ottla, records that cannot be decompressed are invalid records"),
     "P13": Difference("", 0, 87, "Kafka stores offset deltas that do not count up, and consumers then stumble over them"),
     "P13c": Difference("", -1, 87, "the same in a compressed batch: Kafka tries to repair the deltas, and fails"),
     "F13b": Difference("", -1, 0, "ottla treats a negative limit of a partition as 0, and answers with the first batch"),
     "R1b": Difference("", 45, 0, "after kill -9 Kafka knows only a producer's last batch; ottla finds the last five in the log"),
     "I14b": Difference("", 0, 47, "ottla refuses a producer id without an epoch, even if the partition never saw the producer"),
     "S6": Difference("", -1, 0, "an empty group id, no partition or a negative one makes Kafka fail"),
-    "S7": Difference("", SILENT, 0, "Kafka asks for a partition that does not exist over and over"),
+    "S7": Difference("", SILENT, 0, "Kafka asks for a missing partition over and over"),
     "S8": Difference("error_code", -1, 42, "a batch that ends before it begins makes Kafka fail internally"),
     "J-twice": Difference(
         "", SILENT, 0, "Kafka never answers a member that names a protocol twice, and its group never becomes stable"

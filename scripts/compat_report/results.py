@@ -15,9 +15,9 @@ There or, of the long forms that CI does not run, as they were kept in compat_te
 
     aiokafka.json      compat_tests/suites/aiokafka.py: {"version", "cases": {case: {"ottla", "kafka"}}}, from a checkout
 
-The last three have "ran" as well: {"date", "commit"} of the run that wrote them (compat_tests/provenance.py).
+The last three have "ran" as well: {"date", "commit"} of the run that wrote them (compat_tests/provenance.py), or the date alone.
 
-Kafka's own tests keep theirs in compat_tests/kafka_tests/results.json (results.py there): a row a case.
+Kafka's own tests keep theirs in compat_tests/kafka_tests/results.json (results.py there), a row per case.
 """
 
 from __future__ import annotations
@@ -101,7 +101,8 @@ def read(folder: Path, kept: Path = KEPT, kafka_tests: Path = KAFKA_TESTS) -> Re
     if reports:
         origins["suite"] = "; ".join(sorted({_when(run) for run in runs})) or f"{day_of(reports[-1])}, {UNKNOWN} commit"
     if kafka_tests.exists():
-        origins["kafka_tests"] = f"merged from several runs, the last on {day_of(kafka_tests)}"
+        last = _json(kafka_tests.with_suffix(".run.json"))
+        origins["kafka_tests"] = f"merged from several runs, the last on {last['date'] if last else day_of(kafka_tests)}"
     return Results(
         tuple(found.values()),
         frozenset(tuple(seen) for file in ledgers for seen in json.loads(file.read_text())["seen"]) if ledgers else None,
@@ -116,7 +117,7 @@ def read(folder: Path, kept: Path = KEPT, kafka_tests: Path = KAFKA_TESTS) -> Re
 
 
 def _when(ran: dict[str, Any]) -> str:
-    return f"{ran['date']} at {ran['commit']}"
+    return f"{ran['date']} at {ran['commit']}" if "commit" in ran else str(ran["date"])
 
 
 def _json(file: Path) -> Any:

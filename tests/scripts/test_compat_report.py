@@ -185,6 +185,16 @@ def test_each_line_says_of_which_run_it_is(tmp_path: Path) -> None:
     assert "The suite ran on 2026-11-22 at 1a2b3c4: 5 cases" in pages.markdown(sections.report(results))
 
 
+def test_results_whose_words_were_changed_keep_the_day_of_their_run(tmp_path: Path) -> None:
+    """So a row that is worded anew does not look as if it had been measured anew."""
+    (tmp_path / "breaks.json").write_text(json.dumps(BREAKS | {"ran": {"date": "2026-10-01"}}))
+    kept = tmp_path / "results.json"
+    kept.write_text("[]")
+    (tmp_path / "results.run.json").write_text('{"date": "2026-10-02"}')
+    origins = read(tmp_path, kafka_tests=kept).origins
+    assert (origins["breaks"], origins["kafka_tests"]) == ("2026-10-01", "merged from several runs, the last on 2026-10-02")
+
+
 def test_a_suite_of_two_runs_says_both_and_a_run_without_a_commit_is_of_an_unknown_one(tmp_path: Path) -> None:
     (tmp_path / "compat.xml").write_text(JUNIT)
     assert read(tmp_path).origins["suite"].endswith(", unknown commit")

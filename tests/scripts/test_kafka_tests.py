@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -68,6 +69,7 @@ def test_a_run_that_is_killed_has_kept_what_it_did(batch: Callable[..., Path], t
     with pytest.raises(KeyboardInterrupt):
         batch(Runs([case("a"), case("b", "failed")], dies=True), row("a"), row("b"))
     assert known(tmp_path / "results.json") == {"a": ("passed", None), "b": (None, None)}
+    assert json.loads((tmp_path / "results.run.json").read_text()).keys() == {"date", "commit"}
 
 
 def test_a_failure_is_believed_the_second_time(batch: Callable[..., Path]) -> None:
