@@ -188,9 +188,10 @@ def test_each_line_says_of_which_run_it_is(tmp_path: Path) -> None:
 def test_results_whose_words_were_changed_keep_the_day_of_their_run(tmp_path: Path) -> None:
     """So a row that is worded anew does not look as if it had been measured anew."""
     (tmp_path / "breaks.json").write_text(json.dumps(BREAKS | {"ran": {"date": "2026-10-01"}}))
-    kept = tmp_path / "results.json"
+    kept = tmp_path / "kafka_tests" / "results.json"
+    kept.parent.mkdir()
     kept.write_text("[]")
-    (tmp_path / "results.run.json").write_text('{"date": "2026-10-02"}')
+    kept.with_suffix(".run.json").write_text('{"date": "2026-10-02"}')
     origins = read(tmp_path, kafka_tests=kept).origins
     assert (origins["breaks"], origins["kafka_tests"]) == ("2026-10-01", "merged from several runs, the last on 2026-10-02")
 
