@@ -196,7 +196,7 @@ class Segment:
         if position == 0:
             self.reset_indexes()
             self.first_timestamp = max_timestamp
-        if max_timestamp > self._max_timestamp:
+        if max_timestamp > self._max_timestamp:  # which may not have been read yet: the method asks again
             self._raise_max_timestamp(max_timestamp, last_offset)
         if self._since_index > self.index_interval_bytes:
             self._add_entries(last_offset, position)

@@ -163,6 +163,23 @@ def test_records_without_time(disk: MemDisk) -> None:
     assert made.waited_ms(NOW_MS + 9, -1) == 9
 
 
+def test_of_equal_timestamps_the_first_counts(disk: MemDisk) -> None:
+    """However the batches come: one by one, several at once, after a truncation, or when lost indexes are rebuilt."""
+    one_by_one, at_once, truncated = segment(disk), segment(disk, base=200), segment(disk, base=300)
+    for made in (one_by_one, at_once, truncated):
+        made.create_files()
+    fill(one_by_one, 10, step_ms=0)
+    data = disk.read_bytes(one_by_one.path(".log"))
+    at_once.append_run(memoryview(data), [(len(data) // 10, offset, NOW_MS) for offset in range(200, 210)])
+    fill(truncated, 3, start=300, step_ms=0)
+    truncated.truncate_to(302)
+    assert [last_time_entry(made) for made in (one_by_one, at_once, truncated)] == [(NOW_MS, base) for base in (100, 200, 300)]
+    disk.remove(one_by_one.path(".index"))
+    rebuilt = reopened(disk, one_by_one)
+    assert rebuilt.locate(109) is not None
+    assert last_time_entry(rebuilt) == (NOW_MS, 100)
+
+
 def test_a_full_index_says_so_and_takes_no_more(disk: MemDisk) -> None:
     made = segment(disk, index_bytes=24)
     made.create_files()

@@ -41,6 +41,11 @@ def section(*records: tuple[bytes | None, bytes | None, int]) -> bytes:
     return encode_records([Record(0, at, key, value, []) for key, value, at in records], 0)
 
 
+@pytest.mark.parametrize("number", [0, -1, -(2**63), 2**63 - 1, 0x0102030405060708, -0x0102030405060708])
+def test_bytes_are_read_as_a_signed_integer(module: ModuleType, number: int) -> None:
+    assert module.int64_at(b"\xff" + number.to_bytes(8, "big", signed=True) + b"\xff", 1) == number
+
+
 # Kafka's OffsetMapTest
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from ottla.log.errors import StorageError
 from tests.log.opening.damaged import SIZE, check, log_path, rewrite, rig_of
 from tests.log.support import NOW_MS, TOPIC_ID
 
@@ -156,4 +157,17 @@ def test_the_topic_id_is_kept_and_checked() -> None:
     rig.disk.write_bytes(f"{rig.path}/partition.metadata", b"")  # a power cut took it: adopted anew
     rig.start()
     rig.restart(clean=True)
+    assert rig.log.topic_id == TOPIC_ID
+
+
+@pytest.mark.parametrize("flushed", [0, 1])
+def test_a_topic_id_that_cannot_be_read_is_written_again_only_if_nothing_was_ever_flushed(flushed: int) -> None:
+    rig = rig_of(2, flushed=flushed)
+    rig.manager.close(clean=False)
+    rig.disk.write_bytes(f"{rig.path}/partition.metadata", b"nonsense")
+    if flushed:
+        with pytest.raises(StorageError, match=r"partition\.metadata"):
+            rig.start()
+        return
+    rig.start()
     assert rig.log.topic_id == TOPIC_ID

@@ -21,7 +21,9 @@ from ottla.wire.messages.produce import PartitionProduceData, ProduceRequest, To
 from ottla.wire.records import Record, build_batch
 from tests.fakes import NOW_MS, MemoryBroker
 from tests.log.support import batch
+from tests.server.group.fakes import in_loop
 from tests.server.handlers.data_calls import call, fetch, produce, produce_request, read, versions
+from tests.server.txn.fakes import TID, Driver
 
 THREE = batch(3)
 
@@ -192,6 +194,17 @@ def test_transactional_batches(broker: MemoryBroker) -> None:
     codes = [each.error_code for each in answer.responses[0].partition_responses]
     assert codes == [ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED] * 2
     assert produce(broker, "t", transactional[:-1]).error_code == ErrorCode.INVALID_RECORD  # no batch, so no transaction
+
+
+@in_loop
+async def test_each_transactional_batch_is_verified_whatever_stands_before_it(broker: MemoryBroker) -> None:
+    driver = Driver()
+    transactional = batch(1, producer=(*await driver.init(), 0), transactional=True)
+    broker.context.existing_transaction_coordinator = driver.coordinator
+    request = produce_request("t", {0: THREE, 9: transactional, 1: transactional}, transactional_id=TID)
+    answer = call(broker, "produce", 9, request)
+    codes = [each.error_code for each in answer.responses[0].partition_responses]
+    assert codes == [ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.INVALID_TXN_STATE]
 
 
 def test_transactional_batches_that_no_coordinator_is_asked_about(broker: MemoryBroker) -> None:

@@ -23,9 +23,10 @@ def test_a_new_cluster_is_formatted_with_levels_that_it_supports() -> None:
     node = Node()
     node.start()
     assert node.image.features == {"metadata.version": METADATA_VERSION} | FORMATTED_FEATURES
-    for name, level in node.image.features.items():
-        lowest, highest = SUPPORTED_FEATURES[name]
-        assert lowest <= level <= highest
+    levels = dict.fromkeys(SUPPORTED_FEATURES, 0) | node.image.finalized
+    assert levels.keys() == SUPPORTED_FEATURES.keys()
+    for name, (lowest, highest) in SUPPORTED_FEATURES.items():
+        assert lowest <= levels[name] <= highest
 
 
 def test_segments_of_the_metadata_log_end_by_settings_of_their_own_and_are_kept_for_snapshots_to_end() -> None:

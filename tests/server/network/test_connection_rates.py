@@ -63,6 +63,7 @@ def test_an_address_over_its_quota_is_turned_away_and_counts_for_nobody() -> Non
     assert rates.admit("A", ME) == Admission(1000, refused=True)
     assert rates.admit("A", "127.0.0.2") == IN_TIME
     assert [rates.admit("A", f"10.0.0.{number}") for number in range(9)] == [IN_TIME] * 9
+    assert rates.admit("A", "10.0.0.9") == Admission(1000, refused=False), "those turned away gave back one place each, no more"
     rates.clock.advance(5)
     assert [rates.admit("B", ME).refused for _ in range(50)] == [True] * 50
     rates.clock.advance(6)

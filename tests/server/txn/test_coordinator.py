@@ -12,6 +12,7 @@ from ottla.server.txn.coordinator import Producer
 from ottla.server.txn.errors import TransactionError
 from ottla.server.txn.state import EXHAUSTED_EPOCH, Expected, State
 from ottla.wire.errors import ErrorCode
+from ottla.wire.primitives import LONGEST_STRING
 from tests.server.group.fakes import in_loop
 from tests.server.txn.fakes import TID, Driver, TransactionLog, code_of
 
@@ -44,8 +45,14 @@ async def test_timeouts_have_bounds(timeout_ms: int) -> None:
 @in_loop
 async def test_ids_that_no_record_could_hold() -> None:
     driver = Driver()
-    assert await refused(driver.init(transactional_id="")) is ErrorCode.INVALID_REQUEST
-    assert await refused(driver.init(transactional_id="x" * 40_000)) is ErrorCode.INVALID_REQUEST
+    for name in ("", "x" * (LONGEST_STRING + 1)):
+        assert await refused(driver.init(transactional_id=name)) is ErrorCode.INVALID_REQUEST
+        with pytest.raises(TransactionError) as error:
+            driver.coordinator.find(name)
+        assert code_of(error.value) is ErrorCode.INVALID_REQUEST
+    longest = "x" * LONGEST_STRING
+    await driver.init(transactional_id=longest)
+    assert driver.now(longest).producer_id == 1000
 
 
 @in_loop
