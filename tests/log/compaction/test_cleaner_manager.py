@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -108,6 +109,26 @@ def test_where_a_cleaning_ended_is_written_down_and_read_at_the_next_start() -> 
     rig.restart(clean=False)
     assert rig.cleaned_upto == 3
     assert rig.cleaner.next_cleaning() is None
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda rig: rig.log.close(),
+        lambda rig: rig.log.truncate_to(1),
+        lambda rig: rig.log.directory.fail("a test", OSError("no more")),
+        lambda rig: rig.manager.delete("t", 0),
+    ],
+    ids=["closed", "cut", "its directory fails", "deleted"],
+)
+def test_a_log_that_changed_meanwhile_makes_its_cleaning_void(change: Callable[[CleanerRig], object]) -> None:
+    rig = CleanerRig()
+    rig.put_each([0, 1, 0])
+    cleaning = rig.begin()
+    rig.put_each([1])
+    assert not cleaning.is_void, "appends change nothing that it reads"
+    change(rig)
+    assert cleaning.is_void
 
 
 def test_a_cleaning_that_is_given_up_moves_nothing() -> None:

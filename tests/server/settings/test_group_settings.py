@@ -1,5 +1,5 @@
-"""server/settings/group_settings.py: which clients a subscription to metrics may name. tests/server/settings/test_table.py compares
-all other values with Kafka's answers.
+"""server/settings/group_settings.py: which clients a subscription to metrics may name. tests/server/settings/test_table.py
+compares all other values with Kafka's answers.
 """
 
 from __future__ import annotations
