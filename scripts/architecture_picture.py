@@ -1,8 +1,7 @@
-#!/usr/bin/env python3
 """Draws the rooms of the tree, floor upon floor, from its imports: docs/architecture.svg and the figures in ARCHITECTURE.md.
 
-    python scripts/architecture_picture.py            writes both
-    python scripts/architecture_picture.py --check    says whether they are up to date
+    python -m scripts.architecture_picture            writes both
+    python -m scripts.architecture_picture --check    says whether they are up to date
 
 A room is a folder of `server/` or another folder at the top of the tree, and stands one floor above the highest room that it
 imports. Of the arrows only those are drawn that no other way down implies; the figures count all. The same imports give the same
@@ -18,15 +17,13 @@ from html import escape
 from pathlib import Path
 from typing import NamedTuple
 
-sys.path[:0] = [str(Path(__file__).resolve().parents[1])]
-
-from scripts.import_graph import (  # noqa: E402 - needs the path above
+from scripts.import_graph import (
     FOLDERS,
     ROOT,
     Graph,
     arrows_up,
-    circles,
     graph,
+    package_circles,
     reachable,
     room,
     room_arrows,
@@ -84,20 +81,20 @@ def drawn(arrows: Arrows) -> list[tuple[str, str]]:
 
 
 def house(edges: Graph) -> House:
-    """Builds the house of the graph. Arrows that run up are counted, and left out of the floors."""
-    order = room_order()
-    up = set(arrows_up(edges, order))
+    """Builds the house of the graph: the rooms of the product. Arrows that run up are counted, and left out of the floors. The
+    circles are those of the whole graph."""
+    up = set(arrows_up(edges, room_order()))
+    found = room_arrows(edges)
+    rooms = [name for name in room_order() if name in found and name.partition("/")[0] in FOLDERS]
     arrows = {
-        name: {target for target, pairs in targets.items() if target != "ottla" and not up.issuperset(pairs)}
-        for name, targets in room_arrows(edges).items()
-        if name != "ottla" and name not in ("server",)
+        name: {target for target, pairs in found[name].items() if target in rooms and not up.issuperset(pairs)} for name in rooms
     }
     sizes = dict.fromkeys(arrows, 0)
     for module in edges:
         if room(module) in sizes and not any(other.startswith(f"{module}.") for other in edges):
             sizes[room(module)] += 1
     raised = {(room(module), room(target)) for module, target in up}
-    return House(floors(arrows), sizes, arrows, len(raised), len(circles(edges)))
+    return House(floors(arrows), sizes, arrows, len(raised), len(package_circles(edges)))
 
 
 def figures(drawing: House) -> str:
@@ -108,7 +105,7 @@ def figures(drawing: House) -> str:
         ("floors", str(len(drawing.floors))),
         ("arrows from room to room", str(sum(map(len, drawing.arrows.values())) + drawing.up)),
         ("of these, arrows up", str(drawing.up)),
-        ("circles between modules, late and type-only imports included", str(drawing.circles)),
+        ("circles of modules or packages, tests and scripts, late and type-only imports included", str(drawing.circles)),
         ("modules at the root of a folder", at_root),
     ]
     return "\n".join(["| | |", "|---|---|", *(f"| {name} | {value} |" for name, value in rows)])

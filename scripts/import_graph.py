@@ -1,10 +1,12 @@
-"""Which module of ours imports which: every import counts, also one inside a function and one for the type checker only.
+"""Which module of ours imports which, in the product and in tests/, compat_tests/ and scripts/: every import counts, also one
+inside a function and one for the type checker only.
 
 An import that runs late, or never, binds two modules no less than one at the top of the file: neither can be read without the
 other. An import whose name is computed, such as that of a handler, counts for every module that it may mean (`COMPUTED`).
-`tests/test_imports.py` counts circles on this graph, and `scripts/architecture_picture.py` draws it.
+`tests/test_imports.py` counts circles on this graph, of modules and of packages, and `scripts/architecture_picture.py` draws the
+part of it that is the product.
 
-    python scripts/import_graph.py        the circles, with the line of each import in them
+    python -m scripts.import_graph        the circles, with the line of each import in them
 """
 
 from __future__ import annotations
@@ -22,6 +24,8 @@ from typing import Final
 ROOT = Path(__file__).resolve().parents[1]
 FOLDERS = ("wire", "log", "server", "pipeline", "commands")
 """Folders at the top of the tree, reached as packages of `ottla` by symlinks."""
+TREES = ("tests", "scripts", "compat_tests")
+"""Folders beside the product, which are packages by themselves."""
 ROOMS_CONTRACT = "the rooms in order"
 """The name of the contract in pyproject.toml whose layers are the order of the rooms."""
 
@@ -43,12 +47,14 @@ Graph = Mapping[str, Mapping[str, int]]
 """Module -> the modules that it imports, each with the line of the import."""
 
 
-def modules(root: Path = ROOT) -> dict[str, Path]:
-    """Returns the path of each module of ours, by its dotted name. A package is named without `__init__`."""
+def modules(root: Path = ROOT, trees: Iterable[str] = TREES) -> dict[str, Path]:
+    """Returns the path of each module of the product and of the trees beside it, by its dotted name. A package is named without
+    `__init__`."""
     paths: list[tuple[Path, tuple[str, ...]]] = [
         (path, ("ottla",)) for folder in FOLDERS for path in (root / folder).rglob("*.py")
     ]
     paths += [(path, ()) for path in (root / "ottla").glob("*.py")]
+    paths += [(path, ()) for tree in trees for path in (root / tree).rglob("*.py")]
     named = {}
     for path, above in paths:
         parts = (*above, *path.relative_to(root).with_suffix("").parts)
@@ -102,37 +108,24 @@ def imports(text: str, known: Iterable[str]) -> dict[str, int]:
 
 
 def graph(root: Path = ROOT) -> dict[str, dict[str, int]]:
-    """Every module of ours with what it imports, but for the generated codecs, which import nothing beside `wire.primitives`.
+    """Returns every module of ours with what it imports, except the generated codecs, which import nothing but `wire.primitives`.
 
-    What COMPUTED does not name of computed imports is missing here.
+    What COMPUTED does not name of the product's computed imports is missing here. One of a tree beside the product counts for
+    every module of ours that fits, if it is an f-string.
     """
     known = {name: path for name, path in modules(root).items() if not name.startswith("ottla.wire.messages.")}
     found = {name: imports(path.read_text(), known) for name, path in known.items()}
     for name, path in known.items():
         for words, line in computed_imports(path.read_text()).items():
-            pattern = COMPUTED.get((name, words), "")
+            pattern = COMPUTED.get((name, words), "") if name.startswith("ottla") else _pattern(words)
             found[name] |= {target: line for target in known if fnmatchcase(target, pattern) and target not in found[name]}
     return {name: {target: line for target, line in targets.items() if target != name} for name, targets in found.items()}
 
 
-def graph_of_tests(root: Path = ROOT) -> dict[str, set[str]]:
-    """The graph, and on top of it the modules of `tests/` and `compat_tests/`, with what they import of ours and of each other.
-
-    An f-string that they import counts for every module of ours that it fits.
-    """
-    below = graph(root)
-    files = [path for folder in ("tests", "compat_tests") for path in (root / folder).rglob("*.py")]
-    paths = {".".join(path.relative_to(root).with_suffix("").parts): path for path in files}
-    tests = {name.removesuffix(".__init__"): path for name, path in paths.items()}
-    found = {name: set(targets) for name, targets in below.items()}
-    for name, path in tests.items():
-        text = path.read_text()
-        found[name] = set(imports(text, {*below, *tests}))
-        for words in computed_imports(text):
-            pattern = re.sub(r"\{.*?\}", "*", words).removeprefix("f").strip("'")
-            if pattern.startswith("ottla."):
-                found[name] |= {target for target in below if fnmatchcase(target, pattern)}
-    return found
+def _pattern(words: str) -> str:
+    """Returns what modules of ours an f-string may mean, as a pattern; nothing fits it if it may mean any others."""
+    pattern = re.sub(r"\{.*?\}", "*", words).removeprefix("f").strip("'")
+    return pattern if pattern.startswith("ottla.") else ""
 
 
 def reachable(edges: Mapping[str, Iterable[str]], start: str) -> set[str]:
@@ -149,16 +142,51 @@ def reachable(edges: Mapping[str, Iterable[str]], start: str) -> set[str]:
 
 def circles(edges: Mapping[str, Iterable[str]]) -> list[list[str]]:
     """Returns the sets of two or more names that all reach each other, each sorted: the knots in the graph."""
-    reaches = {name: reachable(edges, name) for name in edges}
-    knots = {tuple(sorted(other for other in reaches[name] if name in reaches.get(other, ()))) for name in edges}
+    left = dict(edges)
+    while ends := [name for name, targets in left.items() if not any(target in left for target in targets)]:
+        for name in ends:
+            del left[name]
+    reaches = {name: reachable(left, name) for name in left}
+    knots = {tuple(sorted(other for other in reaches[name] if name in reaches.get(other, ()))) for name in left}
     return [list(knot) for knot in sorted(knots) if len(knot) > 1]
 
 
+def in_packages(edges: Mapping[str, Iterable[str]]) -> dict[str, dict[str, dict[str, list[tuple[str, str]]]]]:
+    """Returns the arrows between what stands side by side in a package, modules and packages alike: for each package, of which
+    the uppermost is "", each child with the children that it imports, and the pairs of modules that make the arrow.
+
+    An import of a package that one stands in, for its `__init__`, is no arrow.
+    """
+    found: dict[str, dict[str, dict[str, list[tuple[str, str]]]]] = {}
+    for module, targets in edges.items():
+        for target in targets:
+            source, end = module.split("."), target.split(".")
+            apart = next((at for at, pair in enumerate(zip(source, end, strict=False)) if pair[0] != pair[1]), None)
+            if apart is not None:
+                child, other = ".".join(source[: apart + 1]), ".".join(end[: apart + 1])
+                arrows = found.setdefault(".".join(source[:apart]), {})
+                arrows.setdefault(child, {}).setdefault(other, []).append((module, target))
+    return found
+
+
+def package_circles(edges: Mapping[str, Iterable[str]]) -> dict[tuple[str, ...], list[tuple[str, str]]]:
+    """Returns each set of two or more modules and packages that stand side by side and all reach each other, with the imports
+    between them."""
+    return {
+        tuple(knot): [pair for child in knot for other in knot for pair in arrows.get(child, {}).get(other, [])]
+        for arrows in in_packages(edges).values()
+        for knot in circles(arrows)
+    }
+
+
 def room(module: str) -> str:
-    """Returns the room that a module stands in: `server/<folder>`, or the folder at the top of the tree."""
-    parts = module.split(".")[1:]
+    """Returns the room that a module stands in: `server/<folder>`, or the folder at the top of the tree. The package `ottla`
+    itself, which has the version, is in none: ""."""
+    top, *parts = module.split(".")
+    if top != "ottla":
+        return top
     if not parts or parts[0] not in FOLDERS:
-        return "ottla"
+        return "ottla" if parts else ""
     return "/".join(parts[:2]) if parts[0] == "server" and len(parts) > 1 else parts[0]
 
 
@@ -167,7 +195,7 @@ def room_arrows(edges: Graph) -> dict[str, dict[str, list[tuple[str, str]]]]:
     arrows: dict[str, dict[str, list[tuple[str, str]]]] = {room(module): {} for module in edges}
     for module, targets in edges.items():
         for target in targets:
-            if room(target) != room(module):
+            if room(target) not in ("", room(module)):
                 arrows[room(module)].setdefault(room(target), []).append((module, target))
     return arrows
 
@@ -180,7 +208,7 @@ def _contract(root: Path) -> dict[str, list[str]]:
 
 def room_order(root: Path = ROOT) -> list[str]:
     """Returns the rooms from the top down, as the import contract in pyproject.toml lists them."""
-    return [room(layer) for layer in _contract(root)["layers"]]
+    return list(dict.fromkeys(room(layer) for layer in _contract(root)["layers"]))
 
 
 def arrows_up(edges: Graph, order: list[str]) -> list[tuple[str, str]]:
@@ -197,17 +225,15 @@ def arrows_up(edges: Graph, order: list[str]) -> list[tuple[str, str]]:
 
 def main() -> int:
     edges = graph()
-    knots = circles(edges)
-    for knot in knots:
-        print(f"{len(knot)} modules in a circle:")
-        for module in knot:
-            for target in knot:
-                if target in edges[module]:
-                    print(f"    {module}:{edges[module][target]} imports {target}")
+    knots = package_circles(edges)
+    for knot, pairs in knots.items():
+        print(f"{', '.join(knot)} stand on a circle:")
+        for module, target in pairs:
+            print(f"    {module}:{edges[module][target]} imports {target}")
     up = arrows_up(edges, room_order())
     for module, target in up:
         print(f"up: {module}:{edges[module][target]} imports {target}")
-    print(f"{len(knots)} circles, {len(up)} imports of a room above")
+    print(f"{len(edges)} modules, {len(knots)} circles, {len(up)} imports of a room above")
     return 1 if knots or up else 0
 
 

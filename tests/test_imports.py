@@ -1,4 +1,5 @@
-"""Who may import whom: no circle between modules, however late or type-only an import is, and no room imports a room above it.
+"""Who may import whom, in the product and in tests, scripts and compat_tests: no circle of modules or of packages, however late
+or type-only an import is, and no room imports a room above it.
 
 `lint-imports` keeps the order of the rooms as well; here it is held against the folders that exist, and against imports by name.
 """
@@ -17,11 +18,13 @@ from scripts.import_graph import (
     COMPUTED,
     FOLDERS,
     ROOT,
+    TREES,
     arrows_up,
     circles,
     computed_imports,
     imports,
     modules,
+    package_circles,
     room,
     room_order,
 )
@@ -39,6 +42,18 @@ def test_no_module_stands_on_a_circle() -> None:
     assert not found, "\n".join(["these imports form a circle:", *found])
 
 
+def test_nothing_in_a_package_stands_on_a_circle() -> None:
+    knots = package_circles(graph())
+    found = [f"{name}:{graph()[name][to]} imports {to}" for pairs in knots.values() for name, to in pairs]
+    assert not knots, "\n".join([f"these form circles: {sorted(knots)}, by these imports:", *found])
+
+
+def test_the_graph_has_every_tree() -> None:
+    assert {name.partition(".")[0] for name in graph()} == {"ottla", *TREES}
+    folders = {path.parts[0] for path in (each.relative_to(ROOT) for each in ROOT.glob("*/**/*.py")) if path.parts[0][0] != "."}
+    assert folders - {"build"} == {"ottla", *FOLDERS, *TREES}
+
+
 def test_no_room_imports_a_room_above_it() -> None:
     up = [f"{name}:{graph()[name][to]} imports {to}" for name, to in arrows_up(graph(), room_order())]
     assert not up, "\n".join(["these imports lead up (the order is the contract of the rooms in pyproject.toml):", *up])
@@ -46,8 +61,7 @@ def test_no_room_imports_a_room_above_it() -> None:
 
 def test_every_room_has_its_place_in_the_order() -> None:
     folders = {f"server/{path.name}" for path in (ROOT / "server").iterdir() if (path / "__init__.py").exists()}
-    assert set(room_order()) == folders | set(FOLDERS) - {"server"}
-    assert len(set(room_order())) == len(room_order())
+    assert set(room_order()) == folders | {"ottla", *FOLDERS, *TREES} - {"server"}
 
 
 @pytest.mark.parametrize(
@@ -66,7 +80,7 @@ def test_an_import_counts_wherever_it_stands(text: str) -> None:
 
 
 def test_every_computed_import_is_in_the_table() -> None:
-    found = {(name, words) for name, path in modules().items() for words in computed_imports(path.read_text())}
+    found = {(name, words) for name, path in modules(trees=()).items() for words in computed_imports(path.read_text())}
     assert not (missing := found - COMPUTED.keys()), f"add to COMPUTED in scripts/import_graph.py what they may import: {missing}"
     assert not (gone := COMPUTED.keys() - found), f"no longer there, take them out of COMPUTED: {gone}"
 
@@ -96,6 +110,12 @@ def test_circles_are_found_and_ways_into_them_are_not() -> None:
     assert circles(edges) == [["b", "c"], ["e", "f"]]
 
 
+def test_circles_of_packages_are_found_where_no_module_stands_on_one() -> None:
+    edges = {"a.low": [], "a.high": ["b.mid.x"], "b.mid.x": ["a.low"], "b.top": ["b.mid.y"], "b.mid.y": ["b"], "b": []}
+    assert not circles(edges)
+    assert package_circles(edges) == {("a", "b"): [("a.high", "b.mid.x"), ("b.mid.x", "a.low")]}
+
+
 def test_arrows_up_are_found() -> None:
     edges = {
         "ottla.server.base.clock": {"ottla.server.broker.broker": 7},
@@ -104,4 +124,5 @@ def test_arrows_up_are_found() -> None:
     assert arrows_up(edges, ["server/broker", "server/base", "log"]) == [
         ("ottla.server.base.clock", "ottla.server.broker.broker")
     ]
-    assert [room(name) for name in ("ottla.testing", "ottla.log.disk.files", "ottla.server")] == ["ottla", "log", "server"]
+    names = ("ottla.testing", "ottla.log.disk.files", "ottla.server", "tests.fakes", "ottla")
+    assert [room(name) for name in names] == ["ottla", "log", "server", "tests", ""]

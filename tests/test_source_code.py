@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from scripts.import_graph import graph_of_tests, reachable
+from scripts.import_graph import graph, reachable
 from tests.covered_by import COVERED_BY
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -167,7 +167,7 @@ def test_the_table_of_tests_is_true() -> None:
 
 
 def test_a_test_that_covers_a_module_imports_it_or_what_imports_it() -> None:
-    edges = graph_of_tests()
+    edges = graph()
     reached = {test: reachable(edges, dotted(test)) for test in COVERED_BY.values()}
     found = [f"{module} by {test}" for module, test in COVERED_BY.items() if f"ottla.{dotted(module)}" not in reached[test]]
     assert not found, f"covered by a test that never loads it: {found}"

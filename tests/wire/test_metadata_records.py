@@ -16,7 +16,7 @@ from ottla.wire.messages.internal.topic_record import TopicRecord
 from ottla.wire.metadata_records import MetadataError
 from ottla.wire.primitives import WireStruct
 from ottla.wire.records import Record, decode_records
-from tests.server.metadata.support import kafka_files
+from tests.kafka_directories import kafka_files
 
 _PARTS = [(name, path) for name in ("static", "dynamic") for path in kafka_files(name) if path.endswith((".log", ".checkpoint"))]
 

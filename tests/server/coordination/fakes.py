@@ -14,10 +14,10 @@ from ottla.server.coordination.shard import NO_PRODUCER_ID, CoordinatorShard
 from ottla.wire.errors import ErrorCode
 from ottla.wire.primitives import Buffer
 from ottla.wire.records import Record, build_batch
-from tests.server.group.fakes import GroupLog
+from tests.server.coordination.memory import CoordinatorLog
 
 
-class LaggingLog(GroupLog):
+class LaggingLog(CoordinatorLog):
     """With `lag` nothing is replicated by itself: `replicate` keeps the oldest promises, and `lose` breaks all of them."""
 
     def __init__(self, partitions: int = 1, *, lag: bool = True) -> None:

@@ -14,7 +14,7 @@ from ottla.server.base.promise import Promise
 from ottla.server.coordination.runtime import LOAD_SLICE_SECONDS, CoordinatorRuntime
 from ottla.wire.errors import ErrorCode
 from tests.server.coordination.fakes import LaggingLog, Letters, Refused, batch_of
-from tests.server.group.fakes import NODE_ID, GroupClock
+from tests.server.coordination.memory import NODE_ID, CoordinatorClock
 
 OTHER = NODE_ID + 1
 
@@ -24,7 +24,7 @@ class SlowLog(LaggingLog):
 
     seconds = 0.0
 
-    def __init__(self, clock: GroupClock, partitions: int = 1) -> None:
+    def __init__(self, clock: CoordinatorClock, partitions: int = 1) -> None:
         super().__init__(partitions, lag=False)
         self.clock = clock
         self.reads = 0
@@ -40,7 +40,7 @@ class Runtime:
     """A runtime, and what it reported about its shards."""
 
     def __init__(self, partitions: int = 2) -> None:
-        self.clock = GroupClock()
+        self.clock = CoordinatorClock()
         self.log = SlowLog(self.clock, partitions)
         self.loaded: list[int] = []
         self.unloaded: list[int] = []

@@ -1,21 +1,16 @@
-"""The parts that tests of groups use: a clock that moves only when the test says so, a log in memory, and a cluster image with a
-few topics."""
+"""The parts that tests of groups use: a broker with a group coordinator and a few topics, and the requests of its clients."""
 
 from __future__ import annotations
 
 import asyncio
 import functools
-import heapq
-import itertools
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine
 from random import Random
 from types import SimpleNamespace
 from typing import Any, TypeVar, cast
 
-from ottla.log.errors import LogError
 from ottla.server.base.promise import Promise
 from ottla.server.base.randomness import from_system
-from ottla.server.coordination.internal_topic import Appended
 from ottla.server.group.classic.group import ClassicGroup
 from ottla.server.group.coordinator import GroupCoordinator
 from ottla.server.group.coordinator_config import GroupCoordinatorConfig
@@ -23,7 +18,6 @@ from ottla.server.group.group import Group
 from ottla.server.handlers import heartbeat, join_group, leave_group, offset_commit, offset_fetch, sync_group
 from ottla.server.requests.request import Request
 from ottla.server.requests.session import Session
-from ottla.wire.batch import read_header
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.heartbeat import HeartbeatRequest
 from ottla.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
@@ -32,98 +26,9 @@ from ottla.wire.messages.offset_commit import OffsetCommitRequest, OffsetCommitR
 from ottla.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
 from ottla.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from ottla.wire.primitives import ZERO_UUID
-from ottla.wire.records import decode_records
+from tests.server.coordination.memory import NODE_ID, TOPICS, CoordinatorClock, CoordinatorLog
 
 T = TypeVar("T")
-
-NODE_ID = 1
-TOPICS = {"t": (bytes(15) + b"\x01", 3), "u": (bytes(15) + b"\x02", 1)}
-
-
-class Handle:
-    def __init__(self) -> None:
-        self.cancelled = False
-
-    def cancel(self) -> None:
-        self.cancelled = True
-
-
-class GroupClock:
-    """A clock that starts at a fixed time; `advance` runs whatever comes due on the way, each at its own time."""
-
-    def __init__(self) -> None:
-        self._now = 1_000.0
-        self._order = itertools.count()
-        self.armed = 0
-        self._timers: list[tuple[float, int, Handle, Callable[[], None]]] = []
-
-    def now_ms(self) -> int:
-        return 1_700_000_000_000 + round(self._now * 1000)
-
-    def monotonic(self) -> float:
-        return self._now
-
-    def ticks_ns(self) -> int:
-        return round(self.monotonic() * 1_000_000_000)
-
-    def call_later(self, seconds: float, callback: Callable[[], None]) -> Handle:
-        handle = Handle()
-        self.armed += 1
-        heapq.heappush(self._timers, (self._now + seconds, next(self._order), handle, callback))
-        return handle
-
-    def advance(self, seconds: float) -> None:
-        until = self._now + seconds
-        while self._timers and self._timers[0][0] <= until:
-            due, _, handle, callback = heapq.heappop(self._timers)
-            self._now = max(self._now, due)
-            if not handle.cancelled:
-                callback()
-        self._now = until
-
-    @property
-    def waiting(self) -> int:
-        return sum(not handle.cancelled for _, _, handle, _ in self._timers)
-
-
-class GroupLog:
-    """The partitions of `__consumer_offsets` in memory. Appends raise `fail` as long as it is set."""
-
-    epoch = 3
-    """Of the leader of every partition."""
-
-    def __init__(self, partitions: int = 4) -> None:
-        self.batches: list[list[bytes]] = [[] for _ in range(partitions)]
-        self.leaders: list[int | None] = [NODE_ID] * partitions
-        self.fail: LogError | OSError | None = None
-
-    def partition_count(self) -> int:
-        return len(self.batches)
-
-    def leader(self, partition: int) -> int | None:
-        return self.leaders[partition] if partition < len(self.leaders) else None
-
-    def leader_epoch(self, partition: int) -> int:
-        return self.epoch
-
-    def append(self, partition: int, batch: bytes) -> Appended:
-        if self.fail is not None:
-            raise self.fail
-        base_offset = self.end_offset(partition)
-        self.batches[partition].append(base_offset.to_bytes(8, "big") + batch[8:])
-        return base_offset, None
-
-    def end_offset(self, partition: int) -> int:
-        return sum(read_header(batch).records_count for batch in self.batches[partition])
-
-    def read(self, partition: int) -> Iterator[bytes]:
-        return iter(list(self.batches[partition]))
-
-    def replicated(self, partition: int) -> Promise[None] | None:
-        return None
-
-    def records(self) -> list[tuple[bytes | None, bytes | None]]:
-        return [(record.key, record.value) for batches in self.batches for batch in batches for record in decode_records(batch)]
 
 
 def at_once(answer: T | Promise[T]) -> T:
@@ -136,11 +41,15 @@ class Broker:
     """A broker as handlers see it, with a group coordinator over a log in memory."""
 
     def __init__(
-        self, log: GroupLog | None = None, clock: GroupClock | None = None, random: Random | None = None, **settings: Any
+        self,
+        log: CoordinatorLog | None = None,
+        clock: CoordinatorClock | None = None,
+        random: Random | None = None,
+        **settings: Any,
     ) -> None:
         settings.setdefault("initial_rebalance_delay_ms", 0)
-        self.clock = clock or GroupClock()
-        self.log = log or GroupLog()
+        self.clock = clock or CoordinatorClock()
+        self.log = log or CoordinatorLog()
         topics = {
             name: SimpleNamespace(
                 name=name, topic_id=topic_id, partitions={index: SimpleNamespace(replicas=(NODE_ID,)) for index in range(count)}
@@ -180,7 +89,7 @@ class Driver:
         self.broker = broker or Broker(**settings)
 
     @property
-    def clock(self) -> GroupClock:
+    def clock(self) -> CoordinatorClock:
         return self.broker.clock
 
     def join(

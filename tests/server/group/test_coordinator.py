@@ -18,8 +18,9 @@ from ottla.wire.messages.internal.group_metadata_key import GroupMetadataKey
 from ottla.wire.messages.internal.group_metadata_value import GroupMetadataValue, MemberMetadata
 from ottla.wire.messages.internal.offset_commit_key import OffsetCommitKey
 from ottla.wire.messages.internal.offset_commit_value import OffsetCommitValue
+from tests.server.coordination.memory import CoordinatorClock, CoordinatorLog
 from tests.server.group.consumer.beats import Beating
-from tests.server.group.fakes import Broker, Driver, GroupClock, GroupLog, answer_of, in_loop
+from tests.server.group.fakes import Broker, Driver, answer_of, in_loop
 
 
 def refused(broker: Broker, group_id: str = "g") -> ErrorCode:
@@ -30,7 +31,7 @@ def refused(broker: Broker, group_id: str = "g") -> ErrorCode:
 
 @in_loop
 async def test_without_the_topic_there_is_no_coordinator() -> None:
-    broker = Broker(GroupLog(partitions=0))
+    broker = Broker(CoordinatorLog(partitions=0))
     assert refused(broker) is ErrorCode.COORDINATOR_NOT_AVAILABLE
     broker.groups.refresh()
     assert list(broker.groups.all_groups()) == []
@@ -85,10 +86,10 @@ async def test_groups_go_with_the_topic_they_are_kept_in() -> None:
     assert refused(driver.broker) is ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
-class SlowLog(GroupLog):
+class SlowLog(CoordinatorLog):
     """A log in which reading a batch takes time."""
 
-    def __init__(self, clock: GroupClock) -> None:
+    def __init__(self, clock: CoordinatorClock) -> None:
         super().__init__(partitions=1)
         self.clock = clock
 
@@ -98,10 +99,10 @@ class SlowLog(GroupLog):
             yield batch
 
 
-def slowly_loaded() -> tuple[Driver, GroupClock]:
+def slowly_loaded() -> tuple[Driver, CoordinatorClock]:
     """Returns a coordinator over three commits, each of which takes a whole slice to read."""
-    clock = GroupClock()
-    writer = Driver(Broker(GroupLog(partitions=1), clock))
+    clock = CoordinatorClock()
+    writer = Driver(Broker(CoordinatorLog(partitions=1), clock))
     for offset in range(3):
         writer.commit({0: offset})
     slow = SlowLog(clock)
@@ -141,7 +142,7 @@ async def test_markers_are_for_partitions_that_are_loaded() -> None:
     assert not groups.is_loaded(0)
 
 
-class BrokenLog(GroupLog):
+class BrokenLog(CoordinatorLog):
     """A log that cannot be read from its start, or from some batch on."""
 
     def __init__(self, late: bool) -> None:
@@ -173,7 +174,7 @@ async def test_a_partition_that_cannot_be_read_is_tried_again(late: bool) -> Non
 
 @in_loop
 async def test_a_malformed_batch_is_left_out() -> None:
-    driver = Driver(Broker(GroupLog(partitions=1)))
+    driver = Driver(Broker(CoordinatorLog(partitions=1)))
     driver.commit({0: 1})
     driver.commit({0: 2}, group="other")
     batches = driver.broker.log.batches[0]
@@ -186,7 +187,7 @@ async def test_a_malformed_batch_is_left_out() -> None:
 @in_loop
 async def test_a_record_that_no_group_is_like_is_left_out(caplog: pytest.LogCaptureFixture) -> None:
     """The group is what an earlier record says, and no other group is affected."""
-    driver = Driver(Broker(GroupLog(partitions=1)))
+    driver = Driver(Broker(CoordinatorLog(partitions=1)))
     driver.stable()
     driver.commit({0: 2}, group="other")
     member = MemberMetadata("twice", None)

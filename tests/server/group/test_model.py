@@ -16,7 +16,8 @@ import pytest
 
 from ottla.server.group.classic.group import ClassicGroup, State
 from ottla.wire.errors import ErrorCode
-from tests.server.group.fakes import Broker, Driver, GroupClock, GroupLog, classic, in_loop, waits
+from tests.server.coordination.memory import CoordinatorClock, CoordinatorLog
+from tests.server.group.fakes import Broker, Driver, classic, in_loop, waits
 
 GROUPS = ("g", "h", "other")
 STEPS = 400
@@ -37,8 +38,8 @@ class Client:
 class Model:
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
-        self.log = GroupLog()
-        self.driver = Driver(Broker(self.log, GroupClock(), None, **SETTINGS))
+        self.log = CoordinatorLog()
+        self.driver = Driver(Broker(self.log, CoordinatorClock(), None, **SETTINGS))
         self.clients = [
             Client(self.random.choice(GROUPS), f"i{index % 3}" if index % 4 == 0 else None, self.random.choice((2, 5, 8, 9)))
             for index in range(12)
@@ -181,7 +182,7 @@ class Model:
                 self.founded[name] += 1
         for group in live.values():
             self.check_group(group)
-        replayed_broker = Broker(self.log, GroupClock(), None, **SETTINGS)
+        replayed_broker = Broker(self.log, CoordinatorClock(), None, **SETTINGS)
         replayed_broker.groups.refresh()
         replayed = {group.group_id: classic(group) for group in replayed_broker.groups.all_groups()}
         assert replayed.keys() == live.keys()

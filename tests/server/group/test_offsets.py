@@ -14,7 +14,8 @@ from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.internal.offset_commit_key import OffsetCommitKey
 from ottla.wire.messages.internal.offset_commit_value import OffsetCommitValue
 from ottla.wire.primitives import ZERO_UUID
-from tests.server.group.fakes import TOPICS, Driver, in_loop
+from tests.server.coordination.memory import TOPICS
+from tests.server.group.fakes import Driver, in_loop
 
 NONE = ErrorCode.NONE
 RETENTION_S = 7 * 24 * 3600

@@ -19,7 +19,8 @@ from ottla.server.group.coordinator_config import GroupCoordinatorConfig
 from ottla.server.metadata.names import CONSUMER_OFFSETS
 from ottla.wire.errors import ErrorCode
 from tests.memdisk import MemDisk
-from tests.server.group.fakes import NODE_ID, Broker, Driver, GroupClock, answer_of, in_loop
+from tests.server.coordination.memory import NODE_ID, CoordinatorClock
+from tests.server.group.fakes import Broker, Driver, answer_of, in_loop
 
 PARTITIONS = 2
 
@@ -27,7 +28,7 @@ PARTITIONS = 2
 class Partitions:
     """The partitions of `__consumer_offsets` as the coordinator sees them, over a disk that outlives the process."""
 
-    def __init__(self, disk: MemDisk, clock: GroupClock) -> None:
+    def __init__(self, disk: MemDisk, clock: CoordinatorClock) -> None:
         # Segments below the least that a topic may ask for, so that a load reads several.
         config = replace(LogConfig.from_overrides({"cleanup.policy": "compact"}, None), segment_bytes=2_000)
         self.manager = LogManager(disk, ["/data"], clock.now_ms, config, random=random.Random(1))
@@ -56,7 +57,7 @@ class Partitions:
         return None
 
 
-def start(disk: MemDisk, clock: GroupClock, **settings: Any) -> Driver:
+def start(disk: MemDisk, clock: CoordinatorClock, **settings: Any) -> Driver:
     """Returns a broker process on `disk` with its groups loaded."""
     broker = Broker(clock=clock)
     settings.setdefault("initial_rebalance_delay_ms", 0)
@@ -67,7 +68,7 @@ def start(disk: MemDisk, clock: GroupClock, **settings: Any) -> Driver:
     return Driver(broker)
 
 
-def kill(disk: MemDisk, clock: GroupClock) -> None:
+def kill(disk: MemDisk, clock: CoordinatorClock) -> None:
     """Kills the process as kill -9 does: the page cache stays, while locks and timers are gone."""
     disk._locks.clear()
     clock._timers.clear()
@@ -75,7 +76,7 @@ def kill(disk: MemDisk, clock: GroupClock) -> None:
 
 @in_loop
 async def test_a_killed_brokers_groups_go_on_where_they_were() -> None:
-    clock = GroupClock()
+    clock = CoordinatorClock()
     disk = MemDisk(clock.now_ms)
     before = start(disk, clock)
     members, generation = before.stable(3)
@@ -96,7 +97,7 @@ async def test_a_killed_brokers_groups_go_on_where_they_were() -> None:
 
 @in_loop
 async def test_a_broker_killed_in_the_middle_of_a_rebalance_is_back_before_it() -> None:
-    clock = GroupClock()
+    clock = CoordinatorClock()
     disk = MemDisk(clock.now_ms)
     before = start(disk, clock)
     (member,), _ = before.stable()
@@ -114,7 +115,7 @@ async def test_a_broker_killed_in_the_middle_of_a_rebalance_is_back_before_it() 
 
 @in_loop
 async def test_members_that_died_with_the_broker_expire_after_it() -> None:
-    clock = GroupClock()
+    clock = CoordinatorClock()
     disk = MemDisk(clock.now_ms)
     before = start(disk, clock)
     before.stable(2)
@@ -128,7 +129,7 @@ async def test_members_that_died_with_the_broker_expire_after_it() -> None:
 
 @in_loop
 async def test_a_disk_that_fails_refuses_commits_and_keeps_what_was_acknowledged() -> None:
-    clock = GroupClock()
+    clock = CoordinatorClock()
     disk = MemDisk(clock.now_ms)
     before = start(disk, clock)
     assert before.commit({0: 1}) == [ErrorCode.NONE]

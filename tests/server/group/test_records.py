@@ -32,7 +32,8 @@ from ottla.wire.messages.internal.share_group_metadata_key import ShareGroupMeta
 from ottla.wire.messages.internal.share_group_metadata_value import ShareGroupMetadataValue
 from ottla.wire.messages.internal.streams_group_metadata_key import StreamsGroupMetadataKey
 from ottla.wire.records import build_batch, decode_records
-from tests.server.group.fakes import Broker, Driver, GroupLog, classic, in_loop
+from tests.server.coordination.memory import CoordinatorLog
+from tests.server.group.fakes import Broker, Driver, classic, in_loop
 
 KAFKAS = json.loads((Path(__file__).parent / "consumer_offsets.json").read_text())["partitions"]
 BATCHES = [bytes.fromhex(batch) for partition in KAFKAS.values() for batch in partition]
@@ -155,7 +156,7 @@ def test_malformed_values(value: bytes) -> None:
 
 @in_loop
 async def test_a_directory_of_kafka_is_taken_over() -> None:
-    log = GroupLog()
+    log = CoordinatorLog()
     log.batches = [[bytes.fromhex(batch) for batch in KAFKAS[str(partition)]] for partition in range(4)]
     driver = Driver(Broker(log))
     driver.broker.groups.refresh()
@@ -168,7 +169,7 @@ async def test_a_directory_of_kafka_is_taken_over() -> None:
 
 @in_loop
 async def test_a_stable_group_of_kafka_goes_on_with_its_members() -> None:
-    log = GroupLog()
+    log = CoordinatorLog()
     # Up to the second generation of group g, before its members leave.
     log.batches = [[], [], [], [bytes.fromhex(batch) for batch in KAFKAS["3"][:5]]]
     driver = Driver(Broker(log))

@@ -27,7 +27,8 @@ from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.internal.offset_commit_key import OffsetCommitKey
 from ottla.wire.messages.internal.offset_commit_value import OffsetCommitValue
 from ottla.wire.primitives import ZERO_UUID
-from tests.server.group.fakes import Broker, GroupClock
+from tests.server.coordination.memory import CoordinatorClock
+from tests.server.group.fakes import Broker
 
 LONE = Committer("", None, -1, 9)
 
@@ -51,8 +52,8 @@ class Written:
         return [read_header(batch).records_count for batch in self.batches]
 
 
-def made(**settings: Any) -> tuple[GroupShard, Written, GroupClock]:
-    written, clock = Written(), GroupClock()
+def made(**settings: Any) -> tuple[GroupShard, Written, CoordinatorClock]:
+    written, clock = Written(), CoordinatorClock()
     shard = GroupShard(3, 0, written.append, clock, GroupCoordinatorConfig(**settings), Broker().metadata, from_seed(1))
     shard.loading = False
     return shard, written, clock

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from ottla.server.group.timers import Timer
-from tests.server.group.fakes import GroupClock
+from tests.server.coordination.memory import CoordinatorClock
 
 
 def test_a_timer_that_is_pushed_back_fires_once_at_the_last_deadline() -> None:
-    clock, fired = GroupClock(), []
+    clock, fired = CoordinatorClock(), []
     timer = Timer(clock, lambda: fired.append(clock.monotonic()))
     start = clock.monotonic()
     timer.reset(10_000)
@@ -23,7 +23,7 @@ def test_a_timer_that_is_pushed_back_fires_once_at_the_last_deadline() -> None:
 
 
 def test_a_nearer_deadline_replaces_the_armed_one() -> None:
-    clock, fired = GroupClock(), []
+    clock, fired = CoordinatorClock(), []
     timer = Timer(clock, lambda: fired.append(clock.monotonic()))
     timer.reset(300_000)
     timer.reset(1_000)
@@ -34,7 +34,7 @@ def test_a_nearer_deadline_replaces_the_armed_one() -> None:
 
 
 def test_pushing_back_arms_no_new_timer() -> None:
-    clock = GroupClock()
+    clock = CoordinatorClock()
     timer = Timer(clock, lambda: None)
     for _ in range(100):
         timer.reset(10_000)
@@ -45,7 +45,7 @@ def test_pushing_back_arms_no_new_timer() -> None:
 
 
 def test_cancel_stops_it_and_reset_starts_it_anew() -> None:
-    clock, fired = GroupClock(), []
+    clock, fired = CoordinatorClock(), []
     timer = Timer(clock, lambda: fired.append(1))
     timer.reset(1_000)
     timer.cancel()

@@ -6,7 +6,8 @@ import pytest
 
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.describe_groups import DescribeGroupsRequest
-from tests.server.group.fakes import Broker, Driver, GroupLog, in_loop
+from tests.server.coordination.memory import CoordinatorLog
+from tests.server.group.fakes import Broker, Driver, in_loop
 from tests.server.handlers.group_calls import call, versions
 
 NOT_ASKED = -(2**31)
@@ -60,5 +61,5 @@ async def test_static_members_and_simple_groups() -> None:
 
 @in_loop
 async def test_no_coordinator() -> None:
-    (group,) = call(Broker(GroupLog(partitions=0)), "describe_groups", 5, DescribeGroupsRequest(["g"])).groups
+    (group,) = call(Broker(CoordinatorLog(partitions=0)), "describe_groups", 5, DescribeGroupsRequest(["g"])).groups
     assert (group.error_code, group.group_state) == (ErrorCode.COORDINATOR_NOT_AVAILABLE, "")

@@ -13,7 +13,8 @@ from ottla.server.metadata.operation import Caller
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages import find_coordinator as messages
 from ottla.wire.messages.find_coordinator import FindCoordinatorRequest
-from tests.server.group.fakes import Broker, GroupLog
+from tests.server.coordination.memory import CoordinatorLog
+from tests.server.group.fakes import Broker
 from tests.server.handlers.group_calls import encoded, versions
 
 TOPIC = "__consumer_offsets"
@@ -24,7 +25,7 @@ class Cluster(Broker):
     """Two brokers, each on two listeners; partition p of the offsets topic is led by broker `leaders[p]`."""
 
     def __init__(self, leaders: list[int]) -> None:
-        super().__init__(GroupLog(partitions=len(leaders)))
+        super().__init__(CoordinatorLog(partitions=len(leaders)))
         self.created: list[str] = []
         self.share_coordinator: Any = None
         self.controller = self

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from ottla.wire.messages.list_groups import ListGroupsRequest
-from tests.server.group.fakes import Broker, Driver, GroupLog, in_loop
+from tests.server.coordination.memory import CoordinatorLog
+from tests.server.group.fakes import Broker, Driver, in_loop
 from tests.server.handlers.group_calls import call, versions
 
 
@@ -48,7 +49,7 @@ async def test_ls1_to_ls3_filters(states: list[str], types: list[str], expected:
 
 @in_loop
 async def test_without_the_topic_there_are_no_groups() -> None:
-    answer = call(Broker(GroupLog(partitions=0)), "list_groups", 5, ListGroupsRequest())
+    answer = call(Broker(CoordinatorLog(partitions=0)), "list_groups", 5, ListGroupsRequest())
     assert (answer.error_code, answer.groups) == (0, [])
 
 

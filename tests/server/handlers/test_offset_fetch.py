@@ -17,7 +17,8 @@ from ottla.wire.messages.offset_fetch import (
     OffsetFetchRequestTopics,
 )
 from ottla.wire.primitives import ZERO_UUID
-from tests.server.group.fakes import TOPICS, Broker, Driver, GroupLog, in_loop
+from tests.server.coordination.memory import TOPICS, CoordinatorLog
+from tests.server.group.fakes import Broker, Driver, in_loop
 from tests.server.handlers.group_calls import call, versions
 
 UNKNOWN_ID = b"\x01" * 16
@@ -100,7 +101,7 @@ async def test_a_topic_that_is_gone_has_no_id_to_be_named_by() -> None:
 @pytest.mark.parametrize("version", versions("offset_fetch"))
 @in_loop
 async def test_no_coordinator_at_every_version(version: int) -> None:
-    topics, code = fetch(Broker(GroupLog(partitions=0)), version, "g", {"t": [0]})
+    topics, code = fetch(Broker(CoordinatorLog(partitions=0)), version, "g", {"t": [0]})
     missing = ErrorCode.COORDINATOR_NOT_AVAILABLE
     if version == 1:
         assert (topics, code) == ([("t", [(0, -1, -1, "", missing)])], 0), "it has no code of its own"

@@ -10,7 +10,7 @@ from ottla.server.group.classic.group import ClassicGroup
 from ottla.server.security.operations import GROUP_OPERATIONS, UNASKED
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.share_group_describe import ShareGroupDescribeRequest, TopicPartitions
-from tests.server.group.fakes import TOPICS
+from tests.server.coordination.memory import TOPICS
 from tests.server.group.share.driver import Driver
 from tests.server.handlers.group_calls import call, versions
 

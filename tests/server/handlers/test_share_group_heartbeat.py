@@ -8,7 +8,7 @@ import pytest
 
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.share_group_heartbeat import ShareGroupHeartbeatRequest, TopicPartitions
-from tests.server.group.fakes import TOPICS
+from tests.server.coordination.memory import TOPICS
 from tests.server.group.share.driver import Driver
 from tests.server.handlers.group_calls import call, versions
 

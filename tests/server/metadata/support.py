@@ -1,18 +1,8 @@
-"""A controller on a disk in memory, and data directories that Apache Kafka 4.4.0 wrote.
-
-`kafka_directories.json` holds the metadata half of two directories (files in base64). "static" was formatted with
-`controller.quorum.voters`; topics were made, grown and deleted, settings of all kinds changed, quotas, credentials and access
-rules set and removed, producer ids taken; it was killed, started, stopped, started and killed. It has a snapshot at offset 37.
-"dynamic" was formatted with `--standalone`, started once and stopped.
-"""
+"""A controller on a disk in memory, also on one that holds what Apache Kafka wrote (tests/kafka_directories.py)."""
 
 from __future__ import annotations
 
-import base64
-import functools
-import json
 from collections.abc import Callable, Coroutine
-from pathlib import Path
 from random import Random
 from types import SimpleNamespace
 from typing import Any, TypeVar
@@ -30,6 +20,7 @@ from ottla.server.requests.request import Request
 from ottla.server.requests.session import Session
 from ottla.server.settings.broker_config import BrokerConfig
 from ottla.server.txn.producer_ids import ProducerIds
+from tests.kafka_directories import kafka_files
 from tests.memdisk import MemDisk
 
 T = TypeVar("T")
@@ -149,13 +140,6 @@ class Node:
             kept_answers=KeptAnswers(),
         )
         return Request(broker, Session(listener, "127.0.0.1"), 0, api_version, 1, "client")
-
-
-@functools.cache
-def kafka_files(name: str) -> dict[str, bytes]:
-    """Path in the log directory -> contents."""
-    text = (Path(__file__).parent / "kafka_directories.json").read_text()
-    return {path: base64.b64decode(data) for path, data in json.loads(text)[name].items()}
 
 
 def write_kafka_directory(disk: MemDisk, name: str) -> None:

@@ -13,7 +13,8 @@ from ottla.wire.messages.create_topics import CreatableTopic, CreateTopicsReques
 from ottla.wire.messages.internal.access_control_entry_record import AccessControlEntryRecord
 from ottla.wire.messages.internal.user_scram_credential_record import UserScramCredentialRecord
 from tests.fakes import CALLER
-from tests.server.metadata.support import METADATA, Node, dump, kafka_files, write_kafka_directory
+from tests.kafka_directories import kafka_files
+from tests.server.metadata.support import METADATA, Node, dump, write_kafka_directory
 
 
 def opened(name: str) -> Node:

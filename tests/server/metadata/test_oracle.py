@@ -17,8 +17,9 @@ from ottla.wire.messages.create_topics import CreatableTopic, CreatableTopicConf
 from ottla.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from ottla.wire.messages.incremental_alter_configs import AlterableConfig, AlterConfigsResource, IncrementalAlterConfigsRequest
 from tests.fakes import CALLER
+from tests.kafka_directories import kafka_files
 from tests.server.metadata.oracle import MetadataOracle, lines_of
-from tests.server.metadata.support import METADATA, Node, kafka_files, write_kafka_directory
+from tests.server.metadata.support import METADATA, Node, write_kafka_directory
 
 pytestmark = pytest.mark.oracle
 

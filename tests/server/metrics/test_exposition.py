@@ -21,13 +21,13 @@ from ottla.wire.header import encode_request_header
 from ottla.wire.messages import produce
 from tests.fakes import NODE_ID, MemoryBroker
 from tests.log.support import batch
-from tests.server.group.fakes import GroupLog
+from tests.server.coordination.memory import CoordinatorLog
 
 
 def sources(broker: MemoryBroker, requests: RequestMetrics | None = None) -> Sources:
     """Returns the sources of a broker that coordinates no groups."""
     broker.context.groups = GroupCoordinator(
-        GroupLog(), broker.clock, GroupCoordinatorConfig(), NODE_ID, broker.image, from_system()
+        CoordinatorLog(), broker.clock, GroupCoordinatorConfig(), NODE_ID, broker.image, from_system()
     )
     return Sources(broker.context, requests or RequestMetrics(lambda: 1), [], broker.logs, serving=True)
 

@@ -15,7 +15,8 @@ from ottla.server.share_state.errors import ShareStateError
 from ottla.server.share_state.state import SharePartition
 from ottla.wire.errors import ErrorCode
 from tests.fakes import MemoryBroker
-from tests.server.group.fakes import TOPICS, at_once
+from tests.server.coordination.memory import TOPICS
+from tests.server.group.fakes import at_once
 from tests.server.group.share.driver import Driver, ShareBroker
 
 T, U = TOPICS["t"][0], TOPICS["u"][0]

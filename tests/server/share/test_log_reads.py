@@ -12,12 +12,17 @@ from ottla.log.transactions import append_marker
 from ottla.server.share.log_reads import aborted_batches, batches_in, cut
 from tests.fakes import MemoryBroker
 from tests.log.support import batch
-from tests.server.handlers.data_calls import produce
 
 
 @pytest.fixture
 def broker() -> MemoryBroker:
     return MemoryBroker({"t": 1})
+
+
+def append(broker: MemoryBroker, records: bytes) -> None:
+    replica = broker.replicas.get("t", 0)
+    assert replica is not None
+    replica.append(records)
 
 
 def read(broker: MemoryBroker, offset: int = 0, max_bytes: int = 1 << 20) -> FileSlice:
@@ -30,7 +35,7 @@ def read(broker: MemoryBroker, offset: int = 0, max_bytes: int = 1 << 20) -> Fil
 
 def test_batches_are_located(broker: MemoryBroker) -> None:
     for records in (1, 3, 2):
-        produce(broker, "t", batch(records))
+        append(broker, batch(records))
     found = batches_in(read(broker))
     assert [(each.base_offset, each.last_offset) for each in found] == [(0, 0), (1, 3), (4, 5)]
     assert [each.position for each in found] == [0, found[0].size, found[0].size + found[1].size]
@@ -38,20 +43,20 @@ def test_batches_are_located(broker: MemoryBroker) -> None:
 
 def test_more_batches_than_one_look_at_the_file_shows(broker: MemoryBroker) -> None:
     for _ in range(60):
-        produce(broker, "t", batch(1, value=b"x" * 5000))
+        append(broker, batch(1, value=b"x" * 5000))
     assert [each.base_offset for each in batches_in(read(broker))] == list(range(60))
 
 
 @pytest.mark.parametrize(("end", "max_records", "count"), [(-1, 1000, 60), (-1, 10, 12), (30, 10, 42), (0, 0, 2), (100, 0, 60)])
 def test_only_what_may_be_handed_out_is_looked_at(broker: MemoryBroker, end: int, max_records: int, count: int) -> None:
     for _ in range(60):
-        produce(broker, "t", batch(1))
+        append(broker, batch(1))
     assert len(batches_in(read(broker), end, max_records)) == count
 
 
 def test_the_beginning_of_a_batch_does_not_count(broker: MemoryBroker) -> None:
     for _ in range(3):
-        produce(broker, "t", batch(1))
+        append(broker, batch(1))
     size = batches_in(read(broker))[0].size
     for more in (0, 1, 61, size - 1):
         assert len(batches_in(read(broker, max_bytes=size + more))) == 1
@@ -60,7 +65,7 @@ def test_the_beginning_of_a_batch_does_not_count(broker: MemoryBroker) -> None:
 
 def test_what_is_no_batch_is_corrupt(broker: MemoryBroker) -> None:
     for _ in range(2):
-        produce(broker, "t", batch(1))
+        append(broker, batch(1))
     found = read(broker)
     with pytest.raises(CorruptRecord):
         batches_in(FileSlice(found.file, found.position + 7, len(found) - 7))
@@ -71,7 +76,7 @@ def test_what_is_no_batch_is_corrupt(broker: MemoryBroker) -> None:
 )
 def test_a_read_is_cut_to_the_batches_of_offsets(broker: MemoryBroker, first: int, last: int, expected: list[int]) -> None:
     for records in (1, 3, 2):
-        produce(broker, "t", batch(records))
+        append(broker, batch(records))
     found = read(broker)
     kept = cut(found, batches_in(found), first, last)
     assert [each.base_offset for each in batches_in(kept)] == expected
@@ -79,7 +84,7 @@ def test_a_read_is_cut_to_the_batches_of_offsets(broker: MemoryBroker, first: in
 
 def test_a_single_batch_is_left_with_what_follows_it(broker: MemoryBroker) -> None:
     for _ in range(2):
-        produce(broker, "t", batch(1))
+        append(broker, batch(1))
     found = read(broker, max_bytes=batches_in(read(broker))[0].size + 5)
     assert cut(found, batches_in(found), 0, 0) is found
 

@@ -13,7 +13,7 @@ from ottla.server.share_state.errors import ShareStateError
 from ottla.wire.errors import ErrorCode
 from tests.fakes import ManualClock
 from tests.server.coordination.fakes import LaggingLog
-from tests.server.group.fakes import NODE_ID, GroupClock
+from tests.server.coordination.memory import NODE_ID, CoordinatorClock
 from tests.server.share.support import KEY, SETTINGS, Partition
 
 
@@ -27,7 +27,7 @@ class ShareLog(LaggingLog):
 def coordinator(log: ShareLog) -> ShareCoordinator:
     return ShareCoordinator(
         log,
-        GroupClock(),
+        CoordinatorClock(),
         ShareCoordinatorSettings(),
         NODE_ID,
         exists=lambda topic_id, partition: True,

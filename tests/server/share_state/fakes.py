@@ -12,13 +12,13 @@ from ottla.server.share_state.errors import ShareStateError
 from ottla.server.share_state.state import SharePartition, ShareState
 from ottla.wire.batch import read_header
 from ottla.wire.errors import ErrorCode
-from tests.server.group.fakes import NODE_ID, TOPICS, GroupClock, GroupLog
+from tests.server.coordination.memory import NODE_ID, TOPICS, CoordinatorClock, CoordinatorLog
 
 TOPIC_ID, PARTITIONS = TOPICS["t"]
 NAME = SharePartition("g", TOPIC_ID, 0)
 
 
-class ShareLog(GroupLog):
+class ShareLog(CoordinatorLog):
     """The partitions of `__share_group_state` in memory."""
 
     def __init__(self, partitions: int = 4) -> None:
@@ -40,9 +40,9 @@ class ShareLog(GroupLog):
 class Driver:
     """A coordinator under test; `clock` and `log` outlive a restart."""
 
-    def __init__(self, log: ShareLog | None = None, clock: GroupClock | None = None, **settings: int) -> None:
+    def __init__(self, log: ShareLog | None = None, clock: CoordinatorClock | None = None, **settings: int) -> None:
         self.log = log or ShareLog()
-        self.clock = clock or GroupClock()
+        self.clock = clock or CoordinatorClock()
         self.settings = settings
         self.topics = dict(TOPICS.values())
         self.created = 0

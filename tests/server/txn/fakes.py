@@ -12,12 +12,12 @@ from ottla.server.txn.errors import TransactionError
 from ottla.server.txn.shard import Marker
 from ottla.server.txn.state import Transaction
 from ottla.wire.errors import ErrorCode
-from tests.server.group.fakes import NODE_ID, GroupClock, GroupLog
+from tests.server.coordination.memory import NODE_ID, CoordinatorClock, CoordinatorLog
 
 TID = "transfer"
 
 
-class TransactionLog(GroupLog):
+class TransactionLog(CoordinatorLog):
     """The partitions of `__transaction_state` in memory."""
 
 
@@ -27,10 +27,10 @@ class Driver:
     """
 
     def __init__(
-        self, log: TransactionLog | None = None, clock: GroupClock | None = None, version: int = 2, **settings: int
+        self, log: TransactionLog | None = None, clock: CoordinatorClock | None = None, version: int = 2, **settings: int
     ) -> None:
         self.log = log or TransactionLog()
-        self.clock = clock or GroupClock()
+        self.clock = clock or CoordinatorClock()
         self.version = version
         self.markers: list[tuple[str, int, Marker]] = []
         self.answers: dict[tuple[str, int], ErrorCode] = {}

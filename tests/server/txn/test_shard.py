@@ -18,7 +18,7 @@ from ottla.server.txn.state import State, Transaction
 from ottla.wire.errors import ErrorCode
 from ottla.wire.records import decode_records
 from tests.server.coordination.fakes import LaggingLog
-from tests.server.group.fakes import GroupClock
+from tests.server.coordination.memory import CoordinatorClock
 
 T0, T1 = ("t", 0), ("t", 1)
 NONE, OFFLINE, GONE = ErrorCode.NONE, ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -29,9 +29,9 @@ class Shard(TransactionShard):
     `promised`.
     """
 
-    def __init__(self, log: LaggingLog | None = None, *, lag: bool = False, clock: GroupClock | None = None) -> None:
+    def __init__(self, log: LaggingLog | None = None, *, lag: bool = False, clock: CoordinatorClock | None = None) -> None:
         self.log = log or LaggingLog(lag=lag)
-        self.clock = clock or GroupClock()
+        self.clock = clock or CoordinatorClock()
         self.codes: dict[tuple[str, int], ErrorCode] = {}
         self.later: set[tuple[str, int]] = set()
         self.promised: dict[tuple[str, int], Promise[ErrorCode]] = {}

@@ -8,7 +8,8 @@ from typing import Any
 from ottla.server.handlers import consumer_group_describe, consumer_group_heartbeat
 from ottla.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from ottla.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, RequestTopicPartitions
-from tests.server.group.fakes import NODE_ID, Driver, at_once
+from tests.server.coordination.memory import NODE_ID
+from tests.server.group.fakes import Driver, at_once
 
 
 class Beating(Driver):

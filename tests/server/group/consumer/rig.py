@@ -21,7 +21,8 @@ from ottla.server.group.records import GroupRecord
 from ottla.server.group.requests import MemberProtocol
 from ottla.server.group.result import Result
 from ottla.wire.errors import ErrorCode
-from tests.server.group.fakes import TOPICS, Broker, GroupClock
+from tests.server.coordination.memory import TOPICS, CoordinatorClock
+from tests.server.group.fakes import Broker
 
 T, U = TOPICS["t"][0], TOPICS["u"][0]
 EPOCH = 5
@@ -52,7 +53,7 @@ class Rig:
         self.services = ConsumerServices(self.shard, timeouts, RegexLookups(self.clock, self.shard.cluster, self._lookup_ended))
 
     @property
-    def clock(self) -> GroupClock:
+    def clock(self) -> CoordinatorClock:
         return self.broker.clock
 
     def make(

@@ -17,8 +17,9 @@ from ottla.server.group.consumer.group import ConsumerGroup
 from ottla.server.group.consumer.records import epoch
 from ottla.server.group.records import decode, encode_batch
 from ottla.wire.errors import ErrorCode
+from tests.server.coordination.memory import TOPICS
 from tests.server.group.consumer.beats import Beating, parts
-from tests.server.group.fakes import TOPICS, Broker, in_loop
+from tests.server.group.fakes import Broker, in_loop
 
 NONE = ErrorCode.NONE
 T = TOPICS["t"][0]

@@ -9,14 +9,14 @@ import pytest
 from ottla.server.group.consumer.member import ConsumerMember
 from ottla.server.group.consumer.timeouts import Timeouts
 from ottla.server.group.modern.timers import MemberTimers
-from tests.server.group.fakes import GroupClock
+from tests.server.coordination.memory import CoordinatorClock
 
 MEMBER = ConsumerMember("m", epoch=4, rebalance_timeout_ms=2_000)
 
 
 class Fenced:
     def __init__(self) -> None:
-        self.clock = GroupClock()
+        self.clock = CoordinatorClock()
         self.calls: list[tuple[str, str, str, int | None]] = []
         self.timeouts = Timeouts(MemberTimers(self.clock), self.fence)
 

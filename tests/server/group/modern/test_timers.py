@@ -7,11 +7,11 @@ from __future__ import annotations
 from ottla.server.group.errors import GroupError
 from ottla.server.group.modern.timers import RETRY_MS, MemberTimers
 from ottla.wire.errors import ErrorCode
-from tests.server.group.fakes import GroupClock
+from tests.server.coordination.memory import CoordinatorClock
 
 
 def test_a_deadline_that_had_no_effect_passes_again_until_it_has() -> None:
-    clock, tries = GroupClock(), [0]
+    clock, tries = CoordinatorClock(), [0]
 
     def over() -> None:
         tries[0] += 1
@@ -27,7 +27,7 @@ def test_a_deadline_that_had_no_effect_passes_again_until_it_has() -> None:
 
 
 def test_a_sign_of_life_ends_the_tries() -> None:
-    clock, tries = GroupClock(), [0]
+    clock, tries = CoordinatorClock(), [0]
     timers = MemberTimers(clock)
 
     def over() -> None:
@@ -45,7 +45,7 @@ def test_a_sign_of_life_ends_the_tries() -> None:
 
 
 def test_each_name_is_a_deadline_of_its_own() -> None:
-    clock, passed = GroupClock(), list[str]()
+    clock, passed = CoordinatorClock(), list[str]()
     timers = MemberTimers(clock)
     timers.set("session", "g", "m", 3_000, lambda: passed.append("session"))
     timers.set("rebalance", "g", "m", 1_000, lambda: passed.append("rebalance"))

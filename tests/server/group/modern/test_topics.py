@@ -6,7 +6,8 @@ from collections.abc import Set
 from types import SimpleNamespace
 
 from ottla.server.group.modern.topics import MANY_CHANGES, Topics
-from tests.server.group.fakes import NODE_ID, TOPICS, Broker
+from tests.server.coordination.memory import NODE_ID, TOPICS
+from tests.server.group.fakes import Broker
 
 
 def test_topics_that_exist() -> None:

@@ -31,7 +31,8 @@ from ottla.wire.messages.describe_share_group_offsets import (
 )
 from ottla.wire.messages.share_group_describe import ShareGroupDescribeRequest
 from ottla.wire.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
-from tests.server.group.fakes import Broker, GroupClock, GroupLog, at_once
+from tests.server.coordination.memory import CoordinatorClock, CoordinatorLog
+from tests.server.group.fakes import Broker, at_once
 from tests.server.share_state.fakes import Driver as ShareStateDriver
 from tests.server.share_state.fakes import ShareLog
 
@@ -43,7 +44,11 @@ class ShareBroker(Broker):
     """A broker with a share coordinator; the coordinator's log and that of groups outlive a restart."""
 
     def __init__(
-        self, log: GroupLog | None = None, clock: GroupClock | None = None, state_log: ShareLog | None = None, **settings: int
+        self,
+        log: CoordinatorLog | None = None,
+        clock: CoordinatorClock | None = None,
+        state_log: ShareLog | None = None,
+        **settings: int,
     ) -> None:
         named = {f"group.share.{name.replace('_', '.')}": value for name, value in settings.items()}
         super().__init__(log, clock, broker=named)
@@ -87,7 +92,7 @@ class Driver:
         self.epochs: dict[str, int] = {}
 
     @property
-    def clock(self) -> GroupClock:
+    def clock(self) -> CoordinatorClock:
         return self.broker.clock
 
     def restarted(self) -> Driver:

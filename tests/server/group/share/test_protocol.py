@@ -13,7 +13,7 @@ from ottla.server.group.classic.group import ClassicGroup
 from ottla.server.group.share.group import ShareGroup
 from ottla.server.share_state.state import SharePartition
 from ottla.wire.errors import ErrorCode
-from tests.server.group.fakes import NODE_ID, TOPICS
+from tests.server.coordination.memory import NODE_ID, TOPICS
 from tests.server.group.share.driver import END_OFFSET, Driver, assigned
 
 T, U = TOPICS["t"][0], TOPICS["u"][0]

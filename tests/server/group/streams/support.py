@@ -22,7 +22,8 @@ from ottla.wire.messages.streams_group_heartbeat import (
     TopicInfo,
     Topology,
 )
-from tests.server.group.fakes import NODE_ID, Broker
+from tests.server.coordination.memory import NODE_ID
+from tests.server.group.fakes import Broker
 
 GROUP = "g"
 GROUP_RESOURCE = 32

@@ -3,7 +3,7 @@
 Two machines: one keeps and deletes, one compacts. After every operation the whole log is held against the model, after a power
 cut it must be a state that the model allows, and goes on from there. Reads are worked out by the model byte for byte.
 
-Quick by default, and the same every time. `OTTLA_MODEL_EXAMPLES=2000 python -m pytest tests/log/test_partition_model.py` is for
+Quick by default, and the same every time. `OTTLA_MODEL_EXAMPLES=2000 python -m pytest tests/sim/test_partition_model.py` is for
 searching.
 """
 

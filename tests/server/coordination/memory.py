@@ -1,0 +1,104 @@
+"""What tests of every coordinator stand on: a clock that moves only when the test says so, an internal topic in memory, and the
+names of a node and a few topics.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+from collections.abc import Callable, Iterator
+
+from ottla.log.errors import LogError
+from ottla.server.base.promise import Promise
+from ottla.server.coordination.internal_topic import Appended
+from ottla.wire.batch import read_header
+from ottla.wire.records import decode_records
+
+NODE_ID = 1
+TOPICS = {"t": (bytes(15) + b"\x01", 3), "u": (bytes(15) + b"\x02", 1)}
+
+
+class Handle:
+    def __init__(self) -> None:
+        self.cancelled = False
+
+    def cancel(self) -> None:
+        self.cancelled = True
+
+
+class CoordinatorClock:
+    """A clock that starts at a fixed time; `advance` runs whatever comes due on the way, each at its own time."""
+
+    def __init__(self) -> None:
+        self._now = 1_000.0
+        self._order = itertools.count()
+        self.armed = 0
+        self._timers: list[tuple[float, int, Handle, Callable[[], None]]] = []
+
+    def now_ms(self) -> int:
+        return 1_700_000_000_000 + round(self._now * 1000)
+
+    def monotonic(self) -> float:
+        return self._now
+
+    def ticks_ns(self) -> int:
+        return round(self.monotonic() * 1_000_000_000)
+
+    def call_later(self, seconds: float, callback: Callable[[], None]) -> Handle:
+        handle = Handle()
+        self.armed += 1
+        heapq.heappush(self._timers, (self._now + seconds, next(self._order), handle, callback))
+        return handle
+
+    def advance(self, seconds: float) -> None:
+        until = self._now + seconds
+        while self._timers and self._timers[0][0] <= until:
+            due, _, handle, callback = heapq.heappop(self._timers)
+            self._now = max(self._now, due)
+            if not handle.cancelled:
+                callback()
+        self._now = until
+
+    @property
+    def waiting(self) -> int:
+        return sum(not handle.cancelled for _, _, handle, _ in self._timers)
+
+
+class CoordinatorLog:
+    """The partitions of an internal topic in memory. Appends raise `fail` as long as it is set."""
+
+    epoch = 3
+    """Of the leader of every partition."""
+
+    def __init__(self, partitions: int = 4) -> None:
+        self.batches: list[list[bytes]] = [[] for _ in range(partitions)]
+        self.leaders: list[int | None] = [NODE_ID] * partitions
+        self.fail: LogError | OSError | None = None
+
+    def partition_count(self) -> int:
+        return len(self.batches)
+
+    def leader(self, partition: int) -> int | None:
+        return self.leaders[partition] if partition < len(self.leaders) else None
+
+    def leader_epoch(self, partition: int) -> int:
+        return self.epoch
+
+    def append(self, partition: int, batch: bytes) -> Appended:
+        if self.fail is not None:
+            raise self.fail
+        base_offset = self.end_offset(partition)
+        self.batches[partition].append(base_offset.to_bytes(8, "big") + batch[8:])
+        return base_offset, None
+
+    def end_offset(self, partition: int) -> int:
+        return sum(read_header(batch).records_count for batch in self.batches[partition])
+
+    def read(self, partition: int) -> Iterator[bytes]:
+        return iter(list(self.batches[partition]))
+
+    def replicated(self, partition: int) -> Promise[None] | None:
+        return None
+
+    def records(self) -> list[tuple[bytes | None, bytes | None]]:
+        return [(record.key, record.value) for batches in self.batches for batch in batches for record in decode_records(batch)]
