@@ -124,7 +124,6 @@ COVERED_BY: Final[dict[str, str]] = {
     "server/security/operations.py": "tests/server/handlers/test_describe_cluster.py",
     "server/security/principals.py": "tests/server/requests/test_session.py",
     "server/settings/broker_settings.py": "tests/server/settings/test_broker_config.py",
-    "server/settings/sources.py": "tests/server/handlers/test_describe_configs.py",
     "server/settings/table/coordinators.py": "tests/server/settings/test_table.py",
     "server/settings/table/logs.py": "tests/server/settings/test_table.py",
     "server/settings/table/network.py": "tests/server/settings/test_table.py",

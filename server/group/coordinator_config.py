@@ -10,7 +10,6 @@ from typing import Final
 
 from ottla.wire import compression
 
-_CODECS = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
 _MS_PER_MINUTE = 60_000
 
 LEAST_INITIAL_DELAY_MS: Final = 1
@@ -37,14 +36,13 @@ class GroupCoordinatorConfig:
 
     @classmethod
     def from_broker(cls, values: Mapping[str, object]) -> GroupCoordinatorConfig:
-        """Reads the broker's settings by name; a missing one has its default. The codec may be a name or a number."""
+        """Reads the broker's settings by name; a missing one has its default."""
         default = cls()
 
         def number(name: str, otherwise: int) -> int:
             value = values.get(name)
             return value if isinstance(value, int) else otherwise
 
-        codec = values.get("offsets.topic.compression.codec", default.offsets_codec)
         delay_ms = number("group.initial.rebalance.delay.ms", default.initial_rebalance_delay_ms)
         return cls(
             min_session_timeout_ms=number("group.min.session.timeout.ms", default.min_session_timeout_ms),
@@ -53,6 +51,6 @@ class GroupCoordinatorConfig:
             max_size=number("group.max.size", default.max_size),
             offset_metadata_max_bytes=number("offset.metadata.max.bytes", default.offset_metadata_max_bytes),
             offsets_retention_ms=number("offsets.retention.minutes", 7 * 24 * 60) * _MS_PER_MINUTE,
-            offsets_codec=codec if isinstance(codec, int) else _CODECS[str(codec).lower()],
+            offsets_codec=number("offsets.topic.compression.codec", default.offsets_codec),
             broker=values,
         )

@@ -7,7 +7,15 @@ import logging
 import pytest
 
 from ottla.log import errors as log_errors
-from ottla.log.errors import CorruptLog, CorruptSnapshot, LogError, PolicyViolation, RecordTooLarge
+from ottla.log.errors import (
+    CorruptLog,
+    CorruptSnapshot,
+    InvalidProducerEpoch,
+    LogError,
+    PolicyViolation,
+    RecordListTooLarge,
+    RecordTooLarge,
+)
 from ottla.server.base.errors import NotLeaderOrFollower, append_error, code_of
 from ottla.wire.errors import ErrorCode
 
@@ -36,6 +44,8 @@ def test_the_rest_is_logged_with_its_traceback(caplog: pytest.LogCaptureFixture)
     ("error", "code"),
     [
         (RecordTooLarge("x"), ErrorCode.UNKNOWN_SERVER_ERROR),
+        (RecordListTooLarge("x"), ErrorCode.UNKNOWN_SERVER_ERROR),
+        (InvalidProducerEpoch("x"), ErrorCode.INVALID_PRODUCER_EPOCH),
         (OSError("x"), ErrorCode.NOT_COORDINATOR),
         (CorruptLog("x"), ErrorCode.NOT_COORDINATOR),
         (NotLeaderOrFollower("x"), ErrorCode.NOT_COORDINATOR),

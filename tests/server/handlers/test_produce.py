@@ -207,6 +207,14 @@ async def test_each_transactional_batch_is_verified_whatever_stands_before_it(br
     assert codes == [ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.INVALID_TXN_STATE]
 
 
+def test_a_request_has_one_producer_in_a_transaction(broker: MemoryBroker) -> None:
+    mine, other, later = (batch(1, producer=(*producer, 0), transactional=True) for producer in ((7, 0), (8, 0), (7, 1)))
+    for second in (other, later):
+        answer = call(broker, "produce", 9, produce_request("t", {0: mine, 1: second}, transactional_id=TID))
+        codes = [each.error_code for each in answer.responses[0].partition_responses]
+        assert codes == [ErrorCode.INVALID_PRODUCER_ID_MAPPING] * 2
+
+
 def test_transactional_batches_that_no_coordinator_is_asked_about(broker: MemoryBroker) -> None:
     transactional = batch(1, producer=(7, 0, 0), transactional=True)
     broker.image.apply(ConfigRecord(4, "", "transaction.partition.verification.enable", "false"))
