@@ -1,7 +1,6 @@
-#!/usr/bin/env python3
 """Breaks ottla on purpose, one way after the other, and shows that the compat suite catches each by name.
 
-    python scripts/breaks.py [--only TEXT] [--list] [--write FILE]
+    python -m scripts.breaks [--only TEXT] [--list] [--write FILE]
 
 Every break (compat_tests/breaks/table.py) goes into a private copy of the tree, where its test runs against the broken ottla and,
 beside it, a sound Apache Kafka. First the control: all the tests in a copy that nobody broke, and they must pass. A break is
@@ -26,13 +25,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from xml.etree import ElementTree
 
+from compat_tests.breaks.table import BREAKS, Break
+from compat_tests.provenance import stamp
+from scripts.compat_report.results import kind_of
+
 ROOT = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(ROOT)]
-
-from compat_tests.breaks.table import BREAKS, Break  # noqa: E402
-from compat_tests.provenance import stamp  # noqa: E402
-from scripts.compat_report.results import kind_of  # noqa: E402 - needs the path above
-
 TIMEOUT_S = 600
 NOT_COPIED = shutil.ignore_patterns(
     *(".git", "build", "dist", "docs", ".*cache*", "__pycache__", "*.egg-info", "node_modules", "target"),

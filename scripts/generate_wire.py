@@ -1,6 +1,6 @@
 """Write wire/messages/**, wire/api.py and wire/errors.py from the message definitions of Apache Kafka.
 
-usage: python scripts/generate_wire.py [--check]
+usage: python -m scripts.generate_wire [--check]
 
 The definitions come out of Kafka's jars, which Maven fetches once (compat_tests/reference/maven.py); none is kept here. --check
 writes nothing: it compares what would be written with what is committed, names each stale file, and exits 1 if there
@@ -12,8 +12,6 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from compat_tests.reference import messages as kafka
 from compat_tests.reference.definitions import snake
@@ -60,7 +58,7 @@ def main() -> int:
         print(f"{'stale' if options.check else 'removed' if path in gone else 'written'}: {path.relative_to(WIRE.parent)}")
     if options.check:
         if stale or gone:
-            print("run python scripts/generate_wire.py and commit what it writes")
+            print("run python -m scripts.generate_wire and commit what it writes")
         return 1 if stale or gone else 0
     for path in stale:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,11 +1,10 @@
-#!/usr/bin/env python3
 """Runs Kafka's own integration tests against ottla and against Apache Kafka 4.4.0, and keeps what became of them.
 
-    python scripts/kafka_tests.py                        all, against both: some hours on two cores
-    python scripts/kafka_tests.py --set clients --kind ottla --jobs 2
-    python scripts/kafka_tests.py --only ShareConsumer   classes whose name matches
-    python scripts/kafka_tests.py --again failed         only the cases that failed with that kind; `missing`: that were not run
-    python scripts/kafka_tests.py --summary              the figures
+    python -m scripts.kafka_tests                        all, against both: some hours on two cores
+    python -m scripts.kafka_tests --set clients --kind ottla --jobs 2
+    python -m scripts.kafka_tests --only ShareConsumer   classes whose name matches
+    python -m scripts.kafka_tests --again failed         only the cases that failed with that kind; `missing`: that were not run
+    python -m scripts.kafka_tests --summary              the figures
 
 Results are merged into compat_tests/kafka_tests/results.json (see results.py there) as each case ends, so a run may be killed and
 continued with `--again missing`; only of a class of which no case is known yet all is kept at its end, for what is known of it is
@@ -29,10 +28,7 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path[:0] = [str(ROOT)]
-
-from compat_tests.kafka_tests import results, runner  # noqa: E402
+from compat_tests.kafka_tests import results, runner
 
 CASE_TIMEOUT_S = 90
 """For the whole of a JVM: this for each of its cases, or twice as long as they took last."""

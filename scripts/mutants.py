@@ -1,8 +1,7 @@
-#!/usr/bin/env python3
 """Changes one token of the source at a time and runs the unit tests: do they notice?
 
-    python scripts/mutants.py --part pipeline --count 20 --seed 1
-    python scripts/mutants.py --part server/txn --count 10 --seed 4 --near
+    python -m scripts.mutants --part pipeline --count 20 --seed 1
+    python -m scripts.mutants --part server/txn --count 10 --seed 4 --near
 
 A mutant is one comparison turned, one number one higher, one `and` for an `or`, one answer of None. It is caught if a test of the
 same part fails: first those of the mirrored test module, then those that import the mutated module, then those of its room, then

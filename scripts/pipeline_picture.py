@@ -1,7 +1,6 @@
-#!/usr/bin/env python3
 """Draws docs/pipeline.svg, the pipeline, and docs/flights.svg, what comes out of it: plain SVG, the same bytes at every run.
 
-    python scripts/pipeline_picture.py
+    python -m scripts.pipeline_picture
 
 The second is made of the hours that scripts/flights_pipeline.py proves the job to have written: how late flights left New York in
 2013, by the hour of the day and with the wind.

@@ -1,4 +1,4 @@
-"""The random walk of ottla beside Apache Kafka, in its full form: `python scripts/random_walk.py [--seed N] [--requests N]`.
+"""The random walk of ottla beside Apache Kafka, in its full form: `python -m scripts.random_walk [--seed N] [--requests N]`.
 
 Starts one broker of each, walks (compat_tests/wire_diff/random_walk), prints each difference with the shortest script that shows
 it, and writes the figures as JSON with `--write FILE`, the scripts with `--keep DIR`. The exit code is 1 if anything differed.
@@ -11,13 +11,10 @@ import sys
 import tempfile
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(ROOT)]
-
-from compat_tests.brokers import one_of_each  # noqa: E402
-from compat_tests.provenance import stamp  # noqa: E402 - needs the path above
-from compat_tests.wire_diff.conftest import warm  # noqa: E402
-from compat_tests.wire_diff.random_walk.lockstep import Pair, walk  # noqa: E402
+from compat_tests.brokers import one_of_each
+from compat_tests.provenance import stamp
+from compat_tests.wire_diff.conftest import warm
+from compat_tests.wire_diff.random_walk.lockstep import Pair, walk
 
 
 def main() -> int:

@@ -1,7 +1,6 @@
-#!/usr/bin/env python3
 """Writes docs/settings.md from the tables of settings, which are the only place where settings are described.
 
-    python scripts/settings_page.py
+    python -m scripts.settings_page
 
 tests/server/settings/test_settings_page.py fails when the page and the tables do not say the same, or when a setting without
 effect has no reason in WHY_IDLE.

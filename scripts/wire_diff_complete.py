@@ -1,4 +1,4 @@
-"""Says what the comparison with Apache Kafka has not seen: `python scripts/wire_diff_complete.py DIRECTORY [--write FILE]`.
+"""Says what the comparison with Apache Kafka has not seen: `python -m scripts.wire_diff_complete DIRECTORY [--write FILE]`.
 
 DIRECTORY holds the ledgers that the processes of a run of compat_tests/wire_diff wrote (compat_tests/seen.py: set
 OTTLA_WIRE_DIFF_SEEN to it). Complete means: for every API key and every version that ottla advertises, a success and an error
@@ -13,8 +13,6 @@ import json
 import sys
 from collections.abc import Iterable
 from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from compat_tests.seen import ERROR, SUCCESS, Case
 from compat_tests.wire_diff.edge_cases import NO_ERROR, NO_SUCCESS, all_served, excused, rows

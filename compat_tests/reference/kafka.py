@@ -1,6 +1,6 @@
 """A real Apache Kafka 4.4.0 on this machine: the oracle of the compat tests, and for a quick question at the shell.
 
-    python scripts/reference_kafka.py [--port 29092] [--data-dir DIR] [--override key=value]...
+    python -m compat_tests.reference.kafka [--port 29092] [--data-dir DIR] [--override key=value]...
 
 fetches the jars when they are missing, formats a new directory, starts a single KRaft node (broker and controller in one
 process), prints its address, and stops it on Ctrl-C or SIGTERM. The data lies in DIR/data and the broker's log is

@@ -1,7 +1,6 @@
-#!/usr/bin/env python3
 """What a batch costs before it is written: header, CRC, the kernel compiled and uncompiled, all of validation.
 
-    python scripts/bench/batches.py
+    python -m scripts.bench.batches
 
 Prints the best of five runs of each, in nanoseconds.
 """
@@ -11,6 +10,7 @@ from __future__ import annotations
 import importlib.util
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 
@@ -77,7 +77,7 @@ def bench_batch() -> None:
         ("one record of 1 MB", memoryview(bytearray(build_batch(records(1, 1_000_000)))), 200),
         *((f"160 records, {codec}", memoryview(build_batch(records(160, 100), codec=n)), 500) for n, codec in NAMES.items() if n),
     ):
-        print(f"validate, {name:19}{nanoseconds(lambda data=data: validate_for_append(data, config, NOW_MS), times):9.0f}")
+        print(f"validate, {name:19}{nanoseconds(partial(validate_for_append, data, config, NOW_MS), times):9.0f}")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""CPU time of the codecs on the two hot APIs: python scripts/bench/codec.py
+"""CPU time of the codecs on the two hot APIs: python -m scripts.bench.codec
 
 1x1 is one topic with one partition (1,000 B of records in Produce, 64 KiB in the Fetch response); 10x10 is ten topics
 of ten partitions (100 B each). "parts" is the list of buffers that `writelines` and `sendfile` take, "joined" adds

@@ -1,7 +1,6 @@
-#!/usr/bin/env python3
 """How fast a broker compacts, and what its clients notice of it: ottla and Apache Kafka, equal contents.
 
-    python scripts/bench/compaction.py [--mib 1024] [--distinct 0.1] [--value-bytes 1000] [--rounds 3] [--thread] [--docs]
+    python -m scripts.bench.compaction [--mib 1024] [--distinct 0.1] [--value-bytes 1000] [--rounds 3] [--thread] [--docs]
 
 Each broker fills a topic by the same Produce requests: --mib of records of --value-bytes in batches of 16, whose keys are drawn
 from --distinct times as many as there are records; segments of 64 MiB. Then the topic is made due, all of it dirty. Speed is
@@ -28,16 +27,12 @@ import tempfile
 import time
 from pathlib import Path
 
-BENCH = Path(__file__).resolve().parent
-sys.path[:0] = [str(BENCH.parents[1]), str(BENCH)]
-
-from compare import BROKERS, Figures, Ottla  # noqa: E402 - needs the path above
-from kload_wire import Connection, Refused, create_topics, produce_error, produce_request, request, string  # noqa: E402
-from report import tell  # noqa: E402
-from rows import COMPACTION_ROWS  # noqa: E402
-
-from compat_tests.reference.kafka import HOST, BrokerFailed, BrokerProcess  # noqa: E402
-from ottla.wire.records import Record, build_batch  # noqa: E402
+from compat_tests.reference.kafka import HOST, BrokerFailed, BrokerProcess
+from ottla.wire.records import Record, build_batch
+from scripts.bench.compare import BROKERS, KLOAD, ROOT, Figures, Ottla
+from scripts.bench.kload_wire import Connection, Refused, create_topics, produce_error, produce_request, request, string
+from scripts.bench.report import tell
+from scripts.bench.rows import COMPACTION_ROWS
 
 BATCH_RECORDS = 16
 IN_FLIGHT = 32
@@ -73,7 +68,7 @@ def fill(broker: BrokerProcess, topic: str, options: argparse.Namespace) -> int:
     """Writes the topic and a segment's worth on top, which stays active; returns the number of records."""
     address = (HOST, broker.port)
     create_topics(address, [topic], 1, TOPIC)
-    count = ((options.mib << 20) + SEGMENT_BYTES) // (options.value_bytes + 30)
+    count: int = ((options.mib << 20) + SEGMENT_BYTES) // (options.value_bytes + 30)
     keys = max(1, int(count * options.distinct))
     draw = random.Random(1)
     value = bytes(range(250)) * (options.value_bytes // 250 + 1)
@@ -150,9 +145,9 @@ def cpu_seconds(broker: BrokerProcess) -> float:
 def e2e_p99_ms(broker: BrokerProcess, topic: str, seconds: int) -> float:
     """Returns the 99th percentile of kload's e2e at 500/s in ms."""
     assert broker.process is not None
-    command = [sys.executable, str(BENCH / "kload.py"), "--bootstrap", broker.bootstrap, "--pid", str(broker.process.pid)]
+    command = [*KLOAD, "--bootstrap", broker.bootstrap, "--pid", str(broker.process.pid)]
     command += ["--topic", topic, "e2e", "--rate", "500", "--seconds", str(seconds), "--record-bytes", "100"]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=600)
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True, timeout=600)
     return float(json.loads(done.stdout)["e2e_p99_ms"])
 
 

@@ -1,7 +1,6 @@
-#!/usr/bin/env python3
 """ottla, Apache Kafka 4.4.0 and kfake side by side on this machine, by the same load; and how little writing takes, by floor.
 
-    python scripts/bench/compare.py [--rounds 3] [--brokers ottla,kafka,kfake,floor] [--loads small,e2e] [--docs]
+    python -m scripts.bench.compare [--rounds 3] [--brokers ottla,kafka,kfake,floor] [--loads small,e2e] [--docs]
 
 Every broker is started on an empty directory, warmed with each load (a JVM needs it), and then the loads go round: each of them
 against each broker, one after the other, as often as --rounds says. Never two at once. A figure is the median of the rounds;
@@ -28,16 +27,17 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from compat_tests.reference import maven
+from compat_tests.reference.kafka import HOST, BrokerFailed, BrokerProcess, RealKafka
+from scripts.bench.kload import Process
+from scripts.bench.kload_wire import API_VERSIONS, Connection
+from scripts.bench.report import add_docs, medians_of, table, write_docs
+from scripts.bench.rows import LOADS, ROWS, Load, Place
+
 BENCH = Path(__file__).resolve().parent
-sys.path[:0] = [str(BENCH.parents[1]), str(BENCH)]
-
-from kload import Process  # noqa: E402
-from kload_wire import API_VERSIONS, Connection  # noqa: E402
-from report import add_docs, medians_of, table, write_docs  # noqa: E402
-from rows import LOADS, ROWS, Load, Place  # noqa: E402
-
-from compat_tests.reference import maven  # noqa: E402 - needs the path above
-from compat_tests.reference.kafka import HOST, BrokerFailed, BrokerProcess, RealKafka  # noqa: E402
+ROOT = BENCH.parents[1]
+KLOAD = (sys.executable, "-m", "scripts.bench.kload")
+"""The load generator, run from ROOT."""
 
 Figures = dict[str, dict[str, dict[str, list[float]]]]
 """broker -> load -> figure -> a value a round"""
@@ -144,9 +144,9 @@ def _first_answer(broker: BrokerProcess) -> None:
 def run_load(broker: BrokerProcess, load: Load, tag: str, *extra: str) -> dict[str, Any] | None:
     """Returns kload's figures; None, with a line on stderr, if the broker cannot do this load."""
     assert broker.process is not None
-    command = [sys.executable, str(BENCH / "kload.py"), "--bootstrap", broker.bootstrap, "--pid", str(broker.process.pid)]
+    command = [*KLOAD, "--bootstrap", broker.bootstrap, "--pid", str(broker.process.pid)]
     command += ["--topic", f"{load.name}-{tag}", *load.arguments.split(), *extra]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=600)
     if done.returncode != 0:
         print(f"{broker.kind}, {load.name}: {done.stderr.strip()[-300:]}", file=sys.stderr)
         return None

@@ -1,7 +1,6 @@
-#!/usr/bin/env python3
 """A load generator for Kafka brokers: the same prebuilt requests against any of them, at wire level.
 
-    python scripts/bench/kload.py --bootstrap 127.0.0.1:9092 [--pid BROKER_PID] SCENARIO [options]
+    python -m scripts.bench.kload --bootstrap 127.0.0.1:9092 [--pid BROKER_PID] SCENARIO [options]
 
     produce    --depth requests in flight on each of --conns connections, for --seconds
     fetch      a topic is filled with --mib of records, then all of it is read, --passes times
@@ -37,9 +36,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from kload_groups import HEARTBEAT_SECONDS, Storm
-from kload_txn import Batches, Transactions
-from kload_wire import (
+from scripts.bench.kload_groups import HEARTBEAT_SECONDS, Storm
+from scripts.bench.kload_txn import Batches, Transactions
+from scripts.bench.kload_wire import (
     API_VERSIONS,
     METADATA_OF_ALL,
     Address,

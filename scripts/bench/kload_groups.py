@@ -19,7 +19,7 @@ import selectors
 import struct
 import time
 
-from kload_wire import Address, Connection, Member, Refused, find_coordinator
+from scripts.bench.kload_wire import Address, Connection, Member, Refused, find_coordinator
 
 HEARTBEAT_SECONDS = 0.05
 BUFFER_BYTES = 1 << 14

@@ -9,7 +9,7 @@ from __future__ import annotations
 import struct
 import time
 
-from kload_wire import Connection, Refused, castagnoli, record_batch, request, string
+from scripts.bench.kload_wire import Connection, Refused, castagnoli, record_batch, request, string
 
 CONCURRENT_TRANSACTIONS = 51
 COMES_AND_GOES = frozenset({14, 15, 16, CONCURRENT_TRANSACTIONS})

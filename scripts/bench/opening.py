@@ -1,7 +1,6 @@
-#!/usr/bin/env python3
 """How long a broker takes to open its partitions after a clean stop and after kill -9: ottla and Apache Kafka, equal contents.
 
-    python scripts/bench/opening.py [--partitions 1000] [--mib 2048] [--batch-records 16] [--rounds 3] [--docs]
+    python -m scripts.bench.opening [--partitions 1000] [--mib 2048] [--batch-records 16] [--rounds 3] [--docs]
 
 Each broker fills a directory of its own by the same Produce requests: --mib over all partitions, batches of --batch-records
 records of 1,000 bytes. Then, --rounds times: kill -9 and start; stop and start. A start is over when ListOffsets has answered for
@@ -27,12 +26,10 @@ import tempfile
 import time
 from pathlib import Path
 
-BENCH = Path(__file__).resolve().parent
-sys.path[:0] = [str(BENCH.parents[1]), str(BENCH)]
-
-from compare import BROKERS, Figures  # noqa: E402 - needs the path above
-from kload import Process  # noqa: E402
-from kload_wire import (  # noqa: E402
+from compat_tests.reference.kafka import HOST, BrokerFailed, BrokerProcess
+from scripts.bench.compare import BROKERS, Figures
+from scripts.bench.kload import Process
+from scripts.bench.kload_wire import (
     Connection,
     Refused,
     create_topics,
@@ -42,10 +39,8 @@ from kload_wire import (  # noqa: E402
     request,
     string,
 )
-from report import tell  # noqa: E402
-from rows import OPENING_ROWS  # noqa: E402
-
-from compat_tests.reference.kafka import HOST, BrokerFailed, BrokerProcess  # noqa: E402
+from scripts.bench.report import tell
+from scripts.bench.rows import OPENING_ROWS
 
 TOPIC_PARTITIONS = 100
 RECORD_BYTES = 1000

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from rows import ALL_ROWS, ROWS, Row
+from scripts.bench.rows import ALL_ROWS, ROWS, Row
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 NAMES = {"ottla": "ottla", "kafka": "Apache Kafka 4.4.0", "kfake": "kfake", "floor": "floor"}
@@ -127,7 +127,7 @@ def write_docs(found: Mapping[str, Any], rounds: int) -> None:
     shown = [row for row in ALL_ROWS if row in ROWS or row.load in medians.get("ottla", {})]
     text = f"""# Benchmarks
 
-Written by `python scripts/bench/compare.py --docs`: the same requests at wire level (`scripts/bench/kload.py`) against each
+Written by `python -m scripts.bench.compare --docs`: the same requests at wire level (`scripts/bench/kload.py`) against each
 broker, one broker after the other, in {rounds} rounds after a warm-up; figures are medians. {machine}. CPU is that of the whole
 broker process. What counts is the ratio to Kafka's figure in the same run; lower is better, except for rates.
 `docs/benchmarks.json` has every round. If a load was run again alone (`--loads`), its rows are from that run, for both brokers.

@@ -1,7 +1,6 @@
-#!/usr/bin/env python3
 """Spark through ottla and through Apache Kafka 4.4.0 on this machine, and by format("ottla") without a broker.
 
-    python scripts/bench/spark.py [--mib 1024] [--rounds 5] [--seconds 60] [--parts read,join] [--docs]
+    python -m scripts.bench.spark [--mib 1024] [--rounds 5] [--seconds 60] [--parts read,join] [--docs]
 
 `read`: topics of 1 kB and of 100 B records (zstd, as spark_read.py writes them) are put into both brokers once. Then one session,
 local[*], with every query warmed for as long, reads all columns, round after round: by Spark's kafka connector through ottla,
@@ -32,19 +31,16 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-BENCH = Path(__file__).resolve().parent
-sys.path[:0] = [str(BENCH.parents[1]), str(BENCH)]
+from compat_tests.reference.kafka import HOST, BrokerProcess
+from ottla.pipeline.session import SparkOptions, session
+from ottla.pipeline.source import register
+from ottla.wire.compression import NUMBERS
+from scripts.bench.compare import Ottla, WarmKafka
+from scripts.bench.report import tell
+from scripts.bench.rows import SPARK_ROWS
+from scripts.bench.spark_read import PARTITIONS, fill, run
 
-from compare import Ottla, WarmKafka  # noqa: E402 - needs the path above
-from report import tell  # noqa: E402
-from rows import SPARK_ROWS  # noqa: E402
-from spark_read import PARTITIONS, fill, run  # noqa: E402
-
-from compat_tests.reference.kafka import HOST, BrokerProcess  # noqa: E402
-from ottla.pipeline.session import SparkOptions, session  # noqa: E402
-from ottla.pipeline.source import register  # noqa: E402
-from ottla.wire.compression import NUMBERS  # noqa: E402
-
+JOIN = Path(__file__).with_name("spark_join.sql")
 SIZES = {"1kB": 1000, "100B": 100}
 RECORDS_PER_S = 5000
 START_S = 120.0
@@ -117,7 +113,7 @@ def measure_join(broker: BrokerProcess, seconds: float) -> dict[str, float]:
     """Returns p50 and p99 of the lag of joined rows, in ms, and their number."""
     create(broker.bootstrap, "orders", "payments", "paid")
     with tempfile.TemporaryDirectory(prefix="ottla-bench-join-") as name:
-        command = [sys.executable, "-m", "ottla", "pipeline", "run", str(BENCH / "spark_join.sql"), "--continuous"]
+        command = [sys.executable, "-m", "ottla", "pipeline", "run", str(JOIN), "--continuous"]
         command += ["--bootstrap", broker.bootstrap, "--checkpoint", f"{name}/checkpoint", "--progress", "10"]
         command += [word for topic in ("orders", "payments", "paid") for word in ("--set", f"{topic}={topic}")]
         with open(f"{name}/log", "wb") as log:
@@ -176,7 +172,7 @@ def read_lags(bootstrap: str, seconds: float, job: subprocess.Popen[bytes]) -> l
             now = time.monotonic()
             begin = begin or now
             if message.error() is None and now > begin + seconds / 3:
-                lags.append(time.time() * 1000 - json.loads(message.value())["sent_ms"])
+                lags.append(time.time() * 1000 - json.loads(message.value() or b"")["sent_ms"])
         if job.poll() is not None or (begin is None and time.monotonic() > waiting_since + START_S):
             raise RuntimeError("the join does not run")
     reader.close()

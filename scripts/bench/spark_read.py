@@ -1,7 +1,6 @@
-#!/usr/bin/env python3
 """How fast Spark reads a topic: by the kafka connector from the broker, and by format("ottla") from its directory, without it.
 
-    python scripts/bench/spark_read.py [--broker ottla|kafka] [--mib 1024] [--records 8100000] [--codec zstd] [--rounds 3]
+    python -m scripts.bench.spark_read [--broker ottla|kafka] [--mib 1024] [--records 8100000] [--codec zstd] [--rounds 3]
 
 Two topics of two partitions: `--mib` of 1 kB records, `--records` of 100 B, in batches of 64 KiB of values that a codec makes
 about half as large. One Spark session on `--cores`; every query goes to the sink that drops its rows (`noop`). Both sources take
@@ -24,16 +23,12 @@ import time
 from pathlib import Path
 from typing import Any
 
-BENCH = Path(__file__).resolve().parent
-sys.path[:0] = [str(BENCH.parents[1]), str(BENCH)]
-
-from compare import BROKERS  # noqa: E402 - needs the path above
-from kload_wire import Connection, Refused, create_topics, produce_error, produce_request  # noqa: E402
-
-from ottla.pipeline.session import SparkOptions, session  # noqa: E402
-from ottla.pipeline.source import register  # noqa: E402
-from ottla.wire.compression import NUMBERS  # noqa: E402
-from ottla.wire.records import Record, build_batch  # noqa: E402
+from ottla.pipeline.session import SparkOptions, session
+from ottla.pipeline.source import register
+from ottla.wire.compression import NUMBERS
+from ottla.wire.records import Record, build_batch
+from scripts.bench.compare import BROKERS
+from scripts.bench.kload_wire import Connection, Refused, create_topics, produce_error, produce_request
 
 PARTITIONS = 2
 BATCH_BYTES = 64 * 1024

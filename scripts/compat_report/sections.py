@@ -34,7 +34,7 @@ SHORT_FORMS: Final = (
     ("deliberate breaks", "only a check that each of them still applies", "`scripts/breaks.py`"),
     ("Kafka Streams and Kafka Connect through kills", "the same tests with fewer lines and kills", LONG),
     ("transactions copied through kills", "some of the variants, with fewer messages", "`scripts/message_copies.py`"),
-    ("kill -9 of the broker under load", "three rounds with a fixed seed", "`scripts/kill_rounds.py --rounds N`"),
+    ("kill -9 of the broker under load", "three rounds with a fixed seed", "`python -m scripts.kill_rounds --rounds N`"),
     ("a year of flights through a pipeline", "its first weeks", "`scripts/flights_pipeline.py`"),
 )
 """The parts that CI shortens, because they take over 20 minutes together: the part, its form in CI, what runs its full form."""

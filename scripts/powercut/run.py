@@ -1,6 +1,6 @@
 """True power cuts: ottla's log writes on a real file system in a User Mode Linux, which is killed with all that it had cached.
 
-`python scripts/powercut/run.py [--cuts 20] [--seed N] [--filesystem ext4] [--size-mib 256]`
+`python -m scripts.powercut.run [--cuts 20] [--seed N] [--filesystem ext4] [--size-mib 256]`
 
 The guest is a Linux kernel that runs as a process (Debian: user-mode-linux; no KVM and no root rights needed, mkfs from
 e2fsprogs or xfsprogs). Its root is this machine's, read-only; its one disk is a fresh image. SIGKILL takes the guest's page cache
@@ -88,8 +88,8 @@ def run(work: Path, cuts: int, seed: int, filesystem: str, size_mib: int) -> Non
     promises.touch()
     kept = 0
     for number in range(cuts + 1):
-        arguments = [sys.executable, str(HERE / "writer.py"), "/mnt/data/log", str(promises), str(seed * 1000 + number)]
-        guest = Guest(work, filesystem, " ".join(map(quote, arguments)))
+        writer = [sys.executable, "-m", "scripts.powercut.writer", "/mnt/data/log", str(promises), str(seed * 1000 + number)]
+        guest = Guest(work, filesystem, f"cd {quote(str(HERE.parents[1]))} && {' '.join(map(quote, writer))}")
         try:
             checked = guest.wait_for("checked ")
             if number == cuts:

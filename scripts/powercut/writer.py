@@ -1,6 +1,6 @@
 """What runs inside the guest: a log under load, which checks at every start what the power cuts before left of it.
 
-`python writer.py DIRECTORY PROMISES SEED`. PROMISES is what the starts before printed, a line each:
+`python -m scripts.powercut.writer DIRECTORY PROMISES SEED`. PROMISES is what the starts before printed, a line each:
 
     up TOPIC OFFSET     everything below the offset was fsynced before this was printed
     made TOPIC          the partition exists, and an fsync of it returned
@@ -19,8 +19,6 @@ from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 from random import Random
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from ottla.log.compaction.cleaner_manager import LogCleaner
 from ottla.log.config import LogConfig

@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from ottla.testing import Broker
+from scripts.bench import report
+from scripts.bench.rows import Row
 
-BENCH = Path(__file__).resolve().parents[2] / "scripts" / "bench"
-
-
-@pytest.fixture
-def report(monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.syspath_prepend(BENCH)
-    return importlib.import_module("report")
+ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.mark.parametrize(
@@ -38,14 +32,14 @@ def report(monkeypatch: pytest.MonkeyPatch) -> Any:
     ],
 )
 def test_what_holds_a_target(
-    report: Any, target: dict[str, float], ottla: dict[str, float], kafka: dict[str, float], held: bool | None
+    target: dict[str, float], ottla: dict[str, float], kafka: dict[str, float], held: bool | None
 ) -> None:
-    row = report.Row("title", "load", "x", "ms", **target)
+    row = Row("title", "load", "x", "ms", **target)
     assert report.held({"ottla": {"load": ottla}, "kafka": {"load": kafka}}, row) is held
     assert report.held({"ottla": {}, "kafka": {"load": kafka}}, row) is None  # not run
 
 
-def test_loads_that_were_run_again_alone_replace_their_rows(report: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_loads_that_were_run_again_alone_replace_their_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(report, "DOCS", tmp_path)
     monkeypatch.setattr(report, "plot", lambda _medians, _path: None)
 
@@ -62,8 +56,8 @@ def test_loads_that_were_run_again_alone_replace_their_rows(report: Any, tmp_pat
 
 
 def kload(broker: Broker, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, str(BENCH / "kload.py"), "--bootstrap", broker.bootstrap, *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    command = [sys.executable, "-m", "scripts.bench.kload", "--bootstrap", broker.bootstrap, *arguments]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
 
 
 @pytest.mark.parametrize(

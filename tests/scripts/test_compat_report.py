@@ -7,15 +7,13 @@ import json
 import os
 import re
 import subprocess
-import sys
-from importlib.machinery import SourceFileLoader
-from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
 import pytest
 
+from scripts.compat_report import __main__ as script
 from scripts.compat_report import matrix, pages, sections
 from scripts.compat_report.blocks import Picture
 from scripts.compat_report.results import Results
@@ -119,7 +117,7 @@ def test_nothing_is_claimed_that_was_not_run(tmp_path: Path) -> None:
 def test_what_fails_is_shown_and_decides_the_exit_code(tmp_path: Path) -> None:
     (tmp_path / "compat.xml").write_text(JUNIT)
     (tmp_path / "breaks.json").write_text(json.dumps(BREAKS))
-    command = [sys.executable, str(ROOT / "scripts" / "compat-report"), "--strict", "--results", str(tmp_path)]
+    command = [str(ROOT / "scripts" / "compat-report"), "--strict", "--results", str(tmp_path)]
     done = subprocess.run([*command, "--docs", str(tmp_path / "docs")], capture_output=True, text=True, check=False)
     assert done.returncode == 1, done.stderr
     text = (tmp_path / "docs" / "compatibility.md").read_text()
@@ -240,12 +238,6 @@ def test_cases_of_kafkas_that_wait_to_be_compared_are_a_figure_of_their_own(tmp_
 
 @pytest.mark.parametrize(("form", "full"), [("short", None), ("full", "1")])
 def test_the_long_form_is_asked_for(form: str, full: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    file = str(ROOT / "scripts" / "compat-report")
-    loader = SourceFileLoader("compat_report_script", file)
-    spec = spec_from_file_location(loader.name, file, loader=loader)
-    assert spec is not None
-    script = module_from_spec(spec)
-    loader.exec_module(script)
     asked: dict[str, str | None] = {}
     monkeypatch.setattr(script, "KEPT", tmp_path)
     monkeypatch.setenv("OTTLA_FULL", "what was there before")
@@ -254,4 +246,4 @@ def test_the_long_form_is_asked_for(form: str, full: str | None, tmp_path: Path,
     )
     script.run(form, tmp_path)
     assert asked["scripts/test compat"] == asked["scripts/test spark"] == full
-    assert any("kafka_tests.py" in command for command in asked) == (form == "full")
+    assert any("scripts.kafka_tests" in command for command in asked) == (form == "full")

@@ -24,7 +24,7 @@ SHOWN = [setting for table in TABLES for setting in table.values() if not settin
 
 
 def test_the_page_is_that_of_the_tables() -> None:
-    assert PAGE.read_text() == page(), "the tables have changed: run python scripts/settings_page.py"
+    assert PAGE.read_text() == page(), "the tables have changed: run python -m scripts.settings_page"
 
 
 def test_every_setting_stands_where_it_belongs() -> None:
