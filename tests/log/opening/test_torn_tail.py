@@ -181,12 +181,14 @@ def test_damage_stays_what_it_is_at_every_start(*, clean: bool) -> None:
     assert rig.disk.read_bytes(path) == bytes(data)
 
 
-def test_segments_below_the_recovery_point_are_not_read() -> None:
-    rig = rig_of(11, flushed=6)
+@pytest.mark.parametrize(("flushed", "below"), [(6, 0), (8, 4)], ids=["within a segment", "where a segment begins"])
+def test_segments_below_the_recovery_point_are_not_read(flushed: int, below: int) -> None:
+    rig = rig_of(11, flushed=flushed)
     rig.manager.close(clean=False)
-    data = bytearray(rig.disk.read_bytes(log_path(rig)))
+    path = log_path(rig, below)
+    data = bytearray(rig.disk.read_bytes(path))
     data[100] ^= 1
-    rig.disk.write_bytes(log_path(rig), bytes(data))
+    rig.disk.write_bytes(path, bytes(data))
     rig.start()
     assert rig.log.log_end_offset == 11
 

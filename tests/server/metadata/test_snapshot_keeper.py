@@ -183,6 +183,7 @@ def test_by_time_but_never_for_nothing() -> None:
     time.seconds = HOUR_SECONDS - 1
     assert not run(kept)
     time.seconds = HOUR_SECONDS
+    assert kept.why_due == "the last one is 3600 s old"
     assert run(kept)
     time.seconds = 5 * HOUR_SECONDS
     assert not run(kept)

@@ -270,6 +270,21 @@ async def test_expressions_are_looked_up_a_moment_later() -> None:
 
 
 @in_loop
+async def test_a_lookup_that_finds_no_other_topics_makes_no_epoch() -> None:
+    driver = Beating()
+    for member, expression in (("m1", "t"), ("m2", "nothing.*")):
+        driver.beat(member, subscribed_topic_names=None, subscribed_topic_regex=expression)
+        driver.later(11)
+    group = group_of(driver)
+    epoch = group.epoch
+    driver.topic("x1", 9, 1)
+    driver.beat("m1", group.members["m1"].epoch)
+    driver.later()
+    assert {expression: set(found.topics) for expression, found in group.regexes.items()} == {"t": {"t"}, "nothing.*": set()}
+    assert group.epoch == epoch
+
+
+@in_loop
 async def test_expressions_go_with_the_last_who_has_them() -> None:
     driver = Beating()
     for member in ("m1", "m2"):

@@ -48,6 +48,9 @@ def subtopology(
     )
 
 
+READS_T = subtopology("0", "t")  # three partitions
+
+
 def topic(name: str, partitions: int) -> Topic:
     return SimpleNamespace(
         name=name,
@@ -174,6 +177,14 @@ def settle(*members: Member) -> None:
     for _ in range(4):
         for member in members:
             member.own()
+
+
+def two_members(cluster: Cluster) -> tuple[Member, Member]:
+    one, two = Member(cluster, "m1"), Member(cluster, "m2")
+    one.join(READS_T)
+    two.join(READS_T)
+    settle(one, two)
+    return one, two
 
 
 def value(*subtopologies: Subtopology, epoch: int = 0) -> recorded.StreamsGroupTopologyValue:

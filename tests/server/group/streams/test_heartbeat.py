@@ -8,14 +8,14 @@ import pytest
 
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.streams_group_heartbeat import RequestTaskIds
-from tests.server.group.streams.support import Cluster, Member, subtopology
+from tests.server.group.streams.support import READS_T, Cluster, Member
 
 
 @pytest.mark.parametrize("role", ["active_tasks", "standby_tasks", "warmup_tasks"])
 @pytest.mark.parametrize(("name", "partition"), [("0", 3), ("0", -1), ("1", 0)])
 def test_a_member_cannot_own_tasks_that_do_not_exist(role: str, name: str, partition: int) -> None:
     member = Member(Cluster(), "m")
-    member.join(subtopology("0", "t"))  # three partitions, so three tasks
+    member.join(READS_T)
     owned: dict[str, Any] = {"active_tasks": [], "standby_tasks": [], "warmup_tasks": []}
     owned[role] = [RequestTaskIds(name, [partition])]
     assert member.refused(**owned) == ErrorCode.INVALID_REQUEST
