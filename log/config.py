@@ -356,8 +356,7 @@ def validate_overrides(overrides: Mapping[str, str], broker: Mapping[str, object
     """
     for name in overrides:
         if name not in TOPIC_SETTINGS:
-            unknown = f"Unknown topic config name: {name}"
-            raise ConfigError(f"{name}: topics do not have this setting; check the spelling", unknown)
+            raise ConfigError(f"{name}: topics do not have this setting; check the spelling")
     config = LogConfig.from_overrides(overrides, broker)
     if config.min_compaction_lag_ms > config.max_compaction_lag_ms:
         raise ConfigError(

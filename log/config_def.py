@@ -49,13 +49,7 @@ class Update(IntEnum):
 
 
 class ConfigError(ValueError):
-    """A setting cannot be accepted. The error's text is for the user who starts a broker. `refusal` is the error message for
-    clients: Kafka's own if it is known, since Kafka's tools print it and programs read their output.
-    """
-
-    def __init__(self, text: str, refusal: str | None = None) -> None:
-        super().__init__(text)
-        self.refusal = text if refusal is None else refusal
+    """A setting cannot be accepted. The error's text is for the user who starts a broker, and for clients."""
 
 
 class InvalidSetting(ConfigError):
@@ -63,9 +57,8 @@ class InvalidSetting(ConfigError):
     text.
     """
 
-    def __init__(self, name: str, text: object, reason: str, kafkas: str | None = None) -> None:
-        refusal = None if kafkas is None else f"Invalid value {text} for configuration {name}: {kafkas}"
-        super().__init__(f"{name}: '{text}' {reason}", refusal)
+    def __init__(self, name: str, text: object, reason: str) -> None:
+        super().__init__(f"{name}: '{text}' {reason}")
         self.name = name
         self.text = text
         self.reason = reason
@@ -139,19 +132,17 @@ class Setting(NamedTuple):
         match self.type:
             case ConfigType.BOOLEAN:
                 if text.lower() not in ("true", "false"):
-                    raise InvalidSetting(self.name, raw, "is neither true nor false", "Expected value to be either true or false")
+                    raise InvalidSetting(self.name, raw, "is neither true nor false")
                 return text.lower() == "true"
             case ConfigType.INT | ConfigType.LONG | ConfigType.SHORT:
-                number, bits, not_a_number = _whole_number(text), _BITS[self.type], f"Not a number of type {self.type.name}"
+                number, bits = _whole_number(text), _BITS[self.type]
                 if number is None or not -(1 << bits - 1) <= number < 1 << bits - 1:
-                    raise InvalidSetting(
-                        self.name, raw, f"is not a whole number of {bits} bits; write it in digits", not_a_number
-                    )
+                    raise InvalidSetting(self.name, raw, f"is not a whole number of {bits} bits; write it in digits")
                 return number
             case ConfigType.DOUBLE:
                 match = _DOUBLE.fullmatch(text)
                 if match is None:
-                    raise InvalidSetting(self.name, raw, "is not a number; write one such as 0.5", "Not a number of type DOUBLE")
+                    raise InvalidSetting(self.name, raw, "is not a number; write one such as 0.5")
                 return _from_hex(match["hex"]) if match["hex"] else float(match["decimal"] or match["word"])
             case ConfigType.LIST:
                 words = _COMMA.split(text) if text else []
@@ -174,11 +165,9 @@ class Setting(NamedTuple):
 
     def _check_bounds(self, value: float) -> None:
         if self.low is not None and value < self.low:
-            kafkas = f"Value must be at least {self.low}"
-            raise InvalidSetting(self.name, text_of(value), f"is too small; the least is {self.low}", kafkas)
+            raise InvalidSetting(self.name, text_of(value), f"is too small; the least is {self.low}")
         if self.high is not None and value > self.high:
-            kafkas = f"Value must be no more than {self.high}"
-            raise InvalidSetting(self.name, text_of(value), f"is too large; the most is {self.high}", kafkas)
+            raise InvalidSetting(self.name, text_of(value), f"is too large; the most is {self.high}")
 
     def _check_list(self, value: tuple[str, ...]) -> None:
         if self.required and not value:
@@ -193,8 +182,7 @@ class Setting(NamedTuple):
         if self.required and not word:
             raise InvalidSetting(self.name, word, "is empty; give it a value")
         if self.choices and word not in self.choices:
-            choices = ", ".join(self.choices)
-            raise InvalidSetting(self.name, word, f"is not one of {choices}", f"String must be one of: {choices}")
+            raise InvalidSetting(self.name, word, f"is not one of {', '.join(self.choices)}")
 
 
 def _whole_number(text: str) -> int | None:

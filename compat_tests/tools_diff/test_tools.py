@@ -15,7 +15,7 @@ from compat_tests.brokers import CLASSES
 from compat_tests.java_client import Java, running
 from compat_tests.reference.kafka import BrokerProcess
 from compat_tests.tools_diff import scripts
-from compat_tests.tools_diff.differences import USED
+from compat_tests.tools_diff.differences import DIFFERENCES, USED, Difference
 from compat_tests.tools_diff.masks import MASKS, Mask
 from compat_tests.tools_diff.script import Script
 from compat_tests.tools_diff.site import TOOLS, Site, difference, on_both, started
@@ -60,6 +60,11 @@ def test_every_difference_is_there() -> None:
 def test_every_tool_is_in_a_script() -> None:
     called = {step.line.split()[0] for script in scripts.ALL for step in script.steps if hasattr(step, "line")}
     assert called == set(TOOLS)
+
+
+@pytest.mark.parametrize("row", DIFFERENCES, ids=lambda row: row.name)
+def test_both_wordings_have_the_same_values(row: Difference) -> None:
+    assert re.compile(row.kafkas).groupindex.keys() == re.compile(row.ours).groupindex.keys()
 
 
 @pytest.mark.parametrize("mask", MASKS, ids=lambda mask: mask.why)

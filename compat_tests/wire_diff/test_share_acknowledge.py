@@ -179,6 +179,20 @@ def test_renewing_in_a_new_session(wire: Wire) -> Any:
 
 # Dead letters
 
+REASONS: dict[str, dict[bytes, str]] = {
+    "kafka": {b"Offset rejected by client.": "rejected", b"Offset delivery count exceeded the threshold.": "too often"},
+    "ottla": {
+        b"The consumer rejected the record.": "rejected",
+        b"The record was delivered as often as the group allows.": "too often",
+    },
+}
+"""How either kind of broker words why it gave up a record."""
+
+
+def reason_named(wire: Wire, headers: list[tuple[str, bytes]]) -> list[tuple[str, bytes | str]]:
+    """Returns a letter's headers, with a name for the reason in place of its words."""
+    return [(name, REASONS[wire.kind][value] if name == "__dlq.errors.message" else value) for name, value in headers]
+
 
 def dead_letter_topic(wire: Wire) -> str:
     """Its name begins as Kafka's default wants it."""
@@ -216,7 +230,7 @@ def test_what_is_given_up_becomes_a_dead_letter(wires: dict[str, Wire], copies: 
         member.fetch_some()
         member.acknowledge({part: [(2, 2, [RELEASE])]})
         wait_for(lambda: are_written(3), "three letters")
-        return [(record.key, record.value, record.headers) for record in found], kept(wire, group, topic)
+        return [(each.key, each.value, reason_named(wire, each.headers)) for each in found], kept(wire, group, topic)
 
     check(wires, "dead letters", scenario)
 

@@ -88,7 +88,7 @@ class GroupProtocol(ABC, Generic[G]):
     def admit_deletion(self, group: G) -> None:
         """Checks that the group may be deleted. Raises GroupError NON_EMPTY_GROUP."""
         if not group.is_empty:
-            raise GroupError(ErrorCode.NON_EMPTY_GROUP, "The group is not empty.")
+            raise GroupError(ErrorCode.NON_EMPTY_GROUP, f"Group {group.group_id} still has members.")
 
     def admit_offset_deletion(self, group: G) -> None:
         """Checks that offsets of topics that the group is not subscribed to may be deleted. Raises GroupError NON_EMPTY_GROUP."""

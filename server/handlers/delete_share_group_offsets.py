@@ -33,8 +33,7 @@ from ottla.wire.messages.delete_share_group_offsets import (
 
 TRAITS = Traits(Inside(Need(Operation.DELETE, Resource.GROUP), Need(Operation.READ, Resource.TOPIC)))
 
-NO_TOPIC: Final = "This server does not host this topic-partition."
-"""kafka-share-groups prints this text, so it is the one that Kafka's clients have for the error."""
+NO_TOPIC: Final = "There is no such topic."
 NOTHING_TO_DELETE: Final = "The group has no offsets in this topic."
 
 

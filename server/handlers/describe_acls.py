@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from ottla.server.requests.request import Request
 from ottla.server.requests.traits import Traits
-from ottla.server.security.acls import DISABLED_HERE, check_elements
+from ottla.server.security.acls import DISABLED, check_elements
 from ottla.server.security.rights import Need, Operation, Resource, Whole
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.describe_acls import DescribeAclsRequest, DescribeAclsResponse
@@ -18,4 +18,4 @@ TRAITS = Traits(Whole(Need(Operation.DESCRIBE, Resource.CLUSTER)))
 
 def handle(body: DescribeAclsRequest, request: Request) -> DescribeAclsResponse:
     check_elements(body.resource_type_filter, body.pattern_type_filter, body.operation, body.permission_type)
-    return DescribeAclsResponse(error_code=ErrorCode.SECURITY_DISABLED, error_message=DISABLED_HERE)
+    return DescribeAclsResponse(error_code=ErrorCode.SECURITY_DISABLED, error_message=DISABLED)

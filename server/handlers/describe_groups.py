@@ -56,8 +56,8 @@ def _state(group_id: str, group: Group | None, request: Request) -> DescribedGro
         unknown = DescribedGroup(group_id=group_id, group_state=State.DEAD.value)
         if request.api_version >= 6:
             unknown.error_code = ErrorCode.GROUP_ID_NOT_FOUND
-            missing = group is None
-            unknown.error_message = f"There is no group '{group_id}'." if missing else f"'{group_id}' is not a classic group."
+            kind = "" if group is None else group.kind.value
+            unknown.error_message = f"'{group_id}' is a {kind} group." if kind else f"There is no group '{group_id}'."
         return unknown
     stable = group.state is State.STABLE
     return DescribedGroup(

@@ -306,7 +306,7 @@ def _unverified_refusal(topic: TopicProduceData, index: int, code: ErrorCode, re
     if code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and replica is not None:
         answer.log_start_offset = replica.log.log_start_offset
     if code is ErrorCode.INVALID_TXN_STATE:
-        answer.error_message = "The partition was not added to the transaction."
+        answer.error_message = "The transaction does not contain this partition."
     elif code is ErrorCode.NOT_ENOUGH_REPLICAS:
         answer.error_message = "The transaction coordinator cannot tell now whether the partition is in the transaction."
     return answer

@@ -111,7 +111,7 @@ def change(
         _check_topic_name(name)
         check_topic(settings, after)
         if name not in image.topics:
-            raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
+            raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic '{name}'.")
     elif kind == BROKER:
         broker_changes.check(settings, image, name, after, changes)
         eligible.check(image, kind, name, changes)
@@ -207,7 +207,7 @@ def check_topic(settings: ControllerSettings, overrides: Mapping[str, str]) -> N
     try:
         settings.validate_topic(overrides)
     except ConfigError as error:
-        raise Refused(ErrorCode.INVALID_CONFIG, error.refusal) from error
+        raise Refused(ErrorCode.INVALID_CONFIG, str(error)) from error
 
 
 def _check_topic_name(name: str) -> None:
@@ -220,34 +220,35 @@ def _check_group(image: MetadataImage, settings: ControllerSettings, after: Mapp
     """Checks that a group's settings are in the table and within the broker's bounds. Raises Refused with 40 INVALID_CONFIG."""
     unknown = next((key for key in after if key not in GROUP_SETTINGS), None)
     if unknown is not None:
-        raise Refused(ErrorCode.INVALID_CONFIG, f"Unknown group config name: {unknown}")
+        raise Refused(ErrorCode.INVALID_CONFIG, f"{unknown}: groups do not have this setting; check the spelling")
     tags = [tag.strip() for tag in after.get(TAGS, "").split(",")]
     if len(set(tags)) < len(tags):
         raise Refused(ErrorCode.INVALID_CONFIG, f"{TAGS}: '{after[TAGS]}' names a tag twice; name each only once")
     try:
         settings.validate_group(image, {key: GROUP_SETTINGS[key].parse(text) for key, text in after.items()})
     except ConfigError as error:
-        raise Refused(ErrorCode.INVALID_CONFIG, error.refusal) from error
+        raise Refused(ErrorCode.INVALID_CONFIG, str(error)) from error
 
 
 def _check_client_metrics(after: Mapping[str, str]) -> None:
     """Checks the settings of a client-metrics subscription. Raises Refused, as Kafka does, with 42 INVALID_REQUEST for an unknown
-    name or an interval out of bounds, and with 40 INVALID_CONFIG for a text that is not of the setting's type. The messages are
-    Kafka's, because `kafka-client-metrics` prints them.
+    name or an interval out of bounds, and with 40 INVALID_CONFIG for a text that is not of the setting's type.
     """
     unknown = next((key for key in after if key not in CLIENT_METRICS_SETTINGS), None)
     if unknown is not None:
-        raise Refused(ErrorCode.INVALID_REQUEST, f"Unknown client metrics configuration: {unknown}")
+        raise Refused(
+            ErrorCode.INVALID_REQUEST, f"{unknown}: client-metrics subscriptions do not have this setting; check the spelling"
+        )
     values: dict[str, Any] = {}
     try:
         for key, text in after.items():
             values[key] = CLIENT_METRICS_SETTINGS[key]._replace(low=None, high=None, check=None).parse(text)
     except ConfigError as error:
-        raise Refused(ErrorCode.INVALID_CONFIG, error.refusal) from error
-    wrong = next((pair for pair in values.get("match", ()) if wrong_match(pair) is not None), None)
-    if wrong is not None:
-        raise Refused(ErrorCode.INVALID_CONFIG, f"Illegal client matching pattern: {wrong}")
+        raise Refused(ErrorCode.INVALID_CONFIG, str(error)) from error
+    for pair in values.get("match", ()):
+        if (why := wrong_match(pair)) is not None:
+            raise Refused(ErrorCode.INVALID_CONFIG, f"match: '{pair}' is an element {why}")
     interval, bounds = values.get("interval.ms"), CLIENT_METRICS_SETTINGS["interval.ms"]
     if interval is not None and not bounds.low <= interval <= bounds.high:
-        between = f"interval must be between {bounds.low} and {bounds.high} (1 hour)"
-        raise Refused(ErrorCode.INVALID_REQUEST, f"Invalid value {interval} for interval.ms, {between}")
+        bound = f"small; the least is {bounds.low}" if interval < bounds.low else f"large; the most is {bounds.high}"
+        raise Refused(ErrorCode.INVALID_REQUEST, f"interval.ms: {interval} is too {bound}")

@@ -93,10 +93,10 @@ def _elect(image: MetadataImage, alive: Container[int], kind: int, name: str, in
     PREFERRED_LEADER_NOT_AVAILABLE, 83 ELIGIBLE_LEADERS_NOT_AVAILABLE or 84 ELECTION_NOT_NEEDED."""
     topic = image.topics.get(name)
     if topic is None:
-        raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such topic as {name}")
+        raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic {name}.")
     partition = topic.partitions.get(index)
     if partition is None:
-        raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such partition as {name}-{index}")
+        raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Topic {name} has no partition {index}.")
     if partition.leader == partition.replicas[0] if kind == PREFERRED else partition.leader != NO_LEADER:
         raise Refused(ErrorCode.ELECTION_NOT_NEEDED, "The partition has such a leader already.")
     winner = _winner(partition, alive, kind)

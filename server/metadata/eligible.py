@@ -35,9 +35,11 @@ def check(image: MetadataImage, kind: int, name: str, changes: Mapping[str, str 
     from ottla.wire.errors import ErrorCode
 
     if name:
-        raise Refused(ErrorCode.INVALID_CONFIG, f"Broker-level {MIN_ISR} cannot be altered while ELR is enabled.")
+        raise Refused(ErrorCode.INVALID_CONFIG, f"While {FEATURE} is on, {MIN_ISR} cannot be set for a single broker.")
     if changes[MIN_ISR] is None:
-        raise Refused(ErrorCode.INVALID_CONFIG, f"Cluster-level {MIN_ISR} cannot be removed while ELR is enabled.")
+        raise Refused(
+            ErrorCode.INVALID_CONFIG, f"While {FEATURE} is on, {MIN_ISR} of all brokers can be changed but not removed."
+        )
 
 
 def clearing_records(image: MetadataImage, changes: Iterable[WireStruct]) -> list[WireStruct]:

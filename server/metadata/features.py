@@ -11,7 +11,7 @@ off.
   cluster (eligible.py).
 - All others are independent of each other.
 
-A request succeeds or fails as a whole. A refusal has Kafka's words, because `kafka-features` prints them.
+A request succeeds or fails as a whole.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ SAFE_DOWNGRADE: Final = 2
 UNSAFE_DOWNGRADE: Final = 3
 _NO_LEVELS: Final = (0, 0)
 _LOSSES: Final = {
-    SAFE_DOWNGRADE: "Refusing to perform the requested downgrade because it might delete metadata information.",
-    UNSAFE_DOWNGRADE: "Unsafe metadata downgrade is not supported in this version.",
+    SAFE_DOWNGRADE: "a safe downgrade must not lose any",
+    UNSAFE_DOWNGRADE: "ottla makes no unsafe downgrades",
 }
 
 
@@ -80,7 +80,7 @@ def update(image: MetadataImage, node_id: int, supported: Levels, min_isr: int, 
                 raises_kraft = True
     except Refused as refused:
         return Update([], False, UpdateFeaturesResponse(0, refused.code, refused.message))
-    results = [UpdatableFeatureResult(wish.feature, ErrorCode.NONE, "NONE") for wish in request.feature_updates]  # Kafka's text
+    results = [UpdatableFeatureResult(wish.feature, ErrorCode.NONE, "NONE") for wish in request.feature_updates]
     answer = UpdateFeaturesResponse(0, ErrorCode.NONE, None, results)
     return Update([], False, answer) if request.validate_only else Update(records, raises_kraft, answer)
 
@@ -89,26 +89,30 @@ def _check(image: MetadataImage, node_id: int, supported: Levels, wish: FeatureU
     """Checks the update of one feature by itself. Raises Refused with 95 INVALID_UPDATE_VERSION."""
     name, level = wish.feature, wish.max_version_level
     if wish.upgrade_type not in (UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE):
-        raise _invalid(wish, "The controller does not support the given upgrade type.")
+        raise _invalid(wish, f"There is no upgrade type {wish.upgrade_type}.")
     if level < 0:
-        raise _invalid(wish, "A feature version cannot be less than 0.")
+        raise _invalid(wish, "The lowest level is 0.")
     for node, levels in _nodes(image, node_id, supported):
         lowest, highest = levels.get(name, _NO_LEVELS)
         if not lowest <= level <= highest:
-            knows = f"only supports versions {lowest}-{highest}" if highest else "does not support this feature."
-            raise _invalid(wish, f"{node} {knows}")
+            knows = f"supports the levels {lowest} to {highest}" if highest else "does not know the feature"
+            raise _invalid(wish, f"{node} {knows}.")
     if name not in supported:
-        raise _invalid(wish, f"Feature {name} not found.")
+        raise _invalid(wish, "This controller does not know the feature.")
     current = image.finalized.get(name, 0)
+    # Kafka's FeatureCommandTest looks for the words of the next two, and for what _invalid and _refused put before them.
     if level < current and wish.upgrade_type == UPGRADE:
-        kinds = "without setting the upgrade type to either safe or unsafe downgrade"
-        raise _invalid(wish, f"Can't downgrade the version of this feature {kinds}.")
+        raise _invalid(
+            wish,
+            "Can't downgrade the version of this feature without setting the upgrade type to either safe or unsafe downgrade.",
+        )
     if level > current and wish.upgrade_type != UPGRADE:
         raise _invalid(wish, "Can't downgrade to a newer version.")
     if level < current and name == KRAFT:
-        raise _invalid(wish, "Can't downgrade the version of this feature.")
+        raise _invalid(wish, f"{KRAFT} can never be lowered.")
     if name == METADATA and any(level < changed <= current for changed in CHANGED_RECORDS):
-        raise _refused(f"Unsupported metadata.version downgrade from {current} to {level}. {_LOSSES[wish.upgrade_type]}")
+        why = f"a level between them brought new records, and {_LOSSES[wish.upgrade_type]}"
+        raise _refused(f"{METADATA} cannot be lowered from {current} to {level}: {why}.")
 
 
 def _check_dependency(image: MetadataImage, wishes: Mapping[str, FeatureUpdateKey], wish: FeatureUpdateKey) -> None:
@@ -116,8 +120,7 @@ def _check_dependency(image: MetadataImage, wishes: Mapping[str, FeatureUpdateKe
     if wish.feature == eligible.FEATURE and wish.max_version_level > 0:
         metadata = wishes[METADATA].max_version_level if METADATA in wishes else image.metadata_version
         if metadata < eligible.NEEDS:
-            what = f"{wish.feature} could not be set to {wish.max_version_level}"
-            raise _invalid(wish, f"{what} because it depends on {METADATA} level {eligible.NEEDS}")
+            raise _invalid(wish, f"It needs {METADATA} {eligible.NEEDS} or higher; this is {metadata}.")
 
 
 def _nodes(image: MetadataImage, node_id: int, supported: Levels) -> Iterator[tuple[str, Levels]]:

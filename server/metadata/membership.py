@@ -28,7 +28,7 @@ def unregister_broker(image: MetadataImage, node_id: int, broker_id: int) -> Out
         raise Refused(ErrorCode.INVALID_REQUEST, f"Broker {broker_id} is running: it is this one.")
     broker = image.brokers.get(broker_id)
     if broker is None:
-        raise Refused(ErrorCode.BROKER_ID_NOT_REGISTERED, f"Broker ID {broker_id} is not currently registered")
+        raise Refused(ErrorCode.BROKER_ID_NOT_REGISTERED, f"There is no broker {broker_id} in the cluster.")
     records: list[WireStruct] = []
     for topic in image.topics.values():
         for index, partition in topic.partitions.items():
@@ -53,5 +53,5 @@ def unregister_controller(image: MetadataImage, node_id: int, controller_id: int
     if image.metadata_version < CONTROLLERS_UNREGISTER:
         raise Refused(ErrorCode.UNSUPPORTED_VERSION, "Unregistering a controller needs a newer metadata.version.")
     if ("controller", controller_id) not in image.kept:
-        raise Refused(ErrorCode.CONTROLLER_ID_NOT_REGISTERED, f"Controller ID {controller_id} is not currently registered.")
+        raise Refused(ErrorCode.CONTROLLER_ID_NOT_REGISTERED, f"There is no controller {controller_id} in the cluster.")
     return Outcome([UnregisterControllerRecord(controller_id)], None)

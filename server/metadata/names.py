@@ -18,16 +18,15 @@ _LEGAL: Final = re.compile(r"[a-zA-Z0-9._-]+")
 
 
 def invalid_reason(name: str) -> str | None:
-    """Returns why `name` cannot be a topic's, None if it can. The text is Kafka's, because its tools print it."""
+    """Returns why `name` cannot be a topic's, None if it can."""
     if not name:
-        return "Topic name is invalid: the empty string is not allowed"
+        return "A topic needs a name."
     if name in (".", ".."):
-        return f"Topic name is invalid: '{name}' is not allowed"
+        return f"A topic cannot have the name '{name}'."
     if len(name) > MAX_LENGTH:
-        return f"Topic name is invalid: the length of '{name}' is longer than the max allowed length {MAX_LENGTH}"
+        return f"A topic name may have at most {MAX_LENGTH} characters; this one has {len(name)}."
     if not _LEGAL.fullmatch(name):
-        characters = "one or more characters other than ASCII alphanumerics, '.', '_' and '-'"
-        return f"Topic name is invalid: '{name}' contains {characters}"
+        return f"The topic name '{name}' may only have the letters a to z and A to Z, digits, '.', '_' and '-'."
     return None
 
 

@@ -73,9 +73,10 @@ def _create(
         raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     have = len(found.partitions)
     if topic.count <= have:
-        fewer = f"The topic {topic.name} currently has {have} partition(s); {topic.count} would not be an increase."
-        reason = fewer if topic.count < have else f"Topic already has {have} partition(s)."
-        raise Refused(ErrorCode.INVALID_PARTITIONS, reason)
+        raise Refused(
+            ErrorCode.INVALID_PARTITIONS,
+            f"Topic '{topic.name}' has {have} partition(s); the new number, {topic.count}, must be larger.",
+        )
     added = topic.count - have
     if topic.assignments is not None and len(topic.assignments) != added:
         raise Refused(

@@ -23,10 +23,7 @@ def place(
     """Returns the replicas of each new partition, the preferred leader first. Raises Refused with 38
     INVALID_REPLICATION_FACTOR."""
     if replication_factor > len(brokers):
-        raise Refused(
-            ErrorCode.INVALID_REPLICATION_FACTOR,
-            _too_few(replication_factor, len(brokers)),
-        )
+        raise _too_few(replication_factor, f"the cluster has {len(brokers)} broker(s)")
     open_ones = [broker for broker in brokers.values() if not broker.cordoned]
     usable = _interleaved(broker for broker in open_ones if not broker.fenced)
     if not usable:
@@ -34,10 +31,7 @@ def place(
             ErrorCode.INVALID_REPLICATION_FACTOR, "No broker can lead a partition: all are fenced or have cordoned.log.dirs."
         )
     if replication_factor > len(open_ones):
-        raise Refused(
-            ErrorCode.INVALID_REPLICATION_FACTOR,
-            _too_few(replication_factor, len(open_ones)),
-        )
+        raise _too_few(replication_factor, f"{len(open_ones)} broker(s) have a log directory that is not in cordoned.log.dirs")
     fenced = _interleaved(broker for broker in open_ones if broker.fenced)
     start = random.randrange(len(usable))
     placed = []
@@ -51,12 +45,8 @@ def place(
     return placed
 
 
-def _too_few(wanted: int, there: int) -> str:
-    """Returns the message for too few brokers, in Kafka's words, because its tools print it."""
-    reached = f"The target replication factor of {wanted} cannot be reached because only {there} broker(s) are registered"
-    return (
-        f"Unable to replicate the partition {wanted} time(s): {reached} or some brokers have all their log directories cordoned."
-    )
+def _too_few(wanted: int, there: str) -> Refused:
+    return Refused(ErrorCode.INVALID_REPLICATION_FACTOR, f"The replication factor {wanted} is too large: {there}.")
 
 
 def _interleaved(brokers: Iterable[BrokerImage]) -> list[int]:
@@ -79,7 +69,7 @@ def check_assignment(brokers: Mapping[int, BrokerImage], replicas: Sequence[int]
     else:
         unknown = next((broker_id for broker_id in sorted(replicas) if broker_id not in brokers), None)
         if unknown is not None:
-            reason = f"The manual partition assignment includes broker {unknown}, but no such broker is registered."
+            reason = f"The manual assignment {list(replicas)} names broker {unknown}, which does not exist."
         elif any(brokers[broker_id].cordoned for broker_id in replicas):
             reason = f"The manual assignment {list(replicas)} names a broker whose log directories are all cordoned."
         elif len(set(replicas)) != len(replicas):

@@ -77,8 +77,7 @@ def add(voter: Voter, cluster_id: str, listener: str, request: AddRaftVoterReque
             raise Refused(ErrorCode.INVALID_REQUEST, f"The voter has no address for the controllers' listener {listener}.")
         _check_dynamic(voter)
         if request.voter_id == voter.node_id:
-            new, ours = _key(request.voter_id, request.voter_directory_id), _key(voter.node_id, voter.directory_id)
-            text = f"The voter id for {new} is already part of the set of voters [{ours}]."
+            text = f"Node {request.voter_id} is a voter already, with the directory {uuid_to_text(voter.directory_id)}."
             raise Refused(ErrorCode.DUPLICATE_VOTER, text)
         raise Refused(ErrorCode.REQUEST_TIMED_OUT, f"Node {request.voter_id} does not follow the metadata log of this one.")
     except Refused as refused:
@@ -90,15 +89,15 @@ def remove(voter: Voter, cluster_id: str, request: RemoveRaftVoterRequest) -> Re
     try:
         _check_request(cluster_id, request)
         _check_dynamic(voter)
-        old, ours = _key(request.voter_id, request.voter_directory_id), _key(voter.node_id, voter.directory_id)
-        raise Refused(ErrorCode.VOTER_NOT_FOUND, f"Cannot remove voter {old} from the set of voters [{ours}]")
+        asked, only = _named(request.voter_id, request.voter_directory_id), _named(voter.node_id, voter.directory_id)
+        text = f"The only voter is {only}, which cannot be removed; the request names {asked}."
+        raise Refused(ErrorCode.VOTER_NOT_FOUND, text)
     except Refused as refused:
         return RemoveRaftVoterResponse(0, refused.code, refused.message)
 
 
-def _key(voter_id: int, directory_id: bytes) -> str:
-    """Returns a voter's key as kafka-metadata-quorum prints it."""
-    return f"ReplicaKey(id={voter_id}, directoryId={uuid_to_text(directory_id)})"
+def _named(voter_id: int, directory_id: bytes) -> str:
+    return f"node {voter_id} with the directory {uuid_to_text(directory_id)}"
 
 
 def _check_request(cluster_id: str, request: AddRaftVoterRequest | RemoveRaftVoterRequest) -> None:

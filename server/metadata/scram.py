@@ -85,7 +85,7 @@ def _change(image: MetadataImage, wish: ScramCredentialDeletion | ScramCredentia
         raise Refused(ErrorCode.UNSUPPORTED_SASL_MECHANISM, f"{wish.mechanism} is not a SCRAM mechanism.")
     if isinstance(wish, ScramCredentialDeletion):
         if credential(image, wish.name, wish.mechanism) is None:
-            raise Refused(ErrorCode.RESOURCE_NOT_FOUND, "Attempt to delete a user credential that does not exist")
+            raise Refused(ErrorCode.RESOURCE_NOT_FOUND, f"User '{wish.name}' has no credential of this mechanism.")
         return RemoveUserScramCredentialRecord(wish.name, wish.mechanism)
     if not MIN_ITERATIONS <= wish.iterations <= MAX_ITERATIONS:
         text = f"{wish.iterations} iterations are not between {MIN_ITERATIONS} and {MAX_ITERATIONS}."

@@ -152,9 +152,9 @@ def _partitions(image: MetadataImage, settings: ControllerSettings, random: Rand
     if topic.assignments:
         return _assigned(image, topic)
     if topic.replication_factor < DEFAULT or topic.replication_factor == 0:
-        raise Refused(ErrorCode.INVALID_REPLICATION_FACTOR, "The replication factor must be at least 1, or -1 for the default.")
+        raise Refused(ErrorCode.INVALID_REPLICATION_FACTOR, "The replication factor must be 1 or more, or -1 for the default.")
     if topic.num_partitions < DEFAULT or topic.num_partitions == 0:
-        raise Refused(ErrorCode.INVALID_PARTITIONS, "The number of partitions must be at least 1, or -1 for the default.")
+        raise Refused(ErrorCode.INVALID_PARTITIONS, "The number of partitions must be 1 or more, or -1 for the default.")
     factor = settings.default_replication_factor if topic.replication_factor == DEFAULT else topic.replication_factor
     return NewPartitions(dict(enumerate(placement.place(image.brokers, _count(topic, settings), factor, random))))
 

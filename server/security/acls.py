@@ -11,9 +11,7 @@ from ottla.server.base.errors import CloseConnection
 
 UNKNOWN: Final = 0
 """The value of a resource type, pattern type, operation or permission that the client itself does not know."""
-DISABLED: Final = "No Authorizer is configured."
-DISABLED_HERE: Final = "No Authorizer is configured on the broker"
-"""Two texts for the same thing, which `kafka-acls` prints: the controller's, and that of a broker that is to list the rules."""
+DISABLED: Final = "There are no access rules, because this broker has no authorizer."
 
 
 def check_elements(resource_type: int, pattern_type: int, operation: int, permission_type: int) -> None:

@@ -68,7 +68,7 @@ def parse_addresses(key: str, texts: Iterable[str], protocols: dict[str, str]) -
             raise ConfigError(f"{key}: '{text}' is not an address such as PLAINTEXT://127.0.0.1:9092")
         name, port = match["name"].upper(), int(match["port"])
         if not 0 <= port <= 65535:
-            raise ConfigError(f"{key}: port {port} of {name} is not between 0 and 65535")
+            raise ConfigError(f"{key}: {port} of {name} is not a port; use 0 to 65535")
         if name not in protocols:
             raise ConfigError(f"{key}: {name} has no security protocol; add {name}:PLAINTEXT to listener.security.protocol.map")
         if any(name == other.name for other in result):

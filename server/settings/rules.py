@@ -111,52 +111,42 @@ def check_group(overrides: Mapping[str, Any], broker: Mapping[str, Any]) -> None
     """Checks one group's own settings, parsed, against the broker's bounds and each other. Raises ConfigError."""
     values = {**broker, **{f"group.{name}": value for name, value in overrides.items()}}
     own = {f"group.{name}": name for name in overrides}
-    try:
-        _check_pairs(values, own, only=own)
-    except _Contradiction as error:
-        raise ConfigError(str(error).removeprefix("group."), error.refusal_of_group(own, values)) from error
+    _check_pairs(values, own, own)
     assignor, assignors = overrides.get("streams.assignor.name"), broker["group.streams.assignors"]
     if assignor is not None and assignor not in assignors:
         raise ConfigError(f"streams.assignor.name: '{assignor}' is not one of {', '.join(assignors)} (group.streams.assignors)")
 
 
-def _check_pairs(values: Mapping[str, Any], written: Collection[str], only: Collection[str] | None = None) -> None:
-    """Checks AT_MOST and BELOW, with `only` just the pairs that have one of these names. Raises ConfigError."""
+def _check_pairs(values: Mapping[str, Any], written: Collection[str], own: Mapping[str, str] | None = None) -> None:
+    """Checks AT_MOST and BELOW. With `own`, a group's names of its settings by the broker's, it checks only the pairs that have
+    one of these, and calls them by the group's names. Raises ConfigError.
+    """
     for pairs, strict in ((AT_MOST, False), (BELOW, True)):
         for smaller, larger in pairs:
             low, high = values[smaller], values[larger]
-            if low < high or (low == high and not strict) or not (only is None or smaller in only or larger in only):
+            if low < high or (low == high and not strict) or not (own is None or smaller in own or larger in own):
                 continue
-            raise _Contradiction(smaller, larger, values, written, strict=strict)
+            raise _contradiction(smaller, larger, values, written, strict=strict, own=own)
 
 
-class _Contradiction(ConfigError):
-    """Two settings of AT_MOST, or of BELOW (`strict`), contradict each other. The message begins with the one that the user
-    wrote."""
-
-    def __init__(self, smaller: str, larger: str, values: Mapping[str, Any], written: Collection[str], *, strict: bool) -> None:
-        low, high = values[smaller], values[larger]
-        if smaller in written or larger not in written:
-            relation = "must be below" if strict else "is above"
-            text = f"{smaller}: {low} {relation} {larger}, {high}; lower the first or raise the second"
-        else:
-            relation = "must be above" if strict else "is below"
-            text = f"{larger}: {high} {relation} {smaller}, {low}; raise the first or lower the second"
-        super().__init__(text)
-        self._smaller, self._larger, self._strict = smaller, larger, strict
-
-    def refusal_of_group(self, own: Mapping[str, str], values: Mapping[str, Any]) -> str:
-        """Returns the message for a group in Kafka's words. `own` has the names of the group's settings by the broker's."""
-        if self._strict:
-            return f"{self._larger.removeprefix('group.')} must be greater than {self._smaller.removeprefix('group.')}"
-        said = self._smaller if self._smaller in own else self._larger
-        least = next((values[smaller] for smaller, larger in AT_MOST if larger == said), None)
-        most = next((values[larger] for smaller, larger in AT_MOST if smaller == said), None)
-        if least is not None and most is not None:
-            return f"{own[said]} must be in the range {least} to {most} inclusive."
-        if least is not None:
-            return f"{own[said]} must be greater than or equal to {least}"
-        return f"{own[said]} must be less than or equal to {most}"
+def _contradiction(
+    smaller: str,
+    larger: str,
+    values: Mapping[str, Any],
+    written: Collection[str],
+    *,
+    strict: bool,
+    own: Mapping[str, str] | None = None,
+) -> ConfigError:
+    """Returns the error for two settings that contradict AT_MOST, or BELOW if `strict`. Its text begins with the one that the
+    user wrote. `own` has a group's names of its settings by the broker's.
+    """
+    low, high = (name if own is None else own.get(name, name) for name in (smaller, larger))
+    if smaller in written or larger not in written:
+        relation = "must be below" if strict else "is above"
+        return ConfigError(f"{low}: {values[smaller]} {relation} {high}, {values[larger]}; lower the first or raise the second")
+    relation = "must be above" if strict else "is below"
+    return ConfigError(f"{high}: {values[larger]} {relation} {low}, {values[smaller]}; raise the first or lower the second")
 
 
 def _check_times(values: Mapping[str, Any]) -> None:
@@ -181,10 +171,10 @@ def _check_connections(values: Mapping[str, Any], written: Collection[str]) -> N
     if values["max.connections.per.ip"] == 0 and not overrides:
         raise ConfigError("max.connections.per.ip: 0 allows no connection; name addresses in max.connections.per.ip.overrides")
     if 0 < values["queued.max.request.bytes"] < values["socket.request.max.bytes"]:
-        raise _Contradiction("socket.request.max.bytes", "queued.max.request.bytes", values, written, strict=False)
+        raise _contradiction("socket.request.max.bytes", "queued.max.request.bytes", values, written, strict=False)
     if 0 <= values["connections.max.idle.ms"] <= values["connection.failed.authentication.delay.ms"]:
         pair = "connection.failed.authentication.delay.ms", "connections.max.idle.ms"
-        raise _Contradiction(*pair, values, written, strict=True)
+        raise _contradiction(*pair, values, written, strict=True)
 
 
 def limit_of_address(part: str) -> tuple[str, int] | None:

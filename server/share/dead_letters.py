@@ -42,8 +42,8 @@ logger = logging.getLogger("ottla.server.share.dead_letters")
 GROUP_ENABLE: Final = "errors.deadletterqueue.group.enable"
 SINCE_SHARE_VERSION: Final = 2
 INTERNAL_PREFIX: Final = "__"
-REJECTED: Final = "Offset rejected by client."
-TOO_OFTEN: Final = "Offset delivery count exceeded the threshold."
+REJECTED: Final = "The consumer rejected the record."
+TOO_OFTEN: Final = "The record was delivered as often as the group allows."
 RECORD_OVERHEAD: Final = 48
 """An upper bound for the bytes that a record's lengths and deltas take, with six headers."""
 

@@ -65,8 +65,9 @@ class ConsumerServices:
         group = self.shard.groups.get(group_id)
         if isinstance(group, ConsumerGroup):
             return group
-        message = f"Group {group_id} not found." if group is None else f"Group {group_id} is not a consumer group."
-        raise GroupError(ErrorCode.GROUP_ID_NOT_FOUND, message)
+        if group is None:  # Kafka's DescribeConsumerGroupTest looks for these words
+            raise GroupError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
+        raise GroupError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is a {group.kind.value} group, not a consumer group.")
 
     def check_room(self, group: ConsumerGroup, member_id: str, instance_id: str | None) -> None:
         """Checks that the group has room for a member. A known member, or one that replaces a static member, always has room.

@@ -51,7 +51,7 @@ class ModernGroup(Group, Generic[M]):
         """Returns a member. Raises GroupError UNKNOWN_MEMBER_ID."""
         member = self.members.get(member_id)
         if member is None:
-            raise GroupError(ErrorCode.UNKNOWN_MEMBER_ID, f"Member {member_id} is not a member of group {self.group_id}.")
+            raise GroupError(ErrorCode.UNKNOWN_MEMBER_ID, f"Group {self.group_id} has no member {member_id}.")
         return member
 
     # Replay
@@ -125,5 +125,5 @@ def group_of(groups: dict[str, Group], record: ProtocolRecord, group_class: type
             return None
         group = groups[record.group_id] = group_class(record.group_id)
     if not isinstance(group, group_class):
-        raise ValueError(f"group {record.group_id} is not a {group_class.kind.value} group")  # noqa: TRY004 - for the log, not for a caller
+        raise ValueError(f"a record of a {group_class.kind.value} group is for the {group.kind.value} group {record.group_id}")  # noqa: TRY004 - for the log, not for a caller
     return group

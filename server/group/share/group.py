@@ -85,7 +85,7 @@ class ShareGroup(ModernGroup[ShareMember]):
         """Returns a member. Raises GroupError UNKNOWN_MEMBER_ID."""
         member = self.members.get(member_id)
         if member is None:
-            raise GroupError(ErrorCode.UNKNOWN_MEMBER_ID, f"{member_id} is not a member of group {self.group_id}.")
+            raise GroupError(ErrorCode.UNKNOWN_MEMBER_ID, f"Group {self.group_id} has no member {member_id}.")
         return member
 
     def target_of(self, member_id: str) -> Assignment:

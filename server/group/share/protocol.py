@@ -97,7 +97,7 @@ class ShareProtocol(GroupProtocol[ShareGroup]):
             if record.value is None:
                 return
             if group is not None and not self._shard.loading:
-                raise ValueError(f"group {group_id} is not a share group")
+                raise ValueError(f"a record of a share group is for the {group.kind.value} group {group_id}")
             group = groups[group_id] = ShareGroup(group_id, self._shard.clock.now_ms)
         if record.value is None and isinstance(record.key, ShareGroupMetadataKey):
             self.discard(group, ErrorCode.UNKNOWN_MEMBER_ID)
@@ -177,7 +177,7 @@ class ShareProtocol(GroupProtocol[ShareGroup]):
         """Returns the share group of this id. Raises GroupError GROUP_ID_NOT_FOUND."""
         group = self._shard.groups.get(group_id)
         if not isinstance(group, ShareGroup):
-            what = "not found" if group is None else "is not a share group"
+            what = "not found" if group is None else f"is a {group.kind.value} group, not a share group"
             raise GroupError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} {what}.")
         return group
 

@@ -153,10 +153,12 @@ class StreamsProtocol(GroupProtocol[StreamsGroup]):
     def group(self, group_id: str) -> StreamsGroup:
         """Returns the streams group of this id. Raises GroupError GROUP_ID_NOT_FOUND, also for a group of another kind."""
         group = self._shard.groups.get(group_id)
-        if group is None:
+        if group is None:  # Kafka's DescribeStreamsGroupTest looks for these words
             raise GroupError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
         if not isinstance(group, StreamsGroup):
-            raise GroupError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a streams group.")
+            raise GroupError(
+                ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is a {group.kind.value} group, not a streams group."
+            )
         return group
 
     def _response(

@@ -246,7 +246,7 @@ def _agree(names: set[str], fixed: set[str], flexible: set[str], counts: _Counts
         agreed = max(ours.values())
     for name in sorted(fixed & ours.keys()):
         if ours[name] != agreed:
-            raise _Misfit(  # programs look for these words, with which Kafka Streams stops under either protocol
+            raise _Misfit(  # Kafka's KStreamRepartitionIntegrationTest looks for these words, under either protocol
                 Status.INCORRECTLY_PARTITIONED_TOPICS,
                 f"Number of partitions [{ours[name]}] of repartition topic [{name}] doesn't match "
                 f"number of partitions [{agreed}] of the source topic.",

@@ -141,7 +141,7 @@ async def test_refusals_of_the_group() -> None:
         return answer.error_code, answer.error_message
 
     code, text = refused("g")
-    assert (code, "not empty" in text) == (ErrorCode.NON_EMPTY_GROUP, True)
+    assert (code, "still has members" in text) == (ErrorCode.NON_EMPTY_GROUP, True)
     code, text = refused("old")
     assert (code, "share group" in text) == (ErrorCode.GROUP_ID_NOT_FOUND, True)
     assert refused("") == (ErrorCode.INVALID_GROUP_ID, "INVALID_GROUP_ID")

@@ -100,7 +100,7 @@ async def test_refusals_of_the_group() -> None:
     assert refused("") == (ErrorCode.INVALID_GROUP_ID, "INVALID_GROUP_ID")
     driver.join()
     code, text = refused("g")
-    assert (code, "not empty" in text) == (ErrorCode.NON_EMPTY_GROUP, True)
+    assert (code, "still has members" in text) == (ErrorCode.NON_EMPTY_GROUP, True)
     driver.beat("m", -1)
     driver.broker.log.fail = StorageError("gone")
     assert refused("g") == (ErrorCode.NOT_COORDINATOR, "NOT_COORDINATOR")

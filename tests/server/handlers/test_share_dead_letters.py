@@ -74,7 +74,7 @@ def test_what_is_rejected_gets_a_letter_and_nothing_else_does() -> None:
         ("__dlq.errors.offset", b"4"),
         ("__dlq.errors.group", b"g"),
         ("__dlq.errors.delivery.count", b"1"),
-        ("__dlq.errors.message", b"Offset rejected by client."),
+        ("__dlq.errors.message", b"The consumer rejected the record."),
     ]
 
 
@@ -87,7 +87,7 @@ def test_what_was_delivered_too_often_gets_a_letter() -> None:
     assert letters(broker) == []
     broker.clock.advance(30)
     assert offsets(letters(broker)) == list(range(10))
-    assert dict(letters(broker)[0].headers)["__dlq.errors.message"] == b"Offset delivery count exceeded the threshold."
+    assert dict(letters(broker)[0].headers)["__dlq.errors.message"] == b"The record was delivered as often as the group allows."
 
 
 def test_letters_may_be_copies() -> None:

@@ -144,7 +144,7 @@ def test_what_is_refused(node: Node, asked: CreatableTopic, code: ErrorCode) -> 
 
 
 def test_the_sentences_name_the_setting(node: Node) -> None:
-    assert create(node, topic(no_such="1"))[0].error_message == "Unknown topic config name: no.such"
+    assert create(node, topic(no_such="1"))[0].error_message == "no.such: topics do not have this setting; check the spelling"
     assert "retention.ms" in (create(node, topic(retention_ms=None))[0].error_message or "")
 
 

@@ -143,6 +143,10 @@ def test_a_refusal_begins_with_a_setting_that_was_written() -> None:
          "raise the first or lower the second"),
         ({"share.delivery.count.limit": 11},
          "share.delivery.count.limit: 11 is above group.share.max.delivery.count.limit, 10; lower the first or raise the second"),
+        ({"streams.num.standby.replicas": 3},
+         "streams.num.standby.replicas: 3 is above group.streams.max.standby.replicas, 2; "
+         "lower the first or raise the second"),
+        ({"streams.heartbeat.interval.ms": 15_000, "streams.session.timeout.ms": 60_000}, None),
         ({"streams.assignor.name": "nobody"}, "streams.assignor.name: 'nobody' is not one of sticky (group.streams.assignors)"),
     ],
 )  # fmt: skip
@@ -164,29 +168,6 @@ def test_what_is_wrong_with_the_broker_is_not_the_group_s_fault() -> None:
 def test_a_group_s_heartbeats_fit_its_own_session() -> None:
     broker = {name: setting.default for name, setting in BROKER_SETTINGS.items()} | {"group.consumer.min.session.timeout.ms": 1}
     with pytest.raises(
-        ConfigError, match=r"^consumer.heartbeat.interval.ms: 6000 must be below group.consumer.session.timeout.ms"
+        ConfigError, match=r"^consumer.heartbeat.interval.ms: 6000 must be below consumer.session.timeout.ms, 6000"
     ):
         check_group({"consumer.heartbeat.interval.ms": 6_000, "consumer.session.timeout.ms": 6_000}, broker)
-
-
-@pytest.mark.parametrize(
-    ("own", "answered"),
-    [
-        ({"streams.session.timeout.ms": 1},
-         "streams.session.timeout.ms must be in the range 45000 to 60000 inclusive."),
-        ({"streams.num.standby.replicas": 3},
-         "streams.num.standby.replicas must be less than or equal to 2"),
-        ({"streams.heartbeat.interval.ms": 15_000, "streams.session.timeout.ms": 60_000}, None),
-        ({"consumer.heartbeat.interval.ms": 15_000, "consumer.session.timeout.ms": 15_000},
-         "consumer.session.timeout.ms must be greater than consumer.heartbeat.interval.ms"),
-    ],
-)  # fmt: skip
-def test_a_client_is_answered_in_kafka_s_words(own: dict[str, int | str], answered: str | None) -> None:
-    bounds = {"group.consumer.min.session.timeout.ms": 1}
-    broker = {name: setting.default for name, setting in BROKER_SETTINGS.items()} | bounds
-    if answered is None:
-        check_group(own, broker)
-        return
-    with pytest.raises(ConfigError) as refused:
-        check_group(own, broker)
-    assert refused.value.refusal == answered

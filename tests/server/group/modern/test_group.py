@@ -33,7 +33,7 @@ def test_a_tombstone_of_what_is_not_there_makes_nothing() -> None:
 def test_a_group_that_holds_only_offsets_is_replaced() -> None:
     simple = ClassicGroup("g", 0)
     groups: dict[str, Group] = {"g": simple}
-    with pytest.raises(ValueError, match="group g is not a consumer group"):
+    with pytest.raises(ValueError, match="a record of a consumer group is for the classic group g"):
         group_of(groups, TOMBSTONE, ConsumerGroup)
     assert groups == {"g": simple}
     assert isinstance(group_of(groups, RECORD, ConsumerGroup), ConsumerGroup)
@@ -43,5 +43,5 @@ def test_a_group_of_another_kind_is_not() -> None:
     joined = ClassicGroup("g", 0)
     joined.protocol_type = "consumer"
     for there in (joined, StreamsGroup("g")):
-        with pytest.raises(ValueError, match="group g is not a consumer group"):
+        with pytest.raises(ValueError, match=f"a record of a consumer group is for the {there.kind.value} group g"):
             group_of({"g": there}, RECORD, ConsumerGroup)
