@@ -129,7 +129,7 @@ DIFFERENCES: Final[tuple[Difference, ...]] = (
     Difference(
         "a match of clients by no known property",
         r"Illegal client matching pattern: (?P<pair>\S+)",
-        r"match: '(?P<pair>\S+)' is an element which is not key=pattern with one of client_id, .*",
+        r"match: it has the element '(?P<pair>\S+)', which is not key=pattern with one of client_id, .*",
     ),
     Difference(
         "a password that is not there",

@@ -247,7 +247,7 @@ def _check_client_metrics(after: Mapping[str, str]) -> None:
         raise Refused(ErrorCode.INVALID_CONFIG, str(error)) from error
     for pair in values.get("match", ()):
         if (why := wrong_match(pair)) is not None:
-            raise Refused(ErrorCode.INVALID_CONFIG, f"match: '{pair}' is an element {why}")
+            raise Refused(ErrorCode.INVALID_CONFIG, f"match: it has the element '{pair}', {why}")
     interval, bounds = values.get("interval.ms"), CLIENT_METRICS_SETTINGS["interval.ms"]
     if interval is not None and not bounds.low <= interval <= bounds.high:
         bound = f"small; the least is {bounds.low}" if interval < bounds.low else f"large; the most is {bounds.high}"
