@@ -134,7 +134,7 @@ def test_effective_is_what_the_source_uses() -> None:
 
 def test_effective_topic_settings_are_used() -> None:
     source = "".join(path.read_text() for part in ("server", "log") for path in (ROOT / part).rglob("*.py"))
-    read = set(re.findall(r"config(?:_of\([^)]*\))?\.([a-z_0-9]+)\b", source))
+    read = set(re.findall(r"(?:config|of_topic\(.*\))\.([a-z_0-9]+)\b", source))
     read |= set(re.findall(r"\bself\.([a-z_0-9]+)\b", (ROOT / "log" / "config.py").read_text()))  # by LogConfig's own methods
     effective = {name.replace(".", "_") for name, setting in TOPIC_SETTINGS.items() if setting.effective and not setting.internal}
     assert effective <= read
