@@ -92,6 +92,7 @@ class Node:
         self.logs: LogManager | None = None
         self.cluster: StandaloneCluster
         self.controller: StandaloneController
+        self.quotas: Any = None
 
     def start(self) -> StandaloneController:
         """Formats, opens, registers: what Broker.start does."""
@@ -131,7 +132,7 @@ class Node:
     def context(self, api_version: int, listener: str = "PLAINTEXT") -> Request:
         """A request of this version, as a handler sees it."""
         broker: Any = SimpleNamespace(
-            quotas=None,
+            quotas=self.quotas,
             config=self.config,
             settings=current_settings(self.config, self.image),
             metadata=self.image,

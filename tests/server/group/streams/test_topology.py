@@ -31,6 +31,18 @@ def problem(topology: ConfiguredTopology) -> Status | None:
     return None if topology.problem is None else topology.problem.status
 
 
+def test_statuses_have_the_codes_that_clients_know() -> None:
+    assert {status.value: status.name for status in Status} == {
+        0: "STALE_TOPOLOGY",
+        1: "MISSING_SOURCE_TOPICS",
+        2: "INCORRECTLY_PARTITIONED_TOPICS",
+        3: "MISSING_INTERNAL_TOPICS",
+        4: "SHUTDOWN_APPLICATION",
+        5: "ASSIGNMENT_DELAYED",
+        6: "MISSING_CLIENT_TAGS",
+    }
+
+
 def test_without_internal_topics_the_sources_say_it_all() -> None:
     topology = configured(subtopology("1", "t2", "t3"), subtopology("0", "t2"))
     assert topology.is_ready
