@@ -165,6 +165,17 @@ def test_descriptors_close_with_the_last_reference(tmp_path: Path) -> None:
         os.fstat(fd)
 
 
+def test_a_descriptor_is_closed_once_even_if_it_is_0(tmp_path: Path) -> None:
+    """A file gets number 0 in a process that was started without standard input."""
+    file: Any = OsDisk().open(str(tmp_path / "a"), create=True)
+    os.close(file.fileno())
+    file._fd = 0
+    closed: list[int] = []
+    for _ in range(2):
+        file.close(closed.append)
+    assert closed == [0]
+
+
 class _Owner:
     def __init__(self) -> None:
         self.released = 0

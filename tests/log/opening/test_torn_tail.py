@@ -223,3 +223,15 @@ def test_a_gap_is_a_compactions_or_the_end(inside: bool, file: tuple[str, bytes]
     rig.start()
     before = [0, 2] if inside else [0, 1, 2]
     assert rig.read() == before + ([4, 5, 6, 7, 8, 9, 10] if kept else [])
+
+
+@pytest.mark.parametrize("base", [0, 4])
+def test_zeros_where_a_segment_s_last_batch_was_end_the_log_though_the_segment_was_compacted(base: int) -> None:
+    """They are no preallocated bytes, since the next segment does not go on where the batches before them end; nor did a
+    compaction take that batch, which leaves no zeros."""
+    rig = rig_of(11)
+    rig.manager.close(clean=False)
+    whole = rig.disk.read_bytes(log_path(rig, base))
+    rig.disk.write_bytes(log_path(rig, base), whole[:SIZE] + whole[2 * SIZE : 3 * SIZE] + bytes(SIZE))
+    rig.start()
+    assert rig.read() == [*range(base), base, base + 2]

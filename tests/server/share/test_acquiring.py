@@ -136,6 +136,16 @@ def test_a_gap_of_what_was_kept_is_handed_out_up_to_the_next_batch() -> None:
     assert (partition.share.start, partition.share.batches) == (30, [])
 
 
+def test_each_gap_that_compaction_left_is_looked_at_once_even_before_a_single_record() -> None:
+    persister = MemoryPersister(0, [StateBatch(0, 4, 1, ACKNOWLEDGED), *(StateBatch(at, at, 1, AVAILABLE) for at in (10, 20))])
+    partition = Partition([(0, 4), (10, 10), (20, 20), (21, 29)], persister=persister)
+    asked = []
+    for expected in ((10, 10, 2), (20, 20, 2), (21, 29, 1)):
+        asked.append(partition.share.next_fetch_offset())
+        assert given(partition.acquire(batches=1)) == [expected]
+    assert asked == [5, 11, 21], "it reads on behind each record"
+
+
 # What was tried often
 
 
