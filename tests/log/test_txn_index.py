@@ -136,3 +136,16 @@ def test_any_bytes_are_entries_or_refused(data: bytes) -> None:
         assert not index
     else:
         assert index.encode() == data
+
+
+def test_a_file_is_written_for_the_first_entry_and_then_for_each_change() -> None:
+    disk = MemDisk(lambda: NOW_MS)
+    disk.makedirs("/p")
+    index = TxnIndex(100)
+    index.changed = True  # as whoever changes it says; it was emptied, before a rebuild
+    assert (index.write(disk, "/p/i"), disk.exists("/p/i")) == (False, False)
+    index.append(FIRST)
+    index.changed = True
+    assert [index.write(disk, "/p/i") for _ in range(2)] == [True, False]
+    index.truncate_to(0)
+    assert (index.write(disk, "/p/i"), disk.read_bytes("/p/i")) == (True, b"")
