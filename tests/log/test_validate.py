@@ -19,6 +19,7 @@ from ottla.wire.compression import GZIP, LZ4, NONE, SNAPPY, ZSTD, compress
 from ottla.wire.records import Record, build_batch, decode_records, encode_records, varint
 from tests.kafka_oracle import KafkaOracle
 from tests.log.mini_log import MiniLog, TopicSettings
+from tests.log.support import Rig, settings
 from tests.wire.changed_batches import changed, with_section
 from tests.wire.samples import NOW_MS, foreign_batches, sample_records
 
@@ -331,3 +332,16 @@ def test_raft_leaders_are_not_bounded_by_max_message_bytes() -> None:
     small = TopicSettings(max_message_bytes=50)
     assert isinstance(refused(PLAIN, small), errors.RecordTooLarge)
     assert validate_for_append(PLAIN, small, NOW, Origin.RAFT_LEADER)
+
+
+@pytest.mark.parametrize(("name", "codec", "level"), [("gzip", GZIP, 9), ("lz4", LZ4, 12), ("zstd", ZSTD, 19)])
+def test_each_codec_compresses_at_its_own_level(name: str, codec: int, level: int) -> None:
+    levels = {"compression_gzip_level": 1, "compression_lz4_level": 1, "compression_zstd_level": 1}
+    levels[f"compression_{name}_level"] = level
+    rig = Rig(settings(compression_type=name, **levels))
+    section = encode_records([Record(0, NOW_MS, None, b"%d" % (at * at), []) for at in range(1000)], NOW_MS)
+    assert compress(codec, section, level) != compress(codec, section, 1)
+    rig.append(with_section(PLAIN, section, records_count=1000, last_offset_delta=999))
+    found = rig.log.read(0, 1 << 30, upto=1000)
+    assert found is not None
+    assert found.read()[HEADER_SIZE:] == compress(codec, section, level)
