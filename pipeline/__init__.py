@@ -1,1 +1,1 @@
-"""The data pipeline on Spark: topics as tables. It needs `pip install ottla[spark]`; the broker loads nothing of it."""
+"""The data pipeline on Spark: topics as tables. It needs the extra `spark`; the broker loads nothing of it."""

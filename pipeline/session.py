@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 OLDEST_SPARK: Final = (4, 0)
 OLDEST_JAVA: Final = 17
-HINT: Final = "pip install 'ottla[spark]'"
+HINT: Final = "pip install '.[spark]' in ottla's checkout"
 CONNECT_S: Final = 5.0
 
 _JAVA_VERSION: Final = re.compile(r'version "(?:1\.)?(\d+)')

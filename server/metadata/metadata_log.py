@@ -176,9 +176,11 @@ class MetadataLog:
             self._replay(image, batch, start)
         self._latest_epoch = max(self._latest_epoch, self._log.leader_epoch)
         image.kraft_version = self._kraft_version
-        logger.info(
-            "metadata up to offset %d: %d brokers, %d topics", image.highest_offset, len(image.brokers), len(image.topics)
-        )
+        if image.highest_offset < 0:
+            logger.info("the metadata log is empty: this is a new cluster")
+        else:
+            brokers, topics = len(image.brokers), len(image.topics)
+            logger.info("metadata up to offset %d: %d brokers, %d topics", image.highest_offset, brokers, topics)
 
     def _load_snapshot(self, image: MetadataImage) -> int:
         """Loads the newest snapshot; returns its end offset, 0 if there is none."""

@@ -83,7 +83,7 @@ def leave(rebalance: Rebalance, group: ClassicGroup, leavers: Sequence[Leaving])
     response = LeaveGroupResponse(members=answers)
     if not left or group.state is State.EMPTY:
         return Result((), response)
-    step = rebalance.prepare_or_complete(group, f"{left} members left")
+    step = rebalance.prepare_or_complete(group, f"{left} of its members have left" if left > 1 else "a member has left")
     return Result(step.records, response, step.on_append)
 
 
