@@ -288,6 +288,15 @@ class LogConfig:
     segment_ms: int
     unclean_leader_election_enable: bool
 
+    @property
+    def roll_after_ms(self) -> int:
+        """The age at which a segment is rolled, without jitter: `segment.ms`, or less in a compacted topic, whose records have to
+        leave the active segment before `max.compaction.lag.ms` is over.
+        """
+        if "compact" in self.cleanup_policy and self.max_compaction_lag_ms > 0:
+            return min(self.segment_ms, self.max_compaction_lag_ms)
+        return self.segment_ms
+
     def random_segment_jitter_ms(self, random: Random) -> int:
         """Draws how much earlier than `segment.ms` the next segment rolls, so that partitions do not all roll at once: between 0
         and `segment.jitter.ms`, below `segment.ms`.

@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 from threading import Lock
+from typing import Protocol
 
 from ottla.log.disk.checkpoint import LEADER_EPOCHS
 from ottla.log.disk.directory import LogDirectory
@@ -65,15 +66,24 @@ class Unsynced:
         self.epochs |= epochs
 
 
+class Flushable(Protocol):
+    """The files of a partition, as a flush sees them (log/local_log.py)."""
+
+    directory: LogDirectory
+    path: str
+    unsynced: Unsynced
+    now_ms: Callable[[], int]
+
+
 class FlushJob:
     """One flush of a log that is to be done. `run` may be called in any thread, the other methods only in the log's own.
 
     After `run` comes `finish` or, if it failed, `give_up`. A job that begins while another is under way takes over what that one
     took, too: if the first fails because descriptors ran out, the second may not move the recovery point past those paths.
 
-    `files` are the segments to sync, `epochs` is the new content of the leader epochs' file in `path`, None if they did not
-    change. Once the job is done, everything below offset `upto` is durable, unless the log was cut meanwhile: `cuts` is the
-    number of truncations before the job began. `finish` calls `on_finished`.
+    `files` are the segments to sync, `epochs` is the new content of the leader epochs' file, None if they did not change. Once
+    the job is done, everything below offset `upto` is durable, unless the log was cut meanwhile: `cuts` is the number of
+    truncations before the job began. `finish` calls `on_finished`.
     """
 
     __slots__ = (
@@ -83,26 +93,23 @@ class FlushJob:
 
     def __init__(
         self,
-        unsynced: Unsynced,
-        directory: LogDirectory,
-        path: str,
+        log: Flushable,
         files: list[File],
         epochs: bytes | None,
         *,
         upto: int,
         cuts: int,
-        now_ms: Callable[[], int],
         on_finished: Callable[[FlushJob], None],
     ) -> None:
-        self._unsynced = unsynced
-        self._directory = directory
-        self._path = path
+        unsynced = self._unsynced = log.unsynced
+        self._directory = log.directory
+        self._path = log.path
         self._files = files
         self._paths, self._directories = unsynced.take()
         self._epochs = epochs
         self.upto = upto
         self.cuts = cuts
-        self._now_ms = now_ms
+        self._now_ms = log.now_ms
         self._on_finished = on_finished
         self.took_ms = 0
         earlier = unsynced.in_flight

@@ -5,10 +5,9 @@ is checked: that a batch is whole, of the one format, and intact by its CRC, and
 are allowed, because the leader may have compacted its log. Base offset and leader epoch lie outside the CRC, so damage there
 shows only in their order.
 
-Segments end where the leader's end (the rule of `PartitionLog.append_as_leader`), except for segment.jitter.ms, which each
-replica draws by itself. What goes into one segment is one write. After that, as for a leader, nothing can fail any more: epochs,
-producers and the transaction index get what the headers say, and the log's end moves. The high watermark does not move: the
-caller sets it to what the leader says, and also does the flush that `flush.messages` may demand.
+Segments end where the leader's end (log/rolling.py), except for segment.jitter.ms, which each replica draws by itself. What goes
+into one segment is one write (`PartitionLog.append_run`). The high watermark does not move: the caller raises it to what the
+leader says, and also does the flush that `flush.messages` may demand.
 """
 
 from __future__ import annotations
@@ -18,6 +17,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from ottla.log.errors import CorruptRecord, OffsetsOutOfOrder
 from ottla.log.index import MAX_RELATIVE_OFFSET
 from ottla.log.markers import read_marker
+from ottla.log.rolling import has_room, is_too_old
 from ottla.wire.batch import HEADER_SIZE, LENGTH_OVERHEAD, MAGIC, BatchHeader, check_crc, read_header
 
 if TYPE_CHECKING:
@@ -108,54 +108,28 @@ def _append_run(log: PartitionLog, view: memoryview, batches: list[_Batch], at: 
         if _is_full(log, segment, filled, first_timestamp, batch.header, now_ms):
             break
         run.append(batch)
-    with log.directory.guard(f"appending to {log.path}"):
-        segment.append_run(
-            view[run[0].start : run[-1].end],
-            [(each.header.size, each.header.last_offset, each.header.max_timestamp) for each in run],
-        )
-    log.log_end_offset = run[-1].header.next_offset
-    for header, start, end in run:
-        _note(log, header, view[start:end])
+    log.append_run(view[run[0].start : run[-1].end], [each.header for each in run])
     return len(run)
 
 
 def _segment_for(log: PartitionLog, header: BatchHeader, now_ms: int) -> Segment:
     """Returns the segment that the batch goes into, rolled if the active one is full. Raises StorageError."""
     segment = log.segments.active
-    has_room = segment.can_hold(header.last_offset)
-    if has_room and segment.size:
-        has_room = not _is_full(log, segment, segment.size, segment.first_timestamp, header, now_ms)
-    if not has_room:
-        if header.last_offset - log.log_end_offset > MAX_RELATIVE_OFFSET:  # the gap before the batch is larger than a segment
-            log.log_end_offset = log.producers.end_offset = header.base_offset
-        segment = log.roll()
-    return segment
+    if segment.size:
+        is_full = _is_full(log, segment, segment.size, segment.first_timestamp, header, now_ms)
+    else:
+        is_full = not segment.can_hold(header.last_offset)
+    if not is_full:
+        return segment
+    if header.last_offset - log.log_end_offset > MAX_RELATIVE_OFFSET:  # the gap before the batch is larger than a segment
+        return log.skip_to(header.base_offset)
+    return log.roll()
 
 
 def _is_full(log: PartitionLog, segment: Segment, filled: int, first_timestamp: int, header: BatchHeader, now_ms: int) -> bool:
-    """Returns whether a leader would roll before this batch if the segment held `filled` bytes already. `first_timestamp` is the
-    greatest timestamp of the segment's first batch in ms, negative if the batch has none or was not read yet.
+    """Returns whether a leader would roll before this batch if the segment held `filled` bytes already; `first_timestamp` is what
+    `is_too_old` wants.
     """
-    waited_ms = (
-        header.max_timestamp - first_timestamp if first_timestamp >= 0 else segment.waited_ms(now_ms, header.max_timestamp)
-    )
-    return (
-        filled + header.size > log.config.segment_bytes
-        or segment.index_full
-        or header.last_offset - segment.base_offset > MAX_RELATIVE_OFFSET
-        or waited_ms > log.roll_after_ms - segment.jitter_ms
-    )
-
-
-def _note(log: PartitionLog, header: BatchHeader, batch: memoryview) -> None:
-    """Notes the epoch of a batch that is in the log by now, its producer, and the transaction that it ends. Raises StorageError
-    if that takes the log directory offline.
-    """
-    if header.partition_leader_epoch != log.leader_epoch:
-        log.note_epoch(header.partition_leader_epoch, header.base_offset)
-    if header.producer_id < 0:
-        log.producers.end_offset = header.next_offset
-    elif header.is_control:
-        log.note_marker(header, header.base_offset, [batch])
-    else:
-        log.producers.update(header, header.base_offset)
+    if not has_room(segment, header, log.config.segment_bytes, filled):
+        return True
+    return is_too_old(segment, header, log.roll_after_ms, first_timestamp, now_ms)

@@ -86,12 +86,19 @@ class LocalLog:
         self.unsynced.names_in(self.path)
         return segment
 
-    def write_snapshot(self, offset: int, data: bytes) -> None:
-        """Writes the producer snapshot of this offset, unsynced. Raises OSError."""
-        path = f"{self.path}/{offset_name(offset)}{SNAPSHOT_SUFFIX}"
-        self.directory.disk.write_bytes(path, data, sync=False)
-        self.unsynced.paths.append(path)
-        self.unsynced.names_in(self.path)
+    def end_segment(self, segment: Segment, *, synced: bool) -> None:
+        """Writes what the indexes of a segment that ends do not have on disk yet. Raises OSError.
+
+        `synced` says that the segment itself is durable already: recovery would begin behind its indexes, and trust what a power
+        cut left of them, so they are synced at once. Otherwise the flush that moves the recovery point past them does that.
+        """
+        written = segment.write_indexes(final=True)
+        if not synced:
+            self.unsynced.paths += written
+            return
+        for path in written:
+            self.directory.disk.open(path).sync()
+        self.directory.disk.sync_dir(self.path)
 
     def write_indexes(self) -> bool:
         """Writes, unsynced, what the indexes of all segments do not have on disk yet, and cuts off what was reserved for the
@@ -101,12 +108,6 @@ class LocalLog:
         written = [path for segment in unwritten for path in segment.write_indexes(final=True)]
         self.unsynced.paths += written
         return bool(written)
-
-    def sync_now(self, paths: list[str]) -> None:
-        """Syncs these files and their names, without waiting for a flush. Raises OSError."""
-        for path in paths:
-            self.directory.disk.open(path).sync()
-        self.directory.disk.sync_dir(self.path)
 
     # Transaction indexes
 

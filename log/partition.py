@@ -27,21 +27,21 @@ from ottla.log import retention, timestamps
 from ottla.log.disk.directory import LogDirectory
 from ottla.log.disk.files import Buffer, FileSlice
 from ottla.log.epochs import LeaderEpochs
-from ottla.log.errors import OffsetOutOfRange, PolicyViolation, StorageError
+from ottla.log.errors import OffsetOutOfRange, StorageError
 from ottla.log.flush import FlushJob
 from ottla.log.index import MAX_RELATIVE_OFFSET
 from ottla.log.local_log import LocalLog
 from ottla.log.markers import check_producer, end_transaction
 from ottla.log.names import DELETE_DIR_SUFFIX, STRAY_DIR_SUFFIX
 from ottla.log.open_options import Opening
+from ottla.log.producer_snapshots import ProducerSnapshots
 from ottla.log.producers import ProducerStates
-from ottla.log.rebuild import load_producers
 from ottla.log.segment import Segment
 from ottla.log.segments import Segments
 from ottla.log.timestamps import TimestampOffset
 from ottla.log.txn_index import TxnIndex
 from ottla.log.validate import Origin, validate_for_append
-from ottla.wire.batch import LENGTH_OVERHEAD, BatchHeader
+from ottla.wire.batch import LENGTH_OVERHEAD, NO_LEADER_EPOCH, BatchHeader
 
 if TYPE_CHECKING:
     from ottla.log.config import LogConfig
@@ -70,7 +70,7 @@ class PartitionLog:
     for `FlushJob.run` and reads of a FileSlice."""
 
     __slots__ = (
-        "_config", "_held", "_last_snapshot", "_latest_epoch", "_roll_flush_upto", "_segment_bytes", "closed", "cuts",
+        "_config", "_held", "_latest_epoch", "_roll_flush_upto", "_segment_bytes", "_snapshots", "closed", "cuts",
         "directory", "epochs", "flush_messages", "high_watermark", "last_flush_ms", "local", "log_end_offset",
         "log_start_offset", "now_ms", "on_append", "partition", "producer_expiration_ms", "producers", "recovery_point",
         "roll_after_ms", "saved_high_watermark", "segments", "topic", "topic_id", "unsynced",
@@ -107,9 +107,7 @@ class PartitionLog:
         self.log_end_offset = log_end_offset
         self.recovery_point = log_end_offset if opening.clean else max(0, min(opening.recovery_point, log_end_offset))
         self.on_append: Callable[[int], bool] | None = None
-        """Called with the log's end when an append was flushed, or need not be flushed before its acknowledgement; it returns
-        whether the acknowledgement has to wait for other replicas. The owner that sets it also moves `high_watermark`, beginning
-        with `saved_high_watermark`. It is None if there is one replica: the high watermark follows the log's end at once."""
+        """What `replicate_by` was given."""
         self.high_watermark = log_end_offset
         self.saved_high_watermark = max(log_start_offset, min(opening.high_watermark, log_end_offset))
         self.unsynced = self.local.unsynced
@@ -119,7 +117,7 @@ class PartitionLog:
         self.closed = False
         self.cuts = 0
         """The number of truncations so far: a flush that began before one says nothing about the bytes after it."""
-        self._last_snapshot = last_snapshot
+        self._snapshots = ProducerSnapshots(self.local, last_snapshot)
         self._roll_flush_upto = 0
         self.config = opening.config
         assert log_start_offset <= log_end_offset, (log_start_offset, log_end_offset)
@@ -136,9 +134,7 @@ class PartitionLog:
     def config(self, config: LogConfig) -> None:
         self._config = config
         self._segment_bytes = config.segment_bytes
-        self.roll_after_ms = config.segment_ms
-        if "compact" in config.cleanup_policy and config.max_compaction_lag_ms > 0:
-            self.roll_after_ms = min(config.segment_ms, config.max_compaction_lag_ms)
+        self.roll_after_ms = config.roll_after_ms
         self.flush_messages = config.flush_messages
         self.local.configure(config)
 
@@ -173,11 +169,6 @@ class PartitionLog:
     def unflushed(self) -> int:
         """The number of offsets beyond the recovery point, which a power cut may take."""
         return self.log_end_offset - self.recovery_point
-
-    @property
-    def dirty(self) -> tuple[int, int]:
-        """Returns (unflushed messages, when the log was last flushed in ms)."""
-        return self.unflushed, self.last_flush_ms
 
     # Appending
 
@@ -225,7 +216,7 @@ class PartitionLog:
         if header.producer_id < 0:
             self.producers.end_offset = end_offset
         elif header.is_control:
-            self.note_marker(header, base_offset, batch.parts(base_offset, leader_epoch))
+            self._note_marker(header, base_offset, batch.parts(base_offset, leader_epoch))
         else:
             self.producers.update(header, base_offset)
         waits = end_offset - self.recovery_point >= self.flush_messages
@@ -258,13 +249,42 @@ class PartitionLog:
         if self.closed:
             raise StorageError(f"{self.topic}-{self.partition} is closed")
 
+    def append_run(self, data: memoryview, headers: Sequence[BatchHeader]) -> None:
+        """Appends whole batches as they are, with their own offsets and epochs, to the active segment in one write. `data` holds
+        them one after the other, and `headers` is not empty.
+
+        The caller has checked them, and that they fit into the segment (log/rolling.py). A gap before a batch is allowed. Epochs,
+        producers and the transaction index get what the headers say. The high watermark stays where it is, because only the
+        caller knows how far it may move. Raises StorageError, with nothing changed if it was the write that failed.
+        """
+        with self.directory.guard(f"appending to {self.path}"):
+            self.segments.active.append_run(data, [(each.size, each.last_offset, each.max_timestamp) for each in headers])
+        self.log_end_offset = headers[-1].next_offset
+        start = 0
+        for header in headers:
+            if header.partition_leader_epoch not in (self._latest_epoch, NO_LEADER_EPOCH):
+                self._note_epoch(header.partition_leader_epoch, header.base_offset)
+            if header.is_control:
+                self._note_marker(header, header.base_offset, [data[start : start + header.size]])
+            else:
+                self.producers.update(header, header.base_offset)
+            start += header.size
+
+    def skip_to(self, offset: int) -> Segment:
+        """Moves the log's end up to `offset`, over a gap that no segment can hold or that nothing follows yet, and returns the
+        new segment that begins there. Raises StorageError.
+        """
+        assert offset >= self.log_end_offset
+        self.log_end_offset = self.producers.end_offset = offset
+        return self.roll()
+
     def begin_epoch(self, leader_epoch: int) -> None:
         """Notes that a leader of this epoch writes from the log's end on. The next flush saves that; after a crash recovery finds
         it in the batches.
         """
-        self.note_epoch(leader_epoch, self.log_end_offset)
+        self._note_epoch(leader_epoch, self.log_end_offset)
 
-    def note_epoch(self, leader_epoch: int, offset: int) -> None:
+    def _note_epoch(self, leader_epoch: int, offset: int) -> None:
         """Notes that the batch at `offset` is the first one of this leader epoch."""
         if self.epochs.assign(leader_epoch, offset):
             self.unsynced.epochs = True
@@ -278,11 +298,7 @@ class PartitionLog:
             assert old.size == 0
             return old
         with self.directory.guard(f"rolling {self.path}"):
-            indexes = old.write_indexes(final=True)
-            if self.recovery_point < self.log_end_offset:
-                self.unsynced.paths += indexes  # for the flush that moves the recovery point past them
-            else:  # recovery would begin behind them, and trust what a power cut left of them
-                self.local.sync_now(indexes)
+            self.local.end_segment(old, synced=self.recovery_point >= self.log_end_offset)
             self.take_snapshot()
             segment = self.local.new_segment(self.log_end_offset)
         self.segments.add(segment)
@@ -292,14 +308,11 @@ class PartitionLog:
 
     def take_snapshot(self) -> None:
         """Saves the producer state as `<end offset>.snapshot` unless that exists already. Raises OSError."""
-        end_offset = self.producers.end_offset
-        if end_offset > self._last_snapshot:
-            self.local.write_snapshot(end_offset, self.producers.snapshot_bytes())
-            self._last_snapshot = end_offset
+        self._snapshots.take(self.producers)
 
     # Transactions
 
-    def note_marker(self, header: BatchHeader, base_offset: int, parts: Sequence[Buffer]) -> None:
+    def _note_marker(self, header: BatchHeader, base_offset: int, parts: Sequence[Buffer]) -> None:
         """Notes the control batch in `parts`, which was appended at `base_offset` to the active segment, in the producer state
         and, if it aborts a transaction, in the transaction index. If that fails, it takes the log's directory offline and raises
         StorageError.
@@ -312,6 +325,41 @@ class PartitionLog:
     def txn_index_of(self, segment: Segment) -> TxnIndex:
         """Returns a segment's transaction index, rebuilt from the log if its file is wrong. Raises CorruptRecord or OSError."""
         return self.local.txn_index_of(segment, self.log_start_offset)
+
+    # Replication
+
+    def replicate_by(self, on_append: Callable[[int], bool] | None) -> None:
+        """Leaves the high watermark to the owner of `on_append`, who moves it by `raise_high_watermark`; with None, as for a log
+        with one replica, it follows the log's end from the next append on.
+
+        `on_append` is called with the log's end when an append was flushed, or need not be flushed before its acknowledgement. It
+        returns whether the acknowledgement has to wait for other replicas.
+        """
+        self.on_append = on_append
+
+    def restore_high_watermark(self) -> None:
+        """Lowers the high watermark to the one that was saved, because it is not known yet what the other replicas have."""
+        self.high_watermark = self.saved_high_watermark
+
+    def raise_high_watermark(self, offset: int) -> bool:
+        """Raises the high watermark to `offset`, which all replicas have, and returns whether it moved. It never moves back, and
+        never beyond the log's end.
+        """
+        if offset <= self.high_watermark:
+            return False
+        assert offset <= self.log_end_offset, (offset, self.log_end_offset)
+        self.high_watermark = offset
+        return True
+
+    def take_over(self, source: PartitionLog) -> None:
+        """Takes over from a log that has the same batches what is not in them: producers, leader epochs, and how it is
+        replicated. Both share these then, so only one of them may be appended to.
+        """
+        assert source.log_end_offset == self.log_end_offset
+        self.producers, self.epochs, self._latest_epoch = source.producers, source.epochs, source.leader_epoch
+        self.unsynced.epochs = True
+        self.on_append = source.on_append
+        self.high_watermark, self.saved_high_watermark = source.high_watermark, source.saved_high_watermark
 
     # Reading
 
@@ -374,17 +422,7 @@ class PartitionLog:
             first = self.segments.floor(self.recovery_point)
             files = [s.file or s.open_file() for s in self.segments.between(first, upto)] if upto > self.recovery_point else []
         epochs = self.epochs.encoded() if self.unsynced.epochs else None
-        return FlushJob(
-            self.unsynced,
-            self.directory,
-            self.path,
-            files,
-            epochs,
-            upto=upto,
-            cuts=self.cuts,
-            now_ms=self.now_ms,
-            on_finished=self._flush_finished,
-        )
+        return FlushJob(self.local, files, epochs, upto=upto, cuts=self.cuts, on_finished=self._flush_finished)
 
     def _flush_finished(self, job: FlushJob) -> None:
         """Moves the recovery point after a job, which made everything below its `upto` durable."""
@@ -402,8 +440,12 @@ class PartitionLog:
             end_offset = held.popleft()
             if self.on_append is not None:
                 self.on_append(end_offset)
-            elif end_offset > self.high_watermark:
-                self.high_watermark = end_offset
+            else:
+                self.raise_high_watermark(end_offset)
+
+    def assume_flushed(self) -> None:
+        """Lets no append wait for a flush any more, because another log with the same batches is durable."""
+        self.recovery_point = self.log_end_offset
 
     def flush(self, upto: int | None = None) -> None:
         """Syncs everything below `upto` (default: all) before it returns. Raises StorageError."""
@@ -423,16 +465,11 @@ class PartitionLog:
     # Cutting at the start
 
     def delete_records_before(self, offset: int) -> int:
-        """Moves the log's start to `offset` (-1: the high watermark) and returns the new start; the next retention deletes
-        segments.
+        """Moves the log's start to `offset` and returns the new start; the next retention deletes segments.
 
         If the log begins at or beyond `offset` already, nothing changes. Raises OffsetOutOfRange if it is beyond the high
-        watermark, and PolicyViolation if the topic is only compacted.
+        watermark, and StorageError.
         """
-        if "delete" not in self._config.cleanup_policy and "compact" in self._config.cleanup_policy:
-            raise PolicyViolation(f"{self.topic} is compacted and does not delete")
-        if offset == -1:
-            offset = self.high_watermark
         if not 0 <= offset <= self.high_watermark:
             raise OffsetOutOfRange(f"offset {offset} is not in 0..{self.high_watermark}, the high watermark of {self!r}")
         self.directory.check()
@@ -497,7 +534,7 @@ class PartitionLog:
             self.high_watermark = min(self.high_watermark, offset)
             self._roll_flush_upto = min(self._roll_flush_upto, offset)
             if self.producers.truncate(offset):
-                self._reload_producers()
+                self._snapshots.reload(self.producers, self.log_start_offset, self.log_end_offset, self.producer_expiration_ms)
         return True
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
@@ -513,7 +550,7 @@ class PartitionLog:
             self.unsynced.epochs = True
             self._latest_epoch = self.epochs.latest_epoch
             self.producers.clear(offset)
-            self._last_snapshot = self._roll_flush_upto = offset
+            self._snapshots.newest = self._roll_flush_upto = offset
             self.log_start_offset = self.log_end_offset = self.high_watermark = self.recovery_point = offset
 
     def _begin_cut(self, offset: int) -> None:
@@ -526,19 +563,6 @@ class PartitionLog:
         self.cuts += 1
         while self._held and self._held[-1] > offset:
             self._held.pop()
-
-    def _reload_producers(self) -> None:
-        self._last_snapshot = load_producers(
-            self.directory.disk,
-            self.path,
-            self.segments,
-            self.producers,
-            start_offset=self.log_start_offset,
-            end_offset=self.log_end_offset,
-            now_ms=self.now_ms(),
-            expiration_ms=self.producer_expiration_ms,
-        )
-        self.take_snapshot()  # the state can no longer be replayed from a log that starts later
 
     # The end
 

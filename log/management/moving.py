@@ -25,6 +25,7 @@ from ottla.log.disk.files import StateUnknown
 from ottla.log.errors import StorageError
 from ottla.log.names import DELETE_DIR_SUFFIX, FUTURE_DIR_SUFFIX, future_directory_name, parse_future_name
 from ottla.log.opening.recovery import create_log, open_log
+from ottla.log.rolling import has_room
 from ottla.wire.batch import BatchHeader, iter_batches
 
 if TYPE_CHECKING:
@@ -70,7 +71,8 @@ class FutureLog:
         found = source.read(offset, MAX_READ_BYTES, upto=source.log_end_offset)
         if found is None:
             if log.log_end_offset < source.log_end_offset:  # everything in between was deleted
-                self._skip_to(source.log_end_offset)
+                log.skip_to(source.log_end_offset)
+                log.raise_high_watermark(log.log_end_offset)
             return None
         if log.log_end_offset <= source.segments[source.segments.floor(offset)].base_offset and log.segments.active.size:
             log.roll()
@@ -81,10 +83,6 @@ class FutureLog:
         raises StorageError."""
         with self.source.directory.guard(f"reading {self.source.path}"):
             return found.read()
-
-    def _skip_to(self, offset: int) -> None:
-        self.log.log_end_offset = self.log.high_watermark = self.log.producers.end_offset = offset
-        self.log.roll()
 
     def take(self, data: bytes) -> Iterator[None]:
         """Appends the whole batches in `data`, bytes of the log, pausing now and then. Raises StorageError."""
@@ -99,41 +97,24 @@ class FutureLog:
 
     def _append(self, header: BatchHeader, batch: bytes) -> None:
         log = self.log
-        if header.partition_leader_epoch > log.leader_epoch:
-            log.begin_epoch(header.partition_leader_epoch)
         segment = log.segments.active
-        if segment.size and (
-            segment.size + len(batch) > log.config.segment_bytes or segment.index_full or not segment.can_hold(header.last_offset)
-        ):
-            segment = log.roll()
-        with log.directory.guard(f"appending to {log.path}"):
-            segment.append([batch], len(batch), header.last_offset, header.max_timestamp)
-        end_offset = log.log_end_offset = log.high_watermark = header.last_offset + 1
-        if header.producer_id < 0:
-            log.producers.end_offset = end_offset
-        elif header.is_control:
-            log.note_marker(header, header.base_offset, [batch])
-        else:
-            log.producers.update(header, header.base_offset)
+        if segment.size and not has_room(segment, header, log.config.segment_bytes, segment.size):
+            log.roll()
+        log.append_run(memoryview(batch), (header,))
+        log.raise_high_watermark(log.log_end_offset)
 
     def settle(self) -> None:
         """Gives the copy, once both end at the same offset, what is not in the batches, and makes it durable. Raises
         StorageError."""
         source, log = self.source, self.log
-        assert source.log_end_offset == log.log_end_offset
-        log.producers, log.epochs = source.producers, source.epochs
-        if source.leader_epoch >= 0:
-            log.begin_epoch(source.leader_epoch)
-        log.unsynced.epochs = True
+        log.take_over(source)
         log.raise_log_start_offset(source.log_start_offset)
         log.config = source.config
-        log.on_append = source.on_append
-        log.saved_high_watermark, log.high_watermark = source.saved_high_watermark, source.high_watermark
         with log.directory.guard(f"moving {source.path}"):
             log.take_snapshot()
         log.flush()
         if log.on_append is None:
-            log.high_watermark = log.log_end_offset
+            log.raise_high_watermark(log.log_end_offset)
 
     def swap(self) -> None:
         """Deletes the log and gives the copy its name; `settle` comes first. Raises StorageError."""
@@ -144,7 +125,7 @@ class FutureLog:
             log.directory.forget_cleaned(name)
         else:
             log.directory.set_cleaned(name, cleaned)
-        source.recovery_point = source.log_end_offset  # the copy is synced, so nobody needs to wait for an fsync any more
+        source.assume_flushed()
         _delete(source)
         source.directory.partitions.pop(name, None)
         take_plain_name(log)

@@ -96,7 +96,7 @@ class InternalTopicLog:
 
     def delete_before(self, partition: int, offset: int) -> None:
         """Deletes the records below `offset`, as DeleteRecords would. Raises StorageError and the other errors of the log."""
-        self._replica(partition).log.delete_records_before(offset)
+        self._replica(partition).delete_records_before(offset)
 
     def _replica(self, partition: int) -> Replica:
         replica = self._replicas.get(self._topic, partition)

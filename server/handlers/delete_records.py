@@ -56,7 +56,7 @@ def _partition(topic: str, partition: DeleteRecordsPartition, request: Request) 
         code = ErrorCode.NOT_LEADER_OR_FOLLOWER
     else:
         try:
-            return DeleteRecordsPartitionResult(index, replica.log.delete_records_before(partition.offset))
+            return DeleteRecordsPartitionResult(index, replica.delete_records_before(partition.offset))
         except LogError as error:
             code = code_of(error)
     return DeleteRecordsPartitionResult(index, NO_OFFSET, code)

@@ -108,10 +108,7 @@ class HighWatermark:
             return False
         offset = min((end for follower, end in self._follower_ends.items() if follower in self._in_sync), default=self._local_end)
         offset = min(offset, self._local_end)
-        if offset <= log.high_watermark:
-            return False
-        log.high_watermark = offset
-        return True
+        return offset > log.high_watermark and log.raise_high_watermark(offset)  # most appends do not get as far as the call
 
     # Waiting for it
 

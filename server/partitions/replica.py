@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
-from ottla.log.errors import CorruptRecord, FencedLeaderEpoch, UnknownLeaderEpoch
+from ottla.log.errors import CorruptRecord, FencedLeaderEpoch, PolicyViolation, UnknownLeaderEpoch
 from ottla.log.validate import Origin
 from ottla.server.base.errors import NotLeaderOrFollower
 from ottla.server.partitions.roles import Follower, Leader, leave_to_leader
@@ -27,6 +27,8 @@ logger = logging.getLogger("ottla.server.replicas")
 
 _MAX_DAMAGE_LINES: Final = 10
 _NOBODY: Final = -1
+HIGH_WATERMARK: Final = -1
+"""The offset by which DeleteRecords names the high watermark."""
 
 
 class Replica:
@@ -75,6 +77,15 @@ class Replica:
             self.wake()
         return info
 
+    def delete_records_before(self, offset: int) -> int:
+        """Moves the log's start to `offset`, with HIGH_WATERMARK to the high watermark, and returns the new start. Raises
+        PolicyViolation if the topic is only compacted, and the errors of PartitionLog.delete_records_before.
+        """
+        policy = self.log.config.cleanup_policy
+        if "delete" not in policy and "compact" in policy:
+            raise PolicyViolation(f"{self.topic} is compacted and does not delete")
+        return self.log.delete_records_before(self.log.high_watermark if offset == HIGH_WATERMARK else offset)
+
     def flush_if_due(self, end_offset: int) -> None:
         """Flushes at once what `flush.messages` wants flushed before an append that ends at `end_offset` is acknowledged.
         Coordinators use this, since they cannot wait for a flush that others share. Raises StorageError.
@@ -114,7 +125,7 @@ class Replica:
         """Takes over what the metadata says about this partition: who leads it, and which replicas are in sync."""
         is_new_epoch = image.leader_epoch != self.leader_epoch
         if self.leader_epoch < 0 and len(image.replicas) > 1:  # what followers have is not known: begin with what they had
-            self.log.high_watermark = self.log.saved_high_watermark
+            self.log.restore_high_watermark()
         self.leader, self.leader_epoch = image.leader, image.leader_epoch
         if image.leader == node_id:
             self._lead(image, node_id, is_new_epoch)
@@ -139,25 +150,26 @@ class Replica:
         else:
             self.role.high_watermark.change_replicas(followers, image.isr, is_new_epoch=is_new_epoch)
             if not followers:
-                self.role.high_watermark = self.log.on_append = None
+                self.role.high_watermark = None
+                self.log.replicate_by(None)
         self.is_leader = True
 
     def _count_followers(self, role: Leader, followers: Sequence[int], in_sync: Sequence[int], flushed_end: int) -> None:
         """Lets the high watermark follow this log alone or, beginning with `flushed_end`, the followers as well."""
         if not followers:
-            self.log.on_append = None
-            self.log.high_watermark = flushed_end
+            self.log.replicate_by(None)
+            self.log.raise_high_watermark(flushed_end)
             return
         from ottla.server.partitions.high_watermark import HighWatermark  # not needed with one replica
 
         role.high_watermark = HighWatermark(self, followers, in_sync, flushed_end)
-        self.log.on_append = role.high_watermark.on_append
+        self.log.replicate_by(role.high_watermark.on_append)
         role.high_watermark.update()
 
     def _stop_leading(self, role: Follower | None) -> None:
         """Ends the leadership; `role` is the replica's role from now on. Requests that wait for followers are refused."""
         led, self.role, self.is_leader = self.role, role, False
-        self.log.on_append = leave_to_leader
+        self.log.replicate_by(leave_to_leader)
         if isinstance(led, Leader) and led.high_watermark is not None:
             led.high_watermark.give_up(NotLeaderOrFollower(f"{self.topic}-{self.partition} is no longer led by this broker"))
 

@@ -40,7 +40,7 @@ class Follower:
 
 
 def leave_to_leader(end_offset: int) -> bool:
-    """Is the `PartitionLog.on_append` of a partition that this broker does not lead: it leaves the high watermark alone, since
-    only the leader may move it.
+    """Is given to `PartitionLog.replicate_by` where this broker does not lead the partition. It leaves the high watermark alone,
+    since only the leader may move it.
     """
     return True

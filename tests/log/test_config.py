@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
 from ottla.log.config import TOPIC_SETTINGS, LogConfig, in_topic_unit, inherited, validate_overrides
@@ -52,6 +54,15 @@ def test_flush_falls_back_to_the_scheduler_s_interval() -> None:
     flush = TOPIC_SETTINGS["flush.ms"]
     assert inherited(flush, {"log.flush.interval.ms": None, "log.flush.scheduler.interval.ms": 11}) == 11
     assert inherited(flush, {"log.flush.interval.ms": 3, "log.flush.scheduler.interval.ms": 11}) == 3
+
+
+@pytest.mark.parametrize(
+    ("policy", "lag_ms", "expected"),
+    [("delete", 50, 100), ("compact", 50, 50), ("compact,delete", 50, 50), ("compact", 200, 100), ("compact", 0, 100)],
+)
+def test_segments_of_compacted_topics_roll_before_the_compaction_lag_is_over(policy: str, lag_ms: int, expected: int) -> None:
+    config = LogConfig.from_overrides({"cleanup.policy": policy, "segment.ms": "100"})
+    assert dataclasses.replace(config, max_compaction_lag_ms=lag_ms).roll_after_ms == expected
 
 
 def test_bytes_are_no_time() -> None:

@@ -196,7 +196,7 @@ def test_what_counts_replicas_learns_of_an_append_when_it_need_not_be_flushed_an
         ends.append(end_offset)
         return True
 
-    rig.log.on_append = on_append
+    rig.log.replicate_by(on_append)
     assert [rig.append().waits for _ in range(3)] == [True, True, True]
     assert ends == [1]
     rig.log.flush()
@@ -206,5 +206,5 @@ def test_what_counts_replicas_learns_of_an_append_when_it_need_not_be_flushed_an
 
 def test_without_a_wait_for_replicas_an_append_says_so() -> None:
     rig = Rig(settings())
-    rig.log.on_append = lambda end_offset: False
+    rig.log.replicate_by(lambda end_offset: False)
     assert rig.append().waits is False

@@ -65,8 +65,8 @@ class Both:
     def replicated(self, high_watermark: int) -> None:
         """Everything below is on all replicas now."""
         log = self.rig.log
-        log.on_append = lambda end_offset: True  # other replicas count
-        log.high_watermark = high_watermark
+        log.replicate_by(lambda end_offset: True)  # other replicas count
+        log.raise_high_watermark(high_watermark)
         assert self.kafka.ask("stable", high_watermark) == str(log.last_stable_offset)
 
     def send(self, producer_id: int, *, transactional: bool) -> None:

@@ -120,6 +120,19 @@ def test_a_log_goes_on_under_another_name() -> None:
     assert {name[:20] for name in rig.disk.list("/data/other") if name.endswith(".log")} == {f"{base:020d}" for base in (0, 2, 4)}
 
 
+@pytest.mark.parametrize("synced", [True, False])
+def test_the_indexes_of_a_segment_that_ends_are_synced_now_or_with_the_next_flush(synced: bool) -> None:
+    rig = rig_of(1)
+    rig.log.flush()
+    local, segment = rig.log.local, rig.log.segments.active
+    paths = [segment.path(suffix) for suffix in (".index", ".timeindex")]
+    rig.memory.trace.clear()
+    local.end_segment(segment, synced=synced)
+    synced_now = [path for what, path in rig.memory.trace if what in ("sync", "sync_dir")]
+    assert synced_now == ([*paths, rig.path] if synced else [])
+    assert local.unsynced.paths == ([] if synced else paths)
+
+
 def test_indexes_are_written_once() -> None:
     rig = rig_of(1)
     assert rig.log.local.write_indexes() is True

@@ -84,7 +84,7 @@ def test_by_the_logs_start_also_where_the_policy_is_compact() -> None:
 
 def test_nothing_that_a_replica_may_miss() -> None:
     rig = rig_of(4, retention_bytes=0)
-    rig.log.on_append = lambda end_offset: True  # other replicas count
+    rig.log.replicate_by(lambda end_offset: True)  # other replicas count
     rig.log.high_watermark = 5
     assert rig.log.apply_retention(NOW_MS) == 2
     assert rig.bases == [4, 6]

@@ -1,9 +1,11 @@
-"""log/partition.py: when a segment ends and the next begins."""
+"""log/rolling.py, and the same rule in log/partition.py: when a segment ends and the next begins."""
 
 from __future__ import annotations
 
 import pytest
 
+from ottla.log.rolling import has_room, is_too_old
+from ottla.wire.batch import BatchHeader, read_header
 from tests.log.support import NOW_MS, Rig, batch, settings
 
 SIZE = len(batch())
@@ -78,3 +80,48 @@ def test_rolling_by_hand(rig: Rig) -> None:
     rig.log.roll()
     rig.log.roll()
     assert rig.bases == [0, 1]
+
+
+@pytest.mark.parametrize("durable", [True, False])
+def test_a_roll_syncs_the_indexes_of_what_is_durable(rig: Rig, durable: bool) -> None:
+    """Recovery begins behind them and trusts them; the others are synced with the flush that lets it begin there."""
+    rig.fill(2)
+    if durable:
+        rig.log.flush()
+    rig.memory.trace.clear()
+    rig.log.roll()
+    synced = {path.rpartition(".")[2] for what, path in rig.memory.trace if what == "sync"}
+    assert synced == ({"index", "timeindex"} if durable else set())
+
+
+# The rule as a function, which followers and copies go by
+
+
+def header_at(offset: int, timestamp_ms: int = NOW_MS) -> BatchHeader:
+    return read_header(batch(timestamp_ms=timestamp_ms))._replace(base_offset=offset)
+
+
+def test_a_batch_has_room_up_to_the_size_of_a_segment(rig: Rig) -> None:
+    segment = rig.log.segments.active
+    assert [has_room(segment, header_at(2), 3 * SIZE, filled) for filled in (0, 2 * SIZE, 2 * SIZE + 1)] == [True, True, False]
+
+
+def test_a_batch_has_no_room_where_an_index_is_full_or_cannot_hold_its_offset(rig: Rig) -> None:
+    segment = rig.log.segments.active
+    assert [has_room(segment, header_at(offset), 3 * SIZE, 0) for offset in (2**31 - 1, 2**31)] == [True, False]
+    segment.index_full = True
+    assert not has_room(segment, header_at(0), 3 * SIZE, 0)
+
+
+def test_a_segment_is_too_old_by_the_time_of_its_records(rig: Rig) -> None:
+    segment = rig.log.segments.active
+    segment.jitter_ms = 10
+    late = [is_too_old(segment, header_at(0, NOW_MS + after), 100, NOW_MS, NOW_MS + 10**6) for after in (0, 90, 91)]
+    assert late == [False, False, True]
+
+
+def test_a_segment_without_times_is_too_old_by_the_clock(rig: Rig) -> None:
+    rig.append(batch(timestamp_ms=-1))
+    segment = rig.log.segments.active
+    late = [is_too_old(segment, header_at(1, -1), 100, segment.first_timestamp, NOW_MS + after) for after in (0, 100, 101)]
+    assert late == [False, False, True]

@@ -192,14 +192,14 @@ def test_deleted_records_do_not_hold_the_last_stable_offset_back() -> None:
 
 def test_a_decided_transaction_is_unstable_until_its_marker_is_everywhere() -> None:
     log = rig()
-    log.log.on_append = lambda end_offset: True  # other replicas count
+    log.log.replicate_by(lambda end_offset: True)  # other replicas count
     log.send(1)  # 0
     log.send(2)  # 1
     log.end(2)  # 2
     log.end(1, commit=True)  # 3
     stable = []
     for high_watermark in range(5):
-        log.log.high_watermark = high_watermark
+        log.log.raise_high_watermark(high_watermark)
         stable.append(log.log.last_stable_offset)
     assert stable == [0, 0, 0, 0, 4]
 
@@ -302,11 +302,11 @@ def test_recovery_leaves_the_indexes_of_what_was_flushed() -> None:
 
 def test_truncation_forgets_what_was_not_replicated() -> None:
     log = rig()
-    log.log.on_append = lambda end_offset: True  # other replicas count
+    log.log.replicate_by(lambda end_offset: True)  # other replicas count
     log.send(3, transactional=False)  # 0
     log.send(1)  # 1
     log.end(1)  # 2
-    log.log.high_watermark = 1
+    log.log.raise_high_watermark(1)
     assert log.log.last_stable_offset == 1
     log.log.truncate_to(1)
     for _ in range(3):

@@ -65,9 +65,9 @@ def test_the_segment_with_the_last_stable_offset_is_not_cleanable() -> None:
 
 def test_nothing_beyond_the_high_watermark() -> None:
     rig = CleanerRig()
+    rig.log.replicate_by(lambda end_offset: True)  # other replicas count
     segments(rig, 3)
-    rig.log.on_append = lambda end_offset: True  # other replicas count
-    rig.log.high_watermark = 1
+    rig.log.raise_high_watermark(1)
     assert planned(rig).uncleanable_offset == 1
 
 

@@ -148,6 +148,17 @@ def test_a_settled_copy_is_durable() -> None:
     assert found.leader_epoch == 2
 
 
+def test_what_was_to_be_flushed_before_its_acknowledgement_is_durable_with_the_copy() -> None:
+    move = Move(flush_messages=2)
+    for _ in range(3):
+        append(move.log, batch())
+    assert (move.log.high_watermark, move.log.awaits_flush(3)) == (1, True)
+    move.begin()
+    new = move.finish()
+    assert (new.high_watermark, new.awaits_flush(3)) == (3, False)
+    assert not move.log.awaits_flush(3), "who waits asks the log to which the record was appended"
+
+
 def test_a_topic_whose_segments_became_smaller() -> None:
     move = Move()
     for _ in range(9):
@@ -177,6 +188,7 @@ def test_what_is_appended_between_two_reads_comes_along() -> None:
     move.begin()
     assert move.step()
     assert not move.step()
+    assert move.future.log.high_watermark == 3, "as in a log with one replica"
     append(move.log, batch(3))
     assert move.future.lag == 3
     assert contents(move.finish()) == contents(move.future.log)
@@ -197,6 +209,8 @@ def test_a_log_whose_start_moved_beyond_the_copy(start: int) -> None:
         move.log.roll()
     move.log.delete_records_before(start)
     move.log.apply_retention(NOW_MS)
+    move.copy()
+    assert move.future.log.high_watermark == 9
     new = move.finish()
     assert (new.log_start_offset, new.log_end_offset) == (start, 9)
     assert len(contents(new)) == (9 - start + 2) // 3

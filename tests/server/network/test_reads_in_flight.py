@@ -20,6 +20,7 @@ from ottla.log.partition import PartitionLog
 from ottla.server.broker.broker import Broker
 from ottla.server.handlers import alter_replica_log_dirs
 from ottla.server.partitions.cleaning import LogCleaning, ThreadWorker
+from ottla.server.partitions.replica import HIGH_WATERMARK
 from ottla.wire.messages import fetch
 from ottla.wire.messages.alter_replica_log_dirs import AlterReplicaLogDir, AlterReplicaLogDirsRequest, AlterReplicaLogDirTopic
 from ottla.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
@@ -45,7 +46,7 @@ async def rolled(broker: Broker, log: PartitionLog) -> None:
 
 async def records_deleted(broker: Broker, log: PartitionLog) -> None:
     await rolled(broker, log)
-    log.delete_records_before(-1)
+    replica(broker).delete_records_before(HIGH_WATERMARK)
     assert log.apply_retention(log.now_ms()) > 0
     assert log.directory.remove_due(log.now_ms() + 2 * MINUTE_MS) > 0
 

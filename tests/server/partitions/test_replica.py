@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.log.errors import CorruptRecord, FencedLeaderEpoch, UnknownLeaderEpoch
+from ottla.log.errors import CorruptRecord, FencedLeaderEpoch, OffsetOutOfRange, PolicyViolation, UnknownLeaderEpoch
+from ottla.server.partitions.replica import HIGH_WATERMARK
 from tests.fakes import MemoryBroker
 from tests.log.support import batch
 from tests.server.partitions.followers import Led
@@ -26,6 +27,31 @@ def test_an_append_is_counted_with_its_bytes_and_messages() -> None:
     replica.append(records)
     traffic = replica.traffic
     assert (traffic.appends, traffic.bytes_in, traffic.messages_in) == (1, len(records), 3)
+
+
+def test_records_are_deleted_up_to_an_offset_or_to_the_high_watermark() -> None:
+    """Ids are rows of docs/kafka-behaviour.md."""
+    led = Led()
+    led.append(6)
+    led.fetched(two=4, three=4)
+    assert led.replica.delete_records_before(2) == 2
+    assert led.replica.delete_records_before(HIGH_WATERMARK) == 4  # DR4
+    for offset in (5, -2):
+        with pytest.raises(OffsetOutOfRange):
+            led.replica.delete_records_before(offset)
+
+
+@pytest.mark.parametrize(("policy", "deletes"), [("compact", False), ("compact,delete", True), ("delete", True)])
+def test_records_of_a_topic_that_is_only_compacted_are_not_deleted(policy: str, deletes: bool) -> None:
+    broker = MemoryBroker({})
+    broker.create_topic("t", cleanup_policy=policy)
+    replica = broker.replica()
+    replica.append(batch(3))
+    if deletes:
+        assert replica.delete_records_before(1) == 1
+        return
+    with pytest.raises(PolicyViolation):  # DR8
+        replica.delete_records_before(0)
 
 
 def test_damage_is_logged_once_a_place_and_only_for_the_first_ten(caplog: pytest.LogCaptureFixture) -> None:

@@ -1,0 +1,33 @@
+"""When a segment is full, so that a log rolls and the next batch begins a new one.
+
+A follower's log and a copy of a log go by these functions. `PartitionLog.append_as_leader` has the same rule written out, because
+it runs for every batch; the drawn test of tests/log/test_following.py holds both equal.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ottla.log.segment import Segment
+    from ottla.wire.batch import BatchHeader
+
+
+def has_room(segment: Segment, header: BatchHeader, segment_bytes: int, filled: int) -> bool:
+    """Returns whether the batch fits behind the first `filled` bytes of the segment: into `segment_bytes`, into the indexes, and
+    among the offsets that an index entry can hold.
+    """
+    return filled + header.size <= segment_bytes and not segment.index_full and segment.can_hold(header.last_offset)
+
+
+def is_too_old(segment: Segment, header: BatchHeader, roll_after_ms: int, first_timestamp: int, now_ms: int) -> bool:
+    """Returns whether more than `roll_after_ms`, less the segment's jitter, lie between the segment's first batch and this one.
+
+    `first_timestamp` is the greatest timestamp of that first batch in ms, negative if it has none or was not read yet. Without
+    timestamps the segment's age by the clock counts. Raises OSError if the first batch has to be read.
+    """
+    if first_timestamp >= 0:
+        waited_ms = header.max_timestamp - first_timestamp
+    else:
+        waited_ms = segment.waited_ms(now_ms, header.max_timestamp)
+    return waited_ms > roll_after_ms - segment.jitter_ms
