@@ -124,14 +124,18 @@ def test_a_link_may_leave_an_api_alone() -> None:
 
 def test_what_measures_makes_the_routes_outside_all_links() -> None:
     seen: list[str] = []
-    chain, changes = Chain(), []
+    chain, made = Chain(), list[Plan]()
 
-    class Measured(Route):
-        """A route of another kind."""
+    def make_route(plan: Plan, steps: Steps) -> Route:
+        made.append(plan)
+        return Route(plan, steps)
 
-    chain.subscribe(lambda: changes.append(type(chain.compose(plan(own_steps(seen))))))
-    chain.measure(Measured)
+    changes: list[int] = []
+    chain.subscribe(lambda: changes.append(len(made)))
+    chain.measure(make_route)
     chain.put(Place.QUOTAS, Noting("quotas", seen))
     assert composed(chain, seen) == ["quotas before", "handler", "quotas after"]
+    assert [plan.api for plan in made] == [HEARTBEAT]
     chain.measure(None)
-    assert changes == [Measured, Measured, Route]
+    assert composed(chain, seen) == ["quotas before", "handler", "quotas after"]
+    assert (len(made), changes) == (1, [0, 0, 1])
