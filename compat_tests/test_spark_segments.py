@@ -34,6 +34,8 @@ from ottla.wire.records import Record, build_batch
 
 pytestmark = pytest.mark.spark
 
+LONGEST_TRANSACTION_MS = 900_000
+"""The most that brokers allow (transaction.max.timeout.ms)."""
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 COLUMNS = ("topic", "partition", "offset", "key", "value", "timestamp", "timestampType", "headers")
 SMALL = {"log.cleaner.backoff.ms": "200", "log.segment.delete.delay.ms": "1000"}
@@ -82,11 +84,10 @@ def write(bootstrap: str, codec: str) -> None:
 
 
 def transactions(bootstrap: str) -> None:
-    """Some of each end; the last one stays open and holds back partition 1."""
+    """Some of each end; the last one stays open and holds back partition 1, for longer than these tests take."""
     for at, end in enumerate(["commit", "abort", "abort", "commit", "open"]):
-        producer = Producer(
-            {"bootstrap.servers": bootstrap, "transactional.id": f"segments-{at}", "compression.type": CODECS[at]}
-        )
+        named = {"transactional.id": f"segments-{at}", "transaction.timeout.ms": LONGEST_TRANSACTION_MS}
+        producer = Producer({"bootstrap.servers": bootstrap, "compression.type": CODECS[at], **named})
         producer.init_transactions(30)
         producer.begin_transaction()
         for number in range(30):
