@@ -64,7 +64,8 @@ def test_the_tool_shows_transactions_and_ends_them(fresh_broker: Callable[..., B
         return masked(done["output"])
 
     make_topics(broker.bootstrap, 1, "t")
-    ended, opened = (Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": name}) for name in ("ended", "opened"))
+    patient = {"bootstrap.servers": broker.bootstrap, "transaction.timeout.ms": 600_000}  # a dozen JVM calls take a while
+    ended, opened = (Producer({**patient, "transactional.id": name}) for name in ("ended", "opened"))
     for producer in (ended, opened):
         producer.init_transactions(30)
         producer.begin_transaction()
