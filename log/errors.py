@@ -16,6 +16,7 @@ from ottla.log.disk.errors import (
     InconsistentMetadata,
     LogDirLocked,
     LogError,
+    NoRoom,
     StorageError,
     TruncatedSlice,
 )
@@ -32,6 +33,7 @@ __all__ = [
     "InvalidTransactionState",
     "LogDirLocked",
     "LogError",
+    "NoRoom",
     "NotABatch",
     "NotOneBatch",
     "OffsetOutOfRange",

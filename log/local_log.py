@@ -203,14 +203,17 @@ class LocalLog:
 
     # The directory
 
-    def retire_directory(self, suffix: str) -> str:
-        """Gives the directory, durably, a name that is no partition's, so that a topic of the same name can be made again;
-        returns its new path. Raises OSError.
+    def retire_directory(self, suffix: str, *, synced: bool = True) -> str:
+        """Gives the directory a name that is no partition's, so that a topic of the same name can be made again; returns its new
+        path. The name is durable if `synced`, or else with `LogDirectory.sync_renames`. Raises OSError.
         """
         directory = self.directory
         renamed = f"{directory.path}/{retired_directory_name(self.topic, self.partition, self.random, suffix)}"
         directory.disk.rename(self.path, renamed)
-        directory.disk.sync_dir(directory.path)
+        if synced:
+            directory.disk.sync_dir(directory.path)
+        else:
+            directory.renamed = True
         return renamed
 
     def rename_directory(self, path: str) -> None:

@@ -570,13 +570,13 @@ class PartitionLog:
         """Forgets producers that were silent for producer.id.expiration.ms; returns how many."""
         return self.producers.expire(now_ms, self.producer_expiration_ms)
 
-    def delete(self) -> None:
-        """Deletes the whole partition: its directory is renamed now and removed after `file.delete.delay.ms`. Raises
-        StorageError."""
+    def delete(self, *, synced: bool = True) -> None:
+        """Deletes the whole partition: its directory is renamed now and removed after `file.delete.delay.ms`. The deletion is
+        durable if `synced`, or else with `LogDirectory.sync_renames`. Raises StorageError."""
         self.directory.check()
         _log.info("%s is deleted", self.path)
         with self.directory.guard(f"deleting {self.path}"):
-            renamed = self.local.retire_directory(DELETE_DIR_SUFFIX)
+            renamed = self.local.retire_directory(DELETE_DIR_SUFFIX, synced=synced)
             self.directory.remove_later(renamed, self.now_ms() + self._config.file_delete_delay_ms)
         self._let_go()
 

@@ -114,7 +114,11 @@ class ManualClock:
             self._elapsed = max(self._elapsed, due)
             if timer.callback is not None:
                 timer.callback()
-        self._elapsed = until
+        self._elapsed = max(self._elapsed, until)
+
+    def spend(self, seconds: float) -> None:
+        """Time that what runs now takes; what comes due meanwhile runs with the next `advance`."""
+        self._elapsed += seconds
 
     @property
     def waiting(self) -> int:
@@ -156,7 +160,7 @@ class MemoryBroker:
         self.logs.lock()
         self.logs.open_all()
         self.settings = current_settings(self.config, self.image)
-        self.replicas = Replicas(self.logs, self.image, self.settings)
+        self.replicas = Replicas(self.logs, self.image, self.settings, self.clock)
         self.register_broker(NODE_ID, port=9092)
         for name, partitions in topics.items():
             self.create_topic(name, partitions)

@@ -24,7 +24,7 @@ from contextlib import contextmanager
 from typing import Final, Protocol
 
 from ottla.log.disk import checkpoint
-from ottla.log.disk.errors import StorageError
+from ottla.log.disk.errors import NoRoom, StorageError
 from ottla.log.disk.files import Disk, OpenFiles, StateUnknown, remove_tree
 
 _NO_DESCRIPTORS: Final = (errno.EMFILE, errno.ENFILE)
@@ -63,6 +63,7 @@ class LogDirectory:
         "open_files",
         "partitions",
         "path",
+        "renamed",
         "unopened",
     )
 
@@ -81,6 +82,8 @@ class LogDirectory:
         self.unopened: dict[checkpoint.TopicPartition, Checkpointed] = {}
         """Partitions that could not be opened, with their lines in the checkpoints, which are kept: without its recovery point a
         damaged log would be taken for one with a torn tail, and cut."""
+        self.renamed = False
+        """Whether a directory in this one was renamed and `sync_renames` has to make that durable."""
         self._doomed: list[tuple[int, str]] = []
         self._saved: dict[str, bytes] = {}
         self.mentioned: set[checkpoint.TopicPartition] = set()
@@ -94,14 +97,14 @@ class LogDirectory:
         """
         if isinstance(error, OSError) and not isinstance(error, StateUnknown):
             if error.errno in _NO_DESCRIPTORS:
-                return StorageError(f"{action}: {error}")
+                return NoRoom(f"{action}: {error}")
             if error.errno in _NO_ROOM:
                 if not self.full:
                     self.full = True
                     _log.error(
                         "log directory %s is full and takes no records until it has room: %s: %s", self.path, action, error
                     )
-                return StorageError(f"{self.path} has no room: {action}: {error}")
+                return NoRoom(f"{self.path} has no room: {action}: {error}")
         message = f"{self.path} is offline: {action}: {error}"
         if self.failed is None:
             self.failed = message
@@ -126,6 +129,13 @@ class LogDirectory:
         except OSError as error:
             final = StateUnknown(error.errno, error.strerror) if whole else error
             raise self.fail(action, final) from error
+
+    def sync_renames(self) -> None:
+        """Makes the renames durable that were left to this call, all with one fsync. Raises StorageError."""
+        if self.renamed:
+            with self.guard("deleting partitions"):
+                self.disk.sync_dir(self.path)
+            self.renamed = False
 
     # Removing later
 

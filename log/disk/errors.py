@@ -15,6 +15,10 @@ class StorageError(LogError):
     """The disk failed and the log directory is offline, or has no room; or the log is closed. 56 KAFKA_STORAGE_ERROR."""
 
 
+class NoRoom(StorageError):
+    """Descriptors or room ran out. The log directory stays online, and the same may succeed later."""
+
+
 class CorruptSnapshot(LogError):
     """A producer snapshot or a checkpoint file cannot be read; the caller rebuilds it from the log. No client ever sees this."""
 

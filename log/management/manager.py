@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Final
 from ottla.log.disk import checkpoint
 from ottla.log.disk.checkpoint import MetaProperties, TopicPartition
 from ottla.log.disk.directory import LogDirectory
-from ottla.log.disk.files import Disk, Lock, OpenFiles
-from ottla.log.errors import CorruptRecord, InconsistentMetadata, StorageError
+from ottla.log.disk.files import Disk, Lock, OpenFiles, remove_tree
+from ottla.log.errors import CorruptRecord, InconsistentMetadata, NoRoom, StorageError
 from ottla.log.flush import FlushJob
 from ottla.log.management.clean_shutdown import sync_all
 from ottla.log.names import DELETE_DIR_SUFFIX, FUTURE_DIR_SUFFIX
@@ -280,12 +280,12 @@ class LogManager:
         self, topic: str, partition: int, topic_id: bytes | None, config: LogConfig, *, is_new: bool = True
     ) -> PartitionLog:
         """Returns the partition's log, and makes it first if it does not exist, in the directory with the fewest partitions among
-        those that are not cordoned.
+        those that are not cordoned, and among these of those that were not found full.
 
         A log that exists gets `config`, and `topic_id` if it has none. Raises InconsistentMetadata if it has another id: the
-        caller deletes it first. Raises StorageError if it exists and is unavailable, or if no directory works. A partition that
-        is not new (`is_new`) is not made while a directory is offline, because its records may lie in that one; this raises
-        StorageError, too.
+        caller deletes it first. Raises StorageError if it exists and is unavailable, or if no directory works, and NoRoom if
+        there was no room or no descriptor; then nothing is left of it. A partition that is not new (`is_new`) is not made while a
+        directory is offline, because its records may lie in that one; this raises StorageError, too.
         """
         log = self.logs.get((topic, partition))
         if log is not None:
@@ -306,12 +306,27 @@ class LogManager:
         opening = self._opening(topic, partition, topic_id, config)
         opening.clean = True
         directory.forget((topic, partition))
+        path = f"{directory.path}/{opening.directory_name}"
+        is_first = not self._disk.exists(path)
         try:
             log = create_log(directory, opening)
         except OSError as error:
-            raise directory.fail(f"creating {topic}-{partition}", error) from error
+            failure = directory.fail(f"creating {topic}-{partition}", error)
+            if is_first and isinstance(failure, NoRoom):
+                self._remove_half_made(directory, path, (topic, partition))
+            raise failure from error
         self._add(directory, log)
         return log
+
+    def _remove_half_made(self, directory: LogDirectory, path: str, name: TopicPartition) -> None:
+        """Removes what there is of a new partition that could not be made, because the next attempt may choose another directory.
+        If that fails, too, the next attempt completes it.
+        """
+        try:
+            if self._disk.exists(path):
+                remove_tree(self._disk, path)
+        except OSError:
+            self.preferred[name] = directory.path
 
     def _places(self, topic: str) -> list[LogDirectory]:
         """Returns the log directories that partitions of this topic may lie in."""
@@ -329,8 +344,9 @@ class LogManager:
             for directory in online:
                 if directory.path == preferred:
                     return directory
-        open_ones = [directory for directory in online if directory.path not in self.cordoned]
-        return min(open_ones or online, key=lambda candidate: len(candidate.partitions))
+        open_ones = [directory for directory in online if directory.path not in self.cordoned] or online
+        with_room = [directory for directory in open_ones if not directory.full]
+        return min(with_room or open_ones, key=lambda candidate: len(candidate.partitions))
 
     def _adopt(self, log: PartitionLog, topic_id: bytes | None, config: LogConfig) -> None:
         if topic_id is not None and log.topic_id is not None and log.topic_id != topic_id:
@@ -345,16 +361,25 @@ class LogManager:
                 raise log.directory.fail(f"writing {path}", error) from error
             log.topic_id = topic_id
 
-    def delete(self, topic: str, partition: int) -> None:
-        """Deletes the partition if it exists; its files are removed after file.delete.delay.ms. Raises StorageError."""
+    def delete(self, topic: str, partition: int, *, synced: bool = True) -> None:
+        """Deletes the partition if it exists; its files are removed after file.delete.delay.ms. The deletion is durable if
+        `synced`, or else with `sync_deletions`. Raises StorageError."""
         log = self.logs.pop((topic, partition), None)
         try:
             self.drop_future((topic, partition))
         finally:  # also if dropping the copy failed, because that may lie in another log directory
             if log is not None:
                 log.directory.partitions.pop((topic, partition), None)
-                log.delete()
+                log.delete(synced=synced)
                 log.directory.forget_cleaned((topic, partition))
+
+    def sync_deletions(self) -> None:
+        """Makes the deletions durable that were not synced."""
+        for directory in self.directories:
+            try:
+                directory.sync_renames()
+            except StorageError as error:
+                _log.error("deleted partitions may come back after a power cut, as strays: %s", error)
 
     def drop_future(self, topic_partition: TopicPartition) -> None:
         """Gives up a move to another log directory: deletes the copy if there is one. Raises StorageError."""

@@ -324,6 +324,8 @@ class Broker:
         async with contextlib.AsyncExitStack() as last_first:
             if self._logs is not None:
                 last_first.callback(self._logs.close, clean, self._broker_epoch)
+            if self.context is not None:
+                last_first.callback(self.context.replicas.close, clean=clean)
             if clean and self._cluster is not None:
                 last_first.push_async_callback(self._cluster.leave)
             if self._metrics is not None:

@@ -98,7 +98,7 @@ def make_context(config: BrokerConfig, cluster: Cluster, logs: LogManager, clock
     """Makes the parts of the broker; none of them follows the metadata image yet."""
     image, values = cluster.image, config.values
     settings = current_settings(config, image)
-    replicas = Replicas(logs, image, settings)
+    replicas = Replicas(logs, image, settings, clock)
     offsets = InternalTopicLog(replicas, image, CONSUMER_OFFSETS)
     return BrokerContext(
         config=config,

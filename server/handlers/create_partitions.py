@@ -40,5 +40,8 @@ async def handle(body: CreatePartitionsRequest, request: Request) -> CreateParti
         return CreatePartitionsResponse(
             results=[CreatePartitionsTopicResult(topic.name, code, str(error)) for topic in body.topics]
         )
+    made = None if body.validate_only else request.broker.replicas.settled()
+    if made is not None:
+        await made
     response.throttle_time_ms = permits.throttle_time_ms
     return response

@@ -6,8 +6,9 @@
 - v5 (KIP-525) adds the partition count, the replicas and all settings with their sources to the answer; v7 adds the topic id.
 - A client over its quota of changes (controller_mutation_rate) is told how long to wait. Since v6 (KIP-599) topics that it may
   not create now are answered 89 THROTTLING_QUOTA_EXCEEDED.
-- The topic can be used as soon as the answer is there. If `timeout_ms` is 0 or less nothing is done; any other value has no
-  effect, because the only controller is always there.
+- The topic can be used as soon as the answer is there, unless there is no room for it on disk: its partitions answer 56
+  KAFKA_STORAGE_ERROR until there is. If `timeout_ms` is 0 or less nothing is done; any other value has no effect, because the
+  only controller is always there.
 - Errors of the whole request, given for each topic: 7 REQUEST_TIMED_OUT (no time), 44 POLICY_VIOLATION (more than 10,000
   partitions).
 - Errors of a topic: 17 INVALID_TOPIC_EXCEPTION (the name is illegal, or equals another but for '.' and '_'), 36
@@ -46,5 +47,8 @@ async def handle(body: CreateTopicsRequest, request: Request) -> CreateTopicsRes
         return CreateTopicsResponse(
             topics=[CreatableTopicResult(topic.name, error_code=code, error_message=str(error)) for topic in body.topics]
         )
+    made = None if body.validate_only else request.broker.replicas.settled()
+    if made is not None:
+        await made
     response.throttle_time_ms = permits.throttle_time_ms
     return response

@@ -39,6 +39,9 @@ async def handle(body: DeleteTopicsRequest, request: Request) -> DeleteTopicsRes
         )
     except StorageError as error:
         return _failure(topics, ErrorCode.KAFKA_STORAGE_ERROR, str(error))
+    deleted = request.broker.replicas.deleted()
+    if deleted is not None:
+        await deleted
     response.throttle_time_ms = permits.throttle_time_ms
     return response
 

@@ -88,6 +88,7 @@ class LogDirs:
         for replica in self._replicas:
             self._note(replica)
         self._image.subscribe(self._follow)
+        self._replicas.on_made = self._note
         self._remove_more_futures()
         for topic_partition in list(self._logs.found_futures):
             self._spawn(topic_partition, partial(self._resume, topic_partition))

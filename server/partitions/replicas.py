@@ -2,16 +2,19 @@
 
 The metadata image alone decides what exists: `Replicas` creates, deletes and reconfigures logs as topics in it change, and never
 decides anything itself. So the same code serves a standalone broker and one whose records come from a quorum.
+
+A change of very many partitions takes several turns of the event loop to reach the disk (backlog.py). Deleted ones are gone from
+here at once; a new one is here when it has its files, and until then clients are told to come again.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from ottla.log.config import LogConfig
-from ottla.log.errors import InconsistentMetadata, StorageError
+from ottla.log.errors import InconsistentMetadata, NoRoom, StorageError
 from ottla.server.metadata.controller_settings import cordoned_paths
 from ottla.server.metadata.image import (
     BROKER,
@@ -24,7 +27,8 @@ from ottla.server.metadata.image import (
     PartitionImage,
     TopicDeleted,
 )
-from ottla.server.metadata.names import CLUSTER_METADATA
+from ottla.server.metadata.names import CLUSTER_METADATA, INTERNAL_TOPICS
+from ottla.server.partitions.backlog import Backlog, TopicIdPartition
 from ottla.server.partitions.replica import Replica
 from ottla.server.partitions.traffic import Traffic
 from ottla.wire.errors import ErrorCode
@@ -32,6 +36,8 @@ from ottla.wire.errors import ErrorCode
 if TYPE_CHECKING:
     from ottla.log.management.manager import LogManager
     from ottla.log.partition import PartitionLog
+    from ottla.server.base.clock import Clock
+    from ottla.server.base.promise import Promise
     from ottla.server.metadata.image import MetadataImage
     from ottla.server.settings.current import CurrentSettings
 
@@ -41,7 +47,7 @@ logger = logging.getLogger("ottla.server.replicas")
 class Replicas:
     """All replicas of this broker, kept in step with the metadata image. Call `start` once the image is loaded."""
 
-    def __init__(self, logs: LogManager, image: MetadataImage, settings: CurrentSettings) -> None:
+    def __init__(self, logs: LogManager, image: MetadataImage, settings: CurrentSettings, clock: Clock) -> None:
         self.logs = logs
         self._image = image
         self._node_id = settings.config.node_id
@@ -52,6 +58,11 @@ class Replicas:
         """The traffic of each topic, by name."""
         self.past_traffic = Traffic()
         """The traffic of topics that were deleted."""
+        self.on_made: Callable[[Replica], None] | None = None
+        """Is called with each replica that comes after the start."""
+        self._backlog = Backlog(clock, make=self._make, delete=self._delete, sync=logs.sync_deletions)
+        self._last_config: tuple[str, int, LogConfig] | None = None
+        """A topic, the state of the image by its `changes`, and the topic's settings then."""
 
     def get(self, topic: str, partition: int) -> Replica | None:
         return self._replicas.get((topic, partition))
@@ -64,7 +75,23 @@ class Replicas:
         image = self._image.partition(topic, partition)
         if image is None:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        return ErrorCode.KAFKA_STORAGE_ERROR if self._node_id in image.replicas else ErrorCode.NOT_LEADER_OR_FOLLOWER
+        if self._node_id not in image.replicas or (self._image.topics[topic].topic_id, partition) in self._backlog:
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        return ErrorCode.KAFKA_STORAGE_ERROR
+
+    def settled(self) -> Promise[None] | None:
+        """Returns a promise that is kept when all partitions that the metadata names now are here, and the files of all others
+        are deleted; None if that is so already. Partitions for which there is no room are not waited for.
+        """
+        return self._backlog.settled()
+
+    def deleted(self) -> Promise[None] | None:
+        """Returns a promise that is kept when the files of all partitions that were removed are deleted; None if they are."""
+        return self._backlog.deleted()
+
+    def close(self, *, clean: bool) -> None:
+        """Stops making partitions; if `clean`, deletes what is still to be deleted. The logs stay open."""
+        self._backlog.close(clean=clean)
 
     def __iter__(self) -> Iterator[Replica]:
         return iter(list(self._replicas.values()))
@@ -78,14 +105,18 @@ class Replicas:
         """Takes over what the image holds now, and follows it from then on."""
         self._cordon()
         for topic in list(self._image.topics.values()):
-            for index, partition in topic.partitions.items():
-                self._apply(topic.name, topic.topic_id, index, partition, is_new=False)
+            for index in topic.partitions:
+                name = topic.topic_id, index
+                try:
+                    self._make(name, False)
+                except NoRoom as error:
+                    self._backlog.put_off(name, False, error)
         self._set_strays_aside()
         self._image.subscribe(self._on_event)
 
     def drop_lost(self) -> dict[tuple[str, int], str | None]:
         """Drops the partitions whose log directory has failed. Returns the partitions that this broker leads and that have no log
-        any more, each with its directory's path, or None if that is not known.
+        any more, each with its directory's path, or None if that is not known. Those that are still to be made are not lost.
         """
         dropped: dict[tuple[str, int], str] = {}
         for name, replica in list(self._replicas.items()):
@@ -97,7 +128,10 @@ class Replicas:
             (topic.name, index): dropped.get((topic.name, index))
             for topic in self._image.topics.values()
             for index, partition in topic.partitions.items()
-            if partition.leader == self._node_id and (topic.name, index) not in self._replicas
+            if partition.leader == self._node_id
+            and (topic.name, index) not in self._replicas
+            and (topic.topic_id, index) not in self._backlog
+            and not self._backlog.waits_for_room((topic.topic_id, index))
         }
 
     def _set_strays_aside(self) -> None:
@@ -124,19 +158,41 @@ class Replicas:
                 self._reconfigure(resource_type, name)
 
     def _apply(self, topic: str, topic_id: bytes, index: int, image: PartitionImage, *, is_new: bool) -> None:
-        """Brings one partition on this broker in line with the image."""
-        if self._node_id not in image.replicas:
-            if (topic, index) in self._replicas:
-                self._remove(topic, index)
-            return
+        """Brings one partition on this broker in line with the image. One that is not here yet is only put into the backlog,
+        unless it belongs to an internal topic: these are small, and a coordinator looks for its partition at once.
+        """
         replica = self._replicas.get((topic, index))
-        if replica is None and self._is_elsewhere(topic, index, image):
-            logger.error("%s-%d is in a log directory that is missing; list all log directories in log.dirs", topic, index)
-            return
-        replica = replica or self._open(topic, topic_id, index, is_new=is_new)
+        if self._node_id not in image.replicas:
+            if replica is not None:
+                self._remove(topic, index)
+        elif replica is not None:
+            replica.take_role(image, self._node_id)
+        elif topic not in INTERNAL_TOPICS:
+            self._backlog.make((topic_id, index), is_new=is_new)
+        else:
+            try:
+                self._make((topic_id, index), is_new)
+            except NoRoom as error:
+                self._backlog.put_off((topic_id, index), is_new, error)
+
+    def _make(self, name: TopicIdPartition, is_new: bool) -> bool:
+        """Opens a partition as the image has it now, and creates its log if there is none; returns whether it did. Raises
+        NoRoom."""
+        topic_id, index = name
+        topic = self._image.topics_by_id.get(topic_id)
+        image = topic.partitions.get(index) if topic is not None else None
+        if topic is None or image is None or self._node_id not in image.replicas or (topic.name, index) in self._replicas:
+            return False
+        if self._is_elsewhere(topic.name, index, image):
+            logger.error("%s-%d is in a log directory that is missing; list all log directories in log.dirs", topic.name, index)
+            return False
+        replica = self._open(topic.name, topic_id, index, is_new=is_new)
         if replica is None:
-            return
+            return False
         replica.take_role(image, self._node_id)
+        if self.on_made is not None:
+            self.on_made(replica)
+        return True
 
     def _is_elsewhere(self, topic: str, index: int, image: PartitionImage) -> bool:
         """Returns whether the partition has no leader and was in a directory that this broker once had. To create it anew would
@@ -149,10 +205,12 @@ class Replicas:
 
     def _open(self, topic: str, topic_id: bytes, index: int, *, is_new: bool) -> Replica | None:
         """Opens the partition, and creates its log if there is none. If the disk refuses, logs that and returns None; clients
-        then get KAFKA_STORAGE_ERROR.
+        then get KAFKA_STORAGE_ERROR. Raises NoRoom.
         """
         try:
             log = self._create(topic, topic_id, index, is_new=is_new)
+        except NoRoom:
+            raise
         except StorageError as error:
             logger.error("%s-%d is not available: %s", topic, index, error)
             return None
@@ -175,16 +233,27 @@ class Replicas:
         if replica is None:
             return
         del self._by_id[replica.topic_id, index]
-        try:
-            self.logs.delete(topic, index)
-        except StorageError as error:
-            logger.error("%s-%d is deleted, but its files are still there: %s", topic, index, error)
+        self._backlog.delete(replica.log)
         replica.resign()
+
+    def _delete(self, log: PartitionLog) -> None:
+        if self.logs.get(log.topic, log.partition) is not log:  # a new topic of the same name came first and took its place
+            return
+        try:
+            self.logs.delete(log.topic, log.partition, synced=False)
+        except StorageError as error:
+            logger.error("%s-%d is deleted, but its files are still there: %s", log.topic, log.partition, error)
 
     # Settings
 
     def _config(self, topic: str) -> LogConfig:
-        return self._settings.of_topic(topic, self._image.config_of(TOPIC, topic))
+        """Returns the settings of a topic; partitions that are made one after the other share them."""
+        last, changes = self._last_config, self._image.changes
+        if last is not None and last[:2] == (topic, changes):
+            return last[2]
+        config = self._settings.of_topic(topic, self._image.config_of(TOPIC, topic))
+        self._last_config = topic, changes, config
+        return config
 
     def _reconfigure(self, resource_type: int, name: str) -> None:
         if resource_type not in (TOPIC, BROKER):

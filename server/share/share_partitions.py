@@ -182,7 +182,7 @@ class SharePartitions:
         match event:
             case TopicDeleted(topic=topic):
                 self._forget_where(lambda key: key.topic_id == topic.topic_id)
-            case PartitionChanged(topic=topic, partition=index):
+            case PartitionChanged(topic=topic, partition=index, previous=previous) if previous is not None:
                 replica = self._replicas.get_by_id(topic.topic_id, index)
                 if replica is None or not replica.is_leader:
                     self._forget_where(lambda key: key[1:] == (topic.topic_id, index))

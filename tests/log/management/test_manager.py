@@ -10,7 +10,7 @@ from random import Random
 import pytest
 
 from ottla.log.disk.files import OsDisk, remove_tree
-from ottla.log.errors import InconsistentMetadata, LogDirLocked, StorageError
+from ottla.log.errors import InconsistentMetadata, LogDirLocked, NoRoom, StorageError
 from ottla.log.management.manager import LogManager
 from tests.log.support import NOW_MS, TOPIC_ID, batch, settings
 from tests.memdisk import MemDisk
@@ -61,6 +61,44 @@ def test_partitions_go_where_the_fewest_are(broker: Broker) -> None:
     ]
     assert broker.manager.get("topic-with-dashes", 4) is broker.manager.logs["topic-with-dashes", 4]
     assert broker.manager.get("topic-with-dashes", 5) is None
+
+
+def test_a_partition_that_finds_no_room_leaves_nothing_and_goes_where_there_is_some(broker: Broker) -> None:
+    broker.disk.fail("write_bytes", errno.ENOSPC, path="t-0/partition.metadata")
+    with pytest.raises(NoRoom):
+        broker.fill("t", 0, 1)
+    assert not broker.disk.exists("/a/t-0")
+    broker.fill("t", 0, 1)
+    broker.fill("t", 1, 1)
+    assert [log.path for log in broker.manager.logs.values()] == ["/b/t-0", "/b/t-1"]
+    assert [directory.failed for directory in broker.manager.directories] == [None, None]
+
+
+def test_what_cannot_be_removed_either_is_completed_by_the_next_attempt(broker: Broker) -> None:
+    """Otherwise the next start would find the partition in two directories."""
+    broker.disk.fail("open", errno.EMFILE, path="t-0")
+    broker.disk.fail("remove", errno.EMFILE, path="t-0")
+    broker.disk.fail("list", errno.EMFILE, path="t-0", skip=1)
+    with pytest.raises(NoRoom):
+        broker.fill("t", 0, 1)
+    assert broker.disk.exists("/a/t-0")
+    broker.manager.create("u", 0, TOPIC_ID, broker.config)
+    broker.fill("t", 0, 1)
+    assert broker.manager.logs["t", 0].path == "/a/t-0"
+
+
+def test_deletions_share_a_sync(broker: Broker) -> None:
+    for partition in range(4):
+        broker.fill("t", partition, 1)
+    broker.disk.trace.clear()
+    for partition in range(4):
+        broker.manager.delete("t", partition, synced=False)
+    assert [operation for operation, _ in broker.disk.trace] == ["rename"] * 4
+    broker.disk.fail("sync_dir", errno.EMFILE)
+    broker.manager.sync_deletions()
+    broker.manager.sync_deletions()
+    broker.disk.crash()
+    assert not any(name.startswith("t-") and len(name) == 3 for path in broker.paths for name in broker.disk.list(path))
 
 
 @pytest.mark.parametrize("clean", [True, False])

@@ -137,6 +137,7 @@ class Node:
             settings=current_settings(self.config, self.image),
             metadata=self.image,
             controller=self.controller,
+            replicas=SimpleNamespace(settled=lambda: None, deleted=lambda: None),
             producer_ids=ProducerIds(self.controller),
             kept_answers=KeptAnswers(),
         )

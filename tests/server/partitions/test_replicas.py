@@ -36,7 +36,7 @@ def test_what_no_topic_claims_is_set_aside_at_the_start() -> None:
     broker = MemoryBroker({"t": 1})
     for topic in ("gone", CLUSTER_METADATA):
         broker.logs.create(topic, 0, broker.topic_id(topic), LogConfig.from_overrides({}, None))
-    Replicas(broker.logs, broker.image, broker.settings).start()
+    Replicas(broker.logs, broker.image, broker.settings, broker.clock).start()
     names = sorted(name for name in broker.disk.list("/data") if broker.disk.is_dir(f"/data/{name}"))
     assert names[0] == f"{CLUSTER_METADATA}-0"
     assert re.fullmatch(r"gone-0\.[0-9a-f]{32}-stray", names[1])
