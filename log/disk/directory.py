@@ -25,7 +25,7 @@ from typing import Final, Protocol
 
 from ottla.log.disk import checkpoint
 from ottla.log.disk.errors import NoRoom, StorageError
-from ottla.log.disk.files import Disk, OpenFiles, StateUnknown, remove_tree
+from ottla.log.disk.files import Disk, OpenFiles, StateUnknown, removals
 
 _NO_DESCRIPTORS: Final = (errno.EMFILE, errno.ENFILE)
 _NO_ROOM: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -145,23 +145,30 @@ class LogDirectory:
 
     def remove_due(self, now_ms: int) -> int:
         """Removes, durably, what is due at `now_ms`; returns how many paths. Raises StorageError."""
-        due = [path for due_ms, path in self._doomed if due_ms <= now_ms]
+        before = len(self._doomed)
+        for _ in self.removals(now_ms):
+            pass
+        return before - len(self._doomed)
+
+    def removals(self, now_ms: int) -> Iterator[None]:
+        """Removes, durably, what is due at `now_ms`, and pauses after each file. Raises StorageError."""
+        due = dict.fromkeys(path for due_ms, path in self._doomed if due_ms <= now_ms)
         if not due:
-            return 0
+            return
         with self.guard("removing deleted files"):
             for path in due:
-                self._remove(path)
+                yield from self._remove(path)
             for parent in {path.rpartition("/")[0] for path in due}:
                 if self.disk.is_dir(parent):  # the directory may have been due itself
                     self.disk.sync_dir(parent)
-            self._doomed = [(due_ms, path) for due_ms, path in self._doomed if due_ms > now_ms]
-        return len(due)
+            self._doomed = [(due_ms, path) for due_ms, path in self._doomed if path not in due]
 
-    def _remove(self, path: str) -> None:
+    def _remove(self, path: str) -> Iterator[None]:
         if self.disk.is_dir(path):
-            remove_tree(self.disk, path)
+            yield from removals(self.disk, path)
         elif self.disk.exists(path):  # a partition's directory may have gone with all that was in it
             self.disk.remove(path)
+            yield
 
     # Checkpoints
 

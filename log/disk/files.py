@@ -23,7 +23,7 @@ import errno
 import fcntl
 import os
 import stat
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
 
 from ottla.log.disk.errors import LogDirLocked, TruncatedSlice
@@ -454,6 +454,12 @@ def remove_tree(disk: Disk, path: str) -> None:
     """Removes a directory with what is in it. Of a link only the link is removed, because what it leads to is somebody else's. It
     is not an error if something is gone already.
     """
+    for _ in removals(disk, path):
+        pass
+
+
+def removals(disk: Disk, path: str) -> Iterator[None]:
+    """Does what `remove_tree` does, and pauses after each file and directory."""
     with contextlib.suppress(FileNotFoundError):
         if disk.is_link(path):
             disk.remove(path)
@@ -461,7 +467,9 @@ def remove_tree(disk: Disk, path: str) -> None:
         for name in disk.list(path):
             inner = f"{path}/{name}"
             if disk.is_dir(inner):
-                remove_tree(disk, inner)
+                yield from removals(disk, inner)
             else:
                 disk.remove(inner)
+                yield
         disk.remove_dir(path)
+        yield

@@ -408,7 +408,11 @@ class LogManager:
     def retention_pass(self, now_ms: int) -> int:
         """Deletes the segments that retention allows to (every log.retention.check.interval.ms); returns how many. A log that is
         being cleaned is left out; its turn comes after the cleanings (log/compaction/cleaner_manager.py)."""
-        return self._sum(lambda log: 0 if (log.topic, log.partition) in self.in_cleaning else log.apply_retention(now_ms))
+        return sum(self.retention_steps(now_ms))
+
+    def retention_steps(self, now_ms: int) -> Iterator[int]:
+        """Does what `retention_pass` does, and pauses after each log with the number of its segments that were deleted."""
+        return self._each(lambda log: 0 if (log.topic, log.partition) in self.in_cleaning else log.apply_retention(now_ms))
 
     def set_producer_expiration(self, expiration_ms: int) -> None:
         """Sets a new producer.id.expiration.ms for all logs."""
@@ -418,18 +422,20 @@ class LogManager:
 
     def expiration_pass(self, now_ms: int) -> int:
         """Forgets producers that have long been silent (every producer.id.expiration.check.interval.ms); returns how many."""
-        return self._sum(lambda log: log.forget_expired_producers(now_ms))
+        return sum(self.expiration_steps(now_ms))
 
-    def _sum(self, action: Callable[[PartitionLog], int]) -> int:
-        total = 0
+    def expiration_steps(self, now_ms: int) -> Iterator[int]:
+        """Does what `expiration_pass` does, and pauses after each log with the number of its producers that were forgotten."""
+        return self._each(lambda log: log.forget_expired_producers(now_ms))
+
+    def _each(self, action: Callable[[PartitionLog], int]) -> Iterator[int]:
         for log in self._each_online():
             try:
-                total += action(log)
+                yield action(log)
             except StorageError:  # logged where the directory went offline
                 continue
             except CorruptRecord as error:
                 _log.error("%r is damaged: %s", log, error)
-        return total
 
     def flush_jobs(self, now_ms: int) -> list[FlushJob]:
         """Returns the flushes that are due by flush.messages, flush.ms or a roll. The caller calls `run` of each in a thread,
@@ -478,6 +484,15 @@ class LogManager:
                 except StorageError:  # logged where the directory went offline
                     continue
         return removed
+
+    def delete_steps(self, now_ms: int) -> Iterator[None]:
+        """Does what `delete_pass` does, and pauses after each file."""
+        for directory in self.directories:
+            if directory.failed is None:
+                try:
+                    yield from directory.removals(now_ms)
+                except StorageError:  # logged where the directory went offline
+                    continue
 
     def close(self, clean: bool = True, broker_epoch: int = -1) -> None:
         """Closes every partition and releases the locks. If `clean`, directories that still work get what a start without

@@ -5,15 +5,15 @@ its traceback if the error is a bug of ours, and runs again when it is due next,
 segments fails a week later.
 
 fsync blocks for milliseconds, and longer on a busy disk, so flushes run in threads; everything else is quick and runs on the
-loop.
+loop, in slices (`Scheduler.in_slices`) where there may be much of it.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable, Iterator
+from typing import TYPE_CHECKING, Final
 
 from ottla.log.errors import LogError, StorageError
 
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger("ottla.server.scheduler")
 
 MIN_INTERVAL_MS = 1
+SLICE_SECONDS: Final = 0.005
+"""How long a pass may keep the event loop, but for the step that it is in."""
 
 
 class Scheduler:
@@ -73,6 +75,22 @@ class Scheduler:
         except Exception:
             logger.exception("the %s pass failed; it runs again at its next time", name)
         self._plan(name, interval_ms, action)
+
+    def in_slices(self, steps: Iterator[object]) -> Awaitable[None] | None:
+        """Goes through the steps of a pass in slices, between which the event loop has a turn. Returns None if the first slice was
+        enough. A stop leaves out what remains.
+        """
+        return self._rest(steps) if self._slice(steps) else None
+
+    def _slice(self, steps: Iterator[object]) -> bool:
+        """Returns whether there is more to do."""
+        until = self._clock.monotonic() + SLICE_SECONDS
+        return any(self._clock.monotonic() >= until for _ in steps)
+
+    async def _rest(self, steps: Iterator[object]) -> None:
+        await asyncio.sleep(0)
+        while not self._stopped and self._slice(steps):
+            await asyncio.sleep(0)
 
     async def stop(self) -> None:
         self._stopped = True

@@ -5,7 +5,7 @@ The passes for transactions, share state and the cleaner do nothing as long as t
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from typing import TYPE_CHECKING, Final
 
 from ottla.server.base.scheduler import flush_in_threads
@@ -32,13 +32,16 @@ def schedule_passes(scheduler: Scheduler, context: BrokerContext, logs: LogManag
     def now(action: Callable[[int], object]) -> Callable[[], object]:
         return lambda: action(clock.now_ms())
 
+    def in_slices(steps: Callable[[int], Iterator[object]]) -> Callable[[], object]:
+        return now(lambda ms: scheduler.in_slices(steps(ms)))
+
     every, coordinators = scheduler.every, CoordinatorPasses(context)
-    every("retention", values["log.retention.check.interval.ms"], now(logs.retention_pass))
+    every("retention", values["log.retention.check.interval.ms"], in_slices(logs.retention_steps))
     flush_interval_ms = min(values["log.flush.scheduler.interval.ms"], FLUSH_PASS_INTERVAL_MS)
     every("flush", flush_interval_ms, now(lambda ms: flush_in_threads(logs, ms)))
     every("checkpoint", values["log.flush.offset.checkpoint.interval.ms"], logs.checkpoint_pass)
-    every("delete", DELETE_PASS_INTERVAL_MS, now(logs.delete_pass))
-    every("producer expiration", values["producer.id.expiration.check.interval.ms"], now(logs.expiration_pass))
+    every("delete", DELETE_PASS_INTERVAL_MS, in_slices(logs.delete_steps))
+    every("producer expiration", values["producer.id.expiration.check.interval.ms"], in_slices(logs.expiration_steps))
     if values["log.cleaner.enable"]:
         every("cleaner", lambda: settings["log.cleaner.backoff.ms"], compaction.run_pass)
     every("offset expiration", values["offsets.retention.check.interval.ms"], context.groups.expire)

@@ -70,6 +70,23 @@ def test_removing_later(disk: MemDisk, directory: LogDirectory) -> None:
     assert disk.list("/d") == []
 
 
+def test_a_removal_pauses_after_each_file_and_leaves_alone_what_comes_due_meanwhile(disk: MemDisk, directory: LogDirectory) -> None:
+    disk.makedirs("/d/q/inner")
+    for name in ("q/a", "q/b", "q/inner/c", "late"):
+        disk.write_bytes(f"/d/{name}", b"x")
+    directory.remove_later("/d/q", 100)
+    disk.trace.clear()
+    counts = []
+    for _ in directory.removals(100):
+        counts.append(len(disk.trace))
+        if len(counts) == 1:
+            directory.remove_later("/d/late", 100)
+    assert counts == [1, 2, 3, 4, 5]
+    assert disk.exists("/d/late")
+    assert directory.remove_due(100) == 1
+    assert not disk.exists("/d/late")
+
+
 def test_a_failing_removal(disk: MemDisk, directory: LogDirectory) -> None:
     disk.write_bytes("/d/a", b"x")
     directory.remove_later("/d/a", 0)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import errno
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 
 from ottla.log.errors import StorageError
-from ottla.server.base.scheduler import Scheduler, flush_in_threads
+from ottla.server.base.scheduler import SLICE_SECONDS, Scheduler, flush_in_threads
 from tests.fakes import MemoryBroker
 from tests.log.support import batch
 
@@ -61,6 +61,49 @@ def test_a_pass_runs_every_interval() -> None:
     clock.advance(0.001)
     clock.advance(0.3)
     assert ran == [300, 600]
+
+
+def test_a_long_pass_gives_the_loop_a_turn_after_each_slice() -> None:
+    clock, done = StandingClock(), []
+
+    def steps() -> Iterator[None]:
+        for number in range(7):
+            clock.time += SLICE_SECONDS * 0.4
+            done.append(number)
+            yield
+
+    async def turns() -> list[int]:
+        scheduler = Scheduler(clock)
+        scheduler.every("delete", 100, lambda: scheduler.in_slices(steps()))
+        clock.advance(0.1)
+        seen = [len(done)]
+        while len(clock.due) == 0:
+            await asyncio.sleep(0)
+            if len(done) > seen[-1]:
+                seen.append(len(done))
+        return seen
+
+    assert asyncio.run(turns()) == [3, 6, 7]
+
+
+def test_a_short_pass_needs_no_task_and_a_stop_ends_a_long_one() -> None:
+    clock, done = StandingClock(), []
+
+    def steps(count: int) -> Iterator[None]:
+        for number in range(count):
+            clock.time += SLICE_SECONDS * 0.6
+            done.append(number)
+            yield
+
+    async def stopped() -> None:
+        scheduler = Scheduler(clock)
+        assert scheduler.in_slices(steps(1)) is None
+        scheduler.every("delete", 100, lambda: scheduler.in_slices(steps(9)))
+        clock.advance(0.1)
+        await scheduler.stop()
+
+    asyncio.run(stopped())
+    assert done == [0, 0, 1]
 
 
 def test_a_pass_that_fails_is_logged_and_runs_again(caplog: pytest.LogCaptureFixture) -> None:
