@@ -104,7 +104,6 @@ COVERED_BY: Final[dict[str, str]] = {
     "server/metadata/feature_levels.py": "tests/server/metadata/test_metadata_log.py",
     "server/metadata/image_records.py": "tests/server/metadata/test_snapshot_keeper.py",
     "server/metadata/names.py": "tests/server/metadata/test_topics.py",
-    "server/metadata/operation.py": "tests/server/metadata/test_membership.py",
     "server/metadata/placement.py": "tests/server/metadata/test_topics.py",
     "server/metadata/quorum.py": "tests/server/handlers/test_describe_quorum.py",
     "server/metadata/quorum_state.py": "tests/server/metadata/test_metadata_log.py",

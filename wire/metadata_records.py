@@ -155,7 +155,12 @@ def decode_control(record: Record) -> ControlRecord:
 
 def build_records(records: Iterable[WireStruct], metadata_version: int, timestamp_ms: int) -> bytes:
     """Returns one batch with these metadata records, which therefore take effect together or not at all."""
-    return build_batch([Record(0, timestamp_ms, None, encode_value(record, metadata_version)) for record in records])
+    return build_encoded([encode_value(record, metadata_version) for record in records], timestamp_ms)
+
+
+def build_encoded(values: Iterable[bytes], timestamp_ms: int) -> bytes:
+    """Returns one batch of metadata records that `encode_value` has encoded."""
+    return build_batch([Record(0, timestamp_ms, None, value) for value in values])
 
 
 def build_control(records: Sequence[tuple[int, WireStruct]], timestamp_ms: int) -> bytes:

@@ -77,7 +77,7 @@ class Scheduler:
         self._plan(name, interval_ms, action)
 
     def in_slices(self, steps: Iterator[object]) -> Awaitable[None] | None:
-        """Goes through the steps of a pass in slices, between which the event loop has a turn. Returns None if the first slice was
+        """Goes through the steps of a pass in slices, between which the event loop has a turn. Returns None if one slice was
         enough. A stop leaves out what remains.
         """
         return self._rest(steps) if self._slice(steps) else None
@@ -89,7 +89,7 @@ class Scheduler:
 
     async def _rest(self, steps: Iterator[object]) -> None:
         await asyncio.sleep(0)
-        while not self._stopped and self._slice(steps):
+        while not self._stopped and self._slice(steps):  # noqa: ASYNC110
             await asyncio.sleep(0)
 
     async def stop(self) -> None:

@@ -6,7 +6,8 @@
 - A client over its quota of changes (controller_mutation_rate) is told how long to wait. Since v3 (KIP-599) topics that may not
   get partitions now are answered 89 THROTTLING_QUOTA_EXCEEDED.
 - Errors of a topic: 3 UNKNOWN_TOPIC_OR_PARTITION, 37 INVALID_PARTITIONS (`count` is no increase), 38 INVALID_REPLICATION_FACTOR,
-  39 INVALID_REPLICA_ASSIGNMENT, 42 INVALID_REQUEST (the topic is named twice), 56 KAFKA_STORAGE_ERROR.
+  39 INVALID_REPLICA_ASSIGNMENT, 42 INVALID_REQUEST (the topic is named twice), 44 POLICY_VIOLATION (the broker would hold more
+  partitions than `ottla.max.partitions`), 56 KAFKA_STORAGE_ERROR.
 - Errors of the whole request, given for each topic: 7 REQUEST_TIMED_OUT (`timeout_ms` is 0 or less, and nothing is done), 44
   POLICY_VIOLATION (more than 10,000 new partitions).
 """

@@ -14,7 +14,7 @@
 - Errors of a topic: 17 INVALID_TOPIC_EXCEPTION (the name is illegal, or equals another but for '.' and '_'), 36
   TOPIC_ALREADY_EXISTS, 40 INVALID_CONFIG, 37 INVALID_PARTITIONS, 38 INVALID_REPLICATION_FACTOR, 39 INVALID_REPLICA_ASSIGNMENT, 42
   INVALID_REQUEST (the topic is named twice, or has both counts and an assignment), 44 POLICY_VIOLATION (more than 10,000
-  partitions and settings), 56 KAFKA_STORAGE_ERROR.
+  partitions and settings, or the broker would hold more partitions than `ottla.max.partitions`), 56 KAFKA_STORAGE_ERROR.
 """
 
 from __future__ import annotations

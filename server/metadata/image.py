@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from ottla.server.metadata.names import metrics_name
 from ottla.wire.metadata_records import MetadataError
 from ottla.wire.primitives import ZERO_UUID, WireStruct, uuid_to_text
 
@@ -197,6 +198,8 @@ class MetadataImage:
     """Counts changes: what was derived from the image is valid as long as this number is the same."""
     kept: dict[tuple[object, ...], WireStruct] = field(default_factory=dict)
     """Records that are kept whole, by kind and identity."""
+    _alike: dict[str, list[str]] = field(default_factory=dict)
+    """The names of topics with '.' or '_', by `metrics_name`."""
     _subscribers: list[Callable[[Event], None]] = field(default_factory=list)
     _events: list[Event] = field(default_factory=list)
     _changed_resources: set[tuple[int, str]] = field(default_factory=set)
@@ -205,6 +208,10 @@ class MetadataImage:
     def config_of(self, resource_type: int, resource_name: str) -> Mapping[str, str]:
         """Returns the settings of the resource itself, by name, without defaults."""
         return self.configs.get((resource_type, resource_name), _EMPTY)
+
+    def named_like(self, name: str) -> Iterable[str]:
+        """Returns the topics whose names are `name` but perhaps for '.' and '_', if it has one of these."""
+        return self._alike.get(metrics_name(name), ())
 
     def partition(self, topic: str, index: int) -> PartitionImage | None:
         found = self.topics.get(topic)
@@ -257,12 +264,19 @@ class MetadataImage:
             raise MetadataError(f"topic {record.name} with id {uuid_to_text(record.topic_id)} is created a second time")
         topic = TopicImage(record.name, record.topic_id)
         self.topics[record.name] = self.topics_by_id[record.topic_id] = topic
+        if "." in record.name or "_" in record.name:
+            self._alike.setdefault(metrics_name(record.name), []).append(record.name)
         self._events.append(TopicCreated(topic))
 
     def _remove_topic(self, record: RemoveTopicRecord) -> None:
         topic = self._topic_by_id(record.topic_id)
         del self.topics[topic.name], self.topics_by_id[topic.topic_id]
         self.configs.pop((TOPIC, topic.name), None)
+        if "." in topic.name or "_" in topic.name:
+            alike = self._alike[metrics_name(topic.name)]
+            alike.remove(topic.name)
+            if not alike:
+                del self._alike[metrics_name(topic.name)]
         self._events.append(TopicDeleted(topic))
 
     def _topic_by_id(self, topic_id: bytes) -> TopicImage:

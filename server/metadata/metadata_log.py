@@ -32,9 +32,10 @@ from ottla.wire.metadata_records import (
     ControlRecord,
     MetadataError,
     build_control,
-    build_records,
+    build_encoded,
     decode_control,
     decode_value,
+    encode_value,
 )
 from ottla.wire.primitives import ZERO_UUID, WireStruct
 from ottla.wire.records import decode_records
@@ -246,14 +247,15 @@ class MetadataLog:
         message = LeaderChangeMessage(0, self._node_id, [me], [me])  # Kafka 4.4 reads every one as version 0
         self._append(build_control([(LEADER_CHANGE, message)], self._now_ms()))
         if self._transactions.open:
-            self.append([AbortTransactionRecord("the leader that began it is gone")], METADATA_VERSION)
+            abort = AbortTransactionRecord("the leader that began it is gone")
+            self.append([encode_value(abort, METADATA_VERSION)])
             self._transactions = Transactions()
 
-    def append(self, records: Sequence[WireStruct], metadata_version: int) -> int:
-        """Appends the records as one batch, which is durable when this returns; returns the offset of its last record. Raises
+    def append(self, values: Sequence[bytes]) -> int:
+        """Appends encoded records as one batch, which is durable when this returns; returns the offset of its last record. Raises
         StorageError."""
         assert self.epoch >= 0, "begin_epoch comes first"
-        return self._append(build_records(records, metadata_version, self._now_ms()))
+        return self._append(build_encoded(values, self._now_ms()))
 
     def raise_kraft_version(self, image: MetadataImage, endpoints: Sequence[Endpoint]) -> None:
         """Raises kraft.version from 0 to 1: from now on the voters and their addresses are kept in the log. Raises

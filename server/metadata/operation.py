@@ -1,12 +1,15 @@
 """What the controller's operations share: they look at the image, change nothing, and return records and an answer.
 
 The caller makes the records durable, applies them, and then gives the answer. So an operation is a function that a test calls
-with an image, and it can never happen by halves.
+with an image, and it can never happen by halves. The exception are operations on many topics, each of which succeeds or fails on
+its own: they are done some topics at a time (`InParts`), with a turn of the event loop in between.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Iterable, Sequence
 from typing import Final, Generic, NamedTuple, TypeVar
 
 from ottla.server.metadata.names import invalid_reason
@@ -20,7 +23,12 @@ LONGEST_MESSAGE: Final = 8_000
 """The most characters, of up to four bytes, in a message. Old versions cannot carry more than 32,767 bytes, and a message may
 quote the client."""
 
+PART_SIZE: Final = 256
+"""How many topics and records a part of an operation has, at most or with the topic that fills it. That takes about 10 ms."""
+
 _Answer = TypeVar("_Answer")
+_Topic = TypeVar("_Topic")
+_Result = TypeVar("_Result")
 
 
 class Refused(Exception):
@@ -64,6 +72,70 @@ class Outcome(NamedTuple, Generic[_Answer]):
 
     records: Sequence[WireStruct]
     answer: _Answer
+
+
+class InParts(ABC, Generic[_Topic, _Result]):
+    """An operation on many topics, each of which succeeds or fails on its own.
+
+    Each call of `plan` returns the records of some topics, as the image is then; the caller commits them before the next call.
+    When the operation `is_over`, `results` has one result for each topic, in the order in which they were given.
+    """
+
+    def __init__(self, topics: Iterable[_Topic]) -> None:
+        self.results: list[_Result] = []
+        self.size = 0
+        """How many topics and records the present part has."""
+        self._topics = deque(topics)
+        self._planned: list[_Topic] = []
+        """The topics of the present part."""
+
+    @abstractmethod
+    def plan_topic(self, topic: _Topic) -> tuple[Sequence[WireStruct], _Result]:
+        """Returns the records of one topic and its result. Raises Refused."""
+
+    @abstractmethod
+    def refuse(self, topic: _Topic, code: ErrorCode, message: str | None) -> _Result:
+        """Returns the result of a topic that is refused."""
+
+    @property
+    def is_over(self) -> bool:
+        """Whether every topic has been planned."""
+        return not self._topics
+
+    @property
+    def is_first_part(self) -> bool:
+        """Whether no part has been committed before the present one."""
+        return len(self.results) == len(self._planned)
+
+    def plan(self) -> list[WireStruct]:
+        """Returns the records of the next part."""
+        records: list[WireStruct] = []
+        self._planned, self.size = [], 0
+        while self._topics and self.size < PART_SIZE:
+            topic = self._topics.popleft()
+            try:
+                made, result = self.plan_topic(topic)
+            except Refused as refused:
+                made, result = (), self.refuse(topic, refused.code, refused.message)
+            records += made
+            self.results.append(result)
+            self._planned.append(topic)
+            self.size += 1 + len(made)
+        return records
+
+    def undo(self) -> None:
+        """Takes the present part back, which was not committed, so that `plan` plans its topics again."""
+        del self.results[len(self.results) - len(self._planned) :]
+        self._topics.extendleft(reversed(self._planned))
+        self._planned = []
+
+    def give_up(self, reason: str) -> None:
+        """Ends the operation, because the present part could not be committed: its topics, and those that are left, are refused
+        with 56 KAFKA_STORAGE_ERROR."""
+        del self.results[len(self.results) - len(self._planned) :]
+        self.results += [self.refuse(each, ErrorCode.KAFKA_STORAGE_ERROR, reason) for each in (*self._planned, *self._topics)]
+        self._planned = []
+        self._topics.clear()
 
 
 def check_name(name: str) -> None:

@@ -7,12 +7,14 @@ that are named twice do not count for that.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from random import Random
 
 from ottla.server.metadata import placement
 from ottla.server.metadata.controller_settings import ControllerSettings
 from ottla.server.metadata.image import MetadataImage, TopicImage
-from ottla.server.metadata.operation import NO_LIMIT, Outcome, Permits, Refused, check_size, check_time
+from ottla.server.metadata.operation import NO_LIMIT, InParts, Permits, Refused, check_size, check_time
+from ottla.server.metadata.partition_limit import PartitionLimit
 from ottla.server.metadata.topics import partition_records
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.create_partitions import (
@@ -24,34 +26,48 @@ from ottla.wire.messages.create_partitions import (
 from ottla.wire.primitives import WireStruct
 
 
-def create(
-    image: MetadataImage,
-    settings: ControllerSettings,
-    random: Random,
-    request: CreatePartitionsRequest,
-    permits: Permits = NO_LIMIT,
-) -> Outcome[CreatePartitionsResponse]:
-    """Carries out CreatePartitions, each topic on its own. The outcome has the records of those that succeed, none if
-    `validate_only`."""
-    times = Counter(topic.name for topic in request.topics)
-    try:
-        _check_whole(image, [topic for topic in request.topics if times[topic.name] == 1], request.timeout_ms)
-    except Refused as refused:
-        refusals = [CreatePartitionsTopicResult(topic.name, refused.code, refused.message) for topic in request.topics]
-        return Outcome([], CreatePartitionsResponse(results=refusals))
-    records: list[WireStruct] = []
-    results: list[CreatePartitionsTopicResult] = []
-    for topic in {topic.name: topic for topic in request.topics}.values():
+class Addition(InParts[CreatePartitionsTopic, CreatePartitionsTopicResult]):
+    """CreatePartitions, each topic on its own. With `validate_only` it has no records."""
+
+    def __init__(
+        self,
+        image: MetadataImage,
+        settings: ControllerSettings,
+        random: Random,
+        request: CreatePartitionsRequest,
+        permits: Permits = NO_LIMIT,
+    ) -> None:
+        super().__init__({topic.name: topic for topic in request.topics}.values())
+        self._image = image
+        self._settings = settings
+        self._random = random
+        self._permits = permits
+        self._limit = PartitionLimit(image, settings)
+        self._validate_only = request.validate_only
+        self._times = Counter(topic.name for topic in request.topics)
         try:
-            if times[topic.name] > 1:
-                raise Refused(ErrorCode.INVALID_REQUEST, "The request names this topic more than once.")
-            made = _create(image, settings, random, topic, permits)
+            _check_whole(image, [topic for topic in request.topics if self._times[topic.name] == 1], request.timeout_ms)
         except Refused as refused:
-            results.append(CreatePartitionsTopicResult(topic.name, refused.code, refused.message))
-            continue
-        records += made
-        results.append(CreatePartitionsTopicResult(topic.name))
-    return Outcome([] if request.validate_only else records, CreatePartitionsResponse(results=results))
+            self.results = [self.refuse(topic, refused.code, refused.message) for topic in request.topics]
+            self._topics.clear()
+
+    def answer(self) -> CreatePartitionsResponse:
+        """Returns the answer once the operation is over."""
+        return CreatePartitionsResponse(results=self.results)
+
+    def plan(self) -> list[WireStruct]:
+        self._limit = PartitionLimit(self._image, self._settings)
+        records = super().plan()
+        return [] if self._validate_only else records
+
+    def refuse(self, topic: CreatePartitionsTopic, code: ErrorCode, message: str | None) -> CreatePartitionsTopicResult:
+        return CreatePartitionsTopicResult(topic.name, code, message)
+
+    def plan_topic(self, topic: CreatePartitionsTopic) -> tuple[Sequence[WireStruct], CreatePartitionsTopicResult]:
+        if self._times[topic.name] > 1:
+            raise Refused(ErrorCode.INVALID_REQUEST, "The request names this topic more than once.")
+        made = _create(self._image, self._settings, self._random, topic, self._permits, self._limit)
+        return made, CreatePartitionsTopicResult(topic.name)
 
 
 def _check_whole(image: MetadataImage, topics: list[CreatePartitionsTopic], timeout_ms: int) -> None:
@@ -64,10 +80,15 @@ def _check_whole(image: MetadataImage, topics: list[CreatePartitionsTopic], time
 
 
 def _create(
-    image: MetadataImage, settings: ControllerSettings, random: Random, topic: CreatePartitionsTopic, permits: Permits
+    image: MetadataImage,
+    settings: ControllerSettings,
+    random: Random,
+    topic: CreatePartitionsTopic,
+    permits: Permits,
+    limit: PartitionLimit,
 ) -> list[WireStruct]:
     """Returns the records of one topic. Raises Refused with 3 UNKNOWN_TOPIC_OR_PARTITION, 37 INVALID_PARTITIONS, 38
-    INVALID_REPLICATION_FACTOR, 39 INVALID_REPLICA_ASSIGNMENT or 89 THROTTLING_QUOTA_EXCEEDED."""
+    INVALID_REPLICATION_FACTOR, 39 INVALID_REPLICA_ASSIGNMENT, 44 POLICY_VIOLATION or 89 THROTTLING_QUOTA_EXCEEDED."""
     found = image.topics.get(topic.name)
     if found is None:
         raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -84,6 +105,7 @@ def _create(
         )
     permits.take(added)
     replicas = _replicas(image, random, found, topic, added)
+    limit.take(topic.name, replicas)
     return [*partition_records(image, settings, found.topic_id, dict(enumerate(replicas, start=have)))]
 
 

@@ -1,7 +1,8 @@
 """The controller of a broker that is its own quorum: the only voter of `__cluster_metadata-0`.
 
 Every operation takes the same four steps: a rule looks at the image and makes records, the records become one batch on disk, the
-image applies them, and the caller gets the answer. There is no await between them, so operations cannot interleave.
+image applies them, and the caller gets the answer. There is no await between them, so operations cannot interleave. Those that
+name many topics do the first three steps for some topics at a time, with a turn of the event loop in between (`InParts`).
 
 The rules (topics.py, partitions.py, configs.py and so on) are imported with the first operation that needs them: importing them
 and their messages would take a tenth of the time allowed for a start, which needs none of them.
@@ -9,9 +10,11 @@ and their messages would take a tenth of the time allowed for a start, which nee
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Final, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from ottla.log.errors import StorageError
 from ottla.server.metadata.controller import Controller
@@ -19,6 +22,7 @@ from ottla.server.metadata.feature_levels import SUPPORTED_FEATURES
 from ottla.server.metadata.names import INTERNAL_TOPICS
 from ottla.server.metadata.operation import NO_LIMIT, Outcome, Permits, Refused
 from ottla.wire.errors import ErrorCode
+from ottla.wire.metadata_records import encode_value
 
 if TYPE_CHECKING:
     from random import Random
@@ -28,8 +32,9 @@ if TYPE_CHECKING:
     from ottla.server.metadata.controller_settings import ControllerSettings
     from ottla.server.metadata.image import MetadataImage
     from ottla.server.metadata.metadata_log import MetadataLog
-    from ottla.server.metadata.operation import Caller
+    from ottla.server.metadata.operation import Caller, InParts
     from ottla.server.metadata.quorum import Voter
+    from ottla.server.metadata.topics import Creation
     from ottla.wire.messages.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
     from ottla.wire.messages.alter_client_quotas import AlterClientQuotasRequest, AlterClientQuotasResponse
     from ottla.wire.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
@@ -51,6 +56,10 @@ if TYPE_CHECKING:
     from ottla.wire.primitives import WireStruct
 
 PRODUCER_IDS_BLOCK: Final = 1000
+_ENCODED_AT_ONCE: Final = 1_000
+"""How many records are encoded without a turn of the event loop, which takes less than 10 ms."""
+_PLANS: Final = 3
+"""How often a large part is planned at most, before it is written without a turn of the event loop."""
 
 logger = logging.getLogger("ottla.server.metadata")
 _Answer = TypeVar("_Answer")
@@ -76,11 +85,16 @@ class StandaloneController(Controller):
         self._random = random
         self._network = network
         self._wanted: dict[str, None] = {}  # topics to create in the background, in the order asked for
+        self._in_creation: dict[str, None] = {}  # those of them that are being created
 
     def commit(self, records: Sequence[WireStruct]) -> None:
         """Makes the records durable, then applies them to the image. Raises StorageError, with the image unchanged."""
+        self._commit(records, [encode_value(record, self.image.metadata_version) for record in records])
+
+    def _commit(self, records: Sequence[WireStruct], values: Sequence[bytes]) -> None:
+        """Does what `commit` does with records that are encoded already."""
         if records:
-            last_offset = self._log.append(records, self.image.metadata_version)
+            last_offset = self._log.append(values)
             self.image.apply_all(records, last_offset)
 
     def _carry_out(self, outcome: Outcome[_Answer]) -> _Answer:
@@ -88,31 +102,68 @@ class StandaloneController(Controller):
         self.commit(outcome.records)
         return outcome.answer
 
+    async def _carry_out_in_parts(self, operation: InParts[Any, Any]) -> None:
+        """Carries out an operation, part by part. Raises StorageError if not even the first part could be written; a failure of a
+        later one is in the results of its topics."""
+        while not operation.is_over:
+            self._commit_part(operation, *await self._plan(operation))
+            if not operation.is_over:
+                await asyncio.sleep(0)  # lets the event loop serve others
+
+    async def _plan(self, operation: InParts[Any, Any]) -> tuple[list[WireStruct], list[bytes]]:
+        """Returns the records of the next part, and these encoded. The thousands of records of one large topic are encoded in
+        slices; if the metadata changes meanwhile, the part is planned anew, at last without a pause.
+        """
+        for attempt in range(_PLANS):
+            changes = self.image.changes
+            records, values = operation.plan(), list[bytes]()
+            for start in range(0, len(records), _ENCODED_AT_ONCE):
+                if start and attempt < _PLANS - 1:
+                    await asyncio.sleep(0)
+                version = self.image.metadata_version
+                values += [encode_value(record, version) for record in records[start : start + _ENCODED_AT_ONCE]]
+            if self.image.changes == changes:
+                break
+            operation.undo()
+        return records, values
+
+    def _commit_part(self, operation: InParts[Any, Any], records: Sequence[WireStruct], values: Sequence[bytes]) -> None:
+        """Commits the present part of an operation. Raises StorageError if it is the first one and cannot be written."""
+        try:
+            self._commit(records, values)
+        except StorageError as error:
+            if operation.is_first_part:
+                raise
+            operation.give_up(str(error))
+
     # Topics, settings, quotas, leaders, producer ids
 
     async def create_topics(
         self, request: CreateTopicsRequest, caller: Caller | None, permits: Permits = NO_LIMIT
     ) -> CreateTopicsResponse:
-        return self._create_topics(request, permits)
+        from ottla.server.metadata.topics import Creation
 
-    def _create_topics(self, request: CreateTopicsRequest, permits: Permits = NO_LIMIT) -> CreateTopicsResponse:
-        from ottla.server.metadata import topics
-
-        return self._carry_out(topics.create(self.image, self._settings, self._random, request, permits))
+        creation = Creation(self.image, self._settings, self._random, request, permits)
+        await self._carry_out_in_parts(creation)
+        return creation.answer()
 
     async def delete_topics(
         self, request: DeleteTopicsRequest, caller: Caller, permits: Permits = NO_LIMIT
     ) -> DeleteTopicsResponse:
-        from ottla.server.metadata import topics
+        from ottla.server.metadata.topics import Deletion
 
-        return self._carry_out(topics.delete(self.image, request, permits))
+        deletion = Deletion(self.image, request, permits)
+        await self._carry_out_in_parts(deletion)
+        return deletion.answer()
 
     async def create_partitions(
         self, request: CreatePartitionsRequest, caller: Caller, permits: Permits = NO_LIMIT
     ) -> CreatePartitionsResponse:
-        from ottla.server.metadata import partitions
+        from ottla.server.metadata.partitions import Addition
 
-        return self._carry_out(partitions.create(self.image, self._settings, self._random, request, permits))
+        addition = Addition(self.image, self._settings, self._random, request, permits)
+        await self._carry_out_in_parts(addition)
+        return addition.answer()
 
     async def incremental_alter_configs(
         self, request: IncrementalAlterConfigsRequest, caller: Caller
@@ -230,9 +281,10 @@ class StandaloneController(Controller):
     # In the background
 
     def create_in_background(self, names: Iterable[str], caller: Caller | None, permits: Permits = NO_LIMIT) -> None:
-        unknown = [name for name in names if name not in self.image.topics and name not in self._wanted]
+        known = self.image.topics, self._wanted, self._in_creation
+        unknown = [name for name in names if not any(name in topics for topics in known)]
         new = list(self._permitted(unknown, permits))
-        is_first = not self._wanted
+        is_first = not self._wanted and not self._in_creation
         self._wanted.update(dict.fromkeys(new))
         if new and is_first:
             self._clock.call_later(0, self._create_wanted)
@@ -247,21 +299,38 @@ class StandaloneController(Controller):
                 yield name
 
     def _create_wanted(self) -> None:
+        from ottla.server.metadata.topics import Creation
         from ottla.wire.messages.create_topics import CreateTopicsRequest
 
-        names, self._wanted = [name for name in self._wanted if name not in self.image.topics], {}
+        self._in_creation, self._wanted = self._wanted, {}
+        topics = [self._default_topic(name) for name in self._in_creation if name not in self.image.topics]
+        self._create_some(Creation(self.image, self._settings, self._random, CreateTopicsRequest(topics)))
+
+    def _create_some(self, creation: Creation) -> None:
+        """Creates the topics of the next part, and after it those of the others."""
+        before = len(creation.results)
         try:
-            response = self._create_topics(CreateTopicsRequest([self._default_topic(name) for name in names]))
+            records = creation.plan()
+            self._commit_part(creation, records, [encode_value(each, self.image.metadata_version) for each in records])
         except StorageError as error:
-            logger.error("topics %s are not created: %s", ", ".join(names), error)
-            return
-        for result in response.topics:
-            if result.error_code:
-                logger.warning(
-                    "topic %s is not created: %s %s", result.name, ErrorCode(result.error_code).name, result.error_message
-                )
-            else:
+            creation.give_up(str(error))
+        results = creation.results[before:]
+        unwritten = [result for result in results if result.error_code == ErrorCode.KAFKA_STORAGE_ERROR]
+        if unwritten:
+            names = ", ".join(result.name for result in unwritten)
+            logger.error("topics %s are not created: %s", names, unwritten[0].error_message)
+        for result in results:
+            code = ErrorCode(result.error_code)
+            if code is ErrorCode.NONE:
                 logger.info("topic %s created with %d partitions", result.name, result.num_partitions)
+            elif code not in (ErrorCode.TOPIC_ALREADY_EXISTS, ErrorCode.KAFKA_STORAGE_ERROR):
+                logger.warning("topic %s is not created: %s %s", result.name, code.name, result.error_message)
+        if not creation.is_over:
+            self._clock.call_later(0, partial(self._create_some, creation))
+            return
+        self._in_creation = {}
+        if self._wanted:
+            self._clock.call_later(0, self._create_wanted)
 
     def _default_topic(self, name: str) -> CreatableTopic:
         """Returns a topic with the broker's defaults. The configuration may ask for more replicas of internal topics than there

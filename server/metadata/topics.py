@@ -10,6 +10,7 @@ Kafka's, the sentences ours.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Container, Sequence
 from random import Random
 from typing import Final, NamedTuple
 
@@ -19,7 +20,8 @@ from ottla.server.metadata import configs, placement
 from ottla.server.metadata.controller_settings import ControllerSettings
 from ottla.server.metadata.image import TOPIC, MetadataImage, TopicImage
 from ottla.server.metadata.names import CLUSTER_METADATA, collision
-from ottla.server.metadata.operation import NO_LIMIT, Outcome, Permits, Refused, check_name, check_size, check_time
+from ottla.server.metadata.operation import NO_LIMIT, InParts, Permits, Refused, check_name, check_size, check_time
+from ottla.server.metadata.partition_limit import PartitionLimit
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.create_topics import (
     CreatableTopic,
@@ -48,38 +50,106 @@ class NewPartitions(NamedTuple):
         return len(self.replicas[0])
 
 
-def create(
-    image: MetadataImage, settings: ControllerSettings, random: Random, request: CreateTopicsRequest, permits: Permits = NO_LIMIT
-) -> Outcome[CreateTopicsResponse]:
-    """Carries out CreateTopics, each topic on its own. The outcome has the records of those that succeed, none if
-    `validate_only`."""
-    times = Counter(topic.name for topic in request.topics)
-    try:
-        _check_whole(
-            [t for t in request.topics if times[t.name] == 1 and t.name != CLUSTER_METADATA], settings, request.timeout_ms
+class Creation(InParts[CreatableTopic, CreatableTopicResult]):
+    """CreateTopics, each topic on its own. With `validate_only` it has no records."""
+
+    def __init__(
+        self,
+        image: MetadataImage,
+        settings: ControllerSettings,
+        random: Random,
+        request: CreateTopicsRequest,
+        permits: Permits = NO_LIMIT,
+    ) -> None:
+        times = Counter(topic.name for topic in request.topics)
+        super().__init__(topic for topic in request.topics if times[topic.name] == 1)
+        self._image = image
+        self._settings = settings
+        self._random = random
+        self._permits = permits
+        self._validate_only = request.validate_only
+        self._repeated = [name for name, count in times.items() if count > 1]
+        self._made: set[str] = set()
+        """The names of the topics that this operation creates."""
+        self._records = self._records_before = 0
+        """How many records the operation has by now, and had before the present part."""
+        self._limit = PartitionLimit(image, settings)
+        self._described: dict[tuple[tuple[str, str], ...], list[CreatableTopicConfigs]] = {}
+        """What the answer says about the settings of the present part's topics, by what these set themselves."""
+        self._refusal: Refused | None = None
+        """Why all topics are refused."""
+        try:
+            _check_whole([topic for topic in self._topics if topic.name != CLUSTER_METADATA], settings, request.timeout_ms)
+        except Refused as refused:
+            self._refuse_all(request, refused)
+
+    def _refuse_all(self, request: CreateTopicsRequest, refused: Refused) -> None:
+        self.results = [self.refuse(topic, refused.code, refused.message) for topic in request.topics]
+        self._topics.clear()
+        self._repeated = []
+
+    def answer(self) -> CreateTopicsResponse:
+        """Returns the answer once the operation is over."""
+        repeated = [
+            _failure(name, ErrorCode.INVALID_REQUEST, "The request names this topic more than once.") for name in self._repeated
+        ]
+        return CreateTopicsResponse(topics=self.results + repeated)
+
+    def undo(self) -> None:
+        self._made.difference_update(topic.name for topic in self._planned)
+        self._records = self._records_before
+        super().undo()
+
+    def plan(self) -> list[WireStruct]:
+        self._records_before = self._records
+        self._described.clear()
+        self._limit = PartitionLimit(self._image, self._settings)
+        records = super().plan()
+        return [] if self._validate_only else records
+
+    def refuse(self, topic: CreatableTopic, code: ErrorCode, message: str | None) -> CreatableTopicResult:
+        return _failure(topic.name, code, message)
+
+    def plan_topic(self, topic: CreatableTopic) -> tuple[Sequence[WireStruct], CreatableTopicResult]:
+        """Returns the records of one topic (topic, settings, partitions, in Kafka's order) and the answer. Raises Refused."""
+        image, settings = self._image, self._settings
+        _check_new_name(image, topic.name, self._made)
+        overrides = _overrides(topic)
+        described = self._described_settings(overrides)
+        partitions = _partitions(image, settings, self._random, topic)
+        size = 1 + len(overrides) + len(partitions.replicas)
+        check_size(size)
+        topic_id = random_uuid(self._random)
+        records: list[WireStruct] = [TopicRecord(topic.name, topic_id)]
+        records += configs.records(TOPIC, topic.name, overrides)
+        records += partition_records(image, settings, topic_id, partitions.replicas)
+        check_size(self._records + size)
+        self._limit.take(topic.name, partitions.replicas.values())
+        self._permits.take(len(partitions.replicas))
+        self._records += size
+        self._made.add(topic.name)
+        return records, CreatableTopicResult(
+            topic.name,
+            topic_id,
+            ErrorCode.NONE,
+            None,
+            num_partitions=len(partitions.replicas),
+            replication_factor=partitions.replication_factor,
+            configs=described,
         )
-    except Refused as refused:
-        refusals = [_failure(topic.name, refused.code, refused.message) for topic in request.topics]
-        return Outcome([], CreateTopicsResponse(topics=refusals))
-    records: list[WireStruct] = []
-    results: list[CreatableTopicResult] = []
-    for topic in request.topics:
-        if times[topic.name] == 1:
-            try:
-                made, result = _create(image, settings, random, topic)
-                check_size(len(records) + len(made))
-                permits.take(result.num_partitions)
-            except Refused as refused:
-                results.append(_failure(topic.name, refused.code, refused.message))
-                continue
-            records += made
-            results.append(result)
-    results += [
-        _failure(name, ErrorCode.INVALID_REQUEST, "The request names this topic more than once.")
-        for name, count in times.items()
-        if count > 1
-    ]
-    return Outcome([] if request.validate_only else records, CreateTopicsResponse(topics=results))
+
+    def _described_settings(self, overrides: dict[str, str]) -> list[CreatableTopicConfigs]:
+        """Checks what a topic sets itself, and returns what the answer says about its settings. Raises Refused."""
+        key = tuple(overrides.items())
+        found = self._described.get(key)
+        if found is None:
+            configs.check_lengths(overrides)
+            configs.check_topic(self._settings, overrides)
+            found = self._described[key] = [
+                CreatableTopicConfigs(entry.name, entry.value, entry.read_only, entry.source, entry.sensitive)
+                for entry in self._settings.sources(self._image).of_new_topic(TOPIC_SETTINGS, overrides)
+            ]
+        return found
 
 
 def _check_whole(topics: list[CreatableTopic], settings: ControllerSettings, timeout_ms: int) -> None:
@@ -101,42 +171,15 @@ def _failure(name: str, code: ErrorCode, message: str | None) -> CreatableTopicR
     return CreatableTopicResult(name, error_code=code, error_message=message)
 
 
-def _create(
-    image: MetadataImage, settings: ControllerSettings, random: Random, topic: CreatableTopic
-) -> tuple[list[WireStruct], CreatableTopicResult]:
-    """Returns the records of one topic (topic, settings, partitions, in Kafka's order) and the answer. Raises Refused."""
-    _check_new_name(image, topic.name)
-    overrides = _overrides(topic)
-    configs.check_lengths(overrides)
-    configs.check_topic(settings, overrides)
-    partitions = _partitions(image, settings, random, topic)
-    check_size(1 + len(overrides) + len(partitions.replicas))
-    topic_id = random_uuid(random)
-    records: list[WireStruct] = [TopicRecord(topic.name, topic_id)]
-    records += configs.records(TOPIC, topic.name, overrides)
-    records += partition_records(image, settings, topic_id, partitions.replicas)
-    result = CreatableTopicResult(
-        topic.name,
-        topic_id,
-        ErrorCode.NONE,
-        None,
-        num_partitions=len(partitions.replicas),
-        replication_factor=partitions.replication_factor,
-        configs=[
-            CreatableTopicConfigs(entry.name, entry.value, entry.read_only, entry.source, entry.sensitive)
-            for entry in settings.sources(image).of_new_topic(TOPIC_SETTINGS, overrides)
-        ],
-    )
-    return records, result
-
-
-def _check_new_name(image: MetadataImage, name: str) -> None:
+def _check_new_name(image: MetadataImage, name: str, made: Container[str]) -> None:
+    """Checks the name of a topic that is to be created. Topics in `made`, which the same request creates, may have one like it,
+    as in Kafka. Raises Refused."""
     if name == CLUSTER_METADATA:
         raise Refused(ErrorCode.INVALID_REQUEST, f"{CLUSTER_METADATA} belongs to the controller and cannot be created.")
     check_name(name)
     if name in image.topics:
         raise Refused(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
-    other = collision(name, image.topics)
+    other = collision(name, (each for each in image.named_like(name) if each not in made))
     if other is not None:
         raise Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic '{name}' collides with '{other}', which exists.")
 
@@ -186,53 +229,69 @@ def partition_records(
 ) -> list[PartitionRecord]:
     """Returns the records of new partitions, each led by its first active replica. Raises Refused with 38
     INVALID_REPLICATION_FACTOR if no replica of one is active."""
+    placed: dict[tuple[int, ...], tuple[list[int], list[int], list[bytes]]] = {}
     records = []
     for index, replicas in partitions.items():
-        isr = [broker_id for broker_id in replicas if image.brokers[broker_id].active]
-        if not isr:
-            raise Refused(ErrorCode.INVALID_REPLICATION_FACTOR, "No broker can lead the partition: all are fenced or stopping.")
-        directories = [settings.directory_of(broker_id, image.brokers[broker_id].log_dirs) for broker_id in replicas]
-        partition = PartitionRecord(index, topic_id, list(replicas), isr, leader=isr[0], leader_epoch=0, partition_epoch=0)
+        known = placed.get(replicas)
+        if known is None:  # of 10,000 partitions, most have the same replicas as another one
+            isr = [broker_id for broker_id in replicas if image.brokers[broker_id].active]
+            if not isr:
+                raise Refused(
+                    ErrorCode.INVALID_REPLICATION_FACTOR, "No broker can lead the partition: all are fenced or stopping."
+                )
+            directories = [settings.directory_of(broker_id, image.brokers[broker_id].log_dirs) for broker_id in replicas]
+            known = placed[replicas] = list(replicas), isr, directories
+        listed, isr, directories = known
+        partition = PartitionRecord(index, topic_id, listed, isr, leader=isr[0], leader_epoch=0, partition_epoch=0)
         partition.directories = directories
         records.append(partition)
     return records
 
 
-def delete(image: MetadataImage, request: DeleteTopicsRequest, permits: Permits = NO_LIMIT) -> Outcome[DeleteTopicsResponse]:
-    """Carries out DeleteTopics in the form of version 6, where `request.topics` has names or ids. A topic that is named twice is
-    not deleted."""
-    states = Counter((state.name, state.topic_id) for state in request.topics)
-    if any(times == 1 and (name is None) != (topic_id == ZERO_UUID) for (name, topic_id), times in states.items()):
-        try:
-            check_time(request.timeout_ms)
-        except Refused as refused:
-            refusals = [DeletableTopicResult(state.name, state.topic_id, refused.code) for state in request.topics]
-            return Outcome([], DeleteTopicsResponse(responses=refusals))
-    results: list[DeletableTopicResult] = []
-    found: dict[str, tuple[TopicImage, int]] = {}  # name -> (topic, how often the request names it)
-    for (name, topic_id), times in states.items():
-        try:
-            if times > 1:
-                raise Refused(ErrorCode.INVALID_REQUEST, "The request names this topic more than once.")
-            topic = _topic_named_by(image, DeleteTopicState(name, topic_id))
-        except Refused as refused:
-            results.append(DeletableTopicResult(name, topic_id, refused.code, refused.message))
-            continue
-        found[topic.name] = topic, found.get(topic.name, (topic, 0))[1] + 1
-    records: list[WireStruct] = []
-    for topic, times in found.values():
-        result = DeletableTopicResult(topic.name, topic.topic_id)
-        if times > 1:
-            result.error_code = ErrorCode.INVALID_REQUEST
-            result.error_message = "The request names this topic by its name and by its id."
-        else:
+class Deletion(InParts[tuple[TopicImage, int], DeletableTopicResult]):
+    """DeleteTopics in the form of version 6, where `request.topics` has names or ids. A topic that is named twice is not
+    deleted."""
+
+    def __init__(self, image: MetadataImage, request: DeleteTopicsRequest, permits: Permits = NO_LIMIT) -> None:
+        super().__init__(())
+        self._image = image
+        self._permits = permits
+        self._refused: list[DeletableTopicResult] = []
+        states = Counter((state.name, state.topic_id) for state in request.topics)
+        if any(times == 1 and (name is None) != (topic_id == ZERO_UUID) for (name, topic_id), times in states.items()):
             try:
-                permits.take(len(topic.partitions))
-                records.append(RemoveTopicRecord(topic.topic_id))
+                check_time(request.timeout_ms)
             except Refused as refused:
-                result.error_code, result.error_message = refused.code, refused.message
-        results.append(result)
-    return Outcome(records, DeleteTopicsResponse(responses=results))
+                self._refused = [DeletableTopicResult(state.name, state.topic_id, refused.code) for state in request.topics]
+                return
+        found: dict[str, tuple[TopicImage, int]] = {}  # name -> (topic, how often the request names it)
+        for (name, topic_id), times in states.items():
+            try:
+                if times > 1:
+                    raise Refused(ErrorCode.INVALID_REQUEST, "The request names this topic more than once.")
+                topic = _topic_named_by(image, DeleteTopicState(name, topic_id))
+            except Refused as refused:
+                self._refused.append(DeletableTopicResult(name, topic_id, refused.code, refused.message))
+                continue
+            found[topic.name] = topic, found.get(topic.name, (topic, 0))[1] + 1
+        self._topics.extend(found.values())
+
+    def answer(self) -> DeleteTopicsResponse:
+        """Returns the answer once the operation is over."""
+        return DeleteTopicsResponse(responses=self._refused + self.results)
+
+    def refuse(self, topic: tuple[TopicImage, int], code: ErrorCode, message: str | None) -> DeletableTopicResult:
+        return DeletableTopicResult(topic[0].name, topic[0].topic_id, code, message)
+
+    def plan_topic(self, topic: tuple[TopicImage, int]) -> tuple[Sequence[WireStruct], DeletableTopicResult]:
+        found, times = topic
+        if times > 1:
+            raise Refused(ErrorCode.INVALID_REQUEST, "The request names this topic by its name and by its id.")
+        if found.topic_id not in self._image.topics_by_id:
+            raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic '{found.name}'.")
+        self._permits.take(len(found.partitions))
+        self.size += len(found.partitions)
+        return [RemoveTopicRecord(found.topic_id)], DeletableTopicResult(found.name, found.topic_id)
 
 
 def _topic_named_by(image: MetadataImage, state: DeleteTopicState) -> TopicImage:

@@ -263,8 +263,12 @@ class Replicas:
             names = list(self._image.topics)
         else:
             names = [name] if name in self._image.topics else []
+        configs: dict[tuple[tuple[str, str], ...], LogConfig] = {}  # topics with the same settings share one
         for topic in names:
-            config = self._config(topic)  # partitions share it
+            own = tuple(self._image.config_of(TOPIC, topic).items())
+            config = configs.get(own)
+            if config is None:
+                config = configs[own] = self._config(topic)
             for index in self._image.topics[topic].partitions:
                 replica = self.get(topic, index)
                 if replica is not None:

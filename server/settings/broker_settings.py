@@ -158,6 +158,14 @@ OWN_SETTINGS: Final[dict[str, Setting]] = {
             doc="The address on which they are served; empty means every interface. Everybody who can reach it can read them.",
         ),
         Setting(
+            "ottla.max.partitions",
+            ConfigType.INT,
+            20_000,
+            1,
+            doc="The most partitions that the broker holds. What would exceed it is refused with POLICY_VIOLATION. Internal "
+            "topics count, but are never refused.",
+        ),
+        Setting(
             "ottla.client.metrics",
             ConfigType.BOOLEAN,
             False,

@@ -70,10 +70,10 @@ class DeadLetters:
         problem = self._problem(name)
         if problem is not None:
             logger.error("no dead letters are written for the records that share group %s gave up: %s", group_id, problem)
-        elif name in image.topics:
+        elif name in image.topics and self._replicas.settled() is None:
             self._append(name, source.partition, letters)
         else:
-            task = asyncio.get_running_loop().create_task(self._create(name, source.partition, letters))
+            task = asyncio.get_running_loop().create_task(self._append_later(name, source.partition, letters))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
@@ -127,7 +127,20 @@ class DeadLetters:
             logger.error("%s-%d: cannot copy records into dead letters: %s", source.topic, source.partition, error)
         return found
 
-    async def _create(self, name: str, partition: int, letters: list[Record]) -> None:
+    async def _append_later(self, name: str, partition: int, letters: list[Record]) -> None:
+        """Appends letters to a topic that does not exist yet, or whose partitions may still have to be made."""
+        if name not in self._image.topics and not await self._create(name):
+            return
+        made = self._replicas.settled()
+        if made is not None:
+            await made
+        if name in self._image.topics:
+            self._append(name, partition, letters)
+        else:
+            logger.error("%d dead letters are lost: topic %s was deleted", len(letters), name)
+
+    async def _create(self, name: str) -> bool:
+        """Creates the topic; returns whether it exists then."""
         from ottla.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 
         topic = CreatableTopic(name, -1, -1, [], [CreatableTopicConfig(GROUP_ENABLE, "true")])
@@ -135,11 +148,11 @@ class DeadLetters:
             response = await self._controller.create_topics(CreateTopicsRequest([topic]), None)
         except LogError as error:
             logger.error("cannot create topic %s for dead letters: %s", name, error)
-            return
+            return False
         if name in self._image.topics:
-            self._append(name, partition, letters)
-        else:
-            logger.error("cannot create topic %s for dead letters: %s", name, response.topics[0].error_message)
+            return True
+        logger.error("cannot create topic %s for dead letters: %s", name, response.topics[0].error_message)
+        return False
 
     def _append(self, name: str, partition: int, letters: list[Record]) -> None:
         partitions = self._image.topics[name].partitions

@@ -70,7 +70,9 @@ def test_removing_later(disk: MemDisk, directory: LogDirectory) -> None:
     assert disk.list("/d") == []
 
 
-def test_a_removal_pauses_after_each_file_and_leaves_alone_what_comes_due_meanwhile(disk: MemDisk, directory: LogDirectory) -> None:
+def test_a_removal_pauses_after_each_file_and_leaves_alone_what_comes_due_meanwhile(
+    disk: MemDisk, directory: LogDirectory
+) -> None:
     disk.makedirs("/d/q/inner")
     for name in ("q/a", "q/b", "q/inner/c", "late"):
         disk.write_bytes(f"/d/{name}", b"x")

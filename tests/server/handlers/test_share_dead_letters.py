@@ -169,6 +169,29 @@ def test_a_topic_is_created_where_the_broker_allows_it(name: str, created: bool)
         assert offsets(letters(broker, name)) == list(range(10))
 
 
+@pytest.mark.parametrize("exists", [True, False])
+def test_letters_wait_for_the_partition_to_be_made(exists: bool) -> None:
+    """Thousands of others may be made before it (server/partitions/backlog.py)."""
+    broker, persister = wanting("dlq.g", errors_deadletterqueue_auto_create_topics_enable="true")
+    controller: Any = Creating(broker)
+    broker.context.existing_share_partitions = SharePartitions(
+        persister, broker.context.settings, broker.image, broker.replicas, broker.clock, controller
+    )
+    broker.disk.before_change = lambda operation, path: broker.clock.spend(1.0)
+    broker.create_topic("others", 3)
+    if exists:
+        broker.create_topic("dlq.g", errors_deadletterqueue_group_enable="true")
+
+    async def give_up() -> None:
+        settled(broker, REJECT)
+        for _ in range(10):
+            await asyncio.sleep(0)
+            broker.clock.advance()
+
+    asyncio.run(give_up())
+    assert offsets(letters(broker, "dlq.g")) == list(range(10))
+
+
 def test_a_letter_that_kafka_was_about_to_write_is_written() -> None:
     broker, persister = wanting()
     make(broker)

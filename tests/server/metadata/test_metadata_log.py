@@ -25,7 +25,7 @@ from ottla.wire.metadata_records import MetadataError
 from ottla.wire.primitives import WireStruct
 from ottla.wire.records import decode_records
 from tests.memdisk import PowerCut
-from tests.server.metadata.support import METADATA, NOW_MS, Node, dump
+from tests.server.metadata.support import METADATA, NOW_MS, Node, at_once, dump
 
 LOG = f"{METADATA}/00000000000000000000.log"
 A, B = ConfigRecord(4, "", "a", "1"), ConfigRecord(4, "", "b", "2")
@@ -200,7 +200,7 @@ def test_a_power_cut_at_any_moment_leaves_whole_operations() -> None:
         done = False
         node.disk.stop_after(stop_after)
         try:
-            node.start()._create_topics(request)
+            at_once(node.start().create_topics(request, None))
             done = True
         except PowerCut:
             pass
@@ -221,7 +221,7 @@ def test_a_disk_that_fails_changes_nothing() -> None:
     before = dump(node.image)
     node.disk.fail("sync", path="__cluster_metadata-0")
     with pytest.raises(StorageError):
-        controller._create_topics(CreateTopicsRequest([CreatableTopic("a", 3, 1)]))
+        at_once(controller.create_topics(CreateTopicsRequest([CreatableTopic("a", 3, 1)]), None))
     assert dump(node.image) == before
     with pytest.raises(StorageError):  # and it is never tried again
-        controller._create_topics(CreateTopicsRequest([CreatableTopic("b", 3, 1)]))
+        at_once(controller.create_topics(CreateTopicsRequest([CreatableTopic("b", 3, 1)]), None))

@@ -86,6 +86,16 @@ def test_changed_settings_reach_every_partition_that_they_are_for() -> None:
     assert retention() == [6000, 6000, 7000, 7000]
 
 
+def test_topics_with_the_same_settings_share_one_config() -> None:
+    """A change for all topics must not cost each of 5,000 of them the parsing of all settings."""
+    broker = MemoryBroker({"t": 2, "u": 1})
+    broker.create_topic("v", retention_ms="5000")
+    broker.image.apply(ConfigRecord(BROKER, "", "log.retention.ms", "6000"))
+    t, other, u, v = (broker.replica(topic, index).log.config for topic, index in (("t", 0), ("t", 1), ("u", 0), ("v", 0)))
+    assert t is other is u
+    assert (u.retention_ms, v.retention_ms) == (6000, 5000)
+
+
 def test_a_setting_that_does_not_parse_counts_as_not_there(caplog: pytest.LogCaptureFixture) -> None:
     """A broker must not fail because of a setting that an older Kafka accepted."""
     broker = MemoryBroker({"t": 1})
