@@ -65,6 +65,6 @@ def test_a_broker_that_holds_more_than_its_new_limit_keeps_them() -> None:
     node = Node()
     node.start()
     create(node, ("a", 3))
-    node.config.values["ottla.max.partitions"] = 2  # type: ignore[index]
+    node.config.values["ottla.max.partitions"] = 2
     assert create(node, ("b", 1)) == [ErrorCode.POLICY_VIOLATION]
     assert list(node.image.topics) == ["a"]
