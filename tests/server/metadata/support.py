@@ -78,6 +78,16 @@ def at_once(operation: Coroutine[Any, Any, T]) -> T:
     raise AssertionError(f"{operation} waits for something")
 
 
+def in_turns(operation: Coroutine[Any, Any, T]) -> T:
+    """Returns what a coroutine returns that waits for nothing but turns of the event loop, of which it needs none."""
+    while True:
+        try:
+            operation.send(None)
+        except StopIteration as done:
+            result: T = done.value
+            return result
+
+
 class Node:
     """One broker's metadata half. `start` after each stop; `kill` is kill -9, `power_cut` takes what was not synced."""
 

@@ -20,7 +20,7 @@ from ottla.wire.messages.create_topics import CreatableTopic, CreatableTopicConf
 from ottla.wire.metadata_records import MetadataError
 from ottla.wire.records import decode_records
 from tests.memdisk import PowerCut
-from tests.server.metadata.support import CLUSTER_ID, DIRECTORY, METADATA, NOW_MS, Node, at_once, dump, write_kafka_directory
+from tests.server.metadata.support import CLUSTER_ID, DIRECTORY, METADATA, NOW_MS, Node, dump, in_turns, write_kafka_directory
 
 SMALL = {"internal_metadata_log_segment_bytes": "6000", "metadata_log_max_record_bytes_between_snapshots": "1000"}
 HOUR_SECONDS = 3600.0
@@ -60,7 +60,7 @@ def run(kept: SnapshotKeeper) -> bool:
 
 def topics(node: Node, *names: str, partitions: int = 3) -> None:
     asked = [CreatableTopic(name, partitions, 1, configs=[CreatableTopicConfig("retention.ms", "99")]) for name in names]
-    at_once(node.controller.create_topics(CreateTopicsRequest(asked), None))
+    in_turns(node.controller.create_topics(CreateTopicsRequest(asked), None))
 
 
 def files(node: Node, *endings: str) -> list[str]:
