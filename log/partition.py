@@ -196,19 +196,19 @@ class PartitionLog:
         last_offset = base_offset + header.last_offset_delta
         size = header.batch_length + LENGTH_OVERHEAD
         segment = self.segments.active
-        if segment.size and (
-            segment.size + size > self._segment_bytes
-            or segment.index_full
-            or last_offset - segment.base_offset > MAX_RELATIVE_OFFSET
-            or (
-                header.max_timestamp - segment.first_timestamp
-                if segment.first_timestamp >= 0
-                else segment.waited_ms(now_ms, header.max_timestamp)
-            )
-            > self.roll_after_ms - segment.jitter_ms
-        ):
-            segment = self.roll()
         try:
+            if segment.size and (
+                segment.size + size > self._segment_bytes
+                or segment.index_full
+                or last_offset - segment.base_offset > MAX_RELATIVE_OFFSET
+                or (
+                    header.max_timestamp - segment.first_timestamp
+                    if segment.first_timestamp >= 0
+                    else segment.waited_ms(now_ms, header.max_timestamp)
+                )
+                > self.roll_after_ms - segment.jitter_ms
+            ):
+                segment = self.roll()
             segment.append(batch.parts(base_offset, leader_epoch), size, last_offset, header.max_timestamp)
         except OSError as error:
             raise directory.fail(f"appending to {self.path}", error) from error

@@ -161,6 +161,20 @@ def test_running_out_of_descriptors_is_not_the_disks_fault(rig: Rig) -> None:
     assert rig.read() == [0]
 
 
+@pytest.mark.parametrize("code", [errno.EMFILE, errno.EIO])
+def test_an_append_that_cannot_even_ask_how_old_its_segment_is(rig: Rig, code: int) -> None:
+    """Found by the simulated broker: after a restart the age of a segment is read from its file."""
+    rig.fill(1)
+    rig.restart(clean=True)
+    rig.log.segments.active.release_file()
+    rig.memory.fail("open", code, path=".log")
+    with pytest.raises(StorageError):
+        rig.append()
+    assert (rig.log.directory.failed is None) == (code == errno.EMFILE)
+    if code == errno.EMFILE:
+        assert rig.append().base_offset == 1
+
+
 # Reading
 
 
