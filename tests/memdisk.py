@@ -11,6 +11,7 @@ Faults are ordered by `fail`: the next matching operation raises OSError, for `a
 
 from __future__ import annotations
 
+import copy
 import errno
 import io
 import os
@@ -162,6 +163,14 @@ class MemDisk:
         """Another disk, with what would be left if the power were cut now and `choose` had its say; this one goes on."""
         other = MemDisk(self.now_ms, sector_bytes=self._sector_bytes, ordered_names=self._ordered_names)
         other._names = self._after_cut(choose)
+        return other
+
+    def killed(self) -> MemDisk:
+        """Another disk, with what would be left if the process were killed now: all of it, and what was not synced is still not
+        safe from a power cut. This one goes on.
+        """
+        other = MemDisk(self.now_ms, sector_bytes=self._sector_bytes, ordered_names=self._ordered_names)
+        other._names = copy.deepcopy(self._names)
         return other
 
     def _after_cut(self, choose: Choose) -> Names:

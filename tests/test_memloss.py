@@ -113,3 +113,15 @@ def test_the_two_ends(choose: Choose, names: list[str]) -> None:
     other = disk.crashed(choose)
     assert other.list("/") == names
     assert disk.list("/") == ["b", "c"]
+
+
+def test_a_kill_keeps_everything_and_makes_nothing_safe() -> None:
+    disk = MemDisk()
+    disk.open("/f", create=True).append([b"abc"])
+    left = disk.killed()
+    disk.open("/f").append([b"of a process that is gone"])
+    assert left.read_bytes("/f") == b"abc"
+    assert not left.crashed(lose_all).exists("/f")
+    left.open("/f").sync()
+    left.sync_dir("/")
+    assert left.crashed(lose_all).read_bytes("/f") == b"abc"
