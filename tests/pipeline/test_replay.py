@@ -118,3 +118,23 @@ def test_what_librdkafka_refuses_is_one_line_and_its_transaction_is_given_up(pro
     with pytest.raises(PipelineError, match=r"^topic late: too large$"):
         write(None, rows_of(0, 1))
     assert producer.calls[-2:] == [("begin", 1000.0), ("abort", 1000.0)]
+
+
+def test_a_transaction_ends_after_so_many_records_and_the_next_one_counts_anew(
+    producer: FakeProducer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(replay, "TRANSACTION_RECORDS", 3)
+    write(None, rows_of(0, 8))
+    calls = [call for call, _ in producer.calls if call in {"produce", "commit"}]
+    assert calls == [*["produce"] * 3, "commit", *["produce"] * 3, "commit", *["produce"] * 2, "commit"]
+
+
+def test_a_transaction_that_is_open_too_long_ends_with_its_next_record(producer: FakeProducer) -> None:
+    def slowly(*_: Any, **__: Any) -> None:
+        producer.clock.now_s += replay.TRANSACTION_S * 0.6
+        producer._did("produce")
+
+    producer.produce = slowly  # type: ignore[method-assign]  # this test only
+    write(None, rows_of(0, 4))
+    calls = [call for call, _ in producer.calls if call in {"produce", "commit"}]
+    assert calls == [*["produce"] * 2, "commit"] * 2

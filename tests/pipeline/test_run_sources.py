@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
-import pytest
+from concurrent.futures import Future
+from types import SimpleNamespace
+from typing import Any
 
-from ottla.pipeline.run_job import JobError, Stream
-from ottla.pipeline.run_sources import milliseconds, start_options
+import confluent_kafka.admin
+import pytest
+from confluent_kafka import TopicPartition
+
+from ottla.pipeline.cluster import KafkaCluster
+from ottla.pipeline.run_checkpoint import Extent
+from ottla.pipeline.run_job import JobError, Sink, Stream
+from ottla.pipeline.run_sources import extent_now, milliseconds, start_options, topics_of
 
 
 @pytest.mark.parametrize(
@@ -43,3 +51,41 @@ def test_what_is_no_moment_is_refused_with_its_line() -> None:
     with pytest.raises(JobError, match="s: from is earliest, latest or a time, not 'noon'") as raised:
         milliseconds(Stream("s", "t", line=3), "noon")
     assert raised.value.line == 3
+
+
+def test_the_topics_of_a_job_are_its_streams_and_its_sinks_of_that_kind() -> None:
+    steps = [
+        Stream("s", "read", line=1),
+        Sink("a", "topic", "written", {"partitions": "4"}, 2),
+        Sink("b", "topic", "as-is", line=3),
+        Sink("c", "parquet", "/somewhere", line=4),
+    ]
+    assert topics_of(steps) == {"read": (0, 1), "written": (4, 2), "as-is": (0, 3)}
+
+
+class FakeAdmin:
+    """Has a topic of four partitions: `starts` are the offsets of the time that is asked for, `ends` the last ones."""
+
+    starts = (0, 7, 10, -1)
+    ends = (5, 7, 9, 4)
+
+    def __init__(self, _: dict[str, Any]) -> None:
+        pass
+
+    def list_offsets(self, wanted: dict[TopicPartition, Any], **_: Any) -> dict[TopicPartition, Future[Any]]:
+        asked: dict[TopicPartition, Future[Any]] = {}
+        for place, spec in wanted.items():
+            offsets = {"LatestSpec": self.ends, "EarliestSpec": (0, 1, 2, 3)}.get(type(spec).__name__, self.starts)
+            asked[place] = Future()
+            asked[place].set_result(SimpleNamespace(offset=offsets[place.partition]))
+        return asked
+
+
+def test_a_table_goes_from_where_it_begins_to_the_end_and_has_no_rows_where_nothing_is_as_new(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(confluent_kafka.admin, "AdminClient", FakeAdmin)
+    since = extent_now(KafkaCluster({}), Stream("s", "t", options={"from": "2026-01-01"}), 4)
+    assert since == Extent({0: 0, 1: 7, 2: 9, 3: 4}, {0: 5, 1: 7, 2: 9, 3: 4})
+    whole = extent_now(KafkaCluster({}), Stream("s", "t", options={}), 4)
+    assert whole.starts == {0: 0, 1: 1, 2: 2, 3: 3}

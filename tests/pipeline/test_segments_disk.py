@@ -41,6 +41,7 @@ def test_files_that_are_made_are_only_here(path: str) -> None:
     assert disk.open(f"{path}/empty", create=True).size == 0
     assert disk.list(path) == ["a", "b", "empty", "new"]
     assert disk.read_bytes(f"{path}/new") == b"text"
+    assert (disk.modified_ms(f"{path}/new"), disk.modified_ms(f"{path}/a")) == (0, int(Path(path, "a").stat().st_mtime * 1000))
     disk.rename(f"{path}/new", f"{path}/b")
     assert disk.read_bytes(f"{path}/b") == b"text"
     assert disk.open(f"{path}/b").pread(2, 1) == b"ex"
