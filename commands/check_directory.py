@@ -16,9 +16,9 @@ from typing import Final
 
 from ottla.commands.check_partition import Expected, PartitionCheck
 from ottla.commands.findings import Finding, Meaning, Remedy
-from ottla.commands.kafka_files import SEGMENT_FILE, open_to_read
+from ottla.commands.kafka_files import METADATA_SNAPSHOT, SEGMENT_FILE
 from ottla.commands.known_topics import METADATA_DIRECTORY, KnownTopics, read_topics
-from ottla.commands.segment_walk import Gap, SegmentWalk
+from ottla.commands.segment_walk import first_damage
 from ottla.log.disk import checkpoint
 from ottla.log.disk.checkpoint import MetaProperties, TopicPartition
 from ottla.log.disk.files import OsDisk
@@ -164,8 +164,7 @@ class LogDirectoryCheck:
             self._against_topics(check)
         if path.name == METADATA_DIRECTORY and bases is None:
             self._quorum_state(check, path / "quorum-state")
-            for snapshot in sorted(path.glob("*.checkpoint")):
-                self._metadata_snapshot(check, snapshot)
+            self._metadata_snapshots(check)
         return check
 
     def _against_checkpoints(self, check: PartitionCheck) -> None:
@@ -199,12 +198,21 @@ class LogDirectoryCheck:
             what = "it is not JSON with a leaderEpoch; a broker does not start with it"
             check.add(path, None, what, Meaning.IDENTITY, Remedy.COPY)
 
-    def _metadata_snapshot(self, check: PartitionCheck, path: Path) -> None:
-        for found in SegmentWalk(open_to_read(path)):
-            if isinstance(found, Gap) or not found.is_sound:
-                why = found.why if isinstance(found, Gap) else "a CRC does not match"
-                check.add(path, found.position, f"a metadata snapshot: {why}", Meaning.CORRUPT, Remedy.COPY)
-                return
+    def _metadata_snapshots(self, check: PartitionCheck) -> None:
+        """Checks the snapshots of the metadata. One that is damaged is not needed if the log has everything since an older one
+        that is not; a broker that starts sees that as well.
+        """
+        start = check.segments[0].base_offset if check.segments else 0
+        replaceable = False
+        for path in sorted(check.path.glob("*.checkpoint")):
+            end_offset = int(path.name[:20]) if METADATA_SNAPSHOT.fullmatch(path.name) else -1
+            place = first_damage(path)
+            if place is None:
+                replaceable = replaceable or end_offset >= max(start, check.expected.log_start_offset or 0)
+                continue
+            position, why = place
+            remedy = Remedy.ASIDE if replaceable and end_offset <= check.end_offset and not check.is_damaged else Remedy.COPY
+            check.add(path, position, f"a metadata snapshot: {why}", Meaning.CORRUPT, remedy)
 
 
 class Checker:

@@ -39,6 +39,7 @@ class Remedy(StrEnum):
     EPOCHS = "repair rewrites it from the batches"
     METADATA = "repair rewrites it from the metadata log"
     LINES = "repair rewrites it for the logs that exist"
+    ASIDE = "repair sets it aside, for an older snapshot and the log hold the same"
     CUT = "repair cuts it off"
     CHOICE = "restore it from a copy, or repair with --cut or --skip"
 

@@ -1,7 +1,8 @@
 """Reads from a metadata log on disk which topics a cluster has: names, ids, and the directory that each partition lies in.
 
-It reads the newest snapshot (`.checkpoint`) and the records after it, in `__cluster_metadata-0`, from sound batches only. So
-little of the metadata is needed that the broker's own image is not built, which would also stop at a record that it cannot apply.
+It reads the newest snapshot (`.checkpoint`) that is not damaged and the records after it, in `__cluster_metadata-0`, from sound
+batches only. So little of the metadata is needed that the broker's own image is not built, which would also stop at a record that
+it cannot apply.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import Any, Final
 
 from ottla.commands.dump_schemas import metadata_message
 from ottla.commands.kafka_files import METADATA_SNAPSHOT, open_to_read
-from ottla.commands.segment_walk import Batch, SegmentWalk
+from ottla.commands.segment_walk import Batch, SegmentWalk, first_damage
 from ottla.log.disk.checkpoint import TopicPartition, uuid_text
 from ottla.wire.frame import MALFORMED
 from ottla.wire.records import decode_records
@@ -72,8 +73,9 @@ def read_topics(directory: Path, node_id: int) -> KnownTopics | None:
     snapshots = sorted(path for path in directory.iterdir() if METADATA_SNAPSHOT.fullmatch(path.name))
     begin = 0
     if snapshots:
-        begin = int(snapshots[-1].name[:20])
-        for message in _messages(snapshots[-1], 0):
+        newest = next((path for path in reversed(snapshots) if first_damage(path) is None), snapshots[-1])
+        begin = int(newest.name[:20])
+        for message in _messages(newest, 0):
             topics.apply(message)
     for path in sorted(directory.glob("*.log")):
         for message in _messages(path, begin):

@@ -41,6 +41,7 @@ from ottla.log.segments import Segments
 
 COPY_BYTES: Final = 1024 * 1024
 INDEX_INTERVAL_BYTES: Final = 4096  # Kafka's default, but any interval is valid
+DAMAGED: Final = ".damaged"
 TEMPORARY: Final = ".tmp"  # removed by a repair and by ottla's start
 
 
@@ -165,6 +166,8 @@ class PartitionRepair:
             if finding.remedy is Remedy.REMOVE and Path(finding.path).exists():
                 path = Path(finding.path)
                 yield Step(f"remove {path}", partial(remove, self._disk, [path]))
+            elif finding.remedy is Remedy.ASIDE:
+                yield self._set_aside(Path(finding.path))
         for state, how in self._plan:
             yield from {"cut": self._cut, "skip": self._skip, "drop": self._drop}[how](state)
         if self._plan:
@@ -179,6 +182,9 @@ class PartitionRepair:
     def _saved_to(self, path: Path, position: int | str) -> Path:
         name = f"{path.name}.{position}.damaged"
         return path.with_name(name) if self._aside is None else self._aside / f"{path.parent.name}.{name}"
+
+    def _set_aside(self, path: Path) -> Step:
+        return Step(f"rename {path} to {path.name}{DAMAGED}", lambda: rename(self._disk, path, f"{path}{DAMAGED}"))
 
     def _cut(self, state: SegmentState) -> Iterator[Step]:
         position = state.damage[0][0] if state.damage else 0
@@ -306,6 +312,11 @@ def remove(disk: Disk, paths: list[Path]) -> None:
     for path in paths:
         disk.remove(str(path))
         disk.sync_dir(str(path.parent))
+
+
+def rename(disk: Disk, old: Path, new: str) -> None:
+    disk.rename(str(old), new)
+    disk.sync_dir(str(old.parent))
 
 
 def copy(disk: Disk, source: str, places: list[tuple[int, int]], target: str) -> None:

@@ -12,8 +12,10 @@ log dump`, `verify` and `repair` are all based on this walk.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import NamedTuple
 
+from ottla.commands.kafka_files import open_to_read
 from ottla.log.disk.files import File
 from ottla.log.opening.search import BatchSearch, SearchTooLong, Window
 from ottla.wire.batch import CRC_START, BatchHeader
@@ -84,3 +86,13 @@ class SegmentWalk:
         if self.window.is_zero(position):
             return f"{left} bytes of zeros to the end, never written or lost in a crash"
         return f"{why}; nothing sound in the last {left} bytes"
+
+
+def first_damage(path: Path) -> tuple[int, str] | None:
+    """Returns the position of the first damage in a file of batches, and what it is; None if all are sound."""
+    for found in SegmentWalk(open_to_read(path)):
+        if isinstance(found, Gap):
+            return found.position, found.why
+        if not found.is_sound:
+            return found.position, "a CRC does not match"
+    return None

@@ -386,7 +386,7 @@ class PartitionLog:
 
     def iterate_batches(self, from_offset: int) -> Iterator[bytes]:
         """Yields every whole batch from the one that holds `from_offset` to the log's end as it is now. Raises what `read`
-        raises."""
+        raises, and CorruptRecord at a batch that is damaged, so that no state is ever made of wrong bytes."""
         if not self.log_start_offset <= from_offset <= self.log_end_offset:
             raise OffsetOutOfRange(f"offset {from_offset} is not in {self.log_start_offset}..{self.log_end_offset} of {self!r}")
         with self.directory.guard(f"reading {self.path}"):

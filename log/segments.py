@@ -16,8 +16,11 @@ from collections.abc import Iterator
 from typing import Final
 
 from ottla.log.disk.files import FileSlice
+from ottla.log.errors import CorruptRecord
+from ottla.log.names import LOG_SUFFIX
 from ottla.log.scan import OVERHEAD, walk_batches
 from ottla.log.segment import Segment
+from ottla.wire.batch import check_crc, read_header
 
 _MAX_HINTS: Final = 64
 _LENGTH: Final = struct.Struct(">i")
@@ -171,15 +174,38 @@ class Segments:
         return segment.size if position < 0 else position
 
     def batches(self, from_offset: int, upto: int) -> Iterator[memoryview]:
-        """Yields whole batches from the one that holds `from_offset`, while they start before `upto`, as they are on disk."""
-        found = self._find(from_offset)
-        if found is None:
-            return
-        index, start = found
-        while index < len(self._all):
-            segment = self._all[index]
-            for _, batch in walk_batches(segment.file or segment.open_file(), start, segment.size):
-                if int.from_bytes(batch[:8], "big") >= upto:
+        """Yields whole batches from the one that holds `from_offset`, while they start before `upto`, as they are on disk.
+
+        Raises CorruptRecord at a batch whose CRC does not fit its bytes, or whose offsets, which the CRC does not cover, do not
+        come after those before it. The message names the file, the position and the offset.
+        """
+        place = (0, 0) if from_offset <= self.first.base_offset else self._find(from_offset)
+        expected = -1
+        while place is not None:
+            segment, start = self._all[place[0]], place[1]
+            expected = max(expected, segment.base_offset)
+            for position, batch in walk_batches(segment.file or segment.open_file(), start, segment.size):
+                header = read_header(batch)
+                if header.base_offset == upto:  # appended since
                     return
+                if not check_crc(batch, header):
+                    raise CorruptRecord(_damaged(segment, position, header.base_offset, "its CRC does not fit its bytes"))
+                if not expected <= header.base_offset < upto or header.last_offset_delta < 0:
+                    reason = f"it says that it has the offsets {header.base_offset} to {header.last_offset}"
+                    raise CorruptRecord(_damaged(segment, position, expected, reason))
                 yield batch
-            index, start = index + 1, 0
+                expected = header.next_offset
+            place = self._after(segment, expected)
+
+    def _after(self, segment: Segment, expected: int) -> tuple[int, int] | None:
+        """Returns where reading goes on, as `_find` does, when all of `segment` is read and offset `expected` comes next. While
+        the caller paused, compaction may have replaced segments, and retention may have dropped some.
+        """
+        index = bisect_right(self._bases, segment.base_offset)
+        if index == 0 or self._all[index - 1] is not segment:
+            return self._find(expected)
+        return (index, 0) if index < len(self._all) else None
+
+
+def _damaged(segment: Segment, position: int, offset: int, reason: str) -> str:
+    return f"{segment.path(LOG_SUFFIX)} is damaged at position {position} (offset {offset}): {reason}"

@@ -111,6 +111,7 @@ COVERED_BY: Final[dict[str, str]] = {
     "server/metadata/snapshot_writer.py": "tests/server/metadata/test_snapshot_keeper.py",
     "server/metrics/cleaner_rows.py": "tests/server/metrics/test_table.py",
     "server/metrics/client_rows.py": "tests/server/metrics/test_table.py",
+    "server/metrics/coordinator_rows.py": "tests/server/broker/test_damaged_state.py",
     "server/metrics/group_rows.py": "tests/server/metrics/test_table.py",
     "server/metrics/quota_rows.py": "tests/server/metrics/test_table.py",
     "server/metrics/sources.py": "tests/server/metrics/test_table.py",

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from ottla.log.errors import StorageError
+from ottla.log.errors import CorruptRecord, StorageError
 from ottla.log.validate import Origin
+from ottla.server.base.damage import way_out
 from ottla.server.base.errors import NotLeaderOrFollower
 from ottla.server.base.promise import Promise
 
@@ -73,10 +74,13 @@ class InternalTopicLog:
 
     def read(self, partition: int) -> Iterator[bytes]:
         """Yields all batches from the partition's start to its end. Raises StorageError if this broker does not hold the
-        partition.
+        partition, and CorruptRecord, which says what an operator can do, at a batch that is damaged.
         """
         log = self._replica(partition).log
-        return log.iterate_batches(log.log_start_offset)
+        try:
+            yield from log.iterate_batches(log.log_start_offset)
+        except CorruptRecord as error:
+            raise CorruptRecord(f"{error}. {way_out(log.path)}") from error
 
     def replicated(self, partition: int) -> Promise[None] | None:
         """Returns a promise that is kept when everything that the partition holds now is replicated, or None if it is already.

@@ -4,7 +4,9 @@ partition and unloaded when it no longer is.
 Groups are stored in `__consumer_offsets`, transactions in `__transaction_state` and the state of share groups in
 `__share_group_state`, and all three load in the same way. A partition is read from its start, in slices of some milliseconds so
 that other requests are served in between; meanwhile requests for it are answered COORDINATOR_LOAD_IN_PROGRESS. A partition that
-cannot be read is never left half loaded: the next request for it tries again.
+cannot be read is never left half loaded, and nothing is ever answered from a part of it: its requests are answered
+NOT_COORDINATOR, as in Kafka, and each of them tries to load it again. Only where bytes are damaged is that left alone for
+DAMAGED_RETRY_SECONDS; the log then says which file is damaged, where, and how to repair it.
 
 A shard belongs to one partition in one leader epoch. When this broker leads the partition in a newer epoch, another broker may
 have led it in between, so the shard is loaded anew.
@@ -16,7 +18,7 @@ import logging
 from collections.abc import Callable, Iterator, ValuesView
 from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 
-from ottla.log.errors import LogError
+from ottla.log.errors import CorruptRecord, LogError
 from ottla.server.base.answers import combine_answers
 from ottla.server.base.clock import Clock
 from ottla.server.base.errors import NotLeaderOrFollower
@@ -30,6 +32,9 @@ if TYPE_CHECKING:
 logger = logging.getLogger("ottla.server.shards")
 
 LOAD_SLICE_SECONDS: Final = 0.02
+DAMAGED_RETRY_SECONDS: Final = 60.0
+"""A damaged partition is read again at most this often. Every attempt reads it up to the damage, and as a repair needs the broker
+stopped, only bytes that were wrong in memory are right the next time."""
 
 
 class CoordinatorLog(Protocol):
@@ -95,6 +100,8 @@ class CoordinatorRuntime(Generic[S]):
         self._loaded = loaded
         self._unloaded = unloaded
         self._shards: dict[int, S] = {}
+        self._damaged: dict[int, tuple[int, float]] = {}
+        """The partitions whose bytes are damaged: the leader epoch in which that was found, and when to read them again."""
 
     def __iter__(self) -> Iterator[int]:
         """Iterates over the partitions."""
@@ -153,16 +160,31 @@ class CoordinatorRuntime(Generic[S]):
         """Returns the shard, and starts to load it if it is not there yet; a small shard is loaded by the time this returns.
         Returns None if this broker does not lead the partition or cannot read it.
         """
-        if partition not in self._shards and self._log.leader(partition) == self._node_id:
+        if partition not in self._shards and self._log.leader(partition) == self._node_id and not self._is_damaged(partition):
             log = self._log
             shard = self._make(partition, log.leader_epoch(partition), lambda batch: log.append(partition, batch))
             self._shards[partition] = shard
             self._load_slice(shard, shard.load(lambda: log.read(partition), lambda: log.replicated(partition)))
         return self._shards.get(partition)
 
+    def _is_damaged(self, partition: int) -> bool:
+        """Returns whether the partition was found damaged in this leader epoch, and it is too early to read it again."""
+        if partition not in self._damaged:
+            return False
+        epoch, retry_at = self._damaged[partition]
+        if epoch == self._log.leader_epoch(partition) and self._clock.monotonic() < retry_at:
+            return True
+        del self._damaged[partition]
+        return False
+
+    @property
+    def damaged(self) -> int:
+        """Returns how many partitions could not be loaded when they were last read, because their bytes are damaged."""
+        return len(self._damaged)
+
     def refresh(self) -> None:
         """Loads all partitions that this broker leads and unloads the others."""
-        for partition in {*range(self._log.partition_count()), *self._shards}:
+        for partition in {*range(self._log.partition_count()), *self._shards, *self._damaged}:
             self.follow(partition)
 
     def follow(self, partition: int) -> None:
@@ -170,6 +192,8 @@ class CoordinatorRuntime(Generic[S]):
         shard = self._shards.get(partition)
         if shard is not None and not self._is_led_by(shard):
             self.unload(partition)
+        if self._damaged and self._log.leader(partition) != self._node_id:
+            self._damaged.pop(partition, None)
         self.take_over(partition)
 
     def _is_led_by(self, shard: S) -> bool:
@@ -199,6 +223,8 @@ class CoordinatorRuntime(Generic[S]):
                     return
         except (LogError, NotLeaderOrFollower, OSError) as error:
             logger.error("partition %d of %s cannot be loaded: %s", shard.partition, self._topic, error)
+            if isinstance(error, CorruptRecord):
+                self._damaged[shard.partition] = shard.leader_epoch, self._clock.monotonic() + DAMAGED_RETRY_SECONDS
             self.unload(shard.partition)
             return
         self._loaded(shard)

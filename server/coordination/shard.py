@@ -40,6 +40,8 @@ T = TypeVar("T")
 NO_PRODUCER_ID: Final = -1
 _COMMIT_MARKER: Final = 1
 """The control record type of a commit; 0 is that of an abort."""
+_MOST_LINES: Final = 10
+"""So many records that are skipped while a partition is loaded get a line each in the log; the others are only counted."""
 
 
 class CoordinatorShard(ABC, Generic[R]):
@@ -205,32 +207,45 @@ class CoordinatorShard(ABC, Generic[R]):
         What `read` yields may end above the high watermark, so the first answers wait for `replicated`, which is asked once
         everything is read: it returns a promise that is kept when all of the partition is replicated, or None if it is already.
 
-        As in Kafka, a batch that does not follow its schema is logged and skipped, so that the others are not lost with it.
+        A record that does not follow its schema is logged and skipped, so that no other one is lost with it. That is not damage:
+        `read` has compared the bytes with their CRC.
         """
+        skipped = 0
         for batch in read():
-            try:
-                self._replay_batch(batch)
-            except MALFORMED as error:
-                self.logger.error("partition %d of %s: skipped a malformed batch: %r", self.partition, self.topic, error)
+            for malformed in self._replay_batch(batch):
+                skipped += 1
+                if skipped <= _MOST_LINES:
+                    self.logger.error("partition %d of %s: skipped a malformed %s", self.partition, self.topic, malformed)
             yield
+        if skipped > _MOST_LINES:
+            self.logger.error("partition %d of %s: skipped %d in all", self.partition, self.topic, skipped)
         promise = replicated()
         if promise is not None:
             self.await_replication(promise)
         self.loading = False
         yield from self.loaded()
 
-    def _replay_batch(self, batch: bytes) -> None:
+    def _replay_batch(self, batch: bytes) -> Iterator[str]:
+        """Replays a batch. Yields what is wrong with each record that is malformed, or with the batch if its records cannot even
+        be told apart.
+        """
         header = read_header(batch)
-        records = [(record.key, record) for record in decode_records(batch) if record.key is not None]
-        if header.is_control:
-            for key, _ in records:
-                self.end_transaction(header.producer_id, committed=key[3] == _COMMIT_MARKER)
-            return
         producer_id = header.producer_id if header.is_transactional else NO_PRODUCER_ID
-        known = [(self.decode(key, record.value), record.offset) for key, record in records]
-        for decoded, offset in known:
-            if decoded is not None:
-                self.replay(decoded, offset, producer_id)
+        try:
+            records = decode_records(batch)
+        except MALFORMED as error:
+            yield f"batch at offset {header.base_offset}: {error!r}"
+            return
+        for record in records:
+            if record.key is None:
+                continue
+            try:
+                if header.is_control:
+                    self.end_transaction(header.producer_id, committed=record.key[3] == _COMMIT_MARKER)
+                elif (decoded := self.decode(record.key, record.value)) is not None:
+                    self.replay(decoded, record.offset, producer_id)
+            except MALFORMED as error:
+                yield f"record at offset {record.offset}: {error!r}"
 
 
 def _refuse_append(batch: bytes) -> Appended:

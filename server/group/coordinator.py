@@ -103,6 +103,11 @@ class GroupCoordinator:
         """Returns the shards that are loaded."""
         return [shard for shard in self._shards.values() if not shard.loading]
 
+    @property
+    def damaged_partitions(self) -> int:
+        """Returns how many partitions are not served because their bytes are damaged."""
+        return self._shards.damaged
+
     # Leadership
 
     def refresh(self) -> None:

@@ -1,11 +1,12 @@
 """The log of `__cluster_metadata-0` as its only voter writes it: replay at the start, a new epoch, then one batch an operation.
 
-A start reads the newest snapshot and every committed batch behind it. (If the log ends before the snapshot, because somebody
-restored the snapshot alone, it begins again, empty, at the snapshot's end.) Then the voter elects itself: it writes quorum-state
-with an epoch that was never used before and a LeaderChange control record of that epoch, and everything after it has the epoch.
-With one voter a batch is committed when it is durable, so `append` returns after fsync. That happens on the event loop: an
-operation of the controller takes the 3 ms of its fsync, all requests wait as long, and in return no operation ever sees half of
-another. Metadata changes are rare, so that is only noticeable when thousands of topics are created.
+A start reads the newest snapshot and every committed batch behind it, and compares all of it with its CRCs. (If the log ends
+before the snapshot, because somebody restored the snapshot alone, it begins again, empty, at the snapshot's end.) Then the voter
+elects itself: it writes quorum-state with an epoch that was never used before and a LeaderChange control record of that epoch,
+and everything after it has the epoch. With one voter a batch is committed when it is durable, so `append` returns after fsync.
+That happens on the event loop: an operation of the controller takes the 3 ms of its fsync, all requests wait as long, and in
+return no operation ever sees half of another. Metadata changes are rare, so that is only noticeable when thousands of topics are
+created.
 
 Records between BeginTransaction and EndTransaction count as one operation over several batches; Kafka's controller writes these
 for operations that do not fit into one batch. The next leader aborts a transaction that is open at the log's end.
@@ -17,11 +18,13 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from ottla.log.errors import StorageError
+from ottla.log.errors import CorruptRecord, StorageError
 from ottla.log.validate import Origin
+from ottla.server.base.damage import way_out
 from ottla.server.metadata import quorum_state, snapshot
 from ottla.server.metadata.image import Endpoint, MetadataImage
 from ottla.wire.batch import read_header
+from ottla.wire.frame import MALFORMED
 from ottla.wire.messages.internal.abort_transaction_record import AbortTransactionRecord
 from ottla.wire.messages.internal.leader_change_message import LeaderChangeMessage, Voter
 from ottla.wire.metadata_records import (
@@ -173,8 +176,11 @@ class MetadataLog:
                 f"{self._log.path}: the newest snapshot ends at offset {start}, "
                 f"the log holds {self._log.log_start_offset}..{self._log.log_end_offset}"
             )
-        for batch in self._log.iterate_batches(start):
-            self._replay(image, batch, start)
+        try:
+            for batch in self._log.iterate_batches(start):
+                self._replay(image, batch, start)
+        except CorruptRecord as error:
+            raise MetadataError(f"{error}. {way_out(self._log.path)}") from error
         self._latest_epoch = max(self._latest_epoch, self._log.leader_epoch)
         image.kraft_version = self._kraft_version
         if image.highest_offset < 0:
@@ -184,28 +190,32 @@ class MetadataLog:
             logger.info("metadata up to offset %d: %d brokers, %d topics", image.highest_offset, brokers, topics)
 
     def _load_snapshot(self, image: MetadataImage) -> int:
-        """Loads the newest snapshot; returns its end offset, 0 if there is none."""
-        found = snapshot.find(self._disk, self._log.path)
-        if not found:
+        """Loads the newest snapshot that is not damaged; returns its end offset, 0 if there is none."""
+        log_offsets = range(self._log.log_start_offset, self._log.log_end_offset)
+        newest = snapshot.read_newest(self._disk, self._log.path, log_offsets)
+        if newest is None:
             return 0
-        newest = found[0]
-        contents = snapshot.read(self._disk, f"{self._log.path}/{newest.file_name}")
-        image.apply_all(contents.records, newest.end_offset - 1)
+        snapshot_id, contents = newest
+        image.apply_all(contents.records, snapshot_id.end_offset - 1)
         self._kraft_version = contents.kraft_version
         self._check_voters(contents.voters)
-        self._latest_epoch = newest.epoch
-        return newest.end_offset
+        self._latest_epoch = snapshot_id.epoch
+        return snapshot_id.end_offset
 
     def _replay(self, image: MetadataImage, batch: bytes, start: int) -> None:
         header = read_header(batch)
         if header.last_offset < start:
             return
+        try:
+            decoded = decode_records(batch)
+        except MALFORMED as error:
+            raise MetadataError(f"{self._log.path}: the batch at offset {header.base_offset} cannot be read: {error}") from error
         if header.is_control:
-            for record in decode_records(batch):
+            for record in decoded:
                 self._control(decode_control(record))
             image.highest_offset = header.last_offset
             return
-        operations = self._transactions.feed(decode_value(record.value) for record in decode_records(batch))
+        operations = self._transactions.feed(decode_value(record.value) for record in decoded)
         for operation in operations:
             image.apply_all(operation)
         image.highest_offset = header.last_offset

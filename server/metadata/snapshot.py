@@ -7,6 +7,7 @@ that it is not complete. Offsets inside a snapshot count from 0 and mean nothing
 Formatting an empty directory makes the snapshot that ends at offset 0, of epoch 0, with the feature levels with which the cluster
 begins. snapshot_keeper.py says when later ones are made, snapshot_writer.py how. A start (`tidy`) removes
 `<name>-<random>.checkpoint.part`, which is not complete, and `<name>.checkpoint.deleted`, which was to be removed after a delay.
+A damaged snapshot whose content the log and an older snapshot have as well becomes `<name>.checkpoint.damaged` (`read_newest`).
 
 `bootstrap.checkpoint`, in the log directory itself, was left by Kafka's older formatting tools: it has the records with which the
 first leader begins the log. It has no offset and need not have a footer.
@@ -34,6 +35,7 @@ _FIRST_BATCH_BYTES: Final = 65_536  # more than any header batch has, since it n
 _NAME: Final = re.compile(r"(\d{20})-(\d{10})\.checkpoint")
 PARTIAL_SUFFIX: Final = ".checkpoint.part"
 DELETED_SUFFIX: Final = ".deleted"
+DAMAGED_SUFFIX: Final = ".damaged"
 BOOTSTRAP: Final = "bootstrap.checkpoint"
 
 logger = logging.getLogger("ottla.server.metadata")
@@ -82,10 +84,12 @@ def read(disk: Disk, path: str, *, needs_footer: bool = True) -> Snapshot:
     data = disk.read_bytes(path)
     found = Snapshot([], 0, None)
     whole = False
+    position = 0
     try:
         for header, batch in iter_batches(data):
             if not check_crc(batch, header):
-                raise MetadataError(f"{path} is damaged")
+                raise MetadataError(f"{path} is damaged at position {position}: its CRC does not fit its bytes")
+            position += header.size
             for record in decode_records(batch):
                 if not header.is_control:
                     found.records.append(records.decode_value(record.value))
@@ -101,6 +105,36 @@ def read(disk: Disk, path: str, *, needs_footer: bool = True) -> Snapshot:
     if needs_footer and not whole:
         raise MetadataError(f"{path} is not complete: its last record is missing")
     return found
+
+
+def read_newest(disk: Disk, directory: str, log_offsets: range) -> tuple[SnapshotId, Snapshot] | None:
+    """Returns the newest snapshot and its content, None if there is none. `log_offsets` are those of the log's records.
+
+    If it is damaged, the newest before it that is not takes its place, provided that the log has everything since then. The
+    damaged ones get the suffix `.damaged`, so that nothing looks at them again. Raises MetadataError if none takes its place,
+    and OSError.
+    """
+    damaged: list[SnapshotId] = []
+    reasons: list[MetadataError] = []
+    for snapshot_id in find(disk, directory):
+        if damaged and not (log_offsets.start <= snapshot_id.end_offset and damaged[0].end_offset <= log_offsets.stop):
+            break
+        try:
+            found = read(disk, f"{directory}/{snapshot_id.file_name}")
+        except MetadataError as error:
+            damaged.append(snapshot_id)
+            reasons.append(error)
+            continue
+        for bad, reason in zip(damaged, reasons, strict=True):
+            path = f"{directory}/{bad.file_name}"
+            logger.error(
+                "%s; it becomes %s, and %s and the log take its place", reason, bad.file_name + DAMAGED_SUFFIX, snapshot_id
+            )
+            disk.rename(path, path + DAMAGED_SUFFIX)
+        return snapshot_id, found
+    if reasons:
+        raise MetadataError(f"{reasons[0]}; restore it from a copy: no older snapshot and the log together hold the same")
+    return None
 
 
 def write_bootstrap(
@@ -134,7 +168,9 @@ def last_contained_ms(disk: Disk, path: str) -> int:
     OSError."""
     file = disk.open(path)
     try:
-        _, batch = next(iter_batches(file.pread(_FIRST_BATCH_BYTES, 0)))
+        header, batch = next(iter_batches(file.pread(_FIRST_BATCH_BYTES, 0)))
+        if not check_crc(batch, header):
+            raise MetadataError(f"{path} is damaged at position 0: its CRC does not fit its bytes")
         control = records.decode_control(decode_records(batch)[0])
     except (*MALFORMED, StopIteration, IndexError) as error:
         raise MetadataError(f"{path} cannot be read: {error!r}") from error

@@ -203,6 +203,11 @@ class ShareCoordinator:
             shard.note_pruned(offset)
             logger.info("partition %d of %s now begins at offset %d", shard.partition, SHARE_GROUP_STATE, offset)
 
+    @property
+    def damaged_partitions(self) -> int:
+        """Returns how many partitions are not served because their bytes are damaged."""
+        return self._shards.damaged
+
     # Leadership
 
     def refresh(self) -> None:

@@ -263,6 +263,11 @@ class TransactionCoordinator:
         if expired:
             logger.info("removed %d expired transactional ids from partition %d", expired, shard.partition)
 
+    @property
+    def damaged_partitions(self) -> int:
+        """Returns how many partitions are not served because their bytes are damaged."""
+        return self._shards.damaged
+
     # Leadership
 
     def refresh(self) -> None:

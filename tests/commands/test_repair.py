@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import shutil
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
+import ottla.testing
 from ottla.commands.check_directory import Checker
+from ottla.commands.findings import Remedy
 from ottla.commands.log_repair import checked, plan
 from ottla.commands.repair import Damage
 from ottla.log.disk.files import Buffer, File, OsDisk, OsFile
+from ottla.server.program.app import app
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages import find_coordinator, offset_commit, offset_fetch
+from ottla.wire.primitives import WireStruct
+from tests import asking
 from tests.commands.damaged import findings, flip, offsets, run, segments, starts
 from tests.commands.test_verify import DAMAGES
 
@@ -251,3 +261,70 @@ def test_a_crash_at_any_step_leaves_it_repairable(data: Path, tmp_path: Path, da
             assert state(copy) == expected
             break
     assert limit > 20
+
+
+# State of a broker
+
+
+def ask(broker: ottla.testing.Broker, request: WireStruct) -> Any:
+    port = int(broker.bootstrap.rpartition(":")[2])
+    module: Any = sys.modules[type(request).__module__]
+    return asyncio.run(asking.ask(port, module, 8, request))
+
+
+def committed(broker: ottla.testing.Broker) -> tuple[int, int]:
+    """Returns the error and the offset of group g; asks for its coordinator first, as a client does."""
+    group = offset_fetch.OffsetFetchRequestGroup("g", topics=[offset_fetch.OffsetFetchRequestTopics("t", partition_indexes=[0])])
+    (found,) = ask(broker, offset_fetch.OffsetFetchRequest(groups=[group])).groups
+    return (found.error_code, -1) if found.error_code else (0, found.topics[0].partitions[0].committed_offset)
+
+
+def commit(broker: ottla.testing.Broker, group: str, offset: int) -> None:
+    """Commits an offset; the group's coordinator may still have to come up."""
+    topic = offset_commit.OffsetCommitRequestTopic("t", partitions=[offset_commit.OffsetCommitRequestPartition(0, offset)])
+    for _ in range(100):
+        asking_for = find_coordinator.FindCoordinatorRequest(coordinator_keys=[group])
+        (found,) = asyncio.run(asking.ask(int(broker.bootstrap.rpartition(":")[2]), find_coordinator, 4, asking_for)).coordinators
+        if found.error_code == 0:
+            break
+    (answered,) = ask(broker, offset_commit.OffsetCommitRequest(group, topics=[topic])).topics
+    assert answered.partitions[0].error_code == 0
+
+
+def test_a_damaged_offset_is_refused_and_after_a_repair_the_one_before_counts(tmp_path: Path) -> None:
+    with ottla.testing.Broker(data_dir=tmp_path) as broker:
+        made = CliRunner().invoke(app, ["topic", "create", "t", "--bootstrap", broker.bootstrap], catch_exceptions=False)
+        assert made.exit_code == 0
+        commit(broker, "g", 1042)
+        commit(broker, "g", 1049)
+        commit(broker, "other", 1)
+    log = tmp_path / "__consumer_offsets-0" / "00000000000000000000.log"
+    data = log.read_bytes()
+    at = data.rindex((1049).to_bytes(8, "big"))
+    log.write_bytes(data[: at + 7] + bytes([data[at + 7] ^ 7]) + data[at + 8 :])
+    with ottla.testing.Broker(data_dir=tmp_path) as broker:
+        assert committed(broker) == (ErrorCode.NOT_COORDINATOR, -1)
+    assert run("repair", "--yes", "--skip", log.parent)[0] == 0
+    with ottla.testing.Broker(data_dir=tmp_path) as broker:
+        assert committed(broker) == (0, 1042)
+
+
+def test_a_damaged_snapshot_of_the_metadata_is_set_aside_if_others_hold_the_same(tmp_path: Path) -> None:
+    with ottla.testing.Broker(data_dir=tmp_path) as broker:
+        made = CliRunner().invoke(app, ["topic", "create", "t", "--bootstrap", broker.bootstrap], catch_exceptions=False)
+        assert made.exit_code == 0
+    metadata = tmp_path / "__cluster_metadata-0"
+    (oldest,) = metadata.glob("*.checkpoint")
+    newest = metadata / "00000000000000000002-0000000001.checkpoint"
+    shutil.copy(oldest, newest)
+    flip(newest, newest.stat().st_size // 2)
+    (found,) = [item for item in findings(tmp_path) if item["meaning"] == "corruption"]
+    assert (found["file"], found["remedy"]) == (str(newest), str(Remedy.ASIDE))
+    assert run("repair", "--yes", tmp_path)[:2] == (0, f"rename {newest} to {newest.name}.damaged\n")
+    assert not newest.exists()
+    with ottla.testing.Broker(data_dir=tmp_path) as broker:
+        listed = CliRunner().invoke(app, ["topic", "list", "--json", "--bootstrap", broker.bootstrap], catch_exceptions=False)
+        assert [row["topic"] for row in json.loads(listed.stdout)] == ["t"]
+    flip(oldest, oldest.stat().st_size // 2)
+    (found,) = [item for item in findings(tmp_path) if item["meaning"] == "corruption"]
+    assert found["remedy"] == str(Remedy.COPY)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.log.errors import StorageError
+from ottla.log.errors import CorruptRecord, StorageError
 from ottla.server.base.errors import NotLeaderOrFollower
 from ottla.server.coordination.internal_topic import InternalTopicLog
 from ottla.server.partitions.roles import Leader
@@ -42,6 +42,26 @@ def test_what_is_deleted_is_not_read_any_more() -> None:
     log.append(0, batch(1))
     log.delete_before(0, 1)
     assert len(list(log.read(0))) == 1
+
+
+def test_damage_is_named_with_the_way_out() -> None:
+    broker = MemoryBroker({"__share_group_state": 1})
+    log = InternalTopicLog(broker.replicas, broker.image, "__share_group_state")
+    for _ in range(3):
+        log.append(0, batch(1))
+    path = "/data/__share_group_state-0/00000000000000000000.log"
+    data, size = bytearray(broker.disk.read_bytes(path)), len(batch(1))
+    data[2 * size - 1] ^= 1
+    broker.disk.write_bytes(path, bytes(data))
+    for segment in broker.replica("__share_group_state").log.segments:
+        segment.release_file()
+    read: list[bytes] = []
+    with pytest.raises(CorruptRecord) as caught:
+        read.extend(log.read(0))
+    assert str(caught.value) == (
+        f"{path} is damaged at position {size} (offset 1): its CRC does not fit its bytes. Restore it from a copy. To do without "
+        "what is damaged, run, while no broker does: ottla log repair --skip /data/__share_group_state-0"
+    )
 
 
 def test_an_append_is_flushed_where_that_is_due() -> None:

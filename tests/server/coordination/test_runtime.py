@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from ottla.log.errors import CorruptLog
+from ottla.log.errors import CorruptLog, CorruptRecord
 from ottla.server.base.promise import Promise
-from ottla.server.coordination.runtime import LOAD_SLICE_SECONDS, CoordinatorRuntime
+from ottla.server.coordination.runtime import DAMAGED_RETRY_SECONDS, LOAD_SLICE_SECONDS, CoordinatorRuntime
 from ottla.wire.errors import ErrorCode
 from tests.server.coordination.fakes import LaggingLog, Letters, Refused, batch_of
 from tests.server.coordination.memory import NODE_ID, CoordinatorClock
@@ -197,6 +197,63 @@ def test_one_that_cannot_be_read_is_tried_again(caplog: pytest.LogCaptureFixture
     assert caplog.messages == ["partition 0 of __letters cannot be loaded: bad segment"]
     assert (runtime.loaded, runtime.unloaded) == ([], [0])
     assert not runtime.take_over().loading
+
+
+def damaged_runtime(monkeypatch: pytest.MonkeyPatch) -> Runtime:
+    """A runtime whose partition 0 has a sound batch and then a damaged one."""
+    runtime = Runtime()
+    runtime.log.append(0, batch_of(("a", "1")))
+    read = runtime.log.read
+
+    def broken(partition: int) -> Iterator[bytes]:
+        yield from read(partition)
+        if partition == 0:
+            raise CorruptRecord("flipped")
+
+    monkeypatch.setattr(runtime.log, "read", broken)
+    return runtime
+
+
+def refused(runtime: Runtime, partition: int = 0) -> ErrorCode:
+    with pytest.raises(Refused) as error:
+        runtime.shards.loaded_shard(partition)
+    return error.value.code
+
+
+def test_nothing_is_answered_from_the_sound_part_of_a_damaged_partition(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    runtime = damaged_runtime(monkeypatch)
+    assert [refused(runtime) for _ in range(3)] == [ErrorCode.NOT_COORDINATOR] * 3
+    assert caplog.messages == ["partition 0 of __letters cannot be loaded: flipped"]
+    assert (runtime.loaded, runtime.shards.damaged) == ([], 1)
+    assert [shard.partition for shard in runtime.shards.loaded_shards()] == [1], "the others are served"
+
+
+def test_a_damaged_partition_is_not_read_for_every_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    runtime = damaged_runtime(monkeypatch)
+    for _ in range(5):
+        refused(runtime)
+        runtime.shards.follow(0)
+        runtime.shards.refresh()
+    assert runtime.log.reads == 2, "each of the two partitions once"
+    runtime.clock.advance(DAMAGED_RETRY_SECONDS)
+    refused(runtime)
+    assert runtime.log.reads == 3
+
+
+def test_a_damaged_partition_is_read_again_in_a_new_leader_epoch_and_by_a_new_topic(monkeypatch: pytest.MonkeyPatch) -> None:
+    runtime = damaged_runtime(monkeypatch)
+    refused(runtime)
+    runtime.log.epoch += 1
+    refused(runtime)
+    assert runtime.log.reads == 2
+    runtime.log.leaders = [OTHER, OTHER]
+    runtime.shards.refresh()
+    assert runtime.shards.damaged == 0
+    monkeypatch.undo()
+    runtime.log.leaders = [NODE_ID, NODE_ID]
+    assert runtime.shards.loaded_shard(0).seen == [("a", "1", 0, -1)]
 
 
 def test_unloading_what_is_not_there_does_nothing() -> None:

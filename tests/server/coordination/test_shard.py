@@ -10,6 +10,7 @@ import pytest
 from ottla.log.errors import CorruptLog, RecordTooLarge, StorageError
 from ottla.log.markers import build_marker
 from ottla.server.base.promise import Promise
+from ottla.wire.batch import HEADER_SIZE, wrap
 from ottla.wire.errors import ErrorCode
 from tests.server.coordination.fakes import LaggingLog, Letters, Refused, batch_of
 
@@ -251,14 +252,36 @@ def test_loading_is_the_same_replay() -> None:
     assert after.seen == [*before.seen, ("d", "3", 4, -1), (7, True), (8, False)]
 
 
-def test_a_batch_that_does_not_follow_its_schema_is_left_out_as_a_whole(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_record_that_does_not_follow_its_schema_is_left_out_and_no_other_one(caplog: pytest.LogCaptureFixture) -> None:
     log = LaggingLog(lag=False)
-    log.append(0, batch_of(("a", "1"), ("bad", "2")))
-    log.append(0, batch_of(("b", "3")))
+    log.append(0, batch_of(("a", "1"), ("bad", "2"), ("c", "3")))
+    log.append(0, batch_of(("b", "4")))
     shard = shard_over(log)
     assert len(list(shard.load(lambda: log.read(0), lambda: log.replicated(0)))) == 2
-    assert shard.seen == [("b", "3", 2, -1)]
-    assert caplog.messages == ["partition 0 of __letters: skipped a malformed batch: ValueError('a bad letter')"]
+    assert shard.seen == [("a", "1", 0, -1), ("c", "3", 2, -1), ("b", "4", 3, -1)]
+    assert caplog.messages == ["partition 0 of __letters: skipped a malformed record at offset 1: ValueError('a bad letter')"]
+
+
+def test_many_malformed_records_get_a_few_lines_and_their_number(caplog: pytest.LogCaptureFixture) -> None:
+    log = LaggingLog(lag=False)
+    log.append(0, batch_of(*[("bad", "x")] * 11, ("a", "1")))
+    shard = shard_over(log)
+    list(shard.load(lambda: log.read(0), lambda: log.replicated(0)))
+    assert shard.seen == [("a", "1", 11, -1)]
+    assert len(caplog.messages) == 11
+    assert caplog.messages[-1] == "partition 0 of __letters: skipped 11 in all"
+
+
+def test_records_that_cannot_be_told_apart_are_one_line(caplog: pytest.LogCaptureFixture) -> None:
+    log = LaggingLog(lag=False)
+    whole = batch_of(("a", "1"), ("b", "2"))
+    log.append(0, wrap(whole[HEADER_SIZE:-1], 2, 0, 0))
+    log.append(0, batch_of(("c", "3")))
+    shard = shard_over(log)
+    list(shard.load(lambda: log.read(0), lambda: log.replicated(0)))
+    assert shard.seen == [("c", "3", 2, -1)]
+    (line,) = caplog.messages
+    assert line.startswith("partition 0 of __letters: skipped a malformed batch at offset 0: ")
 
 
 def test_what_is_loaded_is_answered_when_all_of_it_is_replicated() -> None:

@@ -194,7 +194,7 @@ async def test_a_record_that_no_group_is_like_is_left_out(caplog: pytest.LogCapt
     value = GroupMetadataValue("consumer", 7, "range", "twice", 5, [member, member])
     driver.broker.log.append(0, encode_batch([MetadataRecord(GroupMetadataKey("g"), value)], 1))
     again = Driver(driver.broker.restarted())
-    assert "skipped a malformed batch" in caplog.text
+    assert "skipped a malformed record at offset " in caplog.text
     assert "two members with the same id" in caplog.text
     assert "Traceback" not in caplog.text
     found = again.group()

@@ -12,9 +12,15 @@ from ottla.server.metadata import quorum_state, snapshot
 from ottla.server.metadata.eligible import MIN_ISR
 from ottla.server.metadata.feature_levels import FORMATTED_FEATURES
 from ottla.server.metadata.metadata_log import Transactions
+from ottla.server.metadata.operation import Caller
 from ottla.wire import metadata_records as records
-from ottla.wire.batch import iter_batches
+from ottla.wire.batch import HEADER_SIZE, iter_batches, wrap
 from ottla.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from ottla.wire.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
 from ottla.wire.messages.internal.abort_transaction_record import AbortTransactionRecord
 from ottla.wire.messages.internal.begin_transaction_record import BeginTransactionRecord
 from ottla.wire.messages.internal.config_record import ConfigRecord
@@ -28,6 +34,7 @@ from tests.memdisk import PowerCut
 from tests.server.metadata.support import METADATA, NOW_MS, Node, at_once, dump
 
 LOG = f"{METADATA}/00000000000000000000.log"
+ANYBODY = Caller("User:ANONYMOUS", "127.0.0.1", None, 1)
 A, B = ConfigRecord(4, "", "a", "1"), ConfigRecord(4, "", "b", "2")
 
 
@@ -170,6 +177,50 @@ def test_what_a_start_refuses(damage: str) -> None:
             append(node, TopicRecord("t", b"i" * 16), TopicRecord("t", b"j" * 16))
             node.kill()
     with pytest.raises(MetadataError):
+        node.start()
+
+
+def test_a_flipped_bit_in_the_log_is_refused_with_the_way_out() -> None:
+    node = Node()
+    controller = node.start()
+    at_once(controller.incremental_alter_configs(retention("60000"), ANYBODY))
+    node.stop()
+    good = node.disk.read_bytes(LOG)
+    at = good.index(b"60000")
+    node.disk.write_bytes(LOG, good[:at] + b"7" + good[at + 1 :])
+    with pytest.raises(MetadataError) as caught:
+        node.start()
+    position = max(start for start in starts(good) if start < at)
+    assert str(caught.value).startswith(f"{LOG} is damaged at position {position} (offset ")
+    assert str(caught.value).endswith(f"ottla log repair --skip {METADATA}")
+    assert node.logs is not None
+    node.logs.close(clean=False)
+    node.disk.write_bytes(LOG, good)
+    node.start()
+    assert config(node) == {"log.retention.ms": "60000"}
+
+
+def retention(value: str) -> IncrementalAlterConfigsRequest:
+    return IncrementalAlterConfigsRequest([AlterConfigsResource(4, "", [AlterableConfig("log.retention.ms", 0, value)])])
+
+
+def starts(data: bytes) -> list[int]:
+    found, position = [], 0
+    for header, _ in iter_batches(data):
+        found.append(position)
+        position += header.size
+    return found
+
+
+def test_records_that_cannot_be_told_apart_are_refused_as_well() -> None:
+    node = Node()
+    node.start()
+    node.stop()
+    data = node.disk.read_bytes(LOG)
+    end = max(header.next_offset for header, _ in iter_batches(data))
+    section = records.build_records([A, B], 33, NOW_MS)[HEADER_SIZE:-1]
+    node.disk.write_bytes(LOG, data + wrap(section, 2, NOW_MS, NOW_MS, base_offset=end, partition_leader_epoch=1))
+    with pytest.raises(MetadataError, match=f"the batch at offset {end} cannot be read"):
         node.start()
 
 

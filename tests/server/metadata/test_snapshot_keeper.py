@@ -377,3 +377,81 @@ def test_a_disk_that_fails_takes_the_directory_offline() -> None:
         asyncio.run(keeper(node).take("of a test"))
     assert not files(node, ".part")
     assert not run(keeper(node, metadata_log_max_record_bytes_between_snapshots=1))  # offline: no pass tries again
+
+
+# Damage
+
+
+def damage(node: Node, found: SnapshotId) -> str:
+    """Flips a bit of a snapshot; returns its name."""
+    path = f"{METADATA}/{found.file_name}"
+    data = bytearray(node.disk.read_bytes(path))
+    data[len(data) // 2] ^= 1
+    node.disk.write_bytes(path, bytes(data))
+    return found.file_name
+
+
+def counted(node: Node) -> dict[str, int]:
+    return {name: len(topic.partitions) for name, topic in node.image.topics.items()}
+
+
+def test_an_older_snapshot_and_the_log_take_the_place_of_a_damaged_one(caplog: pytest.LogCaptureFixture) -> None:
+    node = Node(**SMALL)
+    node.start()
+    kept = keeper(node)
+    fill(node, kept, 2)
+    topics(node, "last")
+    before = counted(node)
+    node.stop()
+    name = damage(node, newest(node))
+    with caplog.at_level("ERROR"):
+        node.start()
+    assert counted(node) == before
+    (line,) = [message for message in caplog.messages if "damaged" in message]
+    assert line.startswith(f"{METADATA}/{name} is damaged at position ")
+    assert files(node, ".damaged") == [f"{name}.damaged"]
+    node.stop()
+    caplog.clear()
+    node.start()
+    assert counted(node) == before
+    assert not [message for message in caplog.messages if "damaged" in message], "nothing looks at it again"
+
+
+def test_a_damaged_snapshot_is_refused_where_nothing_takes_its_place() -> None:
+    node, time = Node(**SMALL), Time()
+    node.start()
+    kept = keeper(node, time, metadata_max_retention_bytes=9000)
+    fill(node, kept, 4)
+    assert kept.clean()
+    node.stop()
+    found = snapshot.find(node.disk, METADATA)
+    assert node.logs is not None
+    for each in found:  # the log begins at the end of the oldest one that is left
+        damage(node, each)
+    with pytest.raises(MetadataError, match=f"{newest(node).file_name} is damaged at position .* restore it from a copy"):
+        node.start()
+    assert files(node, ".damaged") == []
+
+
+def test_a_log_that_ends_before_a_damaged_snapshot_does_not_take_its_place() -> None:
+    node = Node(**SMALL)
+    node.start()
+    fill(node, keeper(node), 1)
+    node.stop()
+    found = newest(node)
+    beyond = SnapshotId(found.end_offset + 1000, found.epoch)
+    node.disk.rename(f"{METADATA}/{found.file_name}", f"{METADATA}/{beyond.file_name}")
+    damage(node, beyond)
+    with pytest.raises(MetadataError, match="restore it from a copy"):
+        node.start()
+
+
+def test_the_age_of_a_damaged_snapshot_is_not_believed() -> None:
+    node = Node()
+    node.start()
+    path = f"{METADATA}/{SnapshotId(0, 0).file_name}"
+    data = bytearray(node.disk.read_bytes(path))
+    data[80] ^= 1  # in the first batch
+    node.disk.write_bytes(path, bytes(data))
+    with pytest.raises(MetadataError, match="damaged at position 0"):
+        snapshot.last_contained_ms(node.disk, path)

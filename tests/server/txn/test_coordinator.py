@@ -357,7 +357,7 @@ async def test_a_partition_that_cannot_be_read_is_tried_again(monkeypatch: pytes
 
 
 @in_loop
-async def test_a_batch_that_does_not_decode_is_left_out(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_record_that_does_not_decode_is_left_out(caplog: pytest.LogCaptureFixture) -> None:
     from ottla.wire.records import Record, build_batch
 
     driver = Driver()
@@ -365,7 +365,7 @@ async def test_a_batch_that_does_not_decode_is_left_out(caplog: pytest.LogCaptur
     partition = driver.coordinator.partition_for(TID)
     driver.log.append(partition, build_batch([Record(0, 0, b"\0\0\0\x08transfer", b"\0\x09", [])]))
     assert driver.restarted().now().producer_id == 1000
-    assert "skipped a malformed batch" in caplog.text
+    assert "skipped a malformed record at offset 1" in caplog.text
     assert "Traceback" not in caplog.text
 
 
