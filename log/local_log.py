@@ -96,9 +96,13 @@ class LocalLog:
         if not synced:
             self.unsynced.paths += written
             return
-        for path in written:
-            self.directory.disk.open(path).sync()
-        self.directory.disk.sync_dir(self.path)
+        try:
+            for path in written:
+                self.directory.disk.open(path).sync()
+            self.directory.disk.sync_dir(self.path)
+        except OSError:  # without this the next attempt would find nothing left to write, and sync nothing
+            segment.rewrite_indexes()
+            raise
 
     def write_indexes(self) -> bool:
         """Writes, unsynced, what the indexes of all segments do not have on disk yet, and cuts off what was reserved for the

@@ -447,6 +447,12 @@ class Segment:
             raise
         self.end_indexing()
 
+    def rewrite_indexes(self) -> None:
+        """Has the next `write_indexes` write all of them again, because what it wrote could not be synced."""
+        self.indexes_dirty = True
+        if self._txn_index is not None and self._txn_index is not NO_ABORTS:
+            self._txn_index.changed = True
+
     def write_indexes(self, *, final: bool) -> list[str]:
         """Writes, unsynced, what the disk does not have yet; returns the paths. If `final`, the segment ends here, which adds the
         last entry to the time index and trims the file.

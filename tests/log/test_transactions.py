@@ -371,3 +371,25 @@ def test_a_marker_that_could_not_be_written_ends_nothing() -> None:
     assert (log.log.last_stable_offset, log.aborted()) == (0, [])
     log.end(1)
     assert (log.log.last_stable_offset, log.aborted()) == (2, [AbortedTransaction(1, 0, 1, 2)])
+
+
+@pytest.mark.parametrize("operation", ["open", "sync_dir"])
+def test_a_roll_that_cannot_sync_the_indexes_syncs_them_when_it_is_tried_again(operation: str) -> None:
+    """Found by the simulated broker: the second attempt had nothing left to write, and a power cut took the index of a segment
+    that was durable itself, so readers of committed records got what was aborted.
+    """
+    log = rig()
+    log.send(1)
+    log.end(1)
+    log.send(2)
+    log.log.flush()
+    log.memory.fail(operation, errno.EMFILE, path=".txnindex" if operation == "open" else log.path)
+    with pytest.raises(StorageError):
+        log.log.roll()
+    log.log.roll()
+    log.send(1)
+    log.log.flush()
+    log.manager.checkpoint_pass()
+    log.memory.crash()
+    log.start()
+    assert log.aborted() == [AbortedTransaction(1, 0, 1, 2)]
