@@ -27,6 +27,7 @@ HOT_PATHS = [
     "ottla/log/segment.py",
     "ottla/server/base/promise.py",
     "ottla/server/network/connection.py",
+    "ottla/server/network/holding.py",
     "ottla/server/dispatch/route.py",
     "ottla/server/dispatch/routes.py",
     "ottla/server/dispatch/measured.py",

@@ -112,6 +112,8 @@ COVERED_BY: Final[dict[str, str]] = {
     "server/metrics/cleaner_rows.py": "tests/server/metrics/test_table.py",
     "server/metrics/client_rows.py": "tests/server/metrics/test_table.py",
     "server/metrics/coordinator_rows.py": "tests/server/broker/test_damaged_state.py",
+    "server/metrics/memory_rows.py": "tests/server/metrics/test_names.py",
+    "server/network/holding.py": "tests/server/network/test_client_memory.py",
     "server/metrics/group_rows.py": "tests/server/metrics/test_table.py",
     "server/metrics/quota_rows.py": "tests/server/metrics/test_table.py",
     "server/metrics/sources.py": "tests/server/metrics/test_table.py",

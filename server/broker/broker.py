@@ -32,7 +32,14 @@ from ottla.server.base.scheduler import Scheduler
 from ottla.server.broker.coordinator_updates import CoordinatorUpdates
 from ottla.server.broker.passes import Compaction, schedule_passes
 from ottla.server.broker.quotas_configured import quotas_configured
-from ottla.server.broker.start import format_directories, make_context, open_cluster, open_partitions, start_replicas
+from ottla.server.broker.start import (
+    format_directories,
+    make_context,
+    open_cluster,
+    open_partitions,
+    share_client_memory,
+    start_replicas,
+)
 from ottla.server.dispatch.chain import Chain
 from ottla.server.dispatch.routes import Dispatch
 from ottla.server.handlers import CONTROLLER
@@ -210,8 +217,15 @@ class Broker:
                 logger.error("could not record in the metadata yet that %s failed: %s", ", ".join(sorted(failed)), error)
 
     async def _open_listeners(self, context: BrokerContext, dispatch: Dispatch) -> None:
-        network = NetworkContext(context.clock, context.purgatory, self._network)
-        settings = SocketSettings.from_broker(self.config.values)
+        values = self.config.values
+        network = NetworkContext(
+            context.clock,
+            context.purgatory,
+            self._network,
+            max_client_bytes=share_client_memory(values)[1],
+            max_request_bytes=values["socket.request.max.bytes"],
+        )
+        settings = SocketSettings.from_broker(values)
         for address in self.config.listeners:
             listener = Listener(address.name, network, dispatch, settings)
             self.listeners.append(listener)

@@ -6,7 +6,8 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from ottla.log.errors import InconsistentMetadata
 from ottla.server.base.randomness import random_uuid
@@ -17,7 +18,7 @@ from ottla.server.group.coordinator_config import GroupCoordinatorConfig
 from ottla.server.metadata.controller_settings import current_settings
 from ottla.server.metadata.names import CONSUMER_OFFSETS
 from ottla.server.metadata.opening import open_standalone
-from ottla.server.partitions.fetch_sessions import FetchSessions
+from ottla.server.partitions.fetch_sessions import UNLIMITED, FetchSessions
 from ottla.server.partitions.replicas import Replicas
 from ottla.server.requests.context import BrokerContext
 from ottla.server.txn.producer_ids import ProducerIds
@@ -94,6 +95,14 @@ async def open_cluster(
     return open_standalone(logs, disk, config, cluster_id, clock, random, network)
 
 
+def share_client_memory(values: Mapping[str, Any]) -> tuple[int, int]:
+    """Returns how many bytes fetch sessions may hold, and how many connections, of ottla.client.memory.bytes."""
+    whole = values["ottla.client.memory.bytes"]
+    if whole < 0:
+        return UNLIMITED, UNLIMITED
+    return whole // 4, whole - whole // 4
+
+
 def make_context(config: BrokerConfig, cluster: Cluster, logs: LogManager, clock: Clock, random: Random) -> BrokerContext:
     """Makes the parts of the broker; none of them follows the metadata image yet."""
     image, values = cluster.image, config.values
@@ -108,7 +117,12 @@ def make_context(config: BrokerConfig, cluster: Cluster, logs: LogManager, clock
         replicas=replicas,
         groups=GroupCoordinator(offsets, clock, GroupCoordinatorConfig.from_broker(values), config.node_id, image, random),
         producer_ids=ProducerIds(cluster.controller),
-        fetch_sessions=FetchSessions(values["max.incremental.fetch.session.cache.slots"], clock.now_ms, random),
+        fetch_sessions=FetchSessions(
+            values["max.incremental.fetch.session.cache.slots"],
+            clock.now_ms,
+            random,
+            share_client_memory(values)[0],
+        ),
         clock=clock,
         random=random,
         optional_parts=optional_parts,

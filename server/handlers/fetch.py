@@ -74,7 +74,8 @@ _HINTED: Final = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_L
 def handle(body: FetchRequest, request: Request) -> FetchResponse | Promise[FetchResponse]:
     state = body.replica_state
     replica_id = body.replica_id if request.api_version < REPLICA_STATE_SINCE else state.replica_id if state is not None else -1
-    fetching = request.broker.fetch_sessions.begin(body, request.api_version, privileged=replica_id >= 0)
+    sessions = request.broker.fetch_sessions
+    fetching = sessions.begin(body, request.api_version, privileged=replica_id >= 0, connection=request.session)
     if isinstance(fetching, ErrorCode):
         request.failed = True
         return FetchResponse(error_code=fetching)

@@ -11,6 +11,10 @@ with every frame costs a page fault for each 4 KiB when it is used again, and th
 rebalance), or while the client does not read its answers, the frames behind it are kept as copies and served afterwards. If there
 are too many of them, on this connection or on all together (`queued.max.requests`, `queued.max.request.bytes`), reading stops.
 
+**Memory.** What a client makes this connection hold (an unfinished frame, frames behind a waiting one, answers that it does not
+read) is counted over all connections. If there is no room for a frame to grow, reading stops until there is
+(server/network/holding.py, server/network/client_memory.py).
+
 **Turns.** One read may hold thousands of small requests, and their answers need not be small. When a turn has made TURN_BYTES of
 answers they go out, the frames behind are kept, and all other connections come first. So neither memory nor the latency of other
 clients depends on how much a client sends at once, or on whether it reads.
@@ -39,6 +43,7 @@ from ottla.server.base.errors import CloseConnection
 from ottla.server.base.promise import Acknowledgement, Promise
 from ottla.server.dispatch.route import Waiting
 from ottla.server.network.bad_frames import describe_bad_size
+from ottla.server.network.holding import Holding
 from ottla.server.requests.session import Session
 
 if TYPE_CHECKING:
@@ -60,27 +65,20 @@ REQUEST_COST: Final = 64
 """What a request adds to its turn besides its answer, in bytes of answers."""
 
 
-class Connection(asyncio.BufferedProtocol):
+class Connection(Holding):
     """Serves one client; see the module's docstring. Its owner refers to it from connection_made to connection_lost."""
 
     __slots__ = (
         "_answer",
-        "_backlog",
-        "_backlog_bytes",
-        "_buffers",
         "_clock",
         "_closing",
-        "_counts",
         "_fd",
-        "_filled",
-        "_frame",
         "_max_queued",
         "_max_request_bytes",
         "_mutes",
         "_out",
         "_out_bytes",
         "_owner",
-        "_partial",
         "_paused",
         "_purgatory",
         "_queue",
@@ -90,7 +88,6 @@ class Connection(asyncio.BufferedProtocol):
         "_sending",
         "_serve",
         "_session",
-        "_size",
         "_small_frame",
         "_transport",
         "_view",
@@ -103,21 +100,16 @@ class Connection(asyncio.BufferedProtocol):
         self._owner = owner
         self._serve = owner.dispatch.serve
         context = owner.context
-        self._clock, self._purgatory, self._counts = context.clock, context.purgatory, context.counts
-        self._buffers = buffers = context.buffers
+        Holding.__init__(self, context)
+        self._clock, self._purgatory = context.clock, context.purgatory
+        buffers = context.buffers
         self._view = buffers.view
         self._small_frame = buffers.small_frame
         settings = owner.settings
         self._max_request_bytes = settings.max_request_bytes
         self._max_queued = settings.max_queued_requests, settings.max_queued_bytes
-        self._partial = b""  # the beginning of a small frame, or of its size
-        self._frame: bytearray | None = None  # a large frame of `_size` bytes, of which `_filled` have come
-        self._filled = 0
-        self._size = 0
         self._answer: asyncio.Future[Any] | Promise[Any] | AnswerQueue | None = None  # the request that waits
         self._queue: AnswerQueue | None = None  # the same object, if Produce requests wait for fsyncs
-        self._backlog: deque[bytes] = deque()  # frames behind it
-        self._backlog_bytes = 0
         self._reading = True
         self._resting = False  # the turn is over and the next is scheduled, or the client is muted
         self._mutes = 0  # how many mutes have not ended yet
@@ -158,20 +150,18 @@ class Connection(asyncio.BufferedProtocol):
         if answer is not None and not isinstance(answer, asyncio.Task):
             answer.cancel()  # nobody wants it any more; but a task is in the middle of its work and goes on
             self._answer = self._queue = None
-        self._count_backlog(-len(self._backlog), -self._backlog_bytes)
-        self._backlog.clear()
         self._sending.clear()
-        if self._frame is not None:
-            self._buffers.give_back(self._frame)
-            self._frame = None
+        self._release()
         self._owner.forget(self)
         self._session.close()
 
     def pause_writing(self) -> None:
         self._paused = True
+        self._count_unsent(self._transport.get_write_buffer_size())
 
     def resume_writing(self) -> None:
         self._paused = False
+        self._count_unsent(0)
         self.active = True
         self._pump()
         self._work_off_backlog()
@@ -185,12 +175,15 @@ class Connection(asyncio.BufferedProtocol):
         if partial:
             self._view[: len(partial)] = partial
             return self._view[len(partial) :]
-        return self._view
+        return self._buffers.view
 
     def buffer_updated(self, count: int) -> None:
         self.active = True
         if self._frame is not None:
-            self._fill(count)
+            frame = self._fill(count)
+            if frame is not None:
+                self._take(memoryview(frame)[: self._size])
+                self._buffers.give_back(frame)
         else:
             self._take_frames(len(self._partial) + count)
         # As in Kafka, requests that this client's append completes are answered before the client: they have waited longer.
@@ -201,7 +194,8 @@ class Connection(asyncio.BufferedProtocol):
     def _take_frames(self, end: int) -> None:
         """Serves the whole frames among the first `end` bytes of the shared buffer, and keeps the rest."""
         view, at = self._view, 0
-        self._partial = b""
+        if self._partial:
+            self._take_partial()
         while end - at >= 4 and not self._closing:
             size: int = _SIZE.unpack_from(view, at)[0]
             if not 0 < size <= self._max_request_bytes:
@@ -217,26 +211,7 @@ class Connection(asyncio.BufferedProtocol):
                 return
             break
         if at < end:
-            self._partial = bytes(view[at:end])
-
-    def _begin(self, received: memoryview, size: int) -> None:
-        """Gives a large frame a buffer of its own."""
-        self._filled = len(received)
-        self._size = size
-        self._frame = self._buffers.take(size, self._filled)
-        self._frame[: self._filled] = received
-
-    def _fill(self, count: int) -> None:
-        frame = self._frame
-        assert frame is not None
-        self._filled += count
-        if self._filled == self._size:
-            self._frame = None
-            self._take(memoryview(frame)[: self._size])
-            self._buffers.give_back(frame)
-        elif self._filled == len(frame):  # the transport still holds a view of this buffer, so it cannot grow
-            self._frame = self._buffers.take(self._size, self._filled)
-            self._frame[: self._filled] = frame
+            self._keep(view[at:end])
 
     # Serving
 
@@ -254,13 +229,6 @@ class Connection(asyncio.BufferedProtocol):
         if self._holds_enough():
             self._stop_reading()
 
-    def _count_backlog(self, requests: int, size: int) -> None:
-        """Counts frames that came to the backlog, or left it."""
-        counts = self._counts
-        counts.queued_requests += requests
-        counts.queued_bytes += size
-        self._backlog_bytes += size
-
     def _holds_enough(self) -> bool:
         """Returns whether too many frames are kept, of this connection or of all."""
         counts, (requests, size) = self._counts, self._max_queued
@@ -269,6 +237,7 @@ class Connection(asyncio.BufferedProtocol):
             or len(self._backlog) > BACKLOG_FRAMES
             or counts.queued_requests >= requests
             or 0 <= size <= counts.queued_bytes
+            or self._memory.held > self._memory.limit
         )
 
     def _serve_one(self, frame: memoryview) -> None:
@@ -375,9 +344,8 @@ class Connection(asyncio.BufferedProtocol):
                 self._end_turn()
         if self._out:
             self._flush()
-        if not self._reading and not self._closing and not backlog and not self._resting:
-            self._reading = True
-            self._transport.resume_reading()
+        if not self._reading and not backlog:
+            self._read_again()
 
     def _end_turn(self) -> None:
         """Lets all other connections come first."""
@@ -388,6 +356,12 @@ class Connection(asyncio.BufferedProtocol):
     def _begin_turn(self) -> None:
         self._resting = self._mutes > 0
         self._work_off_backlog()
+
+    def _read_again(self) -> None:
+        """Reads again, unless there is another reason not to."""
+        if not self._reading and not self._closing and not self._backlog and not self._resting and not self._waits_for_room:
+            self._reading = True
+            self._transport.resume_reading()
 
     def _stop_reading(self) -> None:
         if self._reading and not self._closing:
@@ -497,6 +471,13 @@ class Connection(asyncio.BufferedProtocol):
             self._flush()
         self._closing = True
         self._transport.close()
+
+    def evict(self, reason: str) -> None:
+        logger.warning("closed the connection of %s (%s): %s", self.peer, self._session.client_id, reason)
+        self._out = []
+        self._sending.clear()
+        self.abort()
+        self._release()
 
     def abort(self) -> None:
         """Closes the connection at once, whatever is still unsent."""

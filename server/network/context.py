@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from ottla.server.network.client_memory import UNLIMITED, ClientMemory
 from ottla.server.network.connection_counts import ConnectionCounts
 from ottla.server.network.receive_buffers import ReceiveBuffers
 
@@ -24,3 +25,11 @@ class NetworkContext:
     network: Network
     buffers: ReceiveBuffers = field(default_factory=ReceiveBuffers)
     counts: ConnectionCounts = field(default_factory=ConnectionCounts)
+    max_client_bytes: int = UNLIMITED
+    """How many bytes connections may hold for clients."""
+    max_request_bytes: int = 0
+    """The size of the longest request, in bytes."""
+    memory: ClientMemory = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.memory = ClientMemory(self.clock, self.buffers, self.max_client_bytes, self.max_request_bytes)

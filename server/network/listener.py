@@ -39,6 +39,7 @@ class Listener:
         self.port = 0
         self.connections: dict[Connection, int] = {}
         """The open connections, each with the number of sweeps for which it has been idle."""
+        context.memory.connections.append(self.connections)
         self.rates: ConnectionRates | None = None
         """Limits how fast connections may come; None if nothing does."""
         self.accepted = 0

@@ -19,19 +19,31 @@ class ReceiveBuffers:
     still room for a large read behind it. Large frames take one of the kept buffers, as long as there is one.
     """
 
-    __slots__ = ("_kept", "small_frame", "view")
+    __slots__ = ("_kept", "_whole", "small_frame", "view")
 
     def __init__(self, size: int = RECEIVE_BYTES) -> None:
-        self.view = memoryview(bytearray(size))
+        self.view = self._whole = memoryview(bytearray(size))
         self.small_frame = size // 4
         self._kept: list[bytearray] = []
 
+    def shorten(self) -> None:
+        """Lets a read take no more than a small frame, because what has been read has to be kept while memory is scarce."""
+        self.view = self._whole[: self.small_frame]
+
+    def lengthen(self) -> None:
+        """Ends what `shorten` began."""
+        self.view = self._whole
+
+    def size_of_next(self, size: int, received: int) -> int:
+        """Returns how large the buffer is that `take` makes."""
+        grown = max(FIRST_BUFFER, GROWTH * received)
+        return KEPT_BYTES if KEPT_BYTES // 2 < size <= min(grown, KEPT_BYTES) else min(size, grown)
+
     def take(self, size: int, received: int) -> bytearray:
         """Returns a buffer for a frame of `size` bytes, of which `received` have come: it need not hold the whole frame yet."""
-        grown = max(FIRST_BUFFER, GROWTH * received)
         if size <= KEPT_BYTES and self._kept:
             return self._kept.pop()
-        return bytearray(KEPT_BYTES if KEPT_BYTES // 2 < size <= min(grown, KEPT_BYTES) else min(size, grown))
+        return bytearray(self.size_of_next(size, received))
 
     def give_back(self, buffer: bytearray) -> None:
         """Takes back a buffer whose frame has been served, and keeps it for another frame if it has the right size."""

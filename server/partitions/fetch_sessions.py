@@ -10,13 +10,21 @@ Partitions that returned records go to the end of the session, so that with a sm
 There are `max.incremental.fetch.session.cache.slots` sessions. When all slots are taken, a new session evicts the one that was
 unused longest, if that is more than two minutes; else, among those older than two minutes, the one with the fewest partitions, if
 the new one has more. If neither exists, the client gets no session (id 0) and goes on naming everything.
+
+Sessions may hold `max_bytes` together, counted as PARTITION_BYTES for each partition; a new one evicts others for that, too. If
+one that grows finds no room, it ends, and its client is answered 70 FETCH_SESSION_ID_NOT_FOUND and begins with a full fetch. In
+Kafka only their number is limited. As there, a session outlives its connection, since a client may go on with it on another one.
+But it is then the first to be evicted, however young it is: Kafka's own clients ask for a new one after they have reconnected.
+
+Partitions that do not exist stay in a session, as in Kafka, because an answer has to say when they appear. But nobody needs a
+session for many of them: one with more than UNKNOWN_KEPT, or with one that no topic can be called, is not begun or ends.
 """
 
 from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from ottla.wire.errors import ErrorCode
 
@@ -29,9 +37,21 @@ FINAL_EPOCH: Final = -1
 EVICTION_MS: Final = 120_000
 TOPIC_IDS_SINCE: Final = 13
 _MAX_INT32: Final = 0x7FFFFFFF
+PARTITION_BYTES: Final = 400
+"""What a partition takes in a session: 330 bytes, measured with 20,000 in each, and some for the name of the topic."""
+UNKNOWN_KEPT: Final = 100
+UNLIMITED: Final = 1 << 62
+_MAX_NAME: Final = 249
+_UNKNOWN: Final = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.INCONSISTENT_TOPIC_ID})
 
 Key = tuple[str | bytes, int]
 """A partition as the request names it: by the topic's name, or, from version 13 on, by its id."""
+
+
+class Connection(Protocol):
+    """Declares what is asked about the connection on which a session is used (server/requests/session.py)."""
+
+    is_closed: bool
 
 
 class CachedPartition:
@@ -84,17 +104,37 @@ class SessionResponse(NamedTuple):
 class FetchSession:
     """`epoch` is the one that the next request must have."""
 
-    __slots__ = ("created_ms", "epoch", "last_used_ms", "partitions", "privileged", "session_id", "uses_topic_ids")
+    __slots__ = (
+        "connection", "counted", "created_ms", "epoch", "grew", "last_used_ms", "partitions", "privileged", "session_id",
+        "uses_topic_ids",
+    )  # fmt: skip
 
     def __init__(
-        self, session_id: int, partitions: dict[Key, CachedPartition], uses_topic_ids: bool, privileged: bool, now_ms: int
+        self,
+        session_id: int,
+        partitions: dict[Key, CachedPartition],
+        uses_topic_ids: bool,
+        privileged: bool,
+        now_ms: int,
+        connection: Connection | None,
     ) -> None:
         self.session_id = session_id
+        self.connection = connection
+        """The connection that used it last; None if nobody says."""
+        self.counted = len(partitions)
+        """How many partitions of it are in `FetchSessions.partition_count`."""
+        self.grew = False
+        """Whether the current request added partitions, which may not exist."""
         self.partitions = partitions
         self.uses_topic_ids = uses_topic_ids
         self.privileged = privileged
         self.created_ms = self.last_used_ms = now_ms
         self.epoch = INITIAL_EPOCH + 1
+
+    @property
+    def is_orphaned(self) -> bool:
+        """Returns whether the connection that used it last has gone."""
+        return self.connection is not None and self.connection.is_closed
 
     @property
     def worth(self) -> tuple[bool, int]:
@@ -107,25 +147,27 @@ class FetchSession:
 class FetchContext:
     """One fetch between its request and its answer: it knows which partitions to read and which results go into the answer."""
 
-    __slots__ = ("_create", "_epoch", "_session", "partitions")
+    __slots__ = ("_create", "_end", "_epoch", "_session", "partitions")
 
     def __init__(
         self,
         partitions: dict[Key, CachedPartition],
         session: FetchSession | None = None,
         create: Callable[[FetchContext], int] | None = None,
+        end: Callable[[FetchSession], None] | None = None,
     ) -> None:
         self.partitions = partitions
         self._session = session
         self._epoch = session.epoch if session is not None else 0
         self._create = create
+        self._end = end
 
     def respond(self, results: Sequence[Result]) -> SessionResponse:
         """Returns those of the results that go into the answer, in their order."""
         session = self._session
         if session is None:
             session_id = SESSIONLESS
-            if self._create is not None:
+            if self._create is not None and not _too_many_unknown(results):
                 session_id = self._create(self)
                 for cached, data in results:
                     cached.remember(data)
@@ -134,6 +176,10 @@ class FetchContext:
             return SessionResponse(ErrorCode.INVALID_FETCH_SESSION_EPOCH, session.session_id, ())
         responded = []
         partitions = session.partitions
+        if session.grew:
+            session.grew = False
+            if self._end is not None and _too_many_unknown(results):
+                self._end(session)
         for result in results:
             cached, data = result
             if cached.remember(data):
@@ -164,17 +210,28 @@ class FetchContext:
 class FetchSessions:
     """All sessions of this broker, the least recently used first."""
 
-    def __init__(self, slots: int, now_ms: Callable[[], int], rng: random.Random) -> None:
+    def __init__(self, slots: int, now_ms: Callable[[], int], rng: random.Random, max_bytes: int = UNLIMITED) -> None:
         self._slots = slots
+        self.max_bytes = max_bytes
+        self._max_partitions = max_bytes // PARTITION_BYTES
         self._now_ms = now_ms
         self._random = rng
         self._sessions: dict[int, FetchSession] = {}
         self.evictions = 0
+        self.partition_count = 0
+        """How many partitions there are in all sessions."""
 
     def __len__(self) -> int:
         return len(self._sessions)
 
-    def begin(self, request: FetchRequest, version: int, *, privileged: bool = False) -> FetchContext | ErrorCode:
+    @property
+    def held_bytes(self) -> int:
+        """Returns about how much memory the sessions take."""
+        return self.partition_count * PARTITION_BYTES
+
+    def begin(
+        self, request: FetchRequest, version: int, *, privileged: bool = False, connection: Connection | None = None
+    ) -> FetchContext | ErrorCode:
         """Returns the context of a fetch in its session, or the error to answer if the session is not what the request
         assumes.
         """
@@ -182,11 +239,13 @@ class FetchSessions:
         epoch = request.session_epoch
         if epoch in (INITIAL_EPOCH, FINAL_EPOCH):
             if request.session_id != SESSIONLESS:
-                self._sessions.pop(request.session_id, None)
+                self._remove(request.session_id)
             partitions = dict(_requested_partitions(request, by_id))
             if epoch == FINAL_EPOCH:
                 return FetchContext(partitions)
-            return FetchContext(partitions, create=lambda fetching: self._create(fetching.partitions, by_id, privileged))
+            return FetchContext(
+                partitions, create=lambda fetching: self._create(fetching.partitions, by_id, privileged, connection)
+            )
         session = self._sessions.get(request.session_id)
         if session is None:
             return ErrorCode.FETCH_SESSION_ID_NOT_FOUND
@@ -194,16 +253,21 @@ class FetchSessions:
             return ErrorCode.INVALID_FETCH_SESSION_EPOCH
         if session.uses_topic_ids != by_id:
             return ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
-        self._update(session, request, by_id)
+        if not self._update(session, request, by_id):
+            return ErrorCode.FETCH_SESSION_ID_NOT_FOUND
         if not session.partitions:
-            del self._sessions[session.session_id]
+            self._remove(session.session_id)
             return FetchContext(dict(_requested_partitions(request, by_id)))  # as in Kafka, also what the request forgets at once
+        session.connection = connection
         session.last_used_ms = self._now_ms()
         self._sessions[session.session_id] = self._sessions.pop(session.session_id)
         session.epoch = epoch + 1 if epoch < _MAX_INT32 else 1
-        return FetchContext(session.partitions, session)
+        return FetchContext(session.partitions, session, end=self._end)
 
-    def _update(self, session: FetchSession, request: FetchRequest, by_id: bool) -> None:
+    def _update(self, session: FetchSession, request: FetchRequest, by_id: bool) -> bool:
+        """Adds, changes and removes what the request says. Returns False if there is no room for what it adds; then the session
+        has ended.
+        """
         partitions = session.partitions
         for key, cached in _requested_partitions(request, by_id):
             known = partitions.get(key)
@@ -215,27 +279,53 @@ class FetchSessions:
             topic: str | bytes = forgotten.topic_id if by_id else forgotten.topic
             for index in forgotten.partitions:
                 partitions.pop((topic, index), None)
+        added = len(partitions) - session.counted
+        session.grew = added > 0
+        session.counted += added
+        self.partition_count += added
+        while self.partition_count > self._max_partitions and added > 0:
+            if not self._evict(self._now_ms(), session.worth, spared=session):
+                self._remove(session.session_id)
+                return False
+        return True
 
-    def _create(self, partitions: dict[Key, CachedPartition], by_id: bool, privileged: bool) -> int:
+    def _create(
+        self, partitions: dict[Key, CachedPartition], by_id: bool, privileged: bool, connection: Connection | None
+    ) -> int:
         """Creates a session. Returns its id, or SESSIONLESS if there is no room for it."""
         now_ms = self._now_ms()
-        if len(self._sessions) >= self._slots and not self._evict(now_ms, (privileged, len(partitions))):
+        if len(partitions) > self._max_partitions:
             return SESSIONLESS
+        while len(self._sessions) >= self._slots or self.partition_count + len(partitions) > self._max_partitions:
+            if not self._evict(now_ms, (privileged, len(partitions))):
+                return SESSIONLESS
         session_id = self._random.randint(1, _MAX_INT32)
         while session_id in self._sessions:
             session_id = self._random.randint(1, _MAX_INT32)
-        self._sessions[session_id] = FetchSession(session_id, partitions, by_id, privileged, now_ms)
+        self._sessions[session_id] = FetchSession(session_id, partitions, by_id, privileged, now_ms, connection)
+        self.partition_count += len(partitions)
         return session_id
 
-    def _evict(self, now_ms: int, worth: tuple[bool, int]) -> bool:
-        if not self._sessions:
+    def _end(self, session: FetchSession) -> None:
+        self._remove(session.session_id)
+
+    def _remove(self, session_id: int) -> None:
+        """Forgets a session, if there is one."""
+        session = self._sessions.pop(session_id, None)
+        if session is not None:
+            self.partition_count -= session.counted
+
+    def _evict(self, now_ms: int, worth: tuple[bool, int], spared: FetchSession | None = None) -> bool:
+        """Evicts a session other than `spared` for one of this worth; returns False if none has to give way to it."""
+        others = [session for session in self._sessions.values() if session is not spared]
+        if not others:
             return False
-        victim = next(iter(self._sessions.values()))
-        if now_ms - victim.last_used_ms <= EVICTION_MS:
+        victim = next((session for session in others if session.is_orphaned), others[0])
+        if now_ms - victim.last_used_ms <= EVICTION_MS and not victim.is_orphaned:
             privileged, _ = worth
             evictable = [
                 session
-                for session in self._sessions.values()
+                for session in others
                 if now_ms - session.created_ms > EVICTION_MS or (privileged and not session.privileged)
             ]
             if not evictable:
@@ -243,9 +333,15 @@ class FetchSessions:
             victim = min(evictable, key=lambda session: session.worth)
             if worth <= victim.worth:
                 return False
-        del self._sessions[victim.session_id]
+        self._remove(victim.session_id)
         self.evictions += 1
         return True
+
+
+def _too_many_unknown(results: Sequence[Result]) -> bool:
+    """Returns whether the results name too many partitions that do not exist for a session, or a name that no topic can have."""
+    unknown = [cached for cached, data in results if data.error_code in _UNKNOWN]
+    return len(unknown) > UNKNOWN_KEPT or any(len(cached.topic) > _MAX_NAME for cached in unknown)
 
 
 def _requested_partitions(request: FetchRequest, by_id: bool) -> list[tuple[Key, CachedPartition]]:

@@ -172,6 +172,17 @@ OWN_SETTINGS: Final[dict[str, Setting]] = {
             doc="Whether clients are asked for the metrics that kafka-client-metrics subscribes to (KIP-714). /metrics shows "
             "them.",
         ),
+        Setting(
+            "ottla.client.memory.bytes",
+            ConfigType.LONG,
+            268_435_456,
+            -1,
+            doc="How many bytes the broker may hold for clients in all: requests that have not come whole, requests that wait "
+            "for the answer to an earlier one, answers that clients do not read, and, with at most a quarter of it, the "
+            "partitions of fetch sessions. When it is used up, the broker stops reading from connections whose requests grow; "
+            "one longest request (`socket.request.max.bytes`) may go beyond it. If that does not help for 5 seconds, it closes "
+            "connections, first those that have held the most for the longest time. -1 is no limit.",
+        ),
     )
 }
 """Settings of ottla that Kafka does not have. They are read from the same places and not shown to clients."""

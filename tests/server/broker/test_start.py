@@ -12,7 +12,15 @@ from ottla.log.errors import InconsistentMetadata
 from ottla.log.management.manager import LogManager
 from ottla.server.base.network import OsNetwork
 from ottla.server.base.randomness import from_seed, random_uuid
-from ottla.server.broker.start import format_directories, make_context, open_cluster, open_partitions, start_replicas
+from ottla.server.broker.start import (
+    format_directories,
+    make_context,
+    open_cluster,
+    open_partitions,
+    share_client_memory,
+    start_replicas,
+)
+from ottla.server.partitions.fetch_sessions import UNLIMITED
 from ottla.server.settings.broker_config import BrokerConfig
 from ottla.wire.primitives import uuid_to_text
 from tests.fakes import CALLER, NOW_MS, ManualClock
@@ -86,3 +94,8 @@ def test_the_parts_of_a_broker_that_leads_what_it_holds(log_dirs: str) -> None:
         logs.close()
 
     asyncio.run(scenario())
+
+
+def test_fetch_sessions_get_a_quarter_of_the_memory_for_clients() -> None:
+    assert share_client_memory({"ottla.client.memory.bytes": -1}) == (UNLIMITED, UNLIMITED)
+    assert share_client_memory({"ottla.client.memory.bytes": 101}) == (25, 76)

@@ -13,6 +13,7 @@ from ottla.server.base.errors import CloseConnection
 from ottla.server.base.network import OsNetwork
 from ottla.server.dispatch.route import Plan, Route, Waiting
 from ottla.server.handlers import heartbeat
+from ottla.server.network.client_memory import UNLIMITED
 from ottla.server.network.connection import Connection
 from ottla.server.network.context import NetworkContext
 from ottla.server.network.listener import Listener
@@ -77,13 +78,20 @@ class EchoDispatch:
 class Peer:
     """A client at a fake transport."""
 
-    def __init__(self, **settings: Any) -> None:
+    def __init__(self, client_bytes: int = UNLIMITED, reserve: int = 0, **settings: Any) -> None:
         self.broker = MemoryBroker({})
         self.dispatch = EchoDispatch()
         self.buffers = ReceiveBuffers(1000)
         limits = SocketSettings(**{"max_request_bytes": MAX_REQUEST, **settings})
-        context = NetworkContext(self.broker.clock, self.broker.context.purgatory, OsNetwork(), buffers=self.buffers)
-        self.counts = context.counts
+        context = NetworkContext(
+            self.broker.clock,
+            self.broker.context.purgatory,
+            OsNetwork(),
+            buffers=self.buffers,
+            max_client_bytes=client_bytes,
+            max_request_bytes=reserve,
+        )
+        self.counts, self.memory = context.counts, context.memory
         self.listener = Listener("PLAINTEXT", context, self.dispatch, limits)
         self.connection, self.transport = self.connect()
 

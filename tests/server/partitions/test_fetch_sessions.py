@@ -8,7 +8,15 @@ from typing import Any
 import pytest
 
 from ottla.server.handlers.fetch import answer
-from ottla.server.partitions.fetch_sessions import EVICTION_MS, FetchContext, FetchSession, FetchSessions
+from ottla.server.partitions.fetch_sessions import (
+    EVICTION_MS,
+    PARTITION_BYTES,
+    UNKNOWN_KEPT,
+    FetchContext,
+    FetchSession,
+    FetchSessions,
+)
+from ottla.server.requests.session import Session
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.fetch import (
     EpochEndOffset,
@@ -47,14 +55,15 @@ def data(index: int = 0, records: bytes = b"", high_watermark: int = 10, **field
 class Client:
     """Fetches; `results` decides what each partition returns."""
 
-    def __init__(self, slots: int = 10) -> None:
+    def __init__(self, slots: int = 10, partitions: int = 1_000_000) -> None:
         self.clock = ManualClock()
-        self.sessions = FetchSessions(slots, self.clock.now_ms, random.Random(1))
+        self.connection = Session("PLAINTEXT", "10.0.0.1")
+        self.sessions = FetchSessions(slots, self.clock.now_ms, random.Random(1), partitions * PARTITION_BYTES)
 
     def fetch(
         self, request: FetchRequest, results: dict[int, PartitionData] | None = None, version: int = BY_NAME
     ) -> FetchResponse:
-        fetching = self.sessions.begin(request, version)
+        fetching = self.sessions.begin(request, version, connection=self.connection)
         if isinstance(fetching, ErrorCode):
             return FetchResponse(error_code=fetching)
         return self.answer(fetching, results)
@@ -248,3 +257,97 @@ def test_a_follower_evicts_a_consumer() -> None:
 
 def test_no_slots_no_sessions() -> None:
     assert Client(slots=0).open(0) == 0
+
+
+# Memory
+
+
+def unknown(count: int) -> dict[int, PartitionData]:
+    return {index: PartitionData(index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1) for index in range(count)}
+
+
+def test_sessions_are_bounded_by_the_partitions_in_them() -> None:
+    client = Client(partitions=10)
+    first = client.open(*range(6))
+    assert first > 0
+    assert client.open(*range(5)) == 0, "nobody is two minutes old"
+    assert client.open(*range(4)) > 0
+    assert (client.sessions.partition_count, client.sessions.held_bytes) == (10, 10 * PARTITION_BYTES)
+    assert client.open(0) == 0
+    assert client.fetch(ask(first, 1)).error_code == ErrorCode.NONE, "who has a session keeps it"
+    client.clock.advance(EVICTION_MS / 1000 + 1)
+    assert client.open(*range(11)) == 0
+    assert client.sessions.evictions == 0, "it would not fit if it were alone"
+    assert client.open(*range(4)) > 0
+    assert (client.sessions.partition_count, client.sessions.evictions) == (10, 1)
+
+
+def test_partitions_that_come_and_go_are_counted() -> None:
+    client = Client(partitions=10)
+    session = client.open(0, 1, 2)
+    client.fetch(ask(session, 1, {"t": [2, 3, 4]}, {"t": [0]}))
+    assert client.sessions.partition_count == 4
+    client.fetch(ask(session, 2, forget={"t": [1, 2]}))
+    assert client.sessions.partition_count == 2
+    client.fetch(ask(session, -1))
+    assert client.sessions.partition_count == 0
+
+
+def test_a_session_that_finds_no_room_to_grow_ends_and_its_client_names_everything_again() -> None:
+    client = Client(partitions=10)
+    session, other = client.open(*range(5)), client.open(*range(5))
+    assert client.fetch(ask(session, 1, {"t": [5]})).error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    assert client.sessions.partition_count == 5
+    assert client.fetch(ask(other, 1)).error_code == ErrorCode.NONE
+    full = client.fetch(ask(session, 0, {"t": list(range(6))}))
+    assert (full.error_code, full.session_id, indexes(full)) == (ErrorCode.NONE, 0, list(range(6)))
+
+
+def test_a_session_that_grows_evicts_one_that_is_worth_less() -> None:
+    client = Client(partitions=10)
+    other = client.open(*range(5))
+    client.clock.advance(EVICTION_MS / 1000 + 1)
+    session = client.open(*range(5))
+    assert client.fetch(ask(session, 1, {"t": [5]})).error_code == ErrorCode.NONE
+    assert client.fetch(ask(other, 1)).error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+
+
+@pytest.mark.parametrize("code", [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID])
+def test_nobody_gets_a_session_for_many_partitions_that_do_not_exist(code: ErrorCode) -> None:
+    client = Client()
+    found = {index: PartitionData(index, code, -1) for index in range(UNKNOWN_KEPT + 1)}
+    some = client.fetch(ask(topics={"t": list(range(UNKNOWN_KEPT))}), found)
+    assert some.session_id > 0
+    many = client.fetch(ask(topics={"t": list(range(UNKNOWN_KEPT + 1))}), found)
+    assert (many.error_code, many.session_id, len(indexes(many))) == (ErrorCode.NONE, 0, UNKNOWN_KEPT + 1)
+    assert len(client.sessions) == 1
+
+
+def test_nor_for_a_name_that_no_topic_can_have() -> None:
+    client = Client()
+    assert client.fetch(ask(topics={"t" * 249: [0]}), unknown(1)).session_id > 0
+    assert client.fetch(ask(topics={"t" * 250: [0]}), unknown(1)).session_id == 0
+
+
+def test_a_session_to_which_many_are_added_that_do_not_exist_ends_after_its_answer() -> None:
+    client = Client()
+    session = client.open(0)
+    added = client.fetch(ask(session, 1, {"t": list(range(1, UNKNOWN_KEPT + 2))}), unknown(UNKNOWN_KEPT + 2))
+    assert (added.error_code, added.session_id) == (ErrorCode.NONE, session)
+    assert client.fetch(ask(session, 2)).error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    assert client.sessions.partition_count == 0
+
+
+def test_a_session_outlives_its_connection_but_is_the_first_to_go() -> None:
+    client = Client(slots=2)
+    first, second = client.open(0), client.open(0, 1, 2)
+    there, client.connection = client.connection, Session("PLAINTEXT", "10.0.0.1")
+    assert client.fetch(ask(second, 1)).error_code == ErrorCode.NONE, "on another connection"
+    there.close()
+    assert client.fetch(ask(first, 1)).error_code == ErrorCode.NONE, "as in Kafka"
+    client.connection.close()
+    client.connection = Session("PLAINTEXT", "10.0.0.1")
+    assert client.fetch(ask(second, 2)).error_code == ErrorCode.NONE
+    assert client.open(0) > 0, "however young the other is"
+    assert client.fetch(ask(first, 2)).error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    assert client.fetch(ask(second, 3)).error_code == ErrorCode.NONE

@@ -1,0 +1,73 @@
+"""Makes the rows of the metrics that say how much the broker holds for clients, for server/metrics/table.py."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Final, Literal
+
+from ottla.server.metrics.sources import Sources
+
+if TYPE_CHECKING:
+    from ottla.server.network.client_memory import ClientMemory
+
+Rows = Callable[[Sources], Iterator[tuple[tuple[str, ...], float]]]
+Row = tuple[str, Literal["counter", "gauge"], tuple[str, ...], str, Rows]
+
+
+def _account_row(value: Callable[[ClientMemory], float]) -> Rows:
+    def rows(sources: Sources) -> Iterator[tuple[tuple[str, ...], float]]:
+        yield (), value(sources.listeners[0].context.memory)
+
+    return rows
+
+
+def _uses(sources: Sources) -> Iterator[tuple[tuple[str, ...], float]]:
+    yield ("connections",), sources.listeners[0].context.memory.held
+    yield ("fetch_sessions",), sources.context.fetch_sessions.held_bytes
+
+
+def _limit(sources: Sources) -> Iterator[tuple[tuple[str, ...], float]]:
+    yield (), sources.context.config.values["ottla.client.memory.bytes"]
+
+
+def _session_partitions(sources: Sources) -> Iterator[tuple[tuple[str, ...], float]]:
+    yield (), sources.context.fetch_sessions.partition_count
+
+
+MEMORY_ROWS: Final[tuple[Row, ...]] = (
+    (
+        "ottla_client_memory_bytes",
+        "gauge",
+        ("use",),
+        "What the broker holds for clients: requests and answers of their connections, and fetch sessions.",
+        _uses,
+    ),
+    (
+        "ottla_client_memory_limit_bytes",
+        "gauge",
+        (),
+        "The setting ottla.client.memory.bytes, which limits that; -1 is no limit.",
+        _limit,
+    ),
+    (
+        "ottla_client_memory_waits_total",
+        "counter",
+        (),
+        "How often reading from a connection stopped because of that limit.",
+        _account_row(lambda memory: memory.waits),
+    ),
+    (
+        "ottla_client_memory_closed_connections_total",
+        "counter",
+        (),
+        "Connections that were closed because of that limit.",
+        _account_row(lambda memory: memory.evictions),
+    ),
+    (
+        "kafka_server_fetchsessioncache_numincrementalfetchpartitionscached",
+        "gauge",
+        (),
+        "Partitions in fetch sessions.",
+        _session_partitions,
+    ),
+)

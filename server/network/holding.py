@@ -1,0 +1,173 @@
+"""What one connection holds for its client, and its part in the account of all connections (server/network/client_memory.py).
+
+That is the beginning of a frame, in `_partial` if it is small or in a buffer of its own if it is large; the backlog of whole
+frames that wait for the answer to an earlier one; and the answers that the transport could not send. Every change of them goes
+through this class, which adds it to `ClientMemory.held`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from struct import Struct
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from ottla.server.network.context import NetworkContext
+
+_SIZE: Final = Struct(">i")
+
+
+class Holding(asyncio.BufferedProtocol):
+    """The base class of a connection, which reads, serves and sends."""
+
+    __slots__ = (
+        "_backlog",
+        "_backlog_bytes",
+        "_buffers",
+        "_counts",
+        "_filled",
+        "_frame",
+        "_memory",
+        "_partial",
+        "_size",
+        "_unsent",
+        "_waits_for_room",
+    )
+
+    def __init__(self, context: NetworkContext) -> None:
+        self._memory, self._buffers, self._counts = context.memory, context.buffers, context.counts
+        self._partial = b""  # the beginning of a small frame, or of its size
+        self._frame: bytearray | None = None  # a large frame of `_size` bytes, of which `_filled` have come
+        self._filled = 0
+        self._size = 0
+        self._backlog: deque[bytes] = deque()  # whole frames that wait for the answer to an earlier one
+        self._backlog_bytes = 0
+        self._unsent = 0  # bytes of answers that the transport had when it was full
+        self._waits_for_room = False  # reading has stopped because clients hold too much memory
+
+    # What a connection does
+
+    def _stop_reading(self) -> None:
+        raise NotImplementedError
+
+    def _read_again(self) -> None:
+        raise NotImplementedError
+
+    # Unfinished frames
+
+    def _keep(self, beginning: memoryview) -> None:
+        """Keeps the beginning of a small frame."""
+        self._partial = bytes(beginning)
+        memory = self._memory
+        memory.held += len(beginning)
+        if memory.held > memory.limit:
+            self._wait_for_room()
+
+    def _take_partial(self) -> None:
+        """Lets go of the beginning of a small frame, which the last read has continued."""
+        self._memory.held -= len(self._partial)
+        self._partial = b""
+
+    def _begin(self, received: memoryview, size: int) -> None:
+        """Gives a large frame a buffer of its own, as soon as there is room for it."""
+        self._filled = len(received)
+        self._size = size
+        memory = self._memory
+        admitted = memory.admits(size, self._filled, 0)
+        frame = self._frame = self._buffers.take(size, self._filled) if admitted else bytearray(self._filled)
+        frame[: self._filled] = received
+        memory.held += len(frame)
+        if not admitted:
+            self._wait_for_room()
+
+    def _fill(self, count: int) -> bytearray | None:
+        """Notes that `count` bytes of the large frame have come. Returns its buffer if it is whole; who has served the frame
+        gives it back.
+        """
+        frame = self._frame
+        assert frame is not None
+        self._filled += count
+        if self._filled == self._size:
+            self._frame = None
+            self._memory.held -= len(frame)
+            return frame
+        if self._filled == len(frame):
+            if self._memory.admits(self._size, self._filled, self._filled):
+                self._grow(frame, self._filled)
+            else:
+                self._wait_for_room()
+        return None
+
+    def _grow(self, frame: bytearray, expected: int) -> None:
+        """Moves an unfinished frame to a larger buffer, as if `expected` bytes had come; the transport still holds a view of this
+        one, so it cannot grow itself.
+        """
+        larger = self._frame = self._buffers.take(self._size, expected)
+        larger[: self._filled] = frame
+        self._memory.held += len(larger) - len(frame)
+
+    @property
+    def unfinished(self) -> tuple[int, int, int]:
+        """Returns the size of the unfinished frame, how much of it has come, and the bytes it takes here."""
+        if self._frame is not None:
+            return self._size, self._filled, len(self._frame)
+        partial = len(self._partial)
+        size: int = _SIZE.unpack_from(self._partial)[0] if partial >= _SIZE.size else partial
+        return size, partial, partial
+
+    def _wait_for_room(self) -> None:
+        """Stops reading until there is room for the frame that is not whole."""
+        self._waits_for_room = True
+        self._stop_reading()
+        self._memory.wait_for_room(self)
+
+    def go_on(self, *, whole: bool) -> None:
+        """Reads on, because there is room for the frame's next buffer, or for the whole frame."""
+        self._waits_for_room = False
+        if self._frame is not None:
+            self._grow(self._frame, self._size if whole else self._filled)
+        self._read_again()
+
+    # Backlog, unsent answers
+
+    def _count_backlog(self, requests: int, size: int) -> None:
+        """Counts frames that came to the backlog, or left it."""
+        counts = self._counts
+        counts.queued_requests += requests
+        counts.queued_bytes += size
+        self._backlog_bytes += size
+        self._memory.held += size
+
+    def _count_unsent(self, size: int) -> None:
+        """Notes how many bytes of answers the transport holds; it says so only when it is full and when it is empty again."""
+        memory = self._memory
+        memory.held += size - self._unsent
+        self._unsent = size
+        if memory.held > memory.limit:
+            memory.note_scarcity()
+
+    # All of it
+
+    @property
+    def held_bytes(self) -> int:
+        """Returns the bytes that this connection has counted in `ClientMemory.held`."""
+        return (len(self._frame) if self._frame is not None else len(self._partial)) + self._backlog_bytes + self._unsent
+
+    def evict(self, reason: str) -> None:
+        """Closes the connection at once, and takes what it holds off the account."""
+        raise NotImplementedError
+
+    def _release(self) -> None:
+        """Lets go of everything."""
+        self._count_unsent(0)
+        self._count_backlog(-len(self._backlog), -self._backlog_bytes)
+        self._backlog.clear()
+        self._take_partial()
+        if self._frame is not None:
+            self._memory.held -= len(self._frame)
+            self._buffers.give_back(self._frame)
+            self._frame = None
+        if self._waits_for_room:
+            self._waits_for_room = False
+            self._memory.leave(self)
