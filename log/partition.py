@@ -580,14 +580,15 @@ class PartitionLog:
             self.directory.remove_later(renamed, self.now_ms() + self._config.file_delete_delay_ms)
         self._let_go()
 
-    def set_aside(self) -> None:
-        """Closes the log of a partition that belongs to no topic, and renames its directory; the files stay. Raises
-        StorageError."""
+    def set_aside(self, reason: str = "belongs to no topic") -> str:
+        """Closes the log of a partition that is not, or not certainly, the topic's, and renames its directory; the files stay.
+        Returns the directory's new path. Raises StorageError."""
         self.directory.check()
         with self.directory.guard(f"setting {self.path} aside"):
             renamed = self.local.retire_directory(STRAY_DIR_SUFFIX)
-        _log.warning("%s-%d belongs to no topic and is set aside as %s", self.topic, self.partition, renamed)
+        _log.warning("%s-%d %s and is set aside as %s", self.topic, self.partition, reason, renamed)
         self._let_go()
+        return renamed
 
     def start_close(self) -> FlushJob | None:
         """Writes what a start without recovery needs: the indexes and the producer snapshot. Returns the flush that must follow,

@@ -392,11 +392,12 @@ class LogManager:
 
             remove_future(*found, self._now_ms())
 
-    def set_aside(self, topic: str, partition: int) -> None:
-        """Closes a partition that belongs to no topic; its files are kept under another name. Raises StorageError."""
+    def set_aside(self, topic: str, partition: int, reason: str = "belongs to no topic") -> str:
+        """Closes a partition that is not, or not certainly, the topic's; its files are kept in a directory of another name, whose
+        path this returns. Raises StorageError."""
         log = self.logs.pop((topic, partition))
         log.directory.partitions.pop((topic, partition), None)
-        log.set_aside()
+        return log.set_aside(reason)
 
     # Passes, which the server's scheduler calls. A directory that fails in a pass is offline; the pass goes on with the others.
 

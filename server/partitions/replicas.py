@@ -224,8 +224,19 @@ class Replicas:
         try:
             return self.logs.create(topic, index, topic_id, config, is_new=is_new)
         except InconsistentMetadata as error:
-            logger.warning("%s-%d belonged to an earlier topic of the same name and is deleted: %s", topic, index, error)
-            self.logs.delete(topic, index)
+            if self.logs.get(topic, index) is None:  # what is in the way is no log that was opened
+                raise
+            self.logs.drop_future((topic, index))
+            # As in Kafka it is not deleted: a damaged partition.metadata looks the same as a topic that was made anew.
+            why = f"is of an earlier topic of this name, or its topic id is damaged ({error}),"
+            aside = self.logs.set_aside(topic, index, why)
+            logger.warning(
+                "%s-%d begins again, empty; if the records in %s are this topic's, stop the broker, remove partition.metadata "
+                "from that directory, put it back under its name in the place of the new one, and run ottla log repair",
+                topic,
+                index,
+                aside,
+            )
             return self.logs.create(topic, index, topic_id, config)
 
     def _remove(self, topic: str, index: int) -> None:

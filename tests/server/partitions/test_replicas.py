@@ -45,6 +45,34 @@ def test_what_no_topic_claims_is_set_aside_at_the_start() -> None:
     assert broker.disk.list(f"/data/{names[1]}"), "its files stay"
 
 
+def test_a_topic_id_that_is_not_the_topics_deletes_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    """A flipped bit in partition.metadata looks like a topic of the same name that was deleted and made again."""
+    broker = MemoryBroker({"t": 1})
+    broker.replica("t").append(batch(3))
+    broker.logs.close()
+    path = "/data/t-0/partition.metadata"
+    data = bytearray(broker.disk.read_bytes(path))
+    data[-5] ^= 1
+    broker.disk.write_bytes(path, bytes(data))
+    again = MemoryBroker({"t": 1}, disk=broker.disk)
+    assert again.replica("t").log.log_end_offset == 0
+    aside, here = sorted(name for name in broker.disk.list("/data") if broker.disk.is_dir(f"/data/{name}"))[::-1]
+    assert here == "t-0"
+    assert re.fullmatch(r"t-0\.[0-9a-f]{32}-stray", aside)
+    assert f"if the records in /data/{aside} are this topic's, stop the broker, remove partition.metadata" in caplog.text
+    again.clock.advance(86_400)
+    again.logs.delete_pass(again.clock.now_ms())
+    again.logs.close()
+
+    # What the line says brings the records back.
+    for name in broker.disk.list("/data/t-0"):
+        broker.disk.remove(f"/data/t-0/{name}")
+    broker.disk.remove_dir("/data/t-0")
+    broker.disk.remove(f"/data/{aside}/partition.metadata")
+    broker.disk.rename(f"/data/{aside}", "/data/t-0")
+    assert MemoryBroker({"t": 1}, disk=broker.disk).replica("t").log.log_end_offset == 3
+
+
 def test_leadership_follows_the_image_and_wakes_who_waits() -> None:
     broker = MemoryBroker({"t": 1})
     replica = broker.replica("t")
