@@ -20,6 +20,7 @@ indexes and names are synced. A log whose batches are damaged raises CorruptReco
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
@@ -90,8 +91,10 @@ class Cleaner:
         segments = [self._segment(base, size) for base, size in job.segments if base < self.stats.end_offset]
         transactions = CleanedTransactions(AbortedTransaction._make(entry) for entry in job.aborted)
         rules = Rules(self._map, job)
+        bases = [*(base for base, _ in job.segments), job.uncleanable_offset]
         for group in self._grouped(segments):
-            yield self._clean_group(group, transactions, rules)
+            following = bases[bisect_right(bases, group[-1].base_offset)]
+            yield self._clean_group(group, min(following, self.stats.end_offset), transactions, rules)
 
     def _segment(self, base_offset: int, size: int) -> Segment:
         job = self._job
@@ -180,7 +183,9 @@ class Cleaner:
         path = segment.path(suffix)
         return self._disk.size(path) if self._disk.exists(path) else 0
 
-    def _clean_group(self, group: list[Segment], transactions: CleanedTransactions, rules: Rules) -> CleanedGroup:
+    def _clean_group(
+        self, group: list[Segment], end_offset: int, transactions: CleanedTransactions, rules: Rules
+    ) -> CleanedGroup:
         cleaned = self._segment(group[0].base_offset, 0)
         cleaned.name_ending = CLEANED_SUFFIX
         remove_files(self._disk, cleaned)  # what a crashed cleaning left
@@ -201,7 +206,7 @@ class Cleaner:
             raise
         cleaned.close()
         self.stats.bytes_written += cleaned.size
-        return CleanedGroup(cleaned.base_offset, cleaned.size, [segment.base_offset for segment in group])
+        return CleanedGroup(cleaned.base_offset, cleaned.size, [segment.base_offset for segment in group], end_offset)
 
     def _copy(self, segment: Segment, output: _Output, transactions: CleanedTransactions, rules: Rules) -> None:
         stats = self.stats

@@ -6,9 +6,9 @@ most one cleaning at a time, which goes through these calls:
 
     `next_cleaning`   chooses the dirtiest log that is due
     `prepare`         makes the job that can be sent; before it, what `flush_job` names must be made durable
-    `swap`            is called once for each group that the cleaner has made
+    `swap`            is called once for each group that the cleaner has made, and moves the checkpoint to the group's end
     `finish`          moves the checkpoint to where the cleaning ended
-    `give_up`         is called instead: nothing moves, and what was swapped in stays (it is as good as what was there)
+    `give_up`         is called instead: what was swapped in stays, and so does the checkpoint, which says how far that is
 
 A log that is cut, closed, deleted or moved makes its cleaning void at once; nobody waits for the worker, which finds out when it
 next asks. A log that is being copied to another directory is not cleaned: the copy would have records twice below the offset up

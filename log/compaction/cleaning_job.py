@@ -51,11 +51,13 @@ class CleaningJob:
 
 
 class CleanedGroup(NamedTuple):
-    """Names a new segment, whose files end in `.cleaned`, and the base offsets of the segments that it replaces."""
+    """Names a new segment, whose files end in `.cleaned`, and the base offsets of the segments that it replaces. Once it is in
+    its place, the log is clean up to `end_offset`, even if the rest of the cleaning never is."""
 
     base_offset: int
     size: int
     replaces: list[int]
+    end_offset: int
 
 
 @dataclass(slots=True)

@@ -4,7 +4,7 @@ Compiled or not, the loops of a cleaning hold the interpreter's lock; in the bro
 Here no request does, and the system gives the broker's process the processor first (`nice`).
 
     in     a CleaningJob's fields
-    out    {"group": [base offset, size, [base offsets replaced]]}     any number of times; the files are durable
+    out    {"group": a CleanedGroup's values}                          any number of times; the files are durable
            {"done": a CleaningStats' fields}                           and the next job may come
            {"failed": "damaged" | "disk" | "unknown", "reason": text, "errno": number or null}      and the next job may come;
            "unknown" means that nobody knows what the disk holds (log.disk.files.StateUnknown)

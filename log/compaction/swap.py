@@ -10,6 +10,9 @@ A disk may make renames durable in any order, or none of them, until the directo
 which may run in any thread while the log is used: after each step readers find every segment under the name that it says it has.
 A reader that has an old file open reads it to its end.
 
+When all names are right, the cleaner's checkpoint moves to where the new segment ends. It moves with every segment, because a
+cleaning may end early: a segment that was emptied must not look like one that lost its records.
+
 The log may be cut, closed or deleted between two steps: then `is_void` is true, and `remove_unfinished` removes what is not part
 of the log yet. If the log is closed before the last step, the next start takes that step. If a sync failed because descriptors
 ran out, the log is whole and stays in use, and `settle` takes the steps that are left before the next cleaning, which needs the
@@ -40,7 +43,8 @@ class SegmentSwap:
         self._fits = [segment.base_offset for segment in self._old] == group.replaces and log.segments.active not in self._old
         self._new = log.local.segment_of(group.base_offset, group.size)
         self._new.name_ending = CLEANED_SUFFIX
-        self.steps = (self._rename_new, self._exchange, self._end)
+        self._end_offset = group.end_offset
+        self.steps = (self._rename_new, self._exchange, self._end, self._note_clean)
 
     def call_off(self) -> None:
         """Makes the swap void, because the cleaning is."""
@@ -85,6 +89,12 @@ class SegmentSwap:
     def _end(self) -> None:
         with self._log.directory.guard(f"compacting {self._log.path}", whole=True):
             self._new.rename_files("")
+
+    def _note_clean(self) -> None:
+        log = self._log
+        partition = log.topic, log.partition
+        if log.cuts == self._cuts and self._end_offset > log.directory.cleaned.get(partition, 0):
+            log.directory.set_cleaned(partition, self._end_offset)
 
 
 def settle(log: PartitionLog) -> None:

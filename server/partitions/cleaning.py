@@ -1,10 +1,11 @@
 """Compacts the logs that are due, every `log.cleaner.backoff.ms`, outside the event loop's process.
 
 Decisions, and everything that touches a log's segments, happen here on the loop (log/compaction/cleaner_manager.py) and take
-microseconds, except for two checkpoint files per cleaning, which are synced on the loop like all checkpoint files; the fsyncs of
-logs go to threads. The work itself is done by a worker process, which is started when a log is due and ended when no log is due
-any more: an idle broker has none. `log.cleaner.threads` limits how many there are at once. If the files are not the operating
-system's (a throwaway broker in a test keeps them in memory), the same work is done in a thread of this process.
+microseconds, except for the checkpoint files, which are synced on the loop like all checkpoint files: one when a cleaning begins,
+and one with every new segment. The fsyncs of logs go to threads. The work itself is done by a worker process, which is started
+when a log is due and ended when no log is due any more: an idle broker has none. `log.cleaner.threads` limits how many there are
+at once. If the files are not the operating system's (a throwaway broker in a test keeps them in memory), the same work is done in
+a thread of this process.
 
 When a worker dies, only its current cleaning is lost: what it was writing is removed, and the next pass tries the log again.
 After a second death the log is left uncleaned. If no worker can be started, the next pass tries again. A cleaning whose log is

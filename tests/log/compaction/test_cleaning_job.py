@@ -28,7 +28,7 @@ def test_fields_are_not_copied() -> None:
 
 
 def test_what_comes_back_travels() -> None:
-    group = CleanedGroup(5, 100, [5, 7])
+    group = CleanedGroup(5, 100, [5, 7], 9)
     assert CleanedGroup(*json.loads(json.dumps(group))) == group
     stats = CleaningStats(end_offset=9, bytes_read=3, map_utilization=0.5)
     assert CleaningStats(**json.loads(json.dumps(asdict(stats)))) == stats

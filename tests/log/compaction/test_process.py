@@ -63,8 +63,9 @@ def test_groups_and_then_what_was_done(tmp_path: Path) -> None:
     status, answers = answers_to(rig.job_line(), rig.disk)
     assert status == 0
     assert [next(iter(answer)) for answer in answers[-2:]] == ["group", "done"]
-    base, size, replaces = answers[0]["group"]
+    base, size, replaces, end_offset = answers[0]["group"]
     assert (base, replaces[0]) == (0, 0)
+    assert 0 < end_offset <= 5
     assert (tmp_path / "t-0" / f"{0:020d}.log.cleaned").stat().st_size == size
     assert answers[-1]["done"]["end_offset"] == 5
 

@@ -120,7 +120,7 @@ def test_a_log_that_is_cut_in_the_middle_of_the_swap() -> None:
 
 
 def test_a_clean_stop_in_the_middle_of_the_swap() -> None:
-    for steps in range(4):
+    for steps in range(5):
         rig = CleanerRig(segment_bytes=2 * BATCH_BYTES)
         rig.put_each([0, 1, 0, 2, 0, 3])
         cleaning = rig.begin()
@@ -130,6 +130,41 @@ def test_a_clean_stop_in_the_middle_of_the_swap() -> None:
         assert sorted(set(rig.keys())) == [0, 1, 2, 3]
         assert rig.log.log_end_offset == 6
         assert not [name for name in rig.names() if "swap" in name or "cleaned" in name]
+
+
+def half_cleaned() -> tuple[CleanerRig, Cleaning, list[CleanedGroup]]:
+    """A cleaning of two segments, the first of which becomes empty, with nothing swapped in yet."""
+    rig = CleanerRig(segment_bytes=2 * BATCH_BYTES)
+    rig.put_each([0, 1, 0, 1, 2])
+    cleaning = rig.begin()
+    groups = cleaned_groups(rig, cleaning)
+    assert [(group.base_offset, group.end_offset) for group in groups] == [(0, 2), (2, 4), (4, 5)]
+    return rig, cleaning, groups
+
+
+def test_a_cleaning_that_ends_early_has_cleaned_what_was_swapped_in(caplog: pytest.LogCaptureFixture) -> None:
+    rig, cleaning, groups = half_cleaned()
+    assert rig.cleaner.swap(cleaning, groups[0]).run()
+    rig.cleaner.give_up(cleaning)
+    assert rig.cleaned_upto == 2
+    rig.restart(clean=False)
+    assert rig.log.segments[0].size == 0
+    assert "records are lost" not in caplog.text
+    assert rig.offsets() == [2, 3, 4]
+    assert rig.clean() == 1
+    assert rig.cleaned_upto == 5
+
+
+def test_a_cut_behind_the_exchange_leaves_the_checkpoint_to_the_cut() -> None:
+    rig, cleaning, groups = half_cleaned()
+    rig.cleaner.swap(cleaning, groups[0]).run()
+    swap = swapped_halfway(rig, cleaning, groups[1], 3)
+    rig.log.truncate_to(3)
+    rig.put_each([7])
+    swap.steps[3]()
+    assert rig.cleaned_upto == 2
+    assert rig.offsets() == [2, 3]
+    assert rig.keys() == [0, 7]
 
 
 def crashed_at(change: int, seed: int | None) -> bool:
