@@ -15,7 +15,9 @@ Internal topics that exist must have these counts (INCORRECTLY_PARTITIONED_TOPIC
 from __future__ import annotations
 
 import enum
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import cache
+from heapq import heappop, heappush
 from typing import NamedTuple, Protocol
 
 from ottla.server.group.cluster import Topic
@@ -183,32 +185,41 @@ class _Counts:
 
 
 def _repartition_counts(subtopologies: Sequence[Subtopology], counts: _Counts) -> dict[str, int]:
+    """Returns the partition counts of the repartition topics.
+
+    Kafka goes over the subtopologies again and again. When it comes to one some of whose sources have a count by then, the topics
+    that this one writes to, and that have none yet, get the largest of these. Here the subtopologies are visited in the order in
+    which they would find a source with a count, each once (`turn` counts Kafka's rounds), because a chain of thousands that is
+    listed backwards would take as many rounds.
+    """
     known = {
         topic.name: topic.partitions
         for subtopology in subtopologies
         for topic in subtopology.repartition_source_topics
         if topic.partitions
     }
-    progress = True
-    while progress:
-        progress = False
-        unknown = []
-        for subtopology in subtopologies:
-            for sink in subtopology.repartition_sink_topics:
-                if sink in known:
-                    continue
-                sources = [known.get(topic.name) for topic in subtopology.repartition_source_topics]
-                sources += [counts.get(name) for name in subtopology.source_topics]
-                settled = [count for count in sources if count is not None]
-                if settled:
-                    known[sink] = max(settled)
-                    progress = True
-                else:
-                    unknown.append(sink)
-        if unknown and not progress:
-            raise _invalid(
-                f"The partition counts of these repartition topics depend on each other: {first_few(sorted(set(unknown)))}."
-            )
+    readers: dict[str, list[int]] = {}
+    for index, subtopology in enumerate(subtopologies):
+        for topic in subtopology.repartition_source_topics:
+            readers.setdefault(topic.name, []).append(index)
+    turns = [(0, index) for index in range(len(subtopologies))]
+    visited: set[int] = set()
+    while turns:
+        turn, index = heappop(turns)
+        if index in visited:
+            continue
+        most = _largest_known(subtopologies[index], known, counts)
+        if most is None:
+            continue
+        visited.add(index)
+        for sink in subtopologies[index].repartition_sink_topics:
+            if sink not in known:
+                known[sink] = most
+                for reader in readers.get(sink, ()):
+                    heappush(turns, (turn if reader > index else turn + 1, reader))
+    unknown = {sink for subtopology in subtopologies for sink in subtopology.repartition_sink_topics} - known.keys()
+    if unknown:
+        raise _invalid(f"The partition counts of these repartition topics depend on each other: {first_few(sorted(unknown))}.")
     for subtopology in subtopologies:
         for topic in subtopology.repartition_source_topics:
             if topic.name not in known:
@@ -216,11 +227,20 @@ def _repartition_counts(subtopologies: Sequence[Subtopology], counts: _Counts) -
     return known
 
 
+def _largest_known(subtopology: Subtopology, known: Mapping[str, int], counts: _Counts) -> int | None:
+    """Returns the largest partition count of the topics that a subtopology reads; None if none of them has one yet."""
+    found = [known.get(topic.name) for topic in subtopology.repartition_source_topics]
+    found += [counts.get(name) for name in subtopology.source_topics]
+    return max((count for count in found if count is not None), default=None)
+
+
 def _copartition(subtopologies: Sequence[Subtopology], counts: _Counts) -> None:
-    fixed = {topic.name for subtopology in subtopologies for topic in subtopology.repartition_source_topics if topic.partitions}
-    flexible = {
-        topic.name for subtopology in subtopologies for topic in subtopology.repartition_source_topics if not topic.partitions
-    }
+    fixed: set[str] = set()
+    flexible: set[str] = set()
+    for subtopology in subtopologies:
+        for topic in subtopology.repartition_source_topics:
+            (fixed if topic.partitions else flexible).add(topic.name)
+    of_fixed = cache(lambda: _common_count({name: counts[name] for name in fixed}))
     for subtopology in subtopologies:
         for group in subtopology.copartition_groups:
             try:
@@ -231,17 +251,19 @@ def _copartition(subtopologies: Sequence[Subtopology], counts: _Counts) -> None:
                     f"A copartition group of subtopology {subtopology.subtopology_id} names topics that it does not have."
                 ) from None
             if names:
-                counts.decided.update(_agree(names, fixed, flexible, counts))
+                counts.decided.update(_agree(names, fixed, flexible, counts, of_fixed))
 
 
-def _agree(names: set[str], fixed: set[str], flexible: set[str], counts: _Counts) -> dict[str, int]:
-    """Returns the partition counts of the repartition topics among topics that are read together."""
-    ours = {name: counts[name] for name in names & (fixed | flexible)}
+def _agree(names: set[str], fixed: set[str], flexible: set[str], counts: _Counts, of_fixed: Callable[[], int]) -> dict[str, int]:
+    """Returns the partition counts of the repartition topics among topics that are read together. `of_fixed` returns the count
+    that all `fixed` topics have, and raises _Misfit if they have different ones.
+    """
+    ours = {name: counts[name] for name in names if name in fixed or name in flexible}
     others = {name: counts[name] for name in names - ours.keys()}
     if others:
         agreed = _common_count(others)
     elif fixed:
-        agreed = _common_count({name: counts[name] for name in fixed})
+        agreed = of_fixed()
     else:
         agreed = max(ours.values())
     for name in sorted(fixed & ours.keys()):

@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+import random
 from typing import Any
 
 import pytest
 
 from ottla.server.group.errors import GroupError
-from ottla.server.group.streams.topology import ConfiguredTopology, Status, configure, required_topics, subtopologies_by_source
+from ottla.server.group.streams import topology as module
+from ottla.server.group.streams.topology import (
+    ConfiguredTopology,
+    Status,
+    _Counts,
+    _repartition_counts,
+    configure,
+    required_topics,
+    subtopologies_by_source,
+)
 from ottla.wire.errors import ErrorCode
+from tests.noted import noted
 from tests.server.group.streams.support import subtopology, topic, value
 
 TOPICS = {name: topic(name, count) for name, count in {"t2": 2, "t3": 3, "u3": 3}.items()}
@@ -147,3 +158,80 @@ def test_a_repartition_topic_that_does_not_match_is_reported_in_the_words_of_str
         Status.INCORRECTLY_PARTITIONED_TOPICS,
         "Number of partitions [5] of repartition topic [a] doesn't match number of partitions [2] of the source topic.",
     )
+
+
+def counts_by_rounds(subtopologies: Any, topics: Any) -> dict[str, int] | None:
+    """Returns what Kafka's rounds over all subtopologies give the repartition topics; None if some get nothing."""
+    known = {each.name: each.partitions for one in subtopologies for each in one.repartition_source_topics if each.partitions}
+    progress = True
+    while progress:
+        progress = False
+        for one in subtopologies:
+            for sink in one.repartition_sink_topics:
+                found = [known[each.name] for each in one.repartition_source_topics if each.name in known]
+                found += [len(topics[name].partitions) for name in one.source_topics]
+                if sink not in known and found:
+                    known[sink] = max(found)
+                    progress = True
+    names = {name for one in subtopologies for name in one.repartition_sink_topics}
+    names |= {each.name for one in subtopologies for each in one.repartition_source_topics}
+    return known if names <= known.keys() else None
+
+
+def test_each_subtopology_is_visited_when_kafkas_rounds_would_find_it_ready() -> None:
+    source = random.Random("rounds")
+    settled = 0
+    for _ in range(2000):
+        names = [f"r{number}" for number in range(source.randint(1, 6))]
+        drawn = [
+            subtopology(
+                f"{number}",
+                *source.sample(sorted(TOPICS), source.choice((0, 0, 0, 1, 2))),
+                sinks=source.choices(names, k=source.randint(0, 3)),
+                repartition={name: source.choice((0, 0, 0, 5)) for name in source.sample(names, source.randint(0, len(names)))},
+            )
+            for number in range(source.randint(1, 6))
+        ]
+        wanted = counts_by_rounds(drawn, TOPICS)
+        recorded = value(*drawn).subtopologies
+        if wanted is None:
+            with pytest.raises(GroupError):
+                _repartition_counts(recorded, _Counts(TOPICS))
+            continue
+        settled += 1
+        assert _repartition_counts(recorded, _Counts(TOPICS)) == wanted, drawn
+    assert settled > 300
+
+
+class CountedTopics(dict[str, Any]):
+    """Counts how often it is asked for a topic."""
+
+    asked = 0
+
+    def get(self, name: str, default: Any = None) -> Any:
+        self.asked += 1
+        return super().get(name, default)
+
+
+def test_the_work_for_a_topology_grows_with_its_size_only() -> None:
+    """A topology of 50,000 names in a request of less than a megabyte took minutes, in which nobody else was served."""
+    many = range(400)
+    topics = CountedTopics({f"t{number}": topic(f"t{number}", 3) for number in many})
+    wide = subtopology("wide", *topics, sinks=[f"s{number}" for number in many])
+    reader = subtopology(
+        "reader",
+        repartition={f"s{number}": 0 for number in many} | {f"f{number}": 3 for number in many},
+        together=[((), (number,)) for number in many],
+    )
+    found = configure(value(wide, reader), topics)
+    assert set(counts(found).values()) == {3}
+    assert topics.asked < 30 * len(many)
+
+
+def test_a_chain_that_is_listed_backwards_takes_no_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked: list[Any] = []
+    monkeypatch.setattr(module, "_largest_known", noted(looked, module._largest_known))
+    chain = [subtopology(f"{number}", repartition={f"r{number}": 0}, sinks=[f"r{number + 1}"]) for number in range(300)]
+    found = configured(*reversed(chain), subtopology("first", "t2", sinks=["r0"]))
+    assert counts(found)["r299"] == 2
+    assert len(looked) < 3 * len(chain)
