@@ -33,6 +33,9 @@ of requests may be longer."""
 ZERO_UUID: Final = bytes(16)
 # Stands for a default that is a fresh list or struct, and is known by its identity. A list, because compiled code checks types.
 EMPTY: Final[Any] = []
+MOST_TAGS: Final = 1000
+"""The most unknown tagged fields of one struct or header. No message defines more than a few, and a frame of nothing else, which
+would take seconds to skip, is no message."""
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)  # setup.py compiles this module, and few of the messages
@@ -141,6 +144,8 @@ def skip_tags(buf: Buffer, pos: int, count: int) -> int:
     which the caller has read."""
     if count > 127:
         count, pos = uvarint(buf, pos - 1)
+        if count > MOST_TAGS:
+            raise ValueError(f"{count} tagged fields in one place")
     for _ in range(count):
         _, pos = uvarint(buf, pos)
         size, pos = uvarint(buf, pos)

@@ -5,7 +5,7 @@ These functions make one answer of others. Where nothing has to wait, they make 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from functools import partial
 from typing import TypeVar, cast
 
@@ -14,6 +14,7 @@ from ottla.server.base.promise import Promise
 T = TypeVar("T")
 U = TypeVar("U")
 E = TypeVar("E", bound=Exception)
+A = TypeVar("A")
 
 
 def _settle(promise: Promise[T], compute: Callable[[], T]) -> None:
@@ -26,6 +27,23 @@ def _settle(promise: Promise[T], compute: Callable[[], T]) -> None:
         promise.set_exception(error)
     else:
         promise.set_result(value)
+
+
+def make_once(items: Iterable[A], make: Callable[[A], T], key: Callable[[A], Hashable] | None = None) -> list[T]:
+    """Returns what `make` returns for each of the items, in their order. Those with the same key get the same object, which is
+    made once. The key is the item itself if `key` is None; where `key` returns None, the item shares its answer with no other.
+    """
+    made: dict[Hashable, T] = {}
+    answers = []
+    for item in items:
+        known = item if key is None else key(item)
+        if known is None:
+            answers.append(make(item))
+            continue
+        if known not in made:
+            made[known] = make(item)
+        answers.append(made[known])
+    return answers
 
 
 def map_answer(answer: T | Promise[T], make: Callable[[T], U]) -> U | Promise[U]:

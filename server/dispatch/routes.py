@@ -12,6 +12,10 @@ future can step down (KIP-511). Bytes beyond the end of the request are ignored.
 has returned. Decoders copy every field except `records`, which stay a view. Among requests only Produce has those, and its
 handler appends them before it does anything else. A handler that waits *before* it is done with a view has to copy it.
 
+**What is too much.** A request is a number of things to do, and 100 MB hold a hundred million. So the elements of its lists are
+counted before it is decoded (`ottla.request.max.items`), in a frame that is long enough to hold too many, which few are. More of
+them close the connection, as a frame does that is too long: not every answer has a place for an error that says so.
+
 An exception in a handler is a bug of ours: it is logged once, with its traceback, and the connection is closed, since no answer
 would be honest. A handler closes the connection on purpose by raising `CloseConnection`.
 """
@@ -42,12 +46,13 @@ class Dispatch:
     `routes` holds the routes that were needed so far, by API key << 16 | version.
     """
 
-    __slots__ = ("_broker", "_chain", "_reserved", "_role", "routes")
+    __slots__ = ("_broker", "_chain", "_max_items", "_reserved", "_role", "routes")
 
     def __init__(self, broker: BrokerContext, chain: Chain | None = None, role: str = BROKER) -> None:
         self._broker = broker
         self._chain = chain or Chain()
         self._role = role
+        self._max_items: int = broker.config.values["ottla.request.max.items"]
         self._reserved = ReservedDescriptors()
         self.routes: dict[int, Route] = {}
         self._chain.subscribe(self._compose_anew)
@@ -70,6 +75,8 @@ class Dispatch:
                 return unsupported_api_versions(correlation_id)
             route = self._reserved.run(lambda: self._open_route(key, version))
         try:
+            if len(frame) > self._max_items:  # an element takes at least a byte
+                check_number_of_items(key, version, frame, pos, self._max_items)
             body, end = route.decode(frame, pos)
         except MALFORMED as error:
             raise CloseConnection(f"its {APIS[key].name} v{version} does not decode: {error!r}") from None
@@ -90,10 +97,24 @@ class Dispatch:
             raise CloseConnection(f"it sent {api.name} v{version}, but only v{api.min_version} to v{api.max_version} are served")
         messages = import_module(f"ottla.wire.messages.{api.module}")
         handler = import_module(f"ottla.server.handlers.{api.module}")
-        steps = Steps(messages.DECODE_REQUEST[version], handler.handle, messages.ENCODE_RESPONSE[version])
+        encode = messages.ENCODE_RESPONSE[version]
+        if handler.TRAITS.long_answer:
+            encode = self._broker.long_answers.around(encode, api.name)
+        steps = Steps(messages.DECODE_REQUEST[version], handler.handle, encode)
         plan = Plan(api, version, handler.TRAITS, steps, getattr(messages, f"{api.name}Response"))
         route = self.routes[plan.number] = self._chain.compose(plan)
         return route
+
+
+def check_number_of_items(key: int, version: int, frame: Buffer, pos: int, most: int) -> None:
+    """Raises CloseConnection if the request at `pos` has more than `most` elements in its lists, or one of MALFORMED."""
+    from ottla.wire.items import TooManyItems, check_items  # not loaded as long as requests are small
+
+    try:
+        check_items(key, version, frame, pos, most)
+    except TooManyItems:
+        text = f"its {APIS[key].name} v{version} of {len(frame)} bytes has more than {most} items (ottla.request.max.items)"
+        raise CloseConnection(text) from None
 
 
 def unsupported_api_versions(correlation_id: int) -> bytes:

@@ -14,6 +14,7 @@ between log directories (AlterReplicaLogDirs).
 
 from __future__ import annotations
 
+from ottla.server.metadata.names import MAX_LENGTH
 from ottla.server.requests.request import Request
 from ottla.server.requests.traits import Traits
 from ottla.server.security.rights import Need, Operation, Resource, Whole
@@ -62,7 +63,7 @@ def _alter(topic: str, partition: ReassignablePartition, request: Request) -> Re
     image = request.broker.metadata.partition(topic, index)
     code, text = ErrorCode.NONE, None
     if image is None:
-        code, text = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no partition {index} of topic '{topic}'."
+        code, text = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no partition {index} of topic '{topic[:MAX_LENGTH]}'."
     elif replicas is None:
         code, text = ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, None
     elif (wrong := _find_fault(replicas, request)) is not None:

@@ -59,7 +59,7 @@ def _read(
     """Returns the answer if all goes well, the offsets by topic id and partition, and the existing partitions by topic id."""
     answers: dict[str, AlterShareGroupOffsetsResponseTopic] = {}
     offsets: dict[bytes, dict[int, int]] = {}
-    topics: ByTopic = {}
+    names: dict[bytes, str] = {}
     missing = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     now_ms = request.broker.clock.now_ms()
     for asked in body.topics:
@@ -73,7 +73,8 @@ def _read(
             answer.partitions.append(AlterShareGroupOffsetsResponsePartition(each.partition_index, code, text))
         if topic is not None:
             answer.topic_id = topic.topic_id
-            topics[topic.topic_id] = TopicPartitions(topic.name, frozenset(offsets.get(topic.topic_id, ())), now_ms)
+            names[topic.topic_id] = topic.name
+    topics = {topic_id: TopicPartitions(name, frozenset(offsets.get(topic_id, ())), now_ms) for topic_id, name in names.items()}
     return AlterShareGroupOffsetsResponse(responses=list(answers.values())), offsets, topics
 
 

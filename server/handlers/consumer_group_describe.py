@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from ottla.server.base.answers import combine_answers
+from ottla.server.base.answers import combine_answers, make_once
 from ottla.server.base.promise import Promise
 from ottla.server.group.consumer.group import ConsumerGroup
 from ottla.server.group.consumer.member import ConsumerMember
@@ -35,7 +35,7 @@ from ottla.wire.messages.consumer_group_describe import (
     TopicPartitions,
 )
 
-TRAITS = Traits(Inside(Need(Operation.DESCRIBE, Resource.GROUP), Need(Operation.DESCRIBE, Resource.TOPIC)))
+TRAITS = Traits(Inside(Need(Operation.DESCRIBE, Resource.GROUP), Need(Operation.DESCRIBE, Resource.TOPIC)), long_answer=True)
 
 CLASSIC, CONSUMER = 0, 1
 
@@ -52,9 +52,9 @@ def handle(
             for each in described:
                 if not each.error_code:
                     each.authorized_operations = GROUP_OPERATIONS
-        return ConsumerGroupDescribeResponse(groups=described)
+        return ConsumerGroupDescribeResponse(groups=request.broker.long_answers.bounded(described))
 
-    return combine_answers([_describe(group_id, request) for group_id in body.group_ids], answer)
+    return combine_answers(make_once(body.group_ids, lambda group_id: _describe(group_id, request)), answer)
 
 
 def _describe(group_id: str, request: Request) -> DescribedGroup | Promise[DescribedGroup]:
@@ -70,7 +70,7 @@ def _describe(group_id: str, request: Request) -> DescribedGroup | Promise[Descr
         group_epoch=group.epoch,
         assignment_epoch=group.assignment_epoch,
         assignor_name=group.preferred_assignor() or protocol.default_assignor,
-        members=[_member(group, member, request) for member in group.members.values()],
+        members=request.broker.long_answers.shared(_member(group, member, request) for member in group.members.values()),
     )
     return shard.answer_or(described, lambda code: DescribedGroup(group_id=group_id, error_code=code))
 

@@ -5,6 +5,7 @@
   left out.
 - Synonyms are all the places that could give the value, the strongest first (server/settings/sources.py).
 - Broker "" stands for what was set for all brokers while they were running. A broker answers for itself only.
+- A resource that is named again is answered again, but described once.
 - The values of sensitive settings, and of settings that nobody knows, are null.
 - Errors: 3 UNKNOWN_TOPIC_OR_PARTITION, 17 INVALID_TOPIC_EXCEPTION, 42 INVALID_REQUEST. A resource type that does not exist makes
   every resource of the request 42.
@@ -13,8 +14,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
-from typing import Final
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from functools import partial
+from typing import Final, NamedTuple
 
 from ottla.log.config import TOPIC_SETTINGS
 from ottla.server.metadata.image import BROKER, BROKER_LOGGER, GROUP, TOPIC
@@ -43,7 +45,8 @@ TRAITS = Traits(
         Need(Operation.DESCRIBE_CONFIGS, Resource.TOPIC),
         Need(Operation.DESCRIBE_CONFIGS, Resource.GROUP),
         Need(Operation.DESCRIBE_CONFIGS, Resource.CLUSTER),
-    )
+    ),
+    long_answer=True,
 )
 
 CLIENT_METRICS: Final = 16
@@ -62,34 +65,61 @@ def handle(body: DescribeConfigsRequest, request: Request) -> DescribeConfigsRes
             ]
         )
     describer = _Describer(body, request.broker)
-    return DescribeConfigsResponse(results=[describer.describe(each) for each in body.resources])
+    results = [describer.describe(each) for each in body.resources]
+    return DescribeConfigsResponse(results=request.broker.long_answers.bounded(results))
+
+
+class _Settings(NamedTuple):
+    """Holds the settings of a resource. Those with the same `key`, in one request, are the same."""
+
+    key: Hashable
+    describe: Callable[[], Iterable[Described]]
 
 
 class _Describer:
-    """Answers one request. Its resources share the levels of settings, and the entries for values that are not their own."""
+    """Answers one request. What many of its resources have in common is described once: the levels of settings, the settings of
+    resources that have none of their own, and the entries for values."""
 
     def __init__(self, body: DescribeConfigsRequest, broker: BrokerContext) -> None:
         self._body = body
         self._broker = broker
         self._sources = Sources(broker.settings)
-        self._entries: dict[int, tuple[Described, DescribeConfigsResourceResult]] = {}
-        """Entries by the identity of the value described, which is kept beside its entry so that no other can get the same id."""
+        self._described: dict[Hashable, dict[str, Described]] = {}
+        self._configs: dict[Hashable, list[DescribeConfigsResourceResult]] = {}
+        self._entries: dict[int, DescribeConfigsResourceResult] = {}
+        """Entries by the identity of the value described, which `_described` keeps, so that no other can get the same id."""
 
     def describe(self, resource: DescribeConfigsResource) -> DescribeConfigsResult:
         kind, name, keys = resource.resource_type, resource.resource_name, frozenset(resource.configuration_keys or ())
         result = DescribeConfigsResult(0, "", kind, name)
         try:
             found = _KINDS[kind](name, self._broker, self._sources)
-            result.configs = [self._entry(described, kind) for described in found if not keys or described.name in keys]
         except Refused as refused:
             result.error_code, result.error_message = refused.code, refused.message or ""
+        else:
+            result.configs = self._configs_of(kind, found, keys)
         return result
+
+    def _configs_of(self, kind: int, found: _Settings, keys: frozenset[str]) -> list[DescribeConfigsResourceResult]:
+        """Returns the entries for the settings, or for those of the names `keys` if there are any."""
+        of = kind, found.key
+        if (of, keys) in self._configs:
+            return self._configs[of, keys]
+        described = self._described.get(of)
+        if described is None:
+            described = self._described[of] = {each.name: each for each in found.describe()}
+        wanted: Iterable[Described] = described.values()
+        if keys:
+            wanted = [described[name] for name in described if name in keys] if keys & described.keys() else []
+        configs = self._broker.long_answers.shared([self._entry(each, kind) for each in wanted])
+        self._configs[of, keys] = configs
+        return configs
 
     def _entry(self, described: Described, kind: int) -> DescribeConfigsResourceResult:
         known = self._entries.get(id(described))
         if known is None:
-            known = self._entries[id(described)] = described, _entry(described, kind, self._body)
-        return known[1]
+            known = self._entries[id(described)] = _entry(described, kind, self._body)
+        return known
 
 
 def _entry(described: Described, kind: int, body: DescribeConfigsRequest) -> DescribeConfigsResourceResult:
@@ -114,40 +144,49 @@ def _entry(described: Described, kind: int, body: DescribeConfigsRequest) -> Des
 # Kinds of resources
 
 
-def _topic(name: str, broker: BrokerContext, sources: Sources) -> Iterable[Described]:
+def _topic(name: str, broker: BrokerContext, sources: Sources) -> _Settings:
     reason = invalid_reason(name)
     if reason is not None:
         raise Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, reason)
     if name not in broker.metadata.topics:
         raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-    return sources.of_topic(TOPIC_SETTINGS, broker.metadata.config_of(TOPIC, name))
+    return _own(broker.metadata.config_of(TOPIC, name), partial(sources.of_topic, TOPIC_SETTINGS))
 
 
-def _broker(name: str, broker: BrokerContext, sources: Sources) -> Iterable[Described]:
+def _broker(name: str, broker: BrokerContext, sources: Sources) -> _Settings:
     if not name:
-        return sources.of_all_brokers()
+        return _Settings("of all brokers", sources.of_all_brokers)
     _check_own_id(name, broker)
-    return sources.of_broker()
+    return _Settings("of this broker", sources.of_broker)
 
 
-def _logger(name: str, broker: BrokerContext, sources: Sources) -> Iterable[Described]:
+def _logger(name: str, broker: BrokerContext, sources: Sources) -> _Settings:
     _check_own_id(name, broker)
+    return _Settings("of this broker", _describe_loggers)
+
+
+def _describe_loggers() -> Iterable[Described]:
     return [Described(logger, level, Source.LOGGER, False, None, []) for logger, level in loggers.levels().items()]
 
 
-def _client_metrics(name: str, broker: BrokerContext, sources: Sources) -> Iterable[Described]:
+def _client_metrics(name: str, broker: BrokerContext, sources: Sources) -> _Settings:
     if not name:
         raise Refused(ErrorCode.INVALID_REQUEST, "A subscription to client metrics needs a name.")
-    return sources.of_client_metrics(CLIENT_METRICS_SETTINGS, broker.metadata.config_of(CLIENT_METRICS, name))
+    return _own(broker.metadata.config_of(CLIENT_METRICS, name), partial(sources.of_client_metrics, CLIENT_METRICS_SETTINGS))
 
 
-def _group(name: str, broker: BrokerContext, sources: Sources) -> Iterable[Described]:
+def _group(name: str, broker: BrokerContext, sources: Sources) -> _Settings:
     if not name:
         raise Refused(ErrorCode.INVALID_REQUEST, "A group needs a name.")
-    return sources.of_group(GROUP_SETTINGS, broker.metadata.config_of(GROUP, name))
+    return _own(broker.metadata.config_of(GROUP, name), partial(sources.of_group, GROUP_SETTINGS))
 
 
-_KINDS: Final[dict[int, Callable[[str, BrokerContext, Sources], Iterable[Described]]]] = {
+def _own(overrides: Mapping[str, str], describe: Callable[[Mapping[str, str]], Iterable[Described]]) -> _Settings:
+    """Returns the settings of a resource that overrides these."""
+    return _Settings(frozenset(overrides.items()), partial(describe, overrides))
+
+
+_KINDS: Final[dict[int, Callable[[str, BrokerContext, Sources], _Settings]]] = {
     TOPIC: _topic,
     BROKER: _broker,
     BROKER_LOGGER: _logger,

@@ -10,7 +10,7 @@
 
 from __future__ import annotations
 
-from ottla.server.base.answers import combine_answers
+from ottla.server.base.answers import combine_answers, make_once
 from ottla.server.base.promise import Promise
 from ottla.server.group.classic.group import ClassicGroup, State
 from ottla.server.group.classic.members import Member
@@ -28,7 +28,7 @@ from ottla.wire.messages.describe_groups import (
     DescribeGroupsResponse,
 )
 
-TRAITS = Traits(Inside(Need(Operation.DESCRIBE, Resource.GROUP)))
+TRAITS = Traits(Inside(Need(Operation.DESCRIBE, Resource.GROUP)), long_answer=True)
 
 
 def handle(body: DescribeGroupsRequest, request: Request) -> DescribeGroupsResponse | Promise[DescribeGroupsResponse]:
@@ -37,9 +37,9 @@ def handle(body: DescribeGroupsRequest, request: Request) -> DescribeGroupsRespo
             for each in described:
                 if each.error_code == ErrorCode.NONE:
                     each.authorized_operations = GROUP_OPERATIONS
-        return DescribeGroupsResponse(groups=described)
+        return DescribeGroupsResponse(groups=request.broker.long_answers.bounded(described))
 
-    return combine_answers([_describe(group_id, request) for group_id in body.groups], answer)
+    return combine_answers(make_once(body.groups, lambda group_id: _describe(group_id, request)), answer)
 
 
 def _describe(group_id: str, request: Request) -> DescribedGroup | Promise[DescribedGroup]:
@@ -65,7 +65,7 @@ def _state(group_id: str, group: Group | None, request: Request) -> DescribedGro
         group_state=group.state.value,
         protocol_type=group.protocol_type or "",
         protocol_data=(group.protocol or "") if stable else "",
-        members=[_member(group, member) for member in group.members.values()],
+        members=request.broker.long_answers.shared(_member(group, member) for member in group.members.values()),
     )
 
 

@@ -10,6 +10,7 @@
 
 from __future__ import annotations
 
+from ottla.log.disk.checkpoint import TopicPartition
 from ottla.server.metadata.names import invalid_reason
 from ottla.server.requests.request import Request
 from ottla.server.requests.traits import Traits
@@ -24,22 +25,31 @@ from ottla.wire.messages.describe_producers import (
     TopicResponse,
 )
 
-TRAITS = Traits(Inside(Need(Operation.READ, Resource.TOPIC)))
+TRAITS = Traits(Inside(Need(Operation.READ, Resource.TOPIC)), long_answer=True)
 
 
 def handle(body: DescribeProducersRequest, request: Request) -> DescribeProducersResponse:
-    return DescribeProducersResponse(topics=[_topic(topic, request) for topic in body.topics])
+    known: dict[TopicPartition, PartitionResponse] = {}
+    topics = request.broker.long_answers.bounded(_topic(topic, known, request) for topic in body.topics)
+    return DescribeProducersResponse(topics=topics)
 
 
-def _topic(topic: TopicRequest, request: Request) -> TopicResponse:
+def _topic(topic: TopicRequest, known: dict[TopicPartition, PartitionResponse], request: Request) -> TopicResponse:
+    """Answers for one topic; `known` are the partitions that the request named before."""
     code, message = ErrorCode.NONE, invalid_reason(topic.name)
     if message is not None:
         code = ErrorCode.INVALID_TOPIC_EXCEPTION
     elif topic.name not in request.broker.metadata.topics:
         code, message = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic '{topic.name}'."
-    if code is not ErrorCode.NONE:
-        return TopicResponse(topic.name, [PartitionResponse(index, code, message) for index in topic.partition_indexes])
-    return TopicResponse(topic.name, [_partition(topic.name, index, request) for index in topic.partition_indexes])
+    answers = []
+    for index in topic.partition_indexes:
+        answer = known.get((topic.name, index))
+        if answer is None:
+            refused = code is not ErrorCode.NONE
+            answer = PartitionResponse(index, code, message) if refused else _partition(topic.name, index, request)
+            known[topic.name, index] = answer
+        answers.append(answer)
+    return TopicResponse(topic.name, request.broker.long_answers.bounded(answers))
 
 
 def _partition(topic: str, index: int, request: Request) -> PartitionResponse:
@@ -52,7 +62,7 @@ def _partition(topic: str, index: int, request: Request) -> PartitionResponse:
         return PartitionResponse(index, ErrorCode.NOT_LEADER_OR_FOLLOWER)
     return PartitionResponse(
         index,
-        active_producers=[
+        active_producers=request.broker.long_answers.shared(
             ProducerState(
                 state.producer_id,
                 state.producer_epoch,
@@ -62,5 +72,5 @@ def _partition(topic: str, index: int, request: Request) -> PartitionResponse:
                 state.txn_first_offset,
             )
             for state in replica.log.producers.in_kafkas_order()
-        ],
+        ),
     )

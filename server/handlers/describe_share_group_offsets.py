@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from ottla.server.base.answers import chain_answer, combine_answers, map_answer, recover_answer
+from ottla.server.base.answers import chain_answer, combine_answers, make_once, map_answer, recover_answer
 from ottla.server.base.promise import Promise
 from ottla.server.group.errors import GroupError
 from ottla.server.group.share.protocol import ShareProtocol
@@ -36,7 +36,7 @@ from ottla.wire.messages.describe_share_group_offsets import (
     DescribeShareGroupOffsetsResponseTopic,
 )
 
-TRAITS = Traits(Inside(Need(Operation.DESCRIBE, Resource.GROUP), Need(Operation.DESCRIBE, Resource.TOPIC)))
+TRAITS = Traits(Inside(Need(Operation.DESCRIBE, Resource.GROUP), Need(Operation.DESCRIBE, Resource.TOPIC)), long_answer=True)
 
 UNKNOWN: Final = -1
 _Topics = list[DescribeShareGroupOffsetsResponseTopic | Promise[DescribeShareGroupOffsetsResponseTopic]]
@@ -46,8 +46,11 @@ _LAST_INT64: Final = 2**63 - 1
 def handle(
     body: DescribeShareGroupOffsetsRequest, request: Request
 ) -> DescribeShareGroupOffsetsResponse | Promise[DescribeShareGroupOffsetsResponse]:
-    described = [_describe(group, request) for group in body.groups]
-    return combine_answers(described, lambda groups: DescribeShareGroupOffsetsResponse(groups=groups))
+    long_answers = request.broker.long_answers
+    described = make_once(
+        body.groups, lambda group: _describe(group, request), lambda group: group.group_id if group.topics is None else None
+    )
+    return combine_answers(described, lambda groups: DescribeShareGroupOffsetsResponse(groups=long_answers.bounded(groups)))
 
 
 def _describe(
@@ -56,7 +59,7 @@ def _describe(
     if not is_enabled(request.broker.metadata):
         return DescribeShareGroupOffsetsResponseGroup(group.group_id, [], ErrorCode.UNSUPPORTED_VERSION)
     if group.topics is not None:
-        return _described(group.group_id, _describe_topics(group.group_id, group.topics, request))
+        return _described(group.group_id, _describe_topics(group.group_id, group.topics, request), request)
     try:
         shard = request.broker.groups.shard(group.group_id)
         found = shard.protocol(ShareProtocol).initialized_partitions(group.group_id)
@@ -68,15 +71,18 @@ def _describe(
     return chain_answer(
         shard.outcome(),
         lambda code: (
-            DescribeShareGroupOffsetsResponseGroup(group.group_id, [], code) if code else _described(group.group_id, described)
+            DescribeShareGroupOffsetsResponseGroup(group.group_id, [], code)
+            if code
+            else _described(group.group_id, described, request)
         ),
     )
 
 
 def _described(
-    group_id: str, topics: _Topics
+    group_id: str, topics: _Topics, request: Request
 ) -> DescribeShareGroupOffsetsResponseGroup | Promise[DescribeShareGroupOffsetsResponseGroup]:
-    return combine_answers(topics, lambda found: DescribeShareGroupOffsetsResponseGroup(group_id, found))
+    shared = request.broker.long_answers.shared
+    return combine_answers(topics, lambda found: DescribeShareGroupOffsetsResponseGroup(group_id, shared(found)))
 
 
 def _describe_topics(group_id: str, topics: Iterable[DescribeShareGroupOffsetsRequestTopic], request: Request) -> _Topics:

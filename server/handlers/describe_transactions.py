@@ -7,7 +7,7 @@ has begun.
 
 from __future__ import annotations
 
-from ottla.server.base.answers import combine_answers
+from ottla.server.base.answers import combine_answers, make_once
 from ottla.server.base.promise import Promise
 from ottla.server.requests.request import Request
 from ottla.server.requests.traits import Traits
@@ -22,14 +22,19 @@ from ottla.wire.messages.describe_transactions import (
     TransactionState,
 )
 
-TRAITS = Traits(Inside(Need(Operation.DESCRIBE, Resource.TRANSACTIONAL_ID), Need(Operation.DESCRIBE, Resource.TOPIC)))
+TRAITS = Traits(
+    Inside(Need(Operation.DESCRIBE, Resource.TRANSACTIONAL_ID), Need(Operation.DESCRIBE, Resource.TOPIC)), long_answer=True
+)
 
 
 def handle(
     body: DescribeTransactionsRequest, request: Request
 ) -> DescribeTransactionsResponse | Promise[DescribeTransactionsResponse]:
-    described = [_describe(each, request) for each in body.transactional_ids]
-    return combine_answers(described, lambda states: DescribeTransactionsResponse(transaction_states=states))
+    described = make_once(body.transactional_ids, lambda each: _describe(each, request))
+    long_answers = request.broker.long_answers
+    return combine_answers(
+        described, lambda states: DescribeTransactionsResponse(transaction_states=long_answers.bounded(states))
+    )
 
 
 def _describe(transactional_id: str, request: Request) -> TransactionState | Promise[TransactionState]:
@@ -37,11 +42,11 @@ def _describe(transactional_id: str, request: Request) -> TransactionState | Pro
         shard = request.broker.transaction_coordinator().shard(transactional_id)
     except TransactionError as error:
         return TransactionState(error.code, transactional_id)
-    described = _state(transactional_id, shard.transactions.get(transactional_id))
+    described = _state(transactional_id, shard.transactions.get(transactional_id), request)
     return shard.answer_or(described, lambda code: TransactionState(code, transactional_id))
 
 
-def _state(transactional_id: str, found: Transaction | None) -> TransactionState:
+def _state(transactional_id: str, found: Transaction | None, request: Request) -> TransactionState:
     if found is None:
         return TransactionState(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, transactional_id)
     topics: dict[str, list[int]] = {}
@@ -55,5 +60,5 @@ def _state(transactional_id: str, found: Transaction | None) -> TransactionState
         found.started_ms,
         found.producer_id,
         found.producer_epoch,
-        [TopicData(*each) for each in topics.items()],
+        request.broker.long_answers.shared(TopicData(*each) for each in topics.items()),
     )

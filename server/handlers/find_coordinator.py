@@ -13,6 +13,7 @@
 
 from __future__ import annotations
 
+from ottla.server.base.answers import make_once
 from ottla.server.group.errors import GroupError
 from ottla.server.metadata.names import CONSUMER_OFFSETS, SHARE_GROUP_STATE, TRANSACTION_STATE
 from ottla.server.requests.request import Request
@@ -37,7 +38,7 @@ _SHARE_SINCE = 6
 
 def handle(body: FindCoordinatorRequest, request: Request) -> FindCoordinatorResponse:
     keys = body.coordinator_keys if request.api_version >= 4 else [body.key]
-    found = [_find(key, body.key_type, request) for key in keys]
+    found = make_once(keys, lambda key: _find(key, body.key_type, request))
     if request.api_version >= 4:
         return FindCoordinatorResponse(coordinators=found)
     (only,) = found

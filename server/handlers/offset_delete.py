@@ -65,7 +65,7 @@ def _merge(*answers: list[OffsetDeleteResponseTopic]) -> list[OffsetDeleteRespon
     by_name: dict[str, OffsetDeleteResponseTopic] = {}
     for topic in (topic for answer in answers for topic in answer):
         if topic.name in by_name:
-            by_name[topic.name].partitions = [*by_name[topic.name].partitions, *topic.partitions]
+            by_name[topic.name].partitions += topic.partitions
         else:
             by_name[topic.name] = topic
     return list(by_name.values())

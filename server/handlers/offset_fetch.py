@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ottla.server.base.answers import combine_answers, map_answer
+from ottla.server.base.answers import combine_answers, make_once, map_answer
 from ottla.server.base.promise import Promise
 from ottla.server.group.errors import GroupError
 from ottla.server.group.requests import Committer
@@ -36,18 +36,24 @@ from ottla.wire.messages.offset_fetch import (
 )
 from ottla.wire.primitives import ZERO_UUID
 
-TRAITS = Traits(Inside(Need(Operation.DESCRIBE, Resource.GROUP), Need(Operation.DESCRIBE, Resource.TOPIC)))
+TRAITS = Traits(Inside(Need(Operation.DESCRIBE, Resource.GROUP), Need(Operation.DESCRIBE, Resource.TOPIC)), long_answer=True)
 
 
 def handle(body: OffsetFetchRequest, request: Request) -> OffsetFetchResponse | Promise[OffsetFetchResponse]:
     if request.api_version >= 8:
-        groups = [_fetch(group, request, require_stable=body.require_stable) for group in body.groups]
-        return combine_answers(groups, lambda fetched: OffsetFetchResponse(groups=fetched))
+        long_answers = request.broker.long_answers
+        groups = make_once(body.groups, lambda group: _fetch(group, request, require_stable=body.require_stable), _whole)
+        return combine_answers(groups, lambda fetched: OffsetFetchResponse(groups=long_answers.bounded(fetched)))
     topics = None
     if body.topics is not None:
         topics = [OffsetFetchRequestTopics(topic.name, ZERO_UUID, topic.partition_indexes) for topic in body.topics]
     fetched = _fetch(OffsetFetchRequestGroup(body.group_id, topics=topics), request, require_stable=body.require_stable)
     return map_answer(fetched, lambda group: _answer_of_one(group, topics, request))
+
+
+def _whole(group: OffsetFetchRequestGroup) -> tuple[str, str | None, int] | None:
+    """Returns what the answer follows from if all that a group has committed is asked for, which takes few bytes; else None."""
+    return (group.group_id, group.member_id, group.member_epoch) if group.topics is None else None
 
 
 def _answer_of_one(
@@ -56,11 +62,12 @@ def _answer_of_one(
     """Returns the answer to a version that asks for one group."""
     if group.error_code and request.api_version < 2:
         group.topics = [_refused_topic(topic, group.error_code) for topic in topics or ()]
+    long_answers = request.broker.long_answers
     return OffsetFetchResponse(
-        topics=[
+        topics=long_answers.bounded(
             OffsetFetchResponseTopic(
                 topic.name,
-                [
+                long_answers.bounded(
                     OffsetFetchResponsePartition(
                         each.partition_index,
                         each.committed_offset,
@@ -69,10 +76,10 @@ def _answer_of_one(
                         each.error_code,
                     )
                     for each in topic.partitions
-                ],
+                ),
             )
             for topic in group.topics
-        ],
+        ),
         error_code=group.error_code,
     )
 
@@ -90,6 +97,7 @@ def _fetch(
         return OffsetFetchResponseGroup(group_id, error_code=error.code)
     by_id = request.api_version >= 10
     wanted = _all_committed(shard, group_id, by_id, request) if body.topics is None else body.topics
+    long_answers = request.broker.long_answers
     answers = []
     for topic in wanted:
         name, topic_id = topic.name, topic.topic_id
@@ -99,13 +107,13 @@ def _fetch(
         elif by_id:
             answers.append(_refused_topic(topic, ErrorCode.UNKNOWN_TOPIC_ID))
             continue
-        partitions = [
+        partitions = long_answers.bounded(
             _fetch_one(shard, group_id, name, topic_id, index, require_stable=require_stable) for index in topic.partition_indexes
-        ]
+        )
         answers.append(OffsetFetchResponseTopics(name, topic_id, partitions))
-    return shard.answer_or(
-        OffsetFetchResponseGroup(group_id, answers), lambda code: OffsetFetchResponseGroup(group_id, error_code=code)
-    )
+    topics = long_answers.shared(answers) if body.topics is None else long_answers.bounded(answers)
+    fetched = OffsetFetchResponseGroup(group_id, topics)
+    return shard.answer_or(fetched, lambda code: OffsetFetchResponseGroup(group_id, error_code=code))
 
 
 def _all_committed(shard: GroupShard, group_id: str, by_id: bool, request: Request) -> Sequence[OffsetFetchRequestTopics]:

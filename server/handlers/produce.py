@@ -47,7 +47,7 @@ from ottla.log.errors import (
 from ottla.log.producers import ProducerStates
 from ottla.server.base.errors import CloseConnection, NotLeaderOrFollower, code_of
 from ottla.server.base.promise import Acknowledgement
-from ottla.server.metadata.names import INTERNAL_TOPICS
+from ottla.server.metadata.names import INTERNAL_TOPICS, MAX_LENGTH
 from ottla.server.partitions.leader_hints import leader_hint
 from ottla.server.partitions.replica import Replica
 from ottla.server.requests.request import Request
@@ -80,6 +80,8 @@ NOBODY: Final = 0
 VERIFY: Final = "transaction.partition.verification.enable"
 _ACKS: Final = frozenset((ALL, LEADER, NOBODY))
 NO_OFFSET: Final = -1
+SUMMARIZED: Final = 10
+"""So many errors are named in the line of the log about a Produce that wants no answer."""
 
 TRANSACTIONS_V2_SINCE: Final = 12
 ABORTABLE_SINCE: Final = 11
@@ -337,13 +339,13 @@ def _refused_by_log(index: int, error: Exception, replica: Replica) -> Partition
 
 
 def _summary(responses: list[TopicProduceResponse]) -> str:
-    """Returns the errors by partition, as text for the log."""
-    return ", ".join(
-        f"{topic.name or topic.topic_id.hex()}-{answer.index}: {ErrorCode(answer.error_code).name}"
-        for topic in responses
-        for answer in topic.partition_responses
-        if answer.error_code
-    )
+    """Returns the errors by partition, the first few of them, as text for the log."""
+    failed = [(topic, answer) for topic in responses for answer in topic.partition_responses if answer.error_code]
+    texts = [
+        f"{topic.name[:MAX_LENGTH] or topic.topic_id.hex()}-{answer.index}: {ErrorCode(answer.error_code).name}"
+        for topic, answer in failed[:SUMMARIZED]
+    ]
+    return ", ".join(texts) + (f" and {len(failed) - SUMMARIZED} more" if len(failed) > SUMMARIZED else "")
 
 
 def _add_hints(responses: list[TopicProduceResponse], request: Request) -> list[NodeEndpoint]:

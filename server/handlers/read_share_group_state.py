@@ -31,10 +31,15 @@ def handle(
     body: ReadShareGroupStateRequest, request: Request
 ) -> ReadShareGroupStateResponse | Promise[ReadShareGroupStateResponse]:
     coordinator = request.broker.share_coordinator()
+    known: dict[tuple[bytes, int, int], PartitionResult | Promise[PartitionResult]] = {}
 
     def ask(topic_id: bytes, each: PartitionData) -> PartitionResult | Promise[PartitionResult]:
-        found = coordinator.read(body.group_id, topic_id, each.partition, each.leader_epoch)
-        return map_answer(found, lambda state: _result(each.partition, state))
+        """Reads the state, which may be long; a partition that is named again is not read again."""
+        key = topic_id, each.partition, each.leader_epoch
+        if key not in known:
+            found = coordinator.read(body.group_id, topic_id, each.partition, each.leader_epoch)
+            known[key] = map_answer(found, lambda state: _result(each.partition, state))
+        return known[key]
 
     return answer_each(
         body.group_id,

@@ -9,7 +9,7 @@
 
 from __future__ import annotations
 
-from ottla.server.base.answers import combine_answers
+from ottla.server.base.answers import combine_answers, make_once
 from ottla.server.base.promise import Promise
 from ottla.server.group.errors import GroupError
 from ottla.server.group.share import assignor
@@ -30,7 +30,7 @@ from ottla.wire.messages.share_group_describe import (
     TopicPartitions,
 )
 
-TRAITS = Traits(Inside(Need(Operation.DESCRIBE, Resource.GROUP), Need(Operation.DESCRIBE, Resource.TOPIC)))
+TRAITS = Traits(Inside(Need(Operation.DESCRIBE, Resource.GROUP), Need(Operation.DESCRIBE, Resource.TOPIC)), long_answer=True)
 
 
 def handle(body: ShareGroupDescribeRequest, request: Request) -> ShareGroupDescribeResponse | Promise[ShareGroupDescribeResponse]:
@@ -43,9 +43,9 @@ def handle(body: ShareGroupDescribeRequest, request: Request) -> ShareGroupDescr
             for each in described:
                 if not each.error_code:
                     each.authorized_operations = GROUP_OPERATIONS
-        return ShareGroupDescribeResponse(groups=described)
+        return ShareGroupDescribeResponse(groups=request.broker.long_answers.bounded(described))
 
-    return combine_answers([_describe(group_id, request) for group_id in body.group_ids], answer)
+    return combine_answers(make_once(body.group_ids, lambda group_id: _describe(group_id, request)), answer)
 
 
 def _describe(group_id: str, request: Request) -> DescribedGroup | Promise[DescribedGroup]:
@@ -60,7 +60,7 @@ def _describe(group_id: str, request: Request) -> DescribedGroup | Promise[Descr
         group_epoch=group.epoch,
         assignment_epoch=group.assignment_epoch,
         assignor_name=assignor.NAME,
-        members=[_member(member, request) for member in group.members.values()],
+        members=request.broker.long_answers.shared(_member(member, request) for member in group.members.values()),
     )
     return shard.answer_or(described, lambda code: DescribedGroup(group_id=group_id, error_code=code))
 

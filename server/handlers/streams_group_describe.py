@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from ottla.server.base.answers import combine_answers
+from ottla.server.base.answers import combine_answers, make_once
 from ottla.server.base.promise import Promise
 from ottla.server.group.errors import GroupError
 from ottla.server.group.streams.answers import NOT_SERVED, is_served
@@ -46,7 +46,7 @@ from ottla.wire.messages.streams_group_describe import (
     Topology,
 )
 
-TRAITS = Traits(Inside(Need(Operation.DESCRIBE, Resource.GROUP), Need(Operation.DESCRIBE, Resource.TOPIC)))
+TRAITS = Traits(Inside(Need(Operation.DESCRIBE, Resource.GROUP), Need(Operation.DESCRIBE, Resource.TOPIC)), long_answer=True)
 
 NOT_STORED: Final = 1
 """The status of a topology description that the client asked for and that the broker does not keep."""
@@ -67,9 +67,9 @@ def handle(
                 each.authorized_operations = GROUP_OPERATIONS
             if body.include_topology_description:
                 each.topology_description_status = NOT_STORED
-        return StreamsGroupDescribeResponse(groups=described)
+        return StreamsGroupDescribeResponse(groups=request.broker.long_answers.bounded(described))
 
-    return combine_answers([_describe(group_id, request) for group_id in body.group_ids], answer)
+    return combine_answers(make_once(body.group_ids, lambda group_id: _describe(group_id, request)), answer)
 
 
 def _describe(group_id: str, request: Request) -> DescribedGroup | Promise[DescribedGroup]:
@@ -85,7 +85,7 @@ def _describe(group_id: str, request: Request) -> DescribedGroup | Promise[Descr
         group_epoch=group.epoch,
         assignment_epoch=group.assignment_epoch,
         topology=_topology(group),
-        members=[_member(group, member) for member in group.members.values()],
+        members=request.broker.long_answers.shared(_member(group, member) for member in group.members.values()),
         assignor_name=protocol.settings.assignor(group_id),
     )
     return shard.answer_or(described, lambda code: DescribedGroup(group_id=group_id, error_code=code))

@@ -55,10 +55,10 @@ class _Writing:
         self.owed: list[tuple[int, _Partition, Replica, int]] = []
 
     def write(self, marker: WritableTxnMarker) -> None:
-        for topic in marker.topics:
-            for index in dict.fromkeys(topic.partition_indexes):
-                results = self.results.setdefault(marker.producer_id, {})
-                results[topic.name, index] = self._append(marker, topic.name, index)
+        """Writes one marker, to each of its partitions once, however often it names them."""
+        for name, index in dict.fromkeys((topic.name, index) for topic in marker.topics for index in topic.partition_indexes):
+            results = self.results.setdefault(marker.producer_id, {})
+            results[name, index] = self._append(marker, name, index)
 
     def _append(self, marker: WritableTxnMarker, topic: str, index: int) -> ErrorCode:
         """Writes one marker to one partition; returns its error code, which an append in `owed` may still change."""

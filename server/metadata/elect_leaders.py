@@ -14,6 +14,7 @@ from collections.abc import Container
 from typing import Final, NamedTuple
 
 from ottla.server.metadata.image import NO_LEADER, MetadataImage, PartitionImage
+from ottla.server.metadata.names import MAX_LENGTH
 from ottla.server.metadata.operation import Outcome, Refused, check_size, check_time
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse, PartitionResult, ReplicaElectionResult
@@ -93,7 +94,7 @@ def _elect(image: MetadataImage, alive: Container[int], kind: int, name: str, in
     PREFERRED_LEADER_NOT_AVAILABLE, 83 ELIGIBLE_LEADERS_NOT_AVAILABLE or 84 ELECTION_NOT_NEEDED."""
     topic = image.topics.get(name)
     if topic is None:
-        raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic {name}.")
+        raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic {name[:MAX_LENGTH]}.")
     partition = topic.partitions.get(index)
     if partition is None:
         raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Topic {name} has no partition {index}.")

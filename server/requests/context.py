@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from ottla.server.partitions.purgatory import Purgatory
 from ottla.server.requests.kept_answers import KeptAnswers
+from ottla.server.requests.long_answers import LongAnswers
 
 if TYPE_CHECKING:
     from random import Random
@@ -96,9 +97,11 @@ class BrokerContext:
     """The source of everything random (server/base/randomness.py)."""
     optional_parts: OptionalParts
     kept_answers: KeptAnswers = field(default_factory=KeptAnswers)
+    long_answers: LongAnswers = field(init=False)
     purgatory: Purgatory = field(init=False)
 
     def __post_init__(self) -> None:
+        self.long_answers = LongAnswers(self.config.values["ottla.response.max.bytes"])
         self.purgatory = Purgatory(self.clock)
 
     existing_client_telemetry: ClientTelemetry | None = None

@@ -42,5 +42,7 @@ class Traits(NamedTuple):
     """The answer may hold regions of log files, so it goes out in parts."""
     reports_failure: bool = False
     """The handler sets `Request.failed` when its answer holds errors; other handlers' answers are searched for error codes."""
+    long_answer: bool = False
+    """The answer may be much longer than the request, so its lists are those of `BrokerContext.long_answers`, which bound it."""
     kept_throttle_time_since: int | None = None
     """The first version in which an answer that is kept encoded begins with `throttle_time_ms`; None where no answer is kept."""

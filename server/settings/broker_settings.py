@@ -183,6 +183,22 @@ OWN_SETTINGS: Final[dict[str, Setting]] = {
             "one longest request (`socket.request.max.bytes`) may go beyond it. If that does not help for 5 seconds, it closes "
             "connections, first those that have held the most for the longest time. -1 is no limit.",
         ),
+        Setting(
+            "ottla.request.max.items",
+            ConfigType.INT,
+            100_000,
+            1000,
+            doc="The most things that one request may name: the elements of all its lists together. A request with more closes "
+            "its connection before it is decoded, with a line in the log.",
+        ),
+        Setting(
+            "ottla.response.max.bytes",
+            ConfigType.INT,
+            64 * 1024 * 1024,
+            1024 * 1024,
+            doc="The size of the longest answer to a request that may name a thing many times, such as DescribeConfigs. A longer "
+            "one is given up while it is made, and the connection closed, with a line in the log. Fetch has `fetch.max.bytes`.",
+        ),
     )
 }
 """Settings of ottla that Kafka does not have. They are read from the same places and not shown to clients."""

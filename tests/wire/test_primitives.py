@@ -88,6 +88,16 @@ def test_skip_tags_steps_over_each_field() -> None:
     assert skip_tags(section + b"rest", 1, 2) == len(section)
 
 
+def test_skip_tags_does_not_go_through_thousands() -> None:
+    for count in (1000, 1001):
+        section = encode_uvarint(count) + b"\x05\x00" * count
+        if count == 1000:
+            assert skip_tags(section, 1, section[0]) == len(section)
+            continue
+        with pytest.raises(ValueError, match="1001 tagged fields"):
+            skip_tags(section, 1, section[0])
+
+
 def test_skip_tags_reads_a_long_count_again() -> None:
     """The caller has read one byte; where it says that more follow, the count starts there."""
     section = b"\x80\x01" + b"\x01\x00" * 128

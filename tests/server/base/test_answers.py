@@ -6,8 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
-from ottla.server.base.answers import chain_answer, combine_answers, map_answer, recover_answer
+from ottla.server.base.answers import chain_answer, combine_answers, make_once, map_answer, recover_answer
 from ottla.server.base.promise import Promise
+from tests.noted import noted
 
 
 def text(value: int) -> str:
@@ -26,6 +27,19 @@ def test_what_is_there_is_answered_without_a_promise() -> None:
     assert map_answer(1, str) == "1"
     assert combine_answers([1, 2], sum) == 3
     assert combine_answers([], len) == 0
+
+
+def test_what_is_named_again_is_made_once() -> None:
+    made: list[str] = []
+    answers = make_once(["a", "b", "a", ""], noted(made, lambda name: [name]))
+    assert (answers, made) == ([["a"], ["b"], ["a"], [""]], ["a", "b", ""])
+    assert answers[0] is answers[2]
+
+
+def test_what_has_the_same_key_is_made_once_and_what_has_none_each_time() -> None:
+    made: list[int] = []
+    answers = make_once([1, 3, 2, 5, 4], noted(made, int), lambda number: number % 2 or None)
+    assert (answers, made) == ([1, 1, 2, 1, 4], [1, 2, 4])
 
 
 def test_what_comes_later_is_answered_then() -> None:

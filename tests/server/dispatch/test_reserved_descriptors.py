@@ -45,8 +45,9 @@ def test_what_is_raised_for_other_reasons_or_twice_is_passed_on() -> None:
 def test_a_handler_is_loaded_in_a_process_without_descriptors() -> None:
     program = """
 import os, resource
+from types import SimpleNamespace
 from ottla.server.dispatch.routes import Dispatch
-dispatch = Dispatch(None)
+dispatch = Dispatch(SimpleNamespace(config=SimpleNamespace(values={"ottla.request.max.items": 1000})))
 dispatch._open_route(18, 0)
 resource.setrlimit(resource.RLIMIT_NOFILE, (len(os.listdir("/proc/self/fd")) - 1, 4096))
 try:

@@ -26,10 +26,11 @@ from ottla.server.requests.traits import Traits
 from ottla.wire.api import APIS, Api
 from ottla.wire.errors import ErrorCode
 from ottla.wire.header import encode_request_header
-from ottla.wire.messages import api_versions, fetch, list_offsets, produce
+from ottla.wire.messages import api_versions, describe_configs, fetch, list_offsets, metadata, produce
 from tests.fakes import MemoryBroker
 from tests.log.support import batch
 
+METADATA = 3
 API_VERSIONS = 18
 MESSAGES = Path(__file__).parents[3] / "wire" / "messages"
 
@@ -100,6 +101,41 @@ def test_what_does_not_decode_closes(broker: MemoryBroker) -> None:
         with pytest.raises(CloseConnection):
             Dispatch(broker.context).serve(whole[:size], broker.session())
     assert body(Dispatch(broker.context).serve(whole + b"more", broker.session()))  # Kafka reads what it knows
+
+
+def test_a_request_with_too_many_items_closes_before_it_is_decoded(monkeypatch: pytest.MonkeyPatch) -> None:
+    broker = MemoryBroker({"t": 1}, {"ottla.request.max.items": "1000"})
+    dispatch, session = Dispatch(broker.context), broker.session()
+    for count in (1000, 1001):
+        request = frame(METADATA, 13, metadata.MetadataRequest([metadata.MetadataRequestTopic(name="t")] * count), metadata)
+        if count == 1000:
+            assert body(dispatch.serve(request, session))
+            dispatch.routes[METADATA << 16 | 13].decode = lambda buf, pos: pytest.fail("it is decoded")
+            continue
+        text = rf"its Metadata v13 of {len(request)} bytes has more than 1000 items \(ottla.request.max.items\)"
+        with pytest.raises(CloseConnection, match=text):
+            dispatch.serve(request, session)
+
+
+def test_a_long_request_that_does_not_decode_closes_as_a_short_one_does(broker: MemoryBroker) -> None:
+    request = frame(METADATA, 13, metadata.MetadataRequest([metadata.MetadataRequestTopic(name="t")]), metadata)
+    at = request.index(b"\x02" + bytes(16))
+    with pytest.raises(CloseConnection, match="Metadata v13 does not decode"):
+        Dispatch(broker.context).serve(request[:at] + b"\xff" * 3_000_000, broker.session())
+
+
+def test_an_answer_that_is_too_long_closes() -> None:
+    broker = MemoryBroker({"t": 1}, {"ottla.response.max.bytes": str(1 << 20)})
+    dispatch, session = Dispatch(broker.context), broker.session()
+
+    def asked(count: int) -> bytes:
+        topic = describe_configs.DescribeConfigsResource(2, "t", None)
+        return frame(32, 4, describe_configs.DescribeConfigsRequest([topic] * count), describe_configs)
+
+    text = r"the answer to its DescribeConfigs is longer than 1048576 bytes \(ottla.response.max.bytes\)"
+    with pytest.raises(CloseConnection, match=text):
+        dispatch.serve(asked(4000), session)
+    assert len(body(dispatch.serve(asked(100), session))) > 100_000
 
 
 class Handler:

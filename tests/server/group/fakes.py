@@ -16,6 +16,7 @@ from ottla.server.group.coordinator import GroupCoordinator
 from ottla.server.group.coordinator_config import GroupCoordinatorConfig
 from ottla.server.group.group import Group
 from ottla.server.handlers import heartbeat, join_group, leave_group, offset_commit, offset_fetch, sync_group
+from ottla.server.requests.long_answers import LongAnswers
 from ottla.server.requests.request import Request
 from ottla.server.requests.session import Session
 from ottla.wire.errors import ErrorCode
@@ -65,6 +66,7 @@ class Broker:
             features={"group.version": 1, "share.version": 1, "streams.version": 1},
             config_of=lambda kind, name: self.configs.get((kind, name), {}),
         )
+        self.long_answers = LongAnswers(1 << 26)
         self.random = random or from_system()
         self.groups = GroupCoordinator(
             self.log, self.clock, GroupCoordinatorConfig(**settings), NODE_ID, self.metadata, self.random

@@ -46,3 +46,10 @@ def test_no_time(version: int) -> None:
     request = AlterPartitionReassignmentsRequest(0, False, [asked])
     answer = call(MemoryBroker({"t": 1}), "alter_partition_reassignments", version, request)
     assert answer.error_code == answer.responses[0].partitions[0].error_code == ErrorCode.REQUEST_TIMED_OUT
+
+
+def test_a_long_name_is_not_repeated_for_every_partition() -> None:
+    asked = ReassignableTopic("n" * 30_000, [ReassignablePartition(index, [NODE_ID]) for index in range(3)])
+    request = AlterPartitionReassignmentsRequest(1, True, [asked])
+    answer = call(MemoryBroker({"t": 1}), "alter_partition_reassignments", 1, request)
+    assert all(len(each.error_message) < 300 for each in answer.responses[0].partitions)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from ottla.server.handlers import describe_groups as handler
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.describe_groups import DescribeGroupsRequest
+from tests.noted import noted
 from tests.server.coordination.memory import CoordinatorLog
 from tests.server.group.fakes import Broker, Driver, in_loop
 from tests.server.handlers.group_calls import call, versions
@@ -63,3 +65,17 @@ async def test_static_members_and_simple_groups() -> None:
 async def test_no_coordinator() -> None:
     (group,) = call(Broker(CoordinatorLog(partitions=0)), "describe_groups", 5, DescribeGroupsRequest(["g"])).groups
     assert (group.error_code, group.group_state) == (ErrorCode.COORDINATOR_NOT_AVAILABLE, "")
+
+
+@in_loop
+async def test_a_group_that_is_named_again_is_described_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is answered each time all the same, as by Kafka."""
+    described: list[str] = []
+    monkeypatch.setattr(handler, "_describe", noted(described, handler._describe))
+    driver = Driver()
+    driver.stable()
+    answer = call(driver.broker, "describe_groups", 6, DescribeGroupsRequest(["g", "", "g", "", "", "g"], True)).groups
+    assert [each.group_id for each in answer] == ["g", "", "g", "", "", "g"]
+    assert answer[0] == answer[2] == answer[5]
+    assert len(answer[5].members) == 1
+    assert described == ["g", ""]

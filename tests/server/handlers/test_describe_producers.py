@@ -7,10 +7,12 @@ from typing import Any
 import pytest
 
 from ottla.log.errors import StorageError
+from ottla.log.producers import ProducerStates
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.describe_producers import DescribeProducersRequest, ProducerState, TopicRequest
 from tests.fakes import NOW_MS, MemoryBroker
 from tests.log.support import batch
+from tests.noted import noted
 from tests.server.handlers.data_calls import call, produce, versions
 
 
@@ -98,3 +100,16 @@ def test_a_disk_that_failed(broker: MemoryBroker) -> None:
     with pytest.raises(StorageError):
         broker.replica().append(batch(1))
     assert codes(broker, ("t", [0])) == [(ErrorCode.KAFKA_STORAGE_ERROR, False)]
+
+
+def test_a_partition_that_is_named_again_is_described_once(broker: MemoryBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is answered each time all the same, as by Kafka."""
+    produce(broker, "t", batch(1, producer=(7, 0, 0)))
+    looked: list[ProducerStates] = []
+    monkeypatch.setattr(ProducerStates, "in_kafkas_order", noted(looked, ProducerStates.in_kafkas_order))
+    first, empty, second, unknown = ask(broker, ("t", [0, 0, 9, 0]), ("t", []), ("t", [0]), ("nope", [0, 0]))
+    assert [partition.partition_index for partition in first[1]] == [0, 0, 9, 0]
+    assert first[1][0] == first[1][1] == first[1][3] == second[1][0]
+    assert [state.producer_id for state in second[1][0].active_producers] == [7]
+    assert (empty[1], [partition.error_code for partition in unknown[1]]) == ([], [3, 3])
+    assert len(looked) == 1

@@ -61,3 +61,8 @@ def test_a_disk_that_fails(node: Node, version: int) -> None:
     assert result.error_code == ErrorCode.KAFKA_STORAGE_ERROR
     assert answer.error_code == (ErrorCode.KAFKA_STORAGE_ERROR if version >= 1 else 0)
     assert node.image.topics["t"].partitions[0].leader == -1
+
+
+def test_a_long_name_is_not_repeated_for_every_partition(node: Node) -> None:
+    answer = call(node, "elect_leaders", ElectLeadersRequest(0, [TopicPartitions("n" * 30_000, [0, 1, 2])]), MAX_VERSION)
+    assert all(len(each.error_message) < 300 for each in answer.replica_election_results[0].partition_result)

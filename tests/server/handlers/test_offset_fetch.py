@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from ottla.server.group.records import OffsetRecord
+from ottla.server.handlers import offset_fetch as handler
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.internal.offset_commit_key import OffsetCommitKey
 from ottla.wire.messages.internal.offset_commit_value import OffsetCommitValue
@@ -17,6 +18,7 @@ from ottla.wire.messages.offset_fetch import (
     OffsetFetchRequestTopics,
 )
 from ottla.wire.primitives import ZERO_UUID
+from tests.noted import noted
 from tests.server.coordination.memory import TOPICS, CoordinatorLog
 from tests.server.group.fakes import Broker, Driver, in_loop
 from tests.server.handlers.group_calls import call, versions
@@ -133,3 +135,25 @@ async def test_t21_t22_an_open_transaction(version: int) -> None:
     assert fetch(driver.broker, version, "g", {"t": [0, 1]}, stable=True)[0] == [("t", [unstable, (1, -1, -1, "", 0)])]
     assert fetch(driver.broker, version, "g", None, stable=True)[0] == [("t", [unstable])]
     assert fetch(driver.broker, version, "g", {"t": [0]})[0] == [("t", [(0, 5, -1, "", 0)])]
+
+
+@pytest.mark.parametrize("version", [8, 9, 10])
+@in_loop
+async def test_all_offsets_of_a_group_that_is_named_again_are_looked_up_once(
+    version: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is answered each time all the same, as by Kafka. A member that asks is another question."""
+    looked: list[str] = []
+    monkeypatch.setattr(handler, "_all_committed", noted(looked, handler._all_committed, 1))
+    driver = Driver()
+    driver.commit({0: 5})
+    asked = [OffsetFetchRequestGroup(group, topics=None) for group in ("g", "nog", "g", "g")]
+    if version >= 9:
+        asked.append(OffsetFetchRequestGroup("g", "m", 3, topics=None))
+    answer = call(driver.broker, "offset_fetch", version, OffsetFetchRequest(groups=asked))
+    assert [each.group_id for each in answer.groups] == [each.group_id for each in asked]
+    first, nothing, *again = answer.groups
+    assert [each.committed_offset for topic in first.topics for each in topic.partitions] == [5]
+    assert nothing.topics == []
+    assert again == [first] * len(again)
+    assert looked == ["g", "nog"] + ["g"] * (version >= 9)

@@ -70,6 +70,13 @@ def test_acks_0_and_an_error_closes(broker: MemoryBroker, topic: str, records: b
         call(broker, "produce", 9, produce_request(topic, {0: records}, acks=0))
 
 
+def test_the_line_about_acks_0_and_many_errors_is_short(broker: MemoryBroker) -> None:
+    name = "n" * 30_000
+    with pytest.raises(CloseConnection, match=r"n-9: UNKNOWN_TOPIC_OR_PARTITION and 190 more$") as raised:
+        call(broker, "produce", 9, produce_request(name, dict.fromkeys(range(200), THREE), acks=0))
+    assert len(str(raised.value)) < 5_000
+
+
 @pytest.mark.parametrize("acks", [2, -2, 100])
 def test_other_acks_are_invalid_and_append_nothing(broker: MemoryBroker, acks: int) -> None:
     assert code(produce(broker, "t", THREE, acks=acks)) == (ErrorCode.INVALID_REQUIRED_ACKS, -1, -1, -1)

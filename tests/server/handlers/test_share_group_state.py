@@ -15,6 +15,7 @@ from ottla.wire.messages import initialize_share_group_state as initializing
 from ottla.wire.messages import read_share_group_state as reading
 from ottla.wire.messages import read_share_group_state_summary as summing
 from ottla.wire.messages import write_share_group_state as writing
+from tests.noted import noted
 from tests.server.handlers.group_calls import encoded, versions
 from tests.server.share_state.fakes import TOPIC_ID, Driver
 
@@ -99,3 +100,15 @@ def test_what_is_written_is_read() -> None:
     ask(driver, "delete_share_group_state", 0, {TOPIC_ID: [0]})
     (gone,) = ask(driver, "read_share_group_state", 0, {TOPIC_ID: [0]}).results[0].partitions
     assert gone.error_code == ErrorCode.INVALID_REQUEST
+
+
+def test_a_state_is_read_once_however_often_it_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    driver = begun()
+    asked: list[int] = []
+    monkeypatch.setattr(driver.coordinator, "read", noted(asked, driver.coordinator.read, 2))
+    answer = ask(driver, "read_share_group_state", 0, {TOPIC_ID: [0, 0, 7, 0, 7]})
+    assert [(each.partition, each.error_code) for each in answer.results[0].partitions] == [
+        (0, 0),
+        (7, ErrorCode.INVALID_REQUEST),
+    ]
+    assert asked == [0, 7, 7]  # an error costs nothing, and is not kept

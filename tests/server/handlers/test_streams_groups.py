@@ -63,7 +63,13 @@ class Node(Cluster):
         messages.ENCODE_REQUEST[version](request, sent)
         context = self.broker.context(version)
         config = SimpleNamespace(values=self.values)
-        broker = SimpleNamespace(groups=self.broker.groups, metadata=self.broker.metadata, config=config, controller=self)
+        broker = SimpleNamespace(
+            groups=self.broker.groups,
+            metadata=self.broker.metadata,
+            config=config,
+            controller=self,
+            long_answers=self.broker.long_answers,
+        )
         context.broker = cast(BrokerContext, broker)
         answer = handler.handle(decode_whole(messages.DECODE_REQUEST[version], b"".join(sent)), context)
         if inspect.iscoroutine(answer):

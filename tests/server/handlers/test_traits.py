@@ -197,6 +197,23 @@ def test_whose_answers_may_hold_regions_of_files() -> None:
     assert declaring("answers_with_regions") == {"fetch", "share_fetch"}
 
 
+def test_whose_answers_may_be_much_longer_than_their_requests() -> None:
+    """Their lists are bounded, and nobody else's, because only the encoding of these is watched."""
+    bounding = {module for module in MODULES if "long_answers" in source(module)}
+    assert declaring("long_answer") == bounding
+    assert bounding == {
+        "consumer_group_describe",
+        "describe_configs",
+        "describe_groups",
+        "describe_producers",
+        "describe_share_group_offsets",
+        "describe_transactions",
+        "offset_fetch",
+        "share_group_describe",
+        "streams_group_describe",
+    }
+
+
 def assigns_failed(text: str) -> bool:
     """Does a source assign `failed` of anything, in whatever form?"""
     nodes = ast.walk(ast.parse(text))

@@ -9,6 +9,7 @@ import pytest
 
 from ottla.server.base.promise import Promise
 from ottla.server.handlers import describe_transactions, list_transactions
+from ottla.server.requests.long_answers import LongAnswers
 from ottla.server.requests.request import Request
 from ottla.server.requests.session import Session
 from ottla.server.txn.state import Transaction
@@ -27,7 +28,9 @@ class LaggingTransactions(LaggingLog, TransactionLog):
 def test_transactions_are_shown_when_they_are_replicated(kept: bool) -> None:
     log = LaggingTransactions()
     driver = Driver(log)
-    broker: Any = SimpleNamespace(clock=driver.clock, transaction_coordinator=lambda: driver.coordinator)
+    broker: Any = SimpleNamespace(
+        clock=driver.clock, transaction_coordinator=lambda: driver.coordinator, long_answers=LongAnswers(1 << 20)
+    )
     request = Request(broker, Session("PLAINTEXT", "127.0.0.1"), 0, 0, 1, "c")
     driver.coordinator.shard(TID).write_transaction(Transaction(TID, 7, 60_000, driver.clock.now_ms()))
     listed = list_transactions.handle(ListTransactionsRequest(), request)

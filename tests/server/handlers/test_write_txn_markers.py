@@ -166,3 +166,10 @@ def test_a_reader_that_waits_is_woken(broker: MemoryBroker) -> None:
     broker.clock.advance()
     (topic,) = read("fetch", 12, waiting.result()).responses
     assert [each.producer_id for each in topic.partitions[0].aborted_transactions] == [7]
+
+
+def test_a_topic_that_a_marker_names_again_gets_one_marker(broker: MemoryBroker) -> None:
+    begin(broker, 7)
+    before = log_of(broker).log_end_offset
+    assert write(broker, marker(7, ("t", [0, 0]), ("nope", [0]), ("t", [0]))) == {(7, "t", 0): 0, (7, "nope", 0): 3}
+    assert log_of(broker).log_end_offset == before + 1

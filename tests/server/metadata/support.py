@@ -16,6 +16,7 @@ from ottla.server.metadata.opening import open_standalone
 from ottla.server.metadata.standalone import StandaloneController
 from ottla.server.metadata.standalone_cluster import StandaloneCluster
 from ottla.server.requests.kept_answers import KeptAnswers
+from ottla.server.requests.long_answers import LongAnswers
 from ottla.server.requests.request import Request
 from ottla.server.requests.session import Session
 from ottla.server.settings.broker_config import BrokerConfig
@@ -150,6 +151,7 @@ class Node:
             replicas=SimpleNamespace(settled=lambda: None, deleted=lambda: None),
             producer_ids=ProducerIds(self.controller),
             kept_answers=KeptAnswers(),
+            long_answers=LongAnswers(self.config.values["ottla.response.max.bytes"]),
         )
         return Request(broker, Session(listener, "127.0.0.1"), 0, api_version, 1, "client")
 
