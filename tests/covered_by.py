@@ -135,7 +135,6 @@ COVERED_BY: Final[dict[str, str]] = {
     "server/share/acknowledging.py": "tests/server/handlers/test_share_acknowledge.py",
     "server/share/dead_letters.py": "tests/server/handlers/test_share_dead_letters.py",
     "server/share/fetching.py": "tests/server/handlers/test_share_fetch.py",
-    "server/share/persister.py": "tests/server/share/test_share_partition.py",
     "server/share/share_partitions.py": "tests/server/handlers/test_share_dead_letters.py",
     "server/share_state/answers.py": "tests/server/handlers/test_share_group_state.py",
     "server/share_state/errors.py": "tests/server/handlers/test_share_group_state.py",

@@ -70,6 +70,17 @@ def test_odd_commits(wires: dict[str, Wire], case: str) -> None:
     check(wires, case, scenario)
 
 
+@same_answer("OCbig")
+def test_a_commit_that_is_larger_than_a_batch_may_be(wire: Wire) -> Any:
+    topic = wire.create("t")
+    partitions = [offset_commit.OffsetCommitRequestPartition(0, n, -1, "m" * 4096) for n in range(300)]
+    request = offset_commit.OffsetCommitRequest(
+        wire.name("g"), topics=[offset_commit.OffsetCommitRequestTopic(topic, partitions=partitions)]
+    )
+    answer = wire.call(request, 9)
+    return sorted({partition.error_code for topic in answer.topics for partition in topic.partitions})
+
+
 @same_answer("OC6")
 def test_commits_into_groups_that_are_not(wire: Wire) -> Any:
     topic = wire.create("t")

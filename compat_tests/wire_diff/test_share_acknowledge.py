@@ -101,12 +101,15 @@ def test_partitions_that_are_not_there(wire: Wire) -> Any:
     return [*answers, member.fetch((), {part: [(10, 19, [ACCEPT])] for part in parts}), member.fetch(), member.acknowledge({})]
 
 
-@same_answer("a group that nobody initialized")
+@same_answer("S5c")
 def test_a_group_that_nobody_initialized(wire: Wire) -> Any:
     topic = filled(wire)
     begin(wire, wire.name("other"), topic)
     member = ShareMember(wire, wire.name("g"))
-    return member.fetch([(wire.topic_ids[topic], 0)]), member.fetch()
+    answers = member.fetch([(wire.topic_ids[topic], 0)]), member.fetch()
+    for part in (part for answer in answers for found in answer.responses for part in found.partitions):
+        part.error_message = None  # Kafka says nothing beside its code, and ottla what is missing
+    return answers
 
 
 @same_answer("a topic that is deleted")

@@ -1,18 +1,17 @@
 """Maps exceptions to Kafka's error codes, in one table.
 
 `log` raises exceptions of its own and knows no codes; here each class gets the code that Kafka's broker answers. An exception
-that is not in the table is a bug of ours and must not be answered as if the client were to blame: `code_of` answers
-UNKNOWN_SERVER_ERROR for it and logs the traceback.
+that is not in the table is a bug of ours, and no answer to it would be honest: `code_of` raises it again, so that dispatch logs
+it with its traceback and closes the connection.
+
+No answer ever has the code UNKNOWN_SERVER_ERROR (-1), with which Kafka answers what it did not expect: a client can neither tell
+what is wrong nor whether to try again.
 """
 
 from __future__ import annotations
 
-import logging
-
 from ottla.log import errors as log
 from ottla.wire.errors import ErrorCode
-
-logger = logging.getLogger("ottla.server.errors")
 
 
 class CloseConnection(Exception):
@@ -39,25 +38,26 @@ CODES: dict[type[Exception], ErrorCode] = {
     log.UnknownLeaderEpoch: ErrorCode.UNKNOWN_LEADER_EPOCH,
     log.PolicyViolation: ErrorCode.POLICY_VIOLATION,
     log.StorageError: ErrorCode.KAFKA_STORAGE_ERROR,
+    OSError: ErrorCode.KAFKA_STORAGE_ERROR,
     NotLeaderOrFollower: ErrorCode.NOT_LEADER_OR_FOLLOWER,
 }
 
 
 def code_of(error: Exception) -> ErrorCode:
-    """Returns the code for an exception of the table, or of one of its subclasses."""
+    """Returns the code for an exception of the table, or of one of its subclasses. Raises any other exception again."""
     for kind in type(error).__mro__:
         code = CODES.get(kind)
         if code is not None:
             return code
-    logger.error("unexpected error, answered as UNKNOWN_SERVER_ERROR", exc_info=error)
-    return ErrorCode.UNKNOWN_SERVER_ERROR
+    raise error
 
 
 def append_error(error: Exception) -> ErrorCode:
     """Returns the code that clients of a coordinator get when it could not write its records: mostly one that makes them find the
-    coordinator again and retry."""
+    coordinator again and retry. What is too large for the internal topic stays so, and is answered as what it is; Kafka answers
+    UNKNOWN_SERVER_ERROR."""
     if isinstance(error, log.RecordTooLarge | log.RecordListTooLarge):
-        return ErrorCode.UNKNOWN_SERVER_ERROR
+        return code_of(error)
     if isinstance(error, log.StorageError | NotLeaderOrFollower | OSError):
         return ErrorCode.NOT_COORDINATOR
     if isinstance(error, log.InvalidProducerEpoch):

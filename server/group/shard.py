@@ -49,6 +49,7 @@ PROTOCOLS: Final[dict[Kind, str]] = {
 }
 """The module of each kind, which is imported when a shard first needs it. Records of kinds that are missing here are ignored."""
 
+_TOO_LARGE: Final = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE})
 PIECE_BYTES = 256 * 1024
 TOMBSTONE_BYTES = 300  # the most that a tombstone takes beside its group id: a topic name of 249 bytes, a partition, framing
 
@@ -130,7 +131,7 @@ class GroupShard(CoordinatorShard[GroupRecord]):
             batch = encode_batch(records, self.clock.now_ms(), self.settings.offsets_codec, transaction)
         except struct.error as error:  # an epoch beyond the greatest, in a group whose records another program wrote
             logger.error("group %s: cannot encode its next records: %s", records[0].group_id, error)
-            return ErrorCode.UNKNOWN_SERVER_ERROR
+            return ErrorCode.INVALID_REQUEST
         try:
             self.write(batch, records, NO_PRODUCER_ID if transaction is None else transaction.producer_id)
         except GroupError as error:
@@ -221,7 +222,12 @@ class GroupShard(CoordinatorShard[GroupRecord]):
             self._protocol(group.kind).admit_partitions(group, committer, commits)
         if commits:
             records = Offsets.commit(group_id, commits, self.clock.now_ms(), retention_ms)
-            self.run(Result(records, None, transaction=transaction))
+            try:
+                self.run(Result(records, None, transaction=transaction))
+            except GroupError as error:
+                if error.code in _TOO_LARGE:  # this API has a code of its own for that
+                    raise GroupError(ErrorCode.INVALID_COMMIT_OFFSET_SIZE) from error
+                raise
 
     def admit_fetch(self, group_id: str, committer: Committer) -> None:
         """Checks that the sender may fetch the group's offsets. Raises GroupError if it may not."""

@@ -5,8 +5,8 @@
 - The mechanisms are 1 SCRAM-SHA-256 and 2 SCRAM-SHA-512, with 4,096 to 16,384 iterations.
 - Errors of a user: 33 UNSUPPORTED_SASL_MECHANISM, 35 UNSUPPORTED_VERSION (metadata.version is below 3.5), 91 RESOURCE_NOT_FOUND
   (there is nothing to delete), 92 DUPLICATE_RESOURCE (the user is named more than once; then nothing is done for it), 93
-  UNACCEPTABLE_CREDENTIAL (no name, or iterations out of bounds), -1 UNKNOWN_SERVER_ERROR (an empty salted password, as in Kafka),
-  44 POLICY_VIOLATION (more than 10,000 users), 56 KAFKA_STORAGE_ERROR.
+  UNACCEPTABLE_CREDENTIAL (no name, no salted password, or iterations out of bounds), 44 POLICY_VIOLATION (more than 10,000
+  users), 56 KAFKA_STORAGE_ERROR.
 """
 
 from __future__ import annotations

@@ -10,9 +10,9 @@
   without partitions is answered only if it does not exist.
 - A member of a consumer group (v9) may commit with an earlier epoch for partitions that it has owned since then (KIP-1251).
 - Errors of each partition: 3 UNKNOWN_TOPIC_OR_PARTITION, 100 UNKNOWN_TOPIC_ID, 12 OFFSET_METADATA_TOO_LARGE. Errors of all of
-  them: 22 ILLEGAL_GENERATION, 25 UNKNOWN_MEMBER_ID, 27 REBALANCE_IN_PROGRESS, 35 UNSUPPORTED_VERSION, 69 GROUP_ID_NOT_FOUND, 82
-  FENCED_INSTANCE_ID, 113 STALE_MEMBER_EPOCH, and the coordinator's 14 COORDINATOR_LOAD_IN_PROGRESS, 15 COORDINATOR_NOT_AVAILABLE
-  and 16 NOT_COORDINATOR.
+  them: 22 ILLEGAL_GENERATION, 25 UNKNOWN_MEMBER_ID, 27 REBALANCE_IN_PROGRESS, 28 INVALID_COMMIT_OFFSET_SIZE (they do not fit into
+  a batch of `__consumer_offsets`), 35 UNSUPPORTED_VERSION, 69 GROUP_ID_NOT_FOUND, 82 FENCED_INSTANCE_ID, 113 STALE_MEMBER_EPOCH,
+  and the coordinator's 14 COORDINATOR_LOAD_IN_PROGRESS, 15 COORDINATOR_NOT_AVAILABLE and 16 NOT_COORDINATOR.
 """
 
 from __future__ import annotations

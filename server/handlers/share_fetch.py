@@ -11,7 +11,8 @@
 - With `is_renew_ack` (v2, KIP-1222) all limits are 0 and nothing is fetched: the client only renews locks.
 - Acknowledgements are answered beside the records, with the errors of ShareAcknowledge.
 - Errors of partitions: 3 UNKNOWN_TOPIC_OR_PARTITION, 6 NOT_LEADER_OR_FOLLOWER with the leader (KIP-951), 15
-  COORDINATOR_NOT_AVAILABLE while the group's state cannot be read, 56 KAFKA_STORAGE_ERROR, 100 UNKNOWN_TOPIC_ID.
+  COORDINATOR_NOT_AVAILABLE while the group's state cannot be read, 56 KAFKA_STORAGE_ERROR, also if that state makes no sense, 78
+  OFFSET_NOT_AVAILABLE before the group has begun in the partition, 100 UNKNOWN_TOPIC_ID.
 """
 
 from __future__ import annotations

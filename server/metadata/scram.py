@@ -76,7 +76,7 @@ def alter(image: MetadataImage, request: AlterUserScramCredentialsRequest) -> Ou
 
 def _change(image: MetadataImage, wish: ScramCredentialDeletion | ScramCredentialUpsertion) -> WireStruct:
     """Returns the record of one change. Raises Refused with 33 UNSUPPORTED_SASL_MECHANISM, 35 UNSUPPORTED_VERSION, 91
-    RESOURCE_NOT_FOUND, 93 UNACCEPTABLE_CREDENTIAL or -1 UNKNOWN_SERVER_ERROR."""
+    RESOURCE_NOT_FOUND or 93 UNACCEPTABLE_CREDENTIAL."""
     if image.metadata_version < SINCE:
         raise Refused(ErrorCode.UNSUPPORTED_VERSION, "SCRAM credentials need a newer metadata.version.")
     if not wish.name:
@@ -91,7 +91,7 @@ def _change(image: MetadataImage, wish: ScramCredentialDeletion | ScramCredentia
         text = f"{wish.iterations} iterations are not between {MIN_ITERATIONS} and {MAX_ITERATIONS}."
         raise Refused(ErrorCode.UNACCEPTABLE_CREDENTIAL, text)
     if not wish.salted_password:
-        raise Refused(ErrorCode.UNKNOWN_SERVER_ERROR)
+        raise Refused(ErrorCode.UNACCEPTABLE_CREDENTIAL, "A user needs a salted password.")
     stored_key, server_key = keys(wish.mechanism, wish.salted_password)
     return UserScramCredentialRecord(wish.name, wish.mechanism, wish.salt, stored_key, server_key, wish.iterations)
 

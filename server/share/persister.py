@@ -63,13 +63,16 @@ _MEMBER_CODES: Final = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     ErrorCode.FENCED_LEADER_EPOCH: ErrorCode.NOT_LEADER_OR_FOLLOWER,
     ErrorCode.FENCED_STATE_EPOCH: ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ErrorCode.INVALID_REQUEST: ErrorCode.OFFSET_NOT_AVAILABLE,
 }
+"""With INVALID_REQUEST the coordinator says that the share partition is not initialized: either the member was faster than the
+group's first heartbeat, or the state was deleted. A consumer that gets OFFSET_NOT_AVAILABLE fetches again; Kafka answers
+UNKNOWN_SERVER_ERROR."""
 
 
 def to_share_error(error: ShareStateError) -> ShareError:
     """Returns the error that a member of the group gets for a refusal of the coordinator."""
-    code = _MEMBER_CODES.get(error.code)
-    return ShareError(ErrorCode.UNKNOWN_SERVER_ERROR, None) if code is None else ShareError(code, error.text)
+    return ShareError(_MEMBER_CODES.get(error.code, ErrorCode.KAFKA_STORAGE_ERROR), error.text)
 
 
 def with_share_errors(answer: T | Promise[T]) -> T | Promise[T]:
@@ -86,6 +89,7 @@ FENCING: Final = frozenset(
         ErrorCode.NOT_LEADER_OR_FOLLOWER,
         ErrorCode.FENCED_STATE_EPOCH,
         ErrorCode.GROUP_ID_NOT_FOUND,
+        ErrorCode.OFFSET_NOT_AVAILABLE,
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     }
 )

@@ -152,7 +152,7 @@ class SharePartition:
             if first < behind or last < first or state not in _LOADED_STATES:
                 logger.error("%r: the stored state of offsets %d to %d is inconsistent", self, first, last)
                 message = "The stored state of the share partition is inconsistent."
-                raise ShareError(ErrorCode.UNKNOWN_SERVER_ERROR, message)
+                raise ShareError(ErrorCode.KAFKA_STORAGE_ERROR, message)
             if first >= log_end:
                 break
             if first > behind and self.gap_start is None:

@@ -164,7 +164,7 @@ def begin_anew(
     else:
         raise TransactionError(ErrorCode.PRODUCER_FENCED)
     if epoch > EXHAUSTED_EPOCH:
-        raise TransactionError(ErrorCode.UNKNOWN_SERVER_ERROR)
+        raise TransactionError(ErrorCode.PRODUCER_FENCED)  # the last epoch is there to fence this client
     return _move(transaction, State.EMPTY, producer_epoch=epoch, last_producer_epoch=last, **clean)
 
 

@@ -169,7 +169,7 @@ class GroupUpdate:
             assigned = assignors[name](spec)
         except AssignorError as error:
             message = f"No assignment could be made for epoch {epoch}: {error}"
-            raise GroupError(ErrorCode.UNKNOWN_SERVER_ERROR, message) from error
+            raise GroupError(ErrorCode.UNSUPPORTED_ASSIGNOR, message) from error
         for member_id, assignment in changed_targets(former, assigned, spec.members).items():
             self.records.append(records.target(group.group_id, member_id, assignment))
         self.records.append(records.target_epoch(group.group_id, epoch, self.now_ms))

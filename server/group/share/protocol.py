@@ -231,7 +231,7 @@ class ShareProtocol(GroupProtocol[ShareGroup]):
         try:
             assigned = assignor.assign(spec, initialized)
         except AssignorError as error:
-            raise GroupError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error)) from error
+            raise GroupError(ErrorCode.UNSUPPORTED_ASSIGNOR, str(error)) from error
         for name, target in changed_targets(group.targets, assigned, ids).items():
             update.records.append(records.target(group.group_id, name, target))
         update.records.append(records.target_epoch(group.group_id, epoch, now_ms))

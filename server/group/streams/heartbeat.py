@@ -237,7 +237,8 @@ class Heartbeat:
         known = group.topology
         if known is None:
             if brought is None:
-                raise GroupError(ErrorCode.UNKNOWN_SERVER_ERROR, f"Group {group.group_id} has no topology.")
+                message = f"Group {group.group_id} has no topology: the member has to join again, and bring one."
+                raise GroupError(ErrorCode.FENCED_MEMBER_EPOCH, message)
             topology = topology_value(brought)
             self._records.append(records.topology_record(group.group_id, topology))
             return topology

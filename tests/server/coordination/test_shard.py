@@ -214,7 +214,7 @@ def test_an_answer_can_be_awaited() -> None:
     [
         (StorageError("offline"), ErrorCode.NOT_COORDINATOR),
         (OSError("no room"), ErrorCode.NOT_COORDINATOR),
-        (RecordTooLarge("large"), ErrorCode.UNKNOWN_SERVER_ERROR),
+        (RecordTooLarge("large"), ErrorCode.MESSAGE_TOO_LARGE),
     ],
 )
 def test_an_append_that_fails_changes_nothing(error: Any, code: ErrorCode, caplog: pytest.LogCaptureFixture) -> None:

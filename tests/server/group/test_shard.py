@@ -122,7 +122,7 @@ def test_records_that_cannot_be_encoded_are_refused() -> None:
     shard, written, _ = made()
     with pytest.raises(GroupError) as error:
         shard.run(Result([offset("g", 2**40)], None))
-    assert error.value.code is ErrorCode.UNKNOWN_SERVER_ERROR
+    assert error.value.code is ErrorCode.INVALID_REQUEST
     assert written.batches == []
 
 

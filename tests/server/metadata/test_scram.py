@@ -91,7 +91,7 @@ def test_the_keys_check_the_login_of_rfc_7677() -> None:
         (write("x", iterations=4095), ErrorCode.UNACCEPTABLE_CREDENTIAL),
         (write("x", iterations=16385), ErrorCode.UNACCEPTABLE_CREDENTIAL),
         (write("x", iterations=-(2**31)), ErrorCode.UNACCEPTABLE_CREDENTIAL),
-        (write("x", password=b""), ErrorCode.UNKNOWN_SERVER_ERROR),
+        (write("x", password=b""), ErrorCode.UNACCEPTABLE_CREDENTIAL),
         (delete(""), ErrorCode.UNACCEPTABLE_CREDENTIAL),
         (delete("u", 0), ErrorCode.UNSUPPORTED_SASL_MECHANISM),
         (delete("u", SHA_512), ErrorCode.RESOURCE_NOT_FOUND),

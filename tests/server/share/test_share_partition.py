@@ -315,7 +315,7 @@ def test_a_share_partition_that_has_not_begun_starts_at_the_given_offset() -> No
 def test_a_state_that_makes_no_sense_is_refused(kept: StateBatch) -> None:
     with pytest.raises(ShareError) as caught:
         Partition(persister=MemoryPersister(5, [kept]))
-    assert caught.value.code is ErrorCode.UNKNOWN_SERVER_ERROR
+    assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
 
 
 def test_who_held_something_then_is_not_known() -> None:

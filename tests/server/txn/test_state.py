@@ -153,7 +153,7 @@ def test_who_needs_another_id(epoch: int, expected: Expected | None, needed: boo
         (5, Expected(7, 6), FENCED),
         (EXHAUSTED, Expected(7, EXHAUSTED), (99, 0, EXHAUSTED)),
         (EXHAUSTED, Expected(7, 4), (7, EXHAUSTED, 4)),
-        (LAST, Expected(7, 4), ErrorCode.UNKNOWN_SERVER_ERROR),
+        (LAST, Expected(7, 4), FENCED),
     ],
 )
 def test_what_a_new_producer_gets(state: State, epoch: int, expected: Expected | None, wanted: Any) -> None:

@@ -394,7 +394,7 @@ def test_an_assignor_that_fails_is_named_with_its_reason() -> None:
     update = rig.update(M)
     with pytest.raises(GroupError, match="there are too many") as error:
         update.target(M, M, EPOCH + 1)
-    assert refusal(error) is ErrorCode.UNKNOWN_SERVER_ERROR
+    assert refusal(error) is ErrorCode.UNSUPPORTED_ASSIGNOR
     assert update.records == []
 
 
