@@ -23,6 +23,8 @@ COMMIT: Final = 1
 _VERSION: Final = 0
 _KEY: Final = Struct(">hh")
 _VALUE: Final = Struct(">hi")
+_MAX_BYTES: Final = 4096
+"""The most bytes that a compressed control batch may decompress to. Nobody compresses markers, which are a few bytes."""
 
 
 class Marker(NamedTuple):
@@ -35,7 +37,7 @@ class Marker(NamedTuple):
 def read_marker(batch: Buffer) -> Marker | None:
     """Returns the marker in a whole control batch; None if it is another control record. Raises ValueError if it does not
     decode."""
-    records = decode_records(batch)
+    records = decode_records(batch, _MAX_BYTES)
     key, value = (records[0].key, records[0].value) if records else (None, None)
     if key is None or value is None or len(key) < _KEY.size or len(value) < _VALUE.size:
         return None

@@ -9,9 +9,11 @@ The records of a batch are compressed as one stream, and the codec's number is i
   version 2). ottla writes what Kafka writes: independent blocks of 64 KiB, with neither checksum nor size of the content.
 - zstd (4): frames of RFC 8878, usually without a content size, because producers stream.
 
-Bytes from outside may declare any size, so that is not trusted: decoding goes in steps, memory grows with the output, and one
-byte above `max_bytes` ends it with CompressionError. A raw snappy block has to be decoded in one piece, but its declared size is
-accepted only as far as the format can expand (a copy of 64 bytes takes 3).
+Bytes from outside may declare any size, so that is not trusted. `decompressed_pieces` decodes in steps of at most 256 KiB and
+ends with TooLarge above `max_bytes`. Whoever takes piece after piece never holds all of them, and whoever stops early has not
+paid for the rest. A raw snappy block has to be decoded in one go, but its declared size is accepted only as far as the format can
+expand (a copy of 64 bytes takes 3). For a zstd frame with a large window the library itself keeps as much of the output as the
+window spans, so at most the bound. The time is linear in the input even if that is a hundred thousand empty members or frames.
 
 The codec libraries are imported when first needed, because together they take more start-up time than the rest of `wire`.
 """
@@ -19,7 +21,9 @@ The codec libraries are imported when first needed, because together they take m
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from io import BytesIO
+from itertools import chain
 from struct import Struct, error
 from typing import Final
 
@@ -33,22 +37,35 @@ ZSTD: Final = 4
 NAMES: Final = {NONE: "none", GZIP: "gzip", SNAPPY: "snappy", LZ4: "lz4", ZSTD: "zstd"}
 NUMBERS: Final = {name: number for number, name in NAMES.items()}
 
-MAX_DECOMPRESSED_BYTES: Final = 256 * 1024 * 1024
-"""The bound for one batch. Kafka bounds only single records (max.decompressed.message.bytes); one event loop needs this, too."""
+MAX_DECOMPRESSED_BYTES: Final = 64 * 1024 * 1024
+"""The default of ottla.max.decompressed.batch.bytes, the bound for the records of one batch, which Kafka does not have. A batch
+is at most 1 MiB by default (max.message.bytes), and JSON shrinks to a tenth or a thirtieth; a broker in 512 MiB survives it."""
 
 _XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
 _XERIAL_HEADER: Final = _XERIAL_MAGIC + Struct(">ii").pack(1, 1)
 _XERIAL_BLOCK: Final = 32 * 1024
 _SNAPPY_EXPANSION: Final = 22
+_SNAPPY_BLOCKS: Final = 256  # how many are decoded in one step, which are 8 MiB of the usual ones
 _INT32: Final = Struct(">i")
 
-_STEP: Final = 1024 * 1024  # bytes that a decoder may put out at once
-_ZSTD_SLICE: Final = 1024  # a zstd block of 4 bytes can stand for 128 KiB: 1 KiB of input is at most 32 MiB of output
+PIECE_BYTES: Final = 256 * 1024
+"""How much comes out in one step, except that a raw snappy block is decoded in one."""
+_FEED: Final = 64 * 1024  # how much goes in in one step, and so how long a step without output takes
+_NEXT_MEMBER_FEED: Final = 256  # zlib copies what it was fed behind the end of a member, so a later one begins with little
+_ZSTD_BLOCK: Final = 128 * 1024  # what a block gives at most
+_ZSTD_MAGIC: Final = b"\x28\xb5\x2f\xfd"
+_ZSTD_SKIPPABLE: Final = b"\x2a\x4d\x18"  # after a byte 0x50 to 0x5f: bytes to pass over, whose size follows
+_ZSTD_DICTIONARY_ID: Final = (0, 1, 2, 4)  # its size in a frame's header, by bits 0 and 1 of the descriptor
+_ZSTD_CONTENT_SIZE: Final = (0, 2, 4, 8)  # likewise, by bits 6 and 7
 _LZ4_DEFAULT_LEVEL: Final = 9
 
 
 class CompressionError(ValueError):
-    """The codec cannot decode the bytes, or they decode to more than the bound, or no codec has the number."""
+    """The codec cannot decode the bytes, or they decode to more than the bound (TooLarge), or no codec has the number."""
+
+
+class TooLarge(CompressionError):
+    """The bytes may be sound, but they decode to more than the caller's bound."""
 
 
 def compress(codec: int, data: Buffer, level: int | None = None) -> bytes:
@@ -62,7 +79,25 @@ def compress(codec: int, data: Buffer, level: int | None = None) -> bytes:
 
 
 def decompress(codec: int, data: Buffer, max_bytes: int) -> bytes:
-    """Returns what `data` decompresses to. Raises CompressionError if it does not decode or gives more than `max_bytes`."""
+    """Returns what `data` decompresses to, which is in memory only once. Raises CompressionError if it does not decode, and
+    TooLarge if it gives more than `max_bytes`."""
+    pieces = decompressed_pieces(codec, data, max_bytes)
+    first = next(pieces, b"")
+    second = next(pieces, None)
+    return first if second is None else joined(chain((first, second), pieces))
+
+
+def joined(pieces: Iterator[bytes]) -> bytes:
+    """Returns the pieces as one; if nobody else holds them, they are in memory only once."""
+    whole = BytesIO()
+    for piece in pieces:
+        whole.write(piece)
+    return whole.getvalue()  # no copy: it hands out its own buffer
+
+
+def decompressed_pieces(codec: int, data: Buffer, max_bytes: int) -> Iterator[bytes]:
+    """Yields what `data` decompresses to, in pieces of at most PIECE_BYTES, some of which may be empty. Every step takes a
+    bounded time. Raises CompressionError where it does not decode, and TooLarge where it gives more than `max_bytes`."""
     try:
         decode = _DECOMPRESS[codec]
     except KeyError:
@@ -70,18 +105,23 @@ def decompress(codec: int, data: Buffer, max_bytes: int) -> bytes:
     return decode(data, max_bytes)
 
 
-def _too_large(max_bytes: int) -> CompressionError:
-    return CompressionError(f"more than {max_bytes} bytes come out")
+def _too_large(max_bytes: int) -> TooLarge:
+    return TooLarge(f"more than {max_bytes} bytes come out")
 
 
 def _copy(data: Buffer, _level: int | None) -> bytes:
     return bytes(data)
 
 
-def _bounded_copy(data: Buffer, max_bytes: int) -> bytes:
+def _uncompressed(data: Buffer, max_bytes: int) -> Iterator[bytes]:
     if len(data) > max_bytes:
         raise _too_large(max_bytes)
-    return bytes(data)
+    return _in_pieces(memoryview(data))
+
+
+def _in_pieces(view: memoryview) -> Iterator[bytes]:
+    for at in range(0, len(view), PIECE_BYTES):
+        yield bytes(view[at : at + PIECE_BYTES])
 
 
 def _gzip(data: Buffer, level: int | None) -> bytes:
@@ -89,27 +129,32 @@ def _gzip(data: Buffer, level: int | None) -> bytes:
     return encoder.compress(data) + encoder.flush()
 
 
-def _gunzip(data: Buffer, max_bytes: int) -> bytes:
-    parts: list[bytes] = []
-    size = 0
-    rest: Buffer = data
+def _gunzip(data: Buffer, max_bytes: int) -> Iterator[bytes]:
+    view = memoryview(data)
+    at = size = 0
+    feed_bytes = _FEED
     while True:  # for each member
         decoder = zlib.decompressobj(31)
         while not decoder.eof:
+            feed: Buffer = decoder.unconsumed_tail
+            if not feed:
+                feed = view[at : at + feed_bytes]
+                at += len(feed)
+                feed_bytes = min(2 * feed_bytes, _FEED)
             try:
-                part = decoder.decompress(rest, _STEP)
+                part = decoder.decompress(feed, PIECE_BYTES)
             except zlib.error as problem:
                 raise CompressionError(f"gzip: {problem}") from None
             size += len(part)
             if size > max_bytes:
                 raise _too_large(max_bytes)
-            parts.append(part)
-            rest = decoder.unconsumed_tail
-            if not part and not rest and not decoder.eof:
+            if not part and not feed and not decoder.eof:
                 raise CompressionError("gzip: the stream is cut short")
-        rest = decoder.unused_data
-        if not rest:
-            return parts[0] if len(parts) == 1 else b"".join(parts)
+            yield part
+        at -= len(decoder.unused_data)
+        if at == len(view):
+            return
+        feed_bytes = _NEXT_MEMBER_FEED
 
 
 def _snappy(data: Buffer, _level: int | None) -> bytes:
@@ -123,15 +168,16 @@ def _snappy(data: Buffer, _level: int | None) -> bytes:
     return b"".join(parts)
 
 
-def _unsnappy(data: Buffer, max_bytes: int) -> bytes:
+def _unsnappy(data: Buffer, max_bytes: int) -> Iterator[bytes]:
     view = memoryview(data)
     if bytes(view[: len(_XERIAL_MAGIC)]) != _XERIAL_MAGIC:
-        return _unsnappy_block(view, max_bytes)
-    parts: list[bytes] = []
-    size = 0
+        yield from _in_pieces(_unsnappy_block(view, max_bytes, max_bytes))
+        return
     at = len(_XERIAL_HEADER)
     if len(view) < at:
         raise CompressionError("snappy: the stream's header is cut short")
+    size = gathered_bytes = 0
+    gathered: list[memoryview] = []  # blocks are small, and a piece may hold several
     while at < len(view):
         if bytes(view[at : at + len(_XERIAL_MAGIC)]) == _XERIAL_MAGIC:  # streams may be concatenated
             at += len(_XERIAL_HEADER)
@@ -143,24 +189,31 @@ def _unsnappy(data: Buffer, max_bytes: int) -> bytes:
         at += _INT32.size
         if length < 0 or length > len(view) - at:
             raise CompressionError(f"snappy: a block of {length} bytes where {len(view) - at} are left")
-        size += _declared_size(view[at : at + length])
-        if size > max_bytes:
-            raise _too_large(max_bytes)
-        parts.append(_unsnappy_block(view[at : at + length], max_bytes))
+        block = _unsnappy_block(view[at : at + length], max_bytes - size, max_bytes)
         at += length
-    return b"".join(parts)
+        size += len(block)
+        if gathered_bytes + len(block) > PIECE_BYTES or len(gathered) >= _SNAPPY_BLOCKS:
+            yield b"".join(gathered)
+            gathered, gathered_bytes = [], 0
+        if len(block) > PIECE_BYTES:
+            yield from _in_pieces(block)
+        else:
+            gathered.append(block)
+            gathered_bytes += len(block)
+    yield b"".join(gathered)
 
 
-def _unsnappy_block(block: memoryview, max_bytes: int) -> bytes:
+def _unsnappy_block(block: memoryview, left: int, max_bytes: int) -> memoryview:
+    """Returns the content of a raw block. `left` is how much may still come out of `max_bytes`."""
     from cramjam import DecompressionError, snappy
 
     declared = _declared_size(block)
-    if declared > max_bytes:
+    if declared > left:
         raise _too_large(max_bytes)
     if declared > len(block) * _SNAPPY_EXPANSION:
         raise CompressionError(f"snappy: {len(block)} bytes cannot stand for {declared}")
     try:
-        return bytes(snappy.decompress_raw(block, output_len=declared))
+        return memoryview(snappy.decompress_raw(block, output_len=declared))
     except (DecompressionError, ValueError) as problem:
         raise CompressionError(f"snappy: {problem}") from None
 
@@ -186,30 +239,28 @@ def _lz4(data: Buffer, level: int | None) -> bytes:
     return compressed
 
 
-def _unlz4(data: Buffer, max_bytes: int) -> bytes:
+def _unlz4(data: Buffer, max_bytes: int) -> Iterator[bytes]:
     from lz4 import frame
 
-    parts: list[bytes] = []
-    size = 0
-    rest: Buffer = data
+    view = memoryview(data)
+    context = frame.create_decompression_context()
+    at = size = 0
     while True:  # for each frame
-        decoder = frame.LZ4FrameDecompressor()
-        feed: Buffer = rest
-        while not decoder.eof:
+        ended = False
+        while not ended:
             try:
-                part = decoder.decompress(feed, max_length=min(_STEP, max_bytes - size + 1))
+                part, read, ended = frame.decompress_chunk(context, view[at : at + _FEED], max_length=PIECE_BYTES)
             except (RuntimeError, EOFError, ValueError) as problem:
                 raise CompressionError(f"lz4: {problem}") from None
+            at += read
             size += len(part)
             if size > max_bytes:
                 raise _too_large(max_bytes)
-            parts.append(part)
-            feed = b""
-            if not part and decoder.needs_input and not decoder.eof:
+            if not part and not read and not ended:
                 raise CompressionError("lz4: the stream is cut short")
-        rest = decoder.unused_data or b""
-        if not rest:
-            return parts[0] if len(parts) == 1 else b"".join(parts)
+            yield part
+        if at == len(view):
+            return
 
 
 def _zstd(data: Buffer, level: int | None) -> bytes:
@@ -218,31 +269,55 @@ def _zstd(data: Buffer, level: int | None) -> bytes:
     return zstandard.ZstdCompressor(level=3 if level is None else level, write_content_size=False).compress(data)
 
 
-def _unzstd(data: Buffer, max_bytes: int) -> bytes:
+def _unzstd(data: Buffer, max_bytes: int) -> Iterator[bytes]:
     import zstandard
 
-    view = memoryview(data)
-    decoders = zstandard.ZstdDecompressor()
-    parts: list[bytes] = []
+    decoder = zstandard.ZstdDecompressor().decompressobj(read_across_frames=True)
     size = 0
-    decoder = decoders.decompressobj()
-    for at in range(0, len(view), _ZSTD_SLICE):
-        rest: Buffer = view[at : at + _ZSTD_SLICE]
-        while rest:
-            if decoder.eof:  # another frame follows
-                decoder = decoders.decompressobj()
-            try:
-                part = decoder.decompress(rest)
-            except zstandard.ZstdError as problem:
-                raise CompressionError(f"zstd: {problem}") from None
-            size += len(part)
-            if size > max_bytes:
-                raise _too_large(max_bytes)
-            parts.append(part)
-            rest = decoder.unused_data if decoder.eof else b""
-    if not decoder.eof:
+    for feed in _zstd_slices(memoryview(data)):
+        try:
+            part = decoder.decompress(feed)
+        except zstandard.ZstdError as problem:
+            raise CompressionError(f"zstd: {problem}") from None
+        size += len(part)
+        if size > max_bytes:
+            raise _too_large(max_bytes)
+        yield part
+
+
+def _zstd_slices(data: memoryview) -> Iterator[memoryview]:
+    """Yields frames in slices that end where blocks end and stand for at most PIECE_BYTES, because the decoder puts out all that
+    it is fed: a block of 4 bytes can give 128 KiB. Raises CompressionError where no whole frame begins."""
+    begin = at = most = 0
+    end = len(data)
+    try:
+        while at < end or end == 0:
+            magic = bytes(data[at : at + 4])
+            if magic[1:] == _ZSTD_SKIPPABLE and magic[0] >> 4 == 5:
+                at += 8 + int.from_bytes(data[at + 4 : at + 8], "little")
+                continue
+            if magic != _ZSTD_MAGIC[: max(1, end - at)]:
+                raise CompressionError(f"zstd: no frame begins at byte {at}")
+            descriptor = data[at + 4]
+            is_single = descriptor >> 5 & 1  # then there is no window, and a content size even if bits 6 and 7 are 0
+            sizes = _ZSTD_DICTIONARY_ID[descriptor & 3] + (_ZSTD_CONTENT_SIZE[descriptor >> 6] or is_single)
+            at += 6 - is_single + sizes
+            last = 0
+            while not last:
+                block = data[at] | data[at + 1] << 8 | data[at + 2] << 16
+                last, kind, size = block & 1, block >> 1 & 3, block >> 3
+                gives = _ZSTD_BLOCK if kind == 2 else size
+                if begin < at and (most + gives > PIECE_BYTES or at - begin >= _FEED):
+                    yield data[begin:at]
+                    begin, most = at, 0
+                most += gives
+                at += 3 + (1 if kind == 1 else size)
+            at += 4 * (descriptor >> 2 & 1)  # the checksum
+    except IndexError:
+        at = end + 1
+    if at > end:
         raise CompressionError("zstd: the stream is cut short")
-    return parts[0] if len(parts) == 1 else b"".join(parts)
+    yield data[begin:]
 
 
 _COMPRESS: Final[dict[int, Callable[[Buffer, int | None], bytes]]] = {
@@ -252,8 +327,8 @@ _COMPRESS: Final[dict[int, Callable[[Buffer, int | None], bytes]]] = {
     LZ4: _lz4,
     ZSTD: _zstd,
 }
-_DECOMPRESS: Final[dict[int, Callable[[Buffer, int], bytes]]] = {
-    NONE: _bounded_copy,
+_DECOMPRESS: Final[dict[int, Callable[[Buffer, int], Iterator[bytes]]]] = {
+    NONE: _uncompressed,
     GZIP: _gunzip,
     SNAPPY: _unsnappy,
     LZ4: _unlz4,

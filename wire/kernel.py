@@ -181,16 +181,18 @@ def check_records(
     latest: i64,
     keys_required: bool,
     max_record_bytes: i64,
+    first: i64 = 0,
 ) -> tuple[int, int, int, list[tuple[int, int, int]] | None]:
     """Checks the records in buf[at:end].
 
-    `count` is how many the batch declares. `earliest` and `latest` (ms) bound a valid timestamp; -1 (none given) is always valid.
+    `count` is how many the batch declares, and `first` how many of these come before buf[at:end]: a batch may be checked in
+    pieces. `earliest` and `latest` (ms) bound a valid timestamp; -1 (none given) is always valid.
     `max_record_bytes` bounds the body of one record. Returns (code, max timestamp or -1, index of the first record that has it or
     -1, bad records or None). A bad record is (index, KEY_MISSING | TIMESTAMP_OUT_OF_RANGE, its timestamp); at most
-    MAX_BAD_RECORDS are named.
+    MAX_BAD_RECORDS are named. With FEWER_RECORDS, nothing was wrong so far, and the index is that of the record to follow.
     """
     room: i64 = LARGE if -LARGE < base_timestamp < LARGE else MIN_INT64  # the sum with a delta below this cannot overflow
-    index: i64 = 0
+    index: i64 = first
     max_timestamp: i64 = NO_TIMESTAMP
     index_of_max: i64 = -1
     bad: list[tuple[int, int, int]] | None = None
@@ -222,7 +224,7 @@ def check_records(
             bad = note_bad(bad, index, TIMESTAMP_OUT_OF_RANGE, timestamp)
         index += 1
     if index != count:
-        return FEWER_RECORDS, NO_TIMESTAMP, -1, None
+        return FEWER_RECORDS, int(max_timestamp), int(index), bad
     return OK, int(max_timestamp), int(index_of_max), bad
 
 
@@ -234,9 +236,31 @@ def note_bad(bad: list[tuple[int, int, int]] | None, index: i64, what: i64, time
     return bad
 
 
-def first_at_or_after(buf: bytes, at: i64, end: i64, base_timestamp: i64, target: i64) -> tuple[int, int]:
-    """Returns (offset delta, timestamp) of the first record in buf[at:end] whose timestamp is at least `target`; (-1, -1) if
-    there is none.
+def whole_records(buf: bytes, at: i64, end: i64) -> tuple[int, int, int]:
+    """Counts the whole records at the beginning of buf[at:end] by their lengths alone.
+
+    Returns (how many, the position after the last, how many bytes the record there takes in all; 0 if not even its length is
+    whole). Where no record can be, everything up to `end` counts as whole, and who reads it finds out.
+    """
+    count: i64 = 0
+    if at < 0 or end > len(buf):
+        return 0, int(end), 0
+    while at < end:
+        size, begin = varint(buf, at, end)
+        if begin < 0:
+            return int(count), int(at if end - at < 5 else end), 0
+        if size < 1:
+            return int(count), int(end), 0
+        if size > end - begin:
+            return int(count), int(at), int(begin - at + size)
+        at = begin + size
+        count += 1
+    return int(count), int(at), 0
+
+
+def first_at_or_after(buf: bytes, at: i64, end: i64, base_timestamp: i64, target: i64, least_delta: i64 = 0) -> tuple[int, int]:
+    """Returns (offset delta, timestamp) of the first record in buf[at:end] whose timestamp is at least `target` and whose offset
+    delta is at least `least_delta`; (-1, -1) if there is none.
 
     It is for batches of the log, which were checked when they were appended; in a damaged one the search just ends.
     """
@@ -255,7 +279,8 @@ def first_at_or_after(buf: bytes, at: i64, end: i64, base_timestamp: i64, target
             offset_delta, at = varint(buf, at, stop)
             if at < 0:
                 break
-            return int(offset_delta), int(timestamp)
+            if offset_delta >= least_delta:
+                return int(offset_delta), int(timestamp)
         at = stop
     return -1, -1
 

@@ -7,7 +7,7 @@ timestamp for every record.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -27,6 +27,7 @@ from ottla.wire.batch import (
 )
 from ottla.wire.compression import MAX_DECOMPRESSED_BYTES, NONE, decompress
 from ottla.wire.primitives import Buffer
+from ottla.wire.record_pieces import record_pieces
 
 _NULL: Final = b"\x01"  # the zigzag varint of -1
 
@@ -57,14 +58,51 @@ def records_section(batch: Buffer, header: BatchHeader, max_bytes: int = MAX_DEC
 
 def decode_records(batch: Buffer, max_bytes: int = MAX_DECOMPRESSED_BYTES) -> list[Record]:
     """Returns the records of one whole batch (the CRC is not checked). Raises CorruptBatch, CompressionError or another
-    ValueError."""
+    ValueError.
+
+    As objects, small records take fifty times their bytes: for batches that clients wrote, there is `iter_records`.
+    """
+    header = _whole_header(batch)
+    if header.codec != NONE:
+        return list(iter_records(batch, max_bytes))
+    section = bytes(memoryview(batch)[HEADER_SIZE : header.size])
+    records = _records_in(section, len(section), header)
+    _check_count(len(records), header)
+    return records
+
+
+def iter_records(
+    batch: Buffer, max_bytes: int = MAX_DECOMPRESSED_BYTES, max_record_bytes: int = MAX_DECOMPRESSED_BYTES
+) -> Iterator[Record]:
+    """Yields what `decode_records` returns, a few thousand at a time in memory, and raises the same. A batch whose records take
+    more than `max_bytes`, or one of whose records takes more than `max_record_bytes`, yields those before and then raises
+    TooLarge."""
+    header = _whole_header(batch)
+    count = 0
+    for piece, end in record_pieces(header.codec, memoryview(batch)[HEADER_SIZE : header.size], max_bytes, max_record_bytes):
+        records = _records_in(piece, end, header)
+        count += len(records)
+        yield from records
+    _check_count(count, header)
+
+
+def _whole_header(batch: Buffer) -> BatchHeader:
     header = read_header(batch)
     if header.size > len(batch) or header.size < HEADER_SIZE:
         raise CorruptBatch(f"a batch of {header.size} bytes in {len(batch)}")
-    section = records_section(batch, header, max_bytes)
+    return header
+
+
+def _check_count(count: int, header: BatchHeader) -> None:
+    if count != header.records_count:
+        raise CorruptBatch(f"{count} records where the header says {header.records_count}")
+
+
+def _records_in(section: bytes, section_end: int, header: BatchHeader) -> list[Record]:
+    """Returns the records in section[:section_end], which are of the batch with this header."""
     appended = header.max_timestamp if header.timestamp_type == LOG_APPEND_TIME else None
     records = []
-    for _, end, timestamp_delta, offset_delta, key_at, key_size, value_at, value_size in kernel.spans(section, 0, len(section)):
+    for _, end, timestamp_delta, offset_delta, key_at, key_size, value_at, value_size in kernel.spans(section, 0, section_end):
         headers_at = value_at + max(value_size, 0)
         records.append(
             Record(
@@ -75,8 +113,6 @@ def decode_records(batch: Buffer, max_bytes: int = MAX_DECOMPRESSED_BYTES) -> li
                 _headers(section, headers_at, end),
             )
         )
-    if len(records) != header.records_count:
-        raise CorruptBatch(f"{len(records)} records where the header says {header.records_count}")
     return records
 
 

@@ -7,6 +7,9 @@ import random
 import subprocess
 import sys
 import tracemalloc
+import zlib
+from contextlib import suppress
+from typing import Any
 
 import cramjam
 import pytest
@@ -14,7 +17,18 @@ import zstandard
 from lz4 import frame
 
 from ottla.wire import compression
-from ottla.wire.compression import GZIP, LZ4, NONE, SNAPPY, ZSTD, CompressionError, compress, decompress
+from ottla.wire.compression import (
+    GZIP,
+    LZ4,
+    NONE,
+    PIECE_BYTES,
+    SNAPPY,
+    ZSTD,
+    CompressionError,
+    compress,
+    decompress,
+    decompressed_pieces,
+)
 
 CODECS = [GZIP, SNAPPY, LZ4, ZSTD]
 SEEDED = random.Random(3)
@@ -112,6 +126,129 @@ def test_a_bomb_costs_no_more_than_the_bound(codec: int) -> None:
     finally:
         tracemalloc.stop()
     assert peak < 48 << 20, f"{peak:,} bytes for a bound of 5,000,000"
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_decompressing_takes_the_memory_of_the_result_once(codec: int) -> None:
+    size = 24 << 20
+    packed = compress(codec, bytes(size))
+    tracemalloc.start()
+    try:
+        assert len(decompress(codec, packed, size)) == size
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < size * 1.3, f"{peak:,} bytes for a result of {size:,}"  # a buffer that grows has an eighth to spare
+
+
+@pytest.mark.parametrize("codec", [NONE, *CODECS])
+@pytest.mark.parametrize("name", TEXTS)
+def test_pieces_are_small_and_together_the_whole(codec: int, name: str) -> None:
+    text = TEXTS[name]
+    pieces = list(decompressed_pieces(codec, compress(codec, text), len(text)))
+    assert b"".join(pieces) == text
+    assert max(map(len, pieces), default=0) <= PIECE_BYTES
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_who_stops_early_has_not_paid_for_the_rest(codec: int) -> None:
+    packed = bomb(codec)
+    tracemalloc.start()
+    try:
+        pieces = decompressed_pieces(codec, packed, 1 << 40)
+        assert len(next(pieces)) + len(next(pieces)) <= 2 * PIECE_BYTES
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 4 << 20, f"{peak:,} bytes for two pieces"
+
+
+class Fed:
+    """Counts the bytes that are given to a decoder, whether it consumes them or not."""
+
+    def __init__(self, decoder: Any) -> None:
+        self._decoder = decoder
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._decoder, name)
+
+    total = 0
+
+    def decompress(self, data: Any, *args: Any, **more: Any) -> bytes:
+        Fed.total += len(data)
+        part: bytes = self._decoder.decompress(data, *args, **more)
+        return part
+
+
+@pytest.mark.parametrize("content", [b"", b"x"])
+def test_many_small_gzip_members_are_linear(monkeypatch: pytest.MonkeyPatch, content: bytes) -> None:
+    count, member = 3_000, gzip.compress(content)
+    make = zlib.decompressobj
+    monkeypatch.setattr(zlib, "decompressobj", lambda bits: Fed(make(bits)))
+    Fed.total = 0
+    assert decompress(GZIP, member * count, count) == content * count
+    assert Fed.total < 64 * 1024 + count * 300, f"{Fed.total:,} bytes were fed, of {len(member) * count:,}"
+
+
+@pytest.mark.parametrize("content", [b"", b"x"])
+def test_many_small_lz4_frames_are_linear(monkeypatch: pytest.MonkeyPatch, content: bytes) -> None:
+    """The decoder takes what it is given without copying it, and says how much it used; the other one keeps the rest."""
+    count, one = 3_000, frame.compress(content, store_size=False)
+    make, chunk, used = frame.LZ4FrameDecompressor, frame.decompress_chunk, 0
+
+    def counted(context: Any, data: memoryview, max_length: int) -> tuple[bytes, int, bool]:
+        nonlocal used
+        part, read, ended = chunk(context, data, max_length=max_length)
+        used += read
+        return part, read, ended
+
+    monkeypatch.setattr(frame, "LZ4FrameDecompressor", lambda: Fed(make()))
+    monkeypatch.setattr(frame, "decompress_chunk", counted)
+    Fed.total = 0
+    assert decompress(LZ4, one * count, count) == content * count
+    assert Fed.total + used < 2 * len(one) * count, f"{Fed.total + used:,} bytes were fed, of {len(one) * count:,}"
+
+
+def zstd_frames(seeded: random.Random) -> tuple[bytes, bytes]:
+    """Frames with everything that a header may have, and blocks of all kinds; and what they stand for."""
+    frames, text = [], []
+    for _ in range(seeded.randrange(1, 6)):
+        part = seeded.choice(
+            (b"", b"x", bytes(seeded.randrange(400_000)), seeded.randbytes(seeded.randrange(300_000)), b"ab" * 999)
+        )
+        options = {"level": seeded.choice((-5, 1, 3, 9)), "write_checksum": seeded.random() < 0.5}
+        with_size = seeded.random() < 0.5
+        encoder = zstandard.ZstdCompressor(write_content_size=with_size, **options)
+        if with_size:
+            frames.append(encoder.compress(part))
+        else:
+            stream = encoder.compressobj()
+            cut = seeded.randrange(len(part) + 1)
+            flushed = stream.compress(part[:cut]) + stream.flush(zstandard.COMPRESSOBJ_FLUSH_BLOCK)
+            frames.append(flushed + stream.compress(part[cut:]) + stream.flush())
+        text.append(part)
+        if seeded.random() < 0.3:
+            skipped = seeded.randbytes(seeded.randrange(100))
+            frames.append(bytes([0x50 + seeded.randrange(16)]) + b"\x2a\x4d\x18" + len(skipped).to_bytes(4, "little") + skipped)
+    return b"".join(frames), b"".join(text)
+
+
+@pytest.mark.parametrize("seed", range(15))
+def test_zstd_frames_of_every_form(seed: int) -> None:
+    seeded = random.Random(seed)
+    packed, text = zstd_frames(seeded)
+    pieces = list(decompressed_pieces(ZSTD, packed, len(text)))
+    assert b"".join(pieces) == text
+    assert max(map(len, pieces)) <= PIECE_BYTES
+    whole = zstandard.ZstdDecompressor()
+    for _ in range(30):
+        cut = packed[: seeded.randrange(len(packed))]
+        with whole.stream_reader(cut, read_across_frames=True) as reader, suppress(zstandard.ZstdError):
+            rest = reader.read()
+            try:
+                assert decompress(ZSTD, cut, len(text)) == rest  # it ends with a frame
+            except CompressionError:
+                assert len(rest) <= len(text)
 
 
 def test_snappy_does_not_believe_a_declared_size() -> None:

@@ -188,6 +188,42 @@ def test_the_first_record_at_or_after_a_timestamp(kernel: ModuleType) -> None:
     assert kernel.first_at_or_after(data[:-3], 0, len(data) - 3, 1000, 4000) == (-1, -1)
 
 
+def test_a_search_may_begin_at_an_offset(kernel: ModuleType) -> None:
+    data = section(*(Record(i, stamp, None, b"v") for i, stamp in enumerate((1000, 3000, 2000, 4000))))
+    found = [kernel.first_at_or_after(data, 0, len(data), 1000, 2000, least) for least in range(5)]
+    assert found == [(1, 3000), (1, 3000), (2, 2000), (3, 4000), (-1, -1)]
+
+
+def test_whole_records_are_counted(kernel: ModuleType) -> None:
+    ends = [0, *(span[1] for span in kernel.spans(GOOD, 0, len(GOOD)))]
+    for end in range(len(GOOD) + 1):
+        count, position, needed = kernel.whole_records(GOOD, 0, end)
+        assert (count, position) == max((number, at) for number, at in enumerate(ends) if at <= end)
+        begun = GOOD[position:end]
+        known = kernel.varint(begun, 0, len(begun))[1] > 0
+        assert needed == (ends[count + 1] - position if known else 0)
+
+
+def test_where_no_record_can_be_all_counts_as_whole(kernel: ModuleType) -> None:
+    for noise in (b"\x00" * 9, varint(-5) + b"xx", b"\x80" * 5):
+        count, position, needed = kernel.whole_records(GOOD + noise, 0, len(GOOD + noise))
+        assert (count, position, needed) == (3, len(GOOD + noise), 0)
+    assert kernel.whole_records(GOOD, 0, len(GOOD) + 1)[0] == 0
+    assert kernel.whole_records(b"\x80" * 4, 0, 4) == (0, 0, 0)
+
+
+def test_a_batch_may_be_checked_in_pieces(kernel: ModuleType) -> None:
+    data = section(*(Record(i, 1000 + i * 7 % 10, b"k" if i % 3 else None, b"v") for i in range(30)))
+    borders = [span[1] for span in kernel.spans(data, 0, len(data))]
+    whole = kernel.check_records(data, 0, len(data), 30, 1000, 1001, 1008, True, HIGH)
+    for border, seen in ((borders[0], 1), (borders[13], 14), (borders[28], 29)):
+        first = kernel.check_records(data, 0, border, 30, 1000, 1001, 1008, True, HIGH)
+        second = kernel.check_records(data, border, len(data), 30, 1000, 1001, 1008, True, HIGH, seen)
+        assert (first[0], first[2], second[0]) == (kernel.FEWER_RECORDS, seen, kernel.OK)
+        assert max(first[1], second[1]) == whole[1]
+        assert [*(first[3] or ()), *(second[3] or ())] == whole[3]
+
+
 def test_spans_point_at_every_part(kernel: ModuleType) -> None:
     spans = kernel.spans(GOOD, 0, len(GOOD))
     assert [(span[2], span[3]) for span in spans] == [(0, 0), (500, 1), (500, 2)]

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import random
+from collections import deque
 
 import pytest
 
 from ottla.wire import compression, kernel
 from ottla.wire.batch import CorruptBatch, read_header
-from ottla.wire.compression import NAMES, NUMBERS, CompressionError
-from ottla.wire.records import Record, build_batch, decode_records, encode_records, records_section, varint
+from ottla.wire.compression import NAMES, NUMBERS, CompressionError, TooLarge
+from ottla.wire.records import Record, build_batch, decode_records, encode_records, iter_records, records_section, varint
 from tests.kafka_oracle import KafkaOracle, as_word
 from tests.wire.samples import NOW_MS, foreign_batches, sample_records
 
@@ -81,6 +82,22 @@ def test_decompression_is_bounded() -> None:
     data = build_batch([Record(0, NOW_MS, None, bytes(100_000))], codec=compression.ZSTD)
     with pytest.raises(CompressionError):
         decode_records(data, max_bytes=99_999)
+
+
+def test_records_may_be_read_one_after_the_other() -> None:
+    records = [Record(at, NOW_MS + at, b"%d" % at, bytes(900), []) for at in range(3000)]
+    for codec in NAMES:
+        data = build_batch(records, codec=codec)
+        assert list(iter_records(data)) == records
+    found: list[Record] = []
+    with pytest.raises(TooLarge):
+        deque(map(found.append, iter_records(data, 2_000_000)))
+    assert 500 < len(found) < 3000
+    assert found == records[: len(found)]
+    wrong = bytearray(data)
+    wrong[60] += 1
+    with pytest.raises(CorruptBatch):
+        list(iter_records(wrong))
 
 
 @pytest.mark.oracle
