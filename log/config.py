@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from ottla.log.config_def import INT_MAX, LONG_MAX, ConfigError, ConfigType, Setting, Value
+from ottla.wire.compression import MAX_DECOMPRESSED_BYTES
 
 if TYPE_CHECKING:
     from random import Random
@@ -35,6 +36,9 @@ _BOOLEAN, _STRING, _INT, _LONG, _DOUBLE, _LIST = (
 COMPRESSION_TYPES: Final = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
 TIMESTAMP_TYPES: Final = ("CreateTime", "LogAppendTime")
 CLEANUP_POLICIES: Final = ("compact", "delete")
+MAX_BATCH_BYTES: Final = "ottla.max.decompressed.batch.bytes"
+"""The broker's setting, not Kafka's, that every LogConfig has as `max_decompressed_batch_bytes`. Topics do not have it, since
+Kafka would refuse to change any setting of a topic that had it."""
 MAX_ARRAY_BYTES: Final = INT_MAX - 8  # the longest byte array that every JVM can allocate
 _DAY_MS: Final = 86_400_000
 _WEEK_MS: Final = 7 * _DAY_MS
@@ -142,8 +146,8 @@ _TABLE: Final = (
     Setting(
         "max.decompressed.message.bytes", _INT, MAX_ARRAY_BYTES, 1, MAX_ARRAY_BYTES,
         synonyms=("max.decompressed.message.bytes",),
-        doc="The most bytes that a single compressed batch may decompress to when the broker checks it; a larger one "
-        "is refused.",
+        doc="The size of the largest record that is accepted in a compressed batch, in bytes, once it is decompressed. "
+        "`ottla.max.decompressed.batch.bytes` bounds all records of a batch together.",
     ),
     Setting(
         "max.message.bytes", _INT, 1_048_588, 0, synonyms=("message.max.bytes",),
@@ -266,6 +270,7 @@ class LogConfig:
     local_retention_bytes: int
     local_retention_ms: int
     max_compaction_lag_ms: int
+    max_decompressed_batch_bytes: int
     max_decompressed_message_bytes: int
     max_message_bytes: int
     message_timestamp_after_max_ms: int
@@ -287,6 +292,11 @@ class LogConfig:
     segment_jitter_ms: int
     segment_ms: int
     unclean_leader_election_enable: bool
+
+    @property
+    def decompression_bounds(self) -> tuple[int, int]:
+        """The most bytes to which a compressed batch may decompress, and a record of it."""
+        return self.max_decompressed_batch_bytes, self.max_decompressed_message_bytes
 
     @property
     def roll_after_ms(self) -> int:
@@ -316,6 +326,7 @@ class LogConfig:
             text = overrides.get(setting.name)
             values[field] = inherited(setting, broker) if text is None else setting.parse(text)
         values["cleanup_policy"] = frozenset(values["cleanup_policy"])
+        values["max_decompressed_batch_bytes"] = (broker or {}).get(MAX_BATCH_BYTES, MAX_DECOMPRESSED_BYTES)
         small = overrides.get("internal.segment.bytes")
         if small is not None:
             values["segment_bytes"] = TOPIC_SETTINGS["internal.segment.bytes"].parse(small)

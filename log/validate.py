@@ -22,11 +22,17 @@ Where ottla differs from Kafka 4.4, on purpose:
 - Records of a compressed batch are checked as strictly as plain ones; Kafka only skims them, and consumers fail on them instead.
 - Offset deltas that do not count up from 0 are INVALID_RECORD. Kafka stores them in a plain batch, on which consumers fail, and
   answers UNKNOWN_SERVER_ERROR for a compressed one (its repair fails there); only when it recompresses a batch it repairs them.
-- A compressed batch may not decompress to more than 256 MiB, and an answer names at most 1,000 bad records.
+- The records of a compressed batch may not take more than `ottla.max.decompressed.batch.bytes` once decompressed; Kafka bounds
+  only single records (`max.decompressed.message.bytes`). More is MESSAGE_TOO_LARGE, on which Java's producer splits the batch and
+  sends it again.
+- An answer names at most 1,000 bad records.
+
+A compressed batch is checked piece by piece (wire/record_pieces.py), and what lies behind the first error is not decompressed.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from enum import IntEnum
 from struct import Struct
 from typing import Final, Protocol
@@ -59,8 +65,10 @@ from ottla.wire.batch import (
     restamp,
     stamp,
 )
-from ottla.wire.compression import MAX_DECOMPRESSED_BYTES, NAMES, NONE, NUMBERS, ZSTD, CompressionError, compress, decompress
+from ottla.wire.compression import NAMES, NONE, NUMBERS, ZSTD, CompressionError, TooLarge, compress, decompress
 from ottla.wire.primitives import Buffer
+from ottla.wire.record_pieces import RecordTooLarge as LargeRecord
+from ottla.wire.record_pieces import record_pieces
 
 _STAMPED: Final = 16  # bytes of a header that stamp() replaces
 _SIZE_AND_MAGIC: Final = Struct(">8xi4xb")
@@ -108,6 +116,8 @@ class ValidationConfig(Protocol):
     def compression_zstd_level(self) -> int: ...
     @property
     def max_decompressed_message_bytes(self) -> int: ...
+    @property
+    def max_decompressed_batch_bytes(self) -> int: ...
 
 
 class ValidatedBatch:
@@ -154,20 +164,28 @@ def validate_for_append(
     if codec > ZSTD:
         raise InvalidRecord(f"no codec has the number {codec}")
     size = header.batch_length + LENGTH_OVERHEAD
+    target = _target_codec(config.compression_type, codec, header)
+    section = b""  # the uncompressed records, if another codec is to compress them
     if codec != NONE:
-        data = _decompressed(buf, size, codec)
-    elif type(buf) is bytes and len(buf) == size:
-        data = buf
+        packed = memoryview(buf)[HEADER_SIZE:size]
+        if target == codec:
+            pieces = record_pieces(codec, packed, config.max_decompressed_batch_bytes, config.max_decompressed_message_bytes)
+        else:
+            section = _decompressed(codec, packed, config)
+            pieces = iter([(section, len(section))])
+        max_timestamp = _check_pieces(pieces, header, config, now_ms)
     else:
-        data = bytes(memoryview(buf)[:size])  # the kernel reads bytes only, and this copy is cheap
-    max_timestamp = _check_records(data, header, config, now_ms)
+        # The kernel reads bytes only, and a copy is cheap.
+        data = buf if type(buf) is bytes and len(buf) == size else bytes(memoryview(buf)[:size])
+        max_timestamp = _check_records(data, header, config, now_ms)
+        if target != NONE:
+            section = data[HEADER_SIZE:]
 
     log_append_time = config.message_timestamp_type == "LogAppendTime"
     attributes = header.attributes & ~LOG_APPEND_TIME_BIT
     if log_append_time:
         attributes |= LOG_APPEND_TIME_BIT
         max_timestamp = now_ms
-    target = _target_codec(config.compression_type, codec, header)
     if target == codec:
         records = memoryview(buf)[:size]
         if attributes == header.attributes and max_timestamp == header.max_timestamp:
@@ -175,7 +193,6 @@ def validate_for_append(
         else:
             batch = _rewritten(header._replace(attributes=attributes, max_timestamp=max_timestamp), records[HEADER_SIZE:])
     else:
-        section = data[HEADER_SIZE:] if codec == NONE else data
         wanted = header._replace(attributes=attributes & ~CODEC_MASK | target, max_timestamp=max_timestamp)
         batch = _recompressed(wanted, section, config)
     if log_append_time:
@@ -242,35 +259,80 @@ def _check_header(buf: Buffer, header: BatchHeader, config: ValidationConfig, or
             raise InvalidProducerEpoch(f"epoch {header.producer_epoch} of producer {header.producer_id}")
 
 
-def _decompressed(buf: Buffer, size: int, codec: int) -> bytes:
+def _decompressed(codec: int, packed: memoryview, config: ValidationConfig) -> bytes:
     try:
-        return decompress(codec, memoryview(buf)[HEADER_SIZE:size], MAX_DECOMPRESSED_BYTES)
+        return decompress(codec, packed, config.max_decompressed_batch_bytes)
     except CompressionError as problem:
-        raise InvalidRecord(f"the records cannot be decompressed: {problem}") from problem
+        raise _undecodable(problem, config) from problem
+
+
+def _undecodable(problem: CompressionError, config: ValidationConfig) -> InvalidRecord | RecordTooLarge:
+    """Returns the error with which a batch is refused whose records cannot be decompressed, or not within the bounds."""
+    if isinstance(problem, LargeRecord):
+        return InvalidRecord(kernel.REASONS[kernel.TOO_LARGE])
+    if isinstance(problem, TooLarge):
+        most = config.max_decompressed_batch_bytes
+        return RecordTooLarge(f"the records take more than {most} bytes once decompressed (ottla.max.decompressed.batch.bytes)")
+    return InvalidRecord(f"the records cannot be decompressed: {problem}")
+
+
+def _earliest_and_latest(header: BatchHeader, config: ValidationConfig, now_ms: int) -> tuple[int, int]:
+    """Returns the bounds (ms) of the records' timestamps; those of a batch that the client stamped are not looked at."""
+    if config.message_timestamp_type == "LogAppendTime" or header.attributes & LOG_APPEND_TIME_BIT:
+        return kernel.MIN_INT64, kernel.MAX_INT64
+    latest = min(now_ms + config.message_timestamp_after_max_ms, kernel.MAX_INT64)
+    return now_ms - config.message_timestamp_before_max_ms, latest
 
 
 def _check_records(data: bytes, header: BatchHeader, config: ValidationConfig, now_ms: int) -> int:
-    """Returns the true maximum timestamp. `data` is all of a plain batch, or the decompressed section of another."""
-    compressed = header.attributes & CODEC_MASK != NONE
-    stamped_by_client = header.attributes & LOG_APPEND_TIME_BIT != 0
-    earliest, latest = kernel.MIN_INT64, kernel.MAX_INT64
-    if config.message_timestamp_type != "LogAppendTime" and not stamped_by_client:
-        earliest = now_ms - config.message_timestamp_before_max_ms
-        latest = min(now_ms + config.message_timestamp_after_max_ms, kernel.MAX_INT64)
+    """Returns the true maximum timestamp of a plain batch, all of which is in `data`."""
+    earliest, latest = _earliest_and_latest(header, config, now_ms)
     code, max_timestamp, _, bad = kernel.check_records(
         data,
-        0 if compressed else HEADER_SIZE,
+        HEADER_SIZE,
         len(data),
         header.records_count,
         header.base_timestamp,
         earliest,
         latest,
         "compact" in config.cleanup_policy,
-        config.max_decompressed_message_bytes if compressed else kernel.MAX_INT64,
+        kernel.MAX_INT64,
     )
     if code != kernel.OK:
         raise InvalidRecord(kernel.REASONS[code])
-    if stamped_by_client:
+    return _judge(max_timestamp, bad, header, config, now_ms)
+
+
+def _check_pieces(pieces: Iterator[tuple[bytes, int]], header: BatchHeader, config: ValidationConfig, now_ms: int) -> int:
+    """Returns the true maximum timestamp of a compressed batch, whose records come in pieces."""
+    earliest, latest = _earliest_and_latest(header, config, now_ms)
+    count, base_timestamp, max_record_bytes = header.records_count, header.base_timestamp, config.max_decompressed_message_bytes
+    keys_required = "compact" in config.cleanup_policy
+    code, seen, max_timestamp = kernel.FEWER_RECORDS, 0, NO_TIMESTAMP
+    bad: list[tuple[int, int, int]] = []
+    try:
+        for piece, end in pieces:
+            code, greatest, index, found = kernel.check_records(
+                piece, 0, end, count, base_timestamp, earliest, latest, keys_required, max_record_bytes, seen
+            )
+            if code not in {kernel.OK, kernel.FEWER_RECORDS}:
+                break
+            seen = index if code == kernel.FEWER_RECORDS else count
+            max_timestamp = max(max_timestamp, greatest)
+            if found is not None and len(bad) < kernel.MAX_BAD_RECORDS:
+                bad += found[: kernel.MAX_BAD_RECORDS - len(bad)]
+    except CompressionError as problem:
+        raise _undecodable(problem, config) from problem
+    if code != kernel.OK:
+        raise InvalidRecord(kernel.REASONS[code])
+    return _judge(max_timestamp, bad or None, header, config, now_ms)
+
+
+def _judge(
+    max_timestamp: int, bad: list[tuple[int, int, int]] | None, header: BatchHeader, config: ValidationConfig, now_ms: int
+) -> int:
+    """Returns the true maximum timestamp of a batch. Raises InvalidRecord or InvalidTimestamp if any of its records is bad."""
+    if header.attributes & LOG_APPEND_TIME_BIT:
         max_timestamp = max(header.max_timestamp, NO_TIMESTAMP)  # it is that of each record; deltas do not count
         bad = _stamped_by_client(bad, header, config, now_ms)
     if bad:

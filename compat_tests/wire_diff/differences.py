@@ -68,6 +68,9 @@ DELIBERATE: dict[str, Difference] = {
     "P9": Difference("", SILENT, 87, "null records kill Kafka's request handler, and the client waits for ever"),
     "P22": Difference("error_code", -1, 87, "to ottla, a batch with an undefined codec is an invalid record"),
     "P23": Difference("error_code", -1, 87, "to ottla, records that cannot be decompressed are invalid records"),
+    "P44": Difference(
+        "", 0, 10, "ottla bounds what all records of a batch take once decompressed; Java's producer then splits the batch"
+    ),
     "P13": Difference("", 0, 87, "Kafka stores offset deltas that do not count up, and consumers then stumble over them"),
     "P13c": Difference("", -1, 87, "the same in a compressed batch: Kafka tries to repair the deltas, and fails"),
     "F13b": Difference("", -1, 0, "ottla treats a negative limit of a partition as 0, and answers with the first batch"),

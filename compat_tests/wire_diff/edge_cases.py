@@ -141,6 +141,7 @@ TESTS: Final[dict[str, str]] = {
     "test_produce.py::test_empty_topic_data_and_a_partition_twice": "P32b P33",
     "test_produce.py::test_more_in_sync_replicas_than_there_are": "P34 P41",
     "test_produce.py::test_null_and_empty_values_and_headers": "P40",
+    "test_produce.py::test_a_batch_of_more_than_64_mib_once_decompressed": "P44",
     "test_idempotence.py::test_duplicates_are_answered_with_their_first_offset": "I2 I3 I7 I8",
     "test_idempotence.py::test_gaps_and_overlaps_are_out_of_order": "I4 I6",
     "test_idempotence.py::test_epochs": "I10 I11",

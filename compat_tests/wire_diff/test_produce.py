@@ -11,7 +11,7 @@ import pytest
 from compat_tests.wire import CRC_AT, SILENT, TIME_MS, Wire, batch, patched
 from compat_tests.wire_diff.same import check, same_answer
 from ottla.wire.batch import read_header
-from ottla.wire.compression import compress
+from ottla.wire.compression import ZSTD, compress
 from ottla.wire.messages import metadata, produce
 from ottla.wire.records import Record, build_batch, decode_records, encode_records
 
@@ -263,6 +263,13 @@ def test_null_and_empty_values_and_headers(wire: Wire) -> Any:
     headers: list[tuple[str, bytes | None]] = [("h", None), ("", b""), ("h", b"again")]
     records = build_batch([Record(0, TIME_MS, None, None, headers), Record(0, TIME_MS, b"", b"", [])])
     return wire.produce(topic, records), wire.fetch(topic)
+
+
+@same_answer("P44")
+def test_a_batch_of_more_than_64_mib_once_decompressed(wire: Wire) -> Any:
+    topic = wire.create("t")
+    records = build_batch([Record(0, TIME_MS, b"k", bytes(1 << 20))] * 80, codec=ZSTD)
+    return wire.produce(topic, records).responses[0].partition_responses[0].error_code
 
 
 @same_answer("batches that are too large")

@@ -11,10 +11,19 @@ import re
 from collections.abc import Callable
 from typing import Final
 
-from ottla.log.config import CLEANUP_POLICIES, COMPRESSION_TYPES, TIMESTAMP_TYPES, TOPIC_SETTINGS, check_gzip_level
+from ottla.log.config import (
+    CLEANUP_POLICIES,
+    COMPRESSION_TYPES,
+    MAX_ARRAY_BYTES,
+    MAX_BATCH_BYTES,
+    TIMESTAMP_TYPES,
+    TOPIC_SETTINGS,
+    check_gzip_level,
+)
 from ottla.log.config_def import ConfigType, Setting, Update, Value
 from ottla.server.settings.group_settings import GROUP_SETTINGS
 from ottla.server.settings.table import coordinators, logs, network, nodes, security
+from ottla.wire.compression import MAX_DECOMPRESSED_BYTES
 
 OWN_DEFAULTS: Final = frozenset({"node.id", "process.roles", "controller.listener.names", "listeners", "log.dir"})
 """The settings whose default is not Kafka's."""
@@ -198,6 +207,16 @@ OWN_SETTINGS: Final[dict[str, Setting]] = {
             1024 * 1024,
             doc="The size of the longest answer to a request that may name a thing many times, such as DescribeConfigs. A longer "
             "one is given up while it is made, and the connection closed, with a line in the log. Fetch has `fetch.max.bytes`.",
+        ),
+        Setting(
+            MAX_BATCH_BYTES,
+            ConfigType.INT,
+            MAX_DECOMPRESSED_BYTES,
+            1,
+            MAX_ARRAY_BYTES,
+            doc="The most bytes that the records of one compressed batch may take once they are decompressed. A produced batch "
+            "with more is refused as too large, on which Java's producer splits it. One that is stored already is still given to "
+            "consumers as it is, but its partition is no longer compacted, and a look-up by time ends at its first offset.",
         ),
     )
 }

@@ -39,6 +39,7 @@ class TopicSettings:
     compression_lz4_level: int = 9
     compression_zstd_level: int = 3
     max_decompressed_message_bytes: int = 2**31 - 9
+    max_decompressed_batch_bytes: int = 64 * 1024 * 1024
 
     @classmethod
     def from_texts(cls, texts: dict[str, str]) -> TopicSettings:

@@ -21,8 +21,15 @@ def test_defaults() -> None:
 
 def test_every_shown_setting_has_its_field() -> None:
     shown = {name.replace(".", "_") for name, setting in TOPIC_SETTINGS.items() if not setting.internal}
-    assert shown == set(LogConfig.__slots__)
+    assert shown | {"max_decompressed_batch_bytes"} == set(LogConfig.__slots__)
     assert len(shown) == 37
+
+
+def test_the_bound_for_batches_is_the_broker_s() -> None:
+    assert LogConfig.from_overrides({}).decompression_bounds == (64 << 20, 2**31 - 9)
+    broker = {"ottla.max.decompressed.batch.bytes": 7, "max.decompressed.message.bytes": 5}
+    assert LogConfig.from_overrides({}, broker).decompression_bounds == (7, 5)
+    assert LogConfig.from_overrides({"max.decompressed.message.bytes": "6"}, broker).decompression_bounds == (7, 6)
 
 
 def test_every_setting_says_what_it_is_for() -> None:

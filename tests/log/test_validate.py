@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import gzip
 import random
+import tracemalloc
 from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
 
 from ottla.log import errors
 from ottla.log.validate import Origin, validate_for_append
 from ottla.wire.batch import HEADER_SIZE, LOG_APPEND_TIME_BIT, check_crc, read_header
-from ottla.wire.compression import GZIP, LZ4, NONE, SNAPPY, ZSTD, compress
+from ottla.wire.compression import GZIP, LZ4, NONE, PIECE_BYTES, SNAPPY, ZSTD, compress, decompress, decompressed_pieces
 from ottla.wire.records import Record, build_batch, decode_records, encode_records, varint
 from tests.kafka_oracle import KafkaOracle
 from tests.log.mini_log import MiniLog, TopicSettings
@@ -209,6 +211,84 @@ def test_outcome(case: Case) -> None:
     assert header.max_timestamp == max(-1, *(record.timestamp_ms for record in records))
 
 
+def large(codec: int, count: int = 3000, value: int = 1000, **fields: int) -> bytes:
+    """`count` records, as highly compressible as they can be: many pieces once decompressed, a few kB before."""
+    records = [Record(0, NOW_MS + index % 7, b"k", bytes(value)) for index in range(count)]
+    return with_section(build_batch(records[:1]), compress(codec, encode_records(records, NOW_MS)), **{
+        "attributes": codec, "records_count": count, "last_offset_delta": count - 1, "max_timestamp": NOW_MS + 6, **fields
+    })  # fmt: skip
+
+
+@pytest.mark.parametrize("codec", [GZIP, SNAPPY, LZ4, ZSTD])
+def test_a_batch_above_the_bound_once_decompressed_is_too_large(codec: int) -> None:
+    batch = large(codec)
+    size = len(decompress(codec, batch[HEADER_SIZE:], 1 << 30))
+    assert MiniLog(TopicSettings(max_decompressed_batch_bytes=size)).append(NOW, 12, 4, batch) == "ok 0 2999 -1"
+    for compression_type in ("producer", "uncompressed", "gzip"):
+        topic = TopicSettings(max_decompressed_batch_bytes=size - 1, compression_type=compression_type)
+        assert MiniLog(topic).append(NOW, 12, 4, batch) == "error MESSAGE_TOO_LARGE"
+    with pytest.raises(errors.RecordTooLarge, match=r"ottla\.max\.decompressed\.batch\.bytes"):
+        validate_for_append(batch, TopicSettings(max_decompressed_batch_bytes=size - 1), NOW)
+
+
+@pytest.mark.parametrize("codec", [GZIP, LZ4, ZSTD])
+def test_a_bomb_ends_at_the_bound_and_takes_the_memory_of_a_piece(codec: int) -> None:
+    """Of 80 MiB, in records of 1 MB, the default lets 64 through."""
+    batch = large(codec, 80, 1 << 20)
+    tracemalloc.start()
+    try:
+        with pytest.raises(errors.RecordTooLarge):
+            validate_for_append(batch, TopicSettings(), NOW)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 6 << 20, f"{peak:,}"
+
+
+def test_records_of_many_pieces_are_checked_as_one_batch() -> None:
+    def outcome(batch: bytes, **topic: Any) -> str:
+        return MiniLog(TopicSettings(**topic)).append(NOW, 12, 4, batch)
+
+    for codec in (GZIP, SNAPPY, LZ4, ZSTD):
+        assert outcome(large(codec, max_timestamp=5)) == "ok 0 2999 -1"
+        assert outcome(large(codec, records_count=2999, last_offset_delta=2998)) == INVALID
+        assert outcome(large(codec, records_count=3001, last_offset_delta=3000)) == INVALID
+        log = MiniLog(TopicSettings())
+        log.append(NOW, 12, 4, large(codec, max_timestamp=5))
+        assert read_header(log.written).max_timestamp == NOW_MS + 6
+    late = outcome(large(ZSTD), message_timestamp_before_max_ms=1)
+    assert late.startswith("error INVALID_TIMESTAMP 0 1 2 3 7 8")
+    assert len(late.split()) == 2 + 1000
+
+
+def test_a_record_above_its_bound_is_not_put_together() -> None:
+    batch = large(ZSTD, 2, 30_000_000)
+    tracemalloc.start()
+    try:
+        with pytest.raises(errors.InvalidRecord, match=r"max\.decompressed\.message\.bytes"):
+            validate_for_append(batch, TopicSettings(max_decompressed_message_bytes=1_000_000), NOW)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 6 << 20, f"{peak:,}"
+
+
+def test_what_lies_behind_the_first_error_is_not_decompressed(monkeypatch: pytest.MonkeyPatch) -> None:
+    batch = large(ZSTD, records_count=2, last_offset_delta=1)
+    taken = 0
+
+    def counted(*arguments: Any) -> Any:
+        nonlocal taken
+        for piece in decompressed_pieces(*arguments):
+            taken += len(piece)
+            yield piece
+
+    monkeypatch.setattr("ottla.wire.record_pieces.decompressed_pieces", counted)
+    with pytest.raises(errors.InvalidRecord):
+        validate_for_append(batch, TopicSettings(), NOW)
+    assert taken <= 2 * PIECE_BYTES
+
+
 @by_name([*(Case(name, batch) for name, batch in foreign_batches().items())])
 def test_batches_of_real_producers_are_taken_as_they_are(case: Case) -> None:
     log = MiniLog(TopicSettings(cleanup_policy=frozenset({"delete"})))
@@ -299,7 +379,7 @@ def test_a_batch_that_fits_into_no_segment_is_refused() -> None:
 
 
 def test_a_bomb_is_refused() -> None:
-    bomb = with_section(PLAIN, gzip.compress(bytes(64 << 20)) * 5, attributes=GZIP)
+    bomb = with_section(PLAIN, gzip.compress(varint(300 << 20) + bytes(64 << 20)) * 5, attributes=GZIP)  # one record
     assert "more than" in str(refused(bomb, TopicSettings(max_message_bytes=1 << 30)))
 
 
