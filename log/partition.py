@@ -397,12 +397,14 @@ class PartitionLog:
         """Returns the first record whose timestamp is at or after `timestamp_ms`, None if there is none. Raises what `read`
         raises."""
         with self.directory.guard(f"reading {self.path}"):
-            return timestamps.offset_for_timestamp(self.segments, timestamp_ms, self.log_start_offset)
+            return timestamps.offset_for_timestamp(
+                self.segments, timestamp_ms, self.log_start_offset, self._config.decompression_bounds
+            )
 
     def max_timestamp_offset(self) -> TimestampOffset | None:
         """Returns the first record that has the greatest timestamp, None if none has one. Raises what `read` raises."""
         with self.directory.guard(f"reading {self.path}"):
-            return timestamps.max_timestamp_offset(self.segments)
+            return timestamps.max_timestamp_offset(self.segments, self._config.decompression_bounds)
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
         """Returns (epoch, end offset) as OffsetForLeaderEpoch answers it; LeaderEpochs.end_offset_for has the rules."""

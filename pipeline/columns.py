@@ -27,12 +27,22 @@ import pyarrow.compute as pc
 
 from ottla.log.names import DELETED_SUFFIX
 from ottla.pipeline.columns_pile import Found, Job, Pile
-from ottla.pipeline.segments import MAX_OFFSET, MIN_TIMESTAMP, DataLoss, Slice, SourceError, Wanted, slices, with_log
+from ottla.pipeline.segments import (
+    MAX_BATCH_BYTES,
+    MAX_OFFSET,
+    MIN_TIMESTAMP,
+    DataLoss,
+    Slice,
+    SourceError,
+    Wanted,
+    slices,
+    with_log,
+)
 from ottla.pipeline.segments_disk import ReadOnlyFile, open_for_reading
 from ottla.wire.batch import HEADER_SIZE, LOG_APPEND_TIME, MAGIC, BatchHeader, check_crc, read_header
 from ottla.wire.columns import HEADERS, KEY_NULL, KEYS, OFFSETS, TIMESTAMPS, VALUE_NULL, VALUES, Columns
-from ottla.wire.compression import NONE, CompressionError
-from ottla.wire.kernel import REASONS
+from ottla.wire.compression import MAX_DECOMPRESSED_BYTES, NONE, CompressionError, TooLarge
+from ottla.wire.kernel import REASONS, whole_records
 
 HEADERS_TYPE: Final = pa.list_(pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]))
 TYPES: Final[dict[str, pa.DataType]] = {
@@ -55,19 +65,21 @@ _TRIES: Final = 3
 _KEPT_BYTES: Final = 16 * 1024 * 1024
 
 
-def read(part: Slice, columns: Sequence[str], *, fail_on_data_loss: bool = True) -> Iterator[pa.RecordBatch]:
-    """Yields the rows of a slice. Raises SourceError for damage, and DataLoss for offsets that are gone unless
-    `fail_on_data_loss` is False."""
+def read(
+    part: Slice, columns: Sequence[str], *, fail_on_data_loss: bool = True, max_batch_bytes: int = MAX_DECOMPRESSED_BYTES
+) -> Iterator[pa.RecordBatch]:
+    """Yields the rows of a slice. Raises SourceError for damage and for a batch that decompresses to more than `max_batch_bytes`,
+    and DataLoss for offsets that are gone unless `fail_on_data_loss` is False."""
     _keep_memory()
     for _ in range(_TRIES):
         file = _open(part)
         if file is not None:
-            yield from SliceReader(part, columns).batches(file)
+            yield from SliceReader(part, columns, max_batch_bytes).batches(file)
             return
         parts = _again(part, fail_on_data_loss)
         if len(parts) != 1:
             for one in parts:
-                yield from read(one, columns, fail_on_data_loss=fail_on_data_loss)
+                yield from read(one, columns, fail_on_data_loss=fail_on_data_loss, max_batch_bytes=max_batch_bytes)
             return
         part = parts[0]
     raise SourceError(f"{part.path} is replaced again and again while it is read")
@@ -121,8 +133,9 @@ _GO_ON: Final = "and failOnDataLoss is true"
 class SliceReader:
     """Makes one pass over a slice of an open file."""
 
-    def __init__(self, part: Slice, columns: Sequence[str]) -> None:
+    def __init__(self, part: Slice, columns: Sequence[str], max_batch_bytes: int = MAX_DECOMPRESSED_BYTES) -> None:
         self._part = part
+        self._max_batch_bytes = max_batch_bytes
         self._columns = list(columns)
         self._schema = pa.schema([(name, TYPES[name]) for name in columns])
         self._asked = sum(_KERNEL.get(name, 0) for name in columns)
@@ -162,9 +175,9 @@ class SliceReader:
                     yield from self._columns_of(Found(jobs, chunk, Columns()))
             else:
                 for job in jobs:
-                    self._take(pile, job, chunk)
-                    if pile.size >= _BATCH_BYTES or pile.rows >= _BATCH_ROWS:
-                        yield from self._columns_of(pile.take())
+                    for _ in self._take(pile, job, chunk):
+                        if pile.size >= _BATCH_BYTES or pile.rows >= _BATCH_ROWS:
+                            yield from self._columns_of(pile.take())
             position = found[-1].position + found[-1].header.size
         if pile.jobs:
             yield from self._columns_of(pile.take())
@@ -182,7 +195,7 @@ class SliceReader:
                 break
             if not check_crc(chunk, header, at):
                 raise self._damaged(position + at, "the CRC does not match", header)
-            found.append(Job(header, at + HEADER_SIZE, at + size, position + at))
+            found.append(Job(header, at + HEADER_SIZE, at + size, position + at, header.records_count))
             at += size
         return found, size
 
@@ -200,22 +213,54 @@ class SliceReader:
                 return slot < 0 or ranges[slot][1] < header.base_offset
         return True
 
-    def _take(self, pile: Pile, job: Job, chunk: bytes) -> None:
+    def _take(self, pile: Pile, job: Job, chunk: bytes) -> Iterator[None]:
+        """Puts a batch into the pile; pauses whenever something was added, because the pile may be full."""
         header = job.header
-        try:
-            if self._keeps_bytes:
-                pile.add(job, chunk)
-                return
-            if self._header_tells(header):
-                self._count_up(pile.columns, header)
-            elif header.codec == NONE:
-                self._walk(pile.columns, chunk, job)
-            else:
-                data = pile.unpack(header.codec, memoryview(chunk)[job.start : job.end])
-                self._walk(pile.columns, data, Job(header, 0, len(data), job.position))
+        if not self._keeps_bytes and self._header_tells(header):
+            self._count_up(pile.columns, header)
             pile.count(job)
+            yield
+        elif header.codec == NONE:
+            self._put(pile, job, chunk)
+            yield
+        else:
+            section = memoryview(chunk)[job.start : job.end]
+            data = pile.at_once(header.codec, section, self._max_batch_bytes)
+            if data is not None:
+                self._put(pile, Job(header, 0, len(data), job.position, job.count), data)
+                yield
+                return
+            for piece, part in self._pieces(pile, job, section):
+                self._put(pile, part, piece)
+                yield
+
+    def _put(self, pile: Pile, job: Job, data: bytes) -> None:
+        """Puts a batch, or a piece of one, into the pile; its uncompressed records are where `job` says in `data`."""
+        if self._keeps_bytes:
+            pile.add(job, memoryview(data)[job.start : job.end])
+        else:
+            self._walk(pile.columns, data, job)
+            pile.count(job)
+
+    def _pieces(self, pile: Pile, job: Job, section: memoryview) -> Iterator[tuple[bytes, Job]]:
+        """Yields the records of a compressed batch in pieces, each with its job. Raises SourceError."""
+        header, left = job.header, job.count
+        last: tuple[bytes, int] | None = None
+        try:
+            for piece, end in pile.pieces(header.codec, section, self._max_batch_bytes):
+                if last is not None and end:
+                    count = whole_records(last[0], 0, last[1])[0]
+                    left -= count
+                    yield last[0], Job(header, 0, last[1], job.position, count)
+                if last is None or end:
+                    last = piece, end
+        except TooLarge as error:
+            where = f"position {job.position}, offset {header.base_offset}"
+            raise SourceError(f"{self._part.path} has a batch at {where} that is not read: {error} ({MAX_BATCH_BYTES})") from None
         except CompressionError as error:
             raise self._damaged(job.position, str(error), header) from None
+        if last is not None:  # it must hold what is left
+            yield last[0], Job(header, 0, last[1], job.position, left)
 
     def _header_tells(self, header: BatchHeader) -> bool:
         """Returns whether all offsets and timestamps are known from the header alone."""
@@ -234,8 +279,9 @@ class SliceReader:
         appended = header.timestamp_type == LOG_APPEND_TIME
         base = header.max_timestamp if appended else header.base_timestamp
         count = columns.walk(buffer, job.start, job.end, header.base_offset, base, appended, self._needs)
-        if count != header.records_count:
-            reason = REASONS[-count] if count < 0 else f"it holds {count} records and declares {header.records_count}"
+        if count != job.count:
+            holds = header.records_count + count - job.count
+            reason = REASONS[-count] if count < 0 else f"it holds {holds} records and declares {header.records_count}"
             raise self._damaged(job.position, reason, header)
 
     def _damaged(self, position: int, reason: str, header: BatchHeader | None = None) -> SourceError:
@@ -249,7 +295,7 @@ class SliceReader:
         if self._keeps_bytes:
             for job in found.jobs:
                 self._walk(kernel, found.buffer, job)
-        counts = [job.header.records_count for job in found.jobs]
+        counts = [job.count for job in found.jobs]
         rows = self._rows(kernel, found.jobs)
         total = sum(counts)
         if rows is not None and len(rows) == 0:

@@ -45,9 +45,12 @@ from ottla.log.timestamps import offset_for_timestamp
 from ottla.log.transactions import collect_aborted
 from ottla.pipeline.segments_disk import ReadOnlyDisk
 from ottla.wire.batch import HEADER_SIZE
+from ottla.wire.compression import MAX_DECOMPRESSED_BYTES
 
 MAX_OFFSET: Final = 2**63 - 1
 MIN_TIMESTAMP: Final = -(2**63)
+MAX_BATCH_BYTES: Final = "maxDecompressedBatchBytes"
+"""The option for batches that decompress to more than a broker takes by default."""
 _TRIES: Final = 5  # for a directory that a live broker changes meanwhile
 _OPEN_AT_ONCE: Final = 2
 _T = TypeVar("_T")
@@ -226,9 +229,11 @@ def end_offset(log: PartitionLog, committed: bool) -> int:
     return log.last_stable_offset if committed else log.log_end_offset
 
 
-def offset_at_time(log: PartitionLog, timestamp_ms: int) -> int | None:
-    """Returns the offset of the first record that is not earlier, None if there is none. Raises LogError or OSError."""
-    found = offset_for_timestamp(log.segments, timestamp_ms, log.log_start_offset)
+def offset_at_time(log: PartitionLog, timestamp_ms: int, max_batch_bytes: int = MAX_DECOMPRESSED_BYTES) -> int | None:
+    """Returns the offset of the first record that is not earlier, None if there is none. Raises OSError or LogError, also if the
+    record lies beyond the first `max_batch_bytes` of a batch."""
+    bounds = max_batch_bytes, max_batch_bytes
+    found = offset_for_timestamp(log.segments, timestamp_ms, log.log_start_offset, bounds, exact=True)
     return None if found is None else found.offset
 
 

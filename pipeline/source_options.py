@@ -17,6 +17,7 @@ Names and meanings are those of Spark's kafka source if it has the option:
     maxOffsetsPerTrigger   streams only, from Spark 4.2 on: the most offsets that a micro-batch takes, over all partitions
     failOnDataLoss         false: go on where offsets were removed before they were read
     splitBytes             about how many bytes of a segment file one task reads
+    maxDecompressedBatchBytes  the most bytes to which one batch may decompress; the default is the broker's
     pushFilters            true: filters on topic, partition, offset and timestamp reach the indexes (Spark 4.1 and later, with
                            spark.sql.python.filterPushdown.enabled=true; Spark refuses the hook where that is false)
 """
@@ -30,7 +31,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Final
 
-from ottla.pipeline.segments import MAX_OFFSET, MIN_TIMESTAMP, SourceError
+from ottla.pipeline.segments import MAX_BATCH_BYTES, MAX_OFFSET, MIN_TIMESTAMP, SourceError
+from ottla.wire.compression import MAX_DECOMPRESSED_BYTES
 
 COLUMNS: Final = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers")
 EARLIEST: Final = -2
@@ -57,6 +59,7 @@ KNOWN: Final = frozenset(
         "failOnDataLoss",
         "maxOffsetsPerTrigger",
         "splitBytes",
+        MAX_BATCH_BYTES,
         "pushFilters",
     }
 )
@@ -90,6 +93,7 @@ class Options:
     committed: bool
     fail_on_data_loss: bool
     split_bytes: int
+    max_batch_bytes: int
     max_offsets: int | None
     push_filters: bool
 
@@ -137,6 +141,7 @@ def parse(options: Mapping[str, str]) -> Options:
         fail_on_data_loss=_flag("failOnDataLoss", given.get("failOnDataLoss", "true")),
         max_offsets=None if (most := given.get("maxOffsetsPerTrigger")) is None else _number("maxOffsetsPerTrigger", most, 1),
         split_bytes=_number("splitBytes", given.get("splitBytes", str(SPLIT_BYTES)), 1),
+        max_batch_bytes=_number(MAX_BATCH_BYTES, given.get(MAX_BATCH_BYTES, str(MAX_DECOMPRESSED_BYTES)), 1),
         push_filters=_flag("pushFilters", given.get("pushFilters", "false")),
     )
 

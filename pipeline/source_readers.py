@@ -63,7 +63,7 @@ def _start(log: PartitionLog, options: Options, default: int) -> int:
     """Returns the offset at which reading begins. Raises SourceError if the given offset does not exist."""
     end = end_offset(log, options.committed)
     if options.starting_timestamp is not None:
-        found = offset_at_time(log, options.starting_timestamp)
+        found = offset_at_time(log, options.starting_timestamp, options.max_batch_bytes)
         return end if found is None else found
     offset = _resolve(log, (options.starting or Offsets(default)).of(log.topic, log.partition), end)
     if options.starting is not None and not log.log_start_offset <= offset <= log.log_end_offset:
@@ -80,7 +80,7 @@ def _wanted(log: PartitionLog, options: Options) -> Wanted:
     """Returns the part of a partition that a batch query wants."""
     high = end = end_offset(log, options.committed)
     if options.ending_timestamp is not None:
-        found = offset_at_time(log, options.ending_timestamp)
+        found = offset_at_time(log, options.ending_timestamp, options.max_batch_bytes)
         high = end if found is None else found
     elif options.ending is not None:
         high = _resolve(log, options.ending.of(log.topic, log.partition), end)
@@ -92,7 +92,12 @@ def _read(part: InputPartition | None, columns: Sequence[str], options: Options)
 
     try:
         if part is not None:  # Spark passes None if there are no partitions
-            yield from read(part.value, columns, fail_on_data_loss=options.fail_on_data_loss)
+            yield from read(
+                part.value,
+                columns,
+                fail_on_data_loss=options.fail_on_data_loss,
+                max_batch_bytes=options.max_batch_bytes,
+            )
     finally:
         lighten()
 

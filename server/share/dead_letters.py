@@ -28,7 +28,7 @@ from ottla.server.share.share_group_config import ShareGroupConfig
 from ottla.server.share.states import GivenUp
 from ottla.wire.batch import HEADER_SIZE
 from ottla.wire.compression import CompressionError
-from ottla.wire.records import Record, build_batch, decode_records
+from ottla.wire.records import Record, build_batch, iter_records
 
 if TYPE_CHECKING:
     from ottla.server.base.clock import Clock
@@ -119,10 +119,11 @@ class DeadLetters:
         log, last = source.log, max(offsets)
         try:
             for batch in log.iterate_batches(max(min(offsets), log.log_start_offset)):
-                records = decode_records(batch)
-                found.update((record.offset, (record.key, record.value)) for record in records if record.offset in offsets)
-                if records and records[-1].offset >= last:
-                    break
+                for record in iter_records(batch, *log.config.decompression_bounds):
+                    if record.offset in offsets:
+                        found[record.offset] = record.key, record.value
+                    if record.offset >= last:
+                        return found
         except (LogError, CompressionError, ValueError) as error:
             logger.error("%s-%d: cannot copy records into dead letters: %s", source.topic, source.partition, error)
         return found

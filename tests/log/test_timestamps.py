@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import tracemalloc
+from dataclasses import replace
 from random import Random
+from typing import Any
 
 import pytest
 
-from ottla.log.errors import CorruptRecord
-from ottla.log.timestamps import TimestampOffset
+from ottla.log.errors import CorruptRecord, RecordTooLarge
+from ottla.log.timestamps import TimestampOffset, offset_for_timestamp
+from ottla.wire.compression import PIECE_BYTES, decompressed_pieces
 from ottla.wire.records import decode_records
 from tests.log.support import NOW_MS, Rig, batch, settings
 
@@ -89,6 +93,64 @@ def test_random_logs_against_a_plain_search(codec: int) -> None:
         if how == "fresh":
             rig.manager.checkpoint_pass()
         rig.restart(clean=how == "fresh")
+
+
+def large(first_ms: int, count: int = 2000) -> bytes:
+    """2 MB of records, a millisecond apart, in a few kB."""
+    return batch(count, timestamp_ms=first_ms, step_ms=1, value=bytes(1000), codec=4)
+
+
+def test_a_batch_is_opened_up_to_the_record(monkeypatch: pytest.MonkeyPatch) -> None:
+    rig = Rig()
+    rig.append(large(T0))
+    taken = 0
+
+    def counted(*arguments: Any) -> Any:
+        nonlocal taken
+        for piece in decompressed_pieces(*arguments):
+            taken += len(piece)
+            yield piece
+
+    monkeypatch.setattr("ottla.wire.record_pieces.decompressed_pieces", counted)
+    assert rig.log.offset_for_timestamp(T0 + 5) == (T0 + 5, 5, 0)
+    assert taken <= 2 * PIECE_BYTES
+    assert rig.log.offset_for_timestamp(T0 + 1999) == (T0 + 1999, 1999, 0)
+    assert taken > 2_000_000
+
+
+def test_deleted_records_of_a_large_batch_are_not_found() -> None:
+    rig = Rig()
+    rig.append(large(T0))
+    rig.log.delete_records_before(1500)
+    tracemalloc.start()
+    try:
+        assert rig.log.offset_for_timestamp(0) == (T0 + 1500, 1500, 0)
+        assert rig.log.offset_for_timestamp(T0 + 1700) == (T0 + 1700, 1700, 0)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 2_000_000, f"{peak:,}"
+
+
+def test_a_look_up_beyond_the_bound_ends_at_the_batch_s_first_offset(caplog: pytest.LogCaptureFixture) -> None:
+    rig = Rig(seed=5)
+    rig.append(batch(2, timestamp_ms=T0 - 1000))
+    rig.append(large(T0))
+    rig.append(batch(2, timestamp_ms=T0 + 5000))
+    rig.log.config = replace(rig.log.config, max_decompressed_batch_bytes=1_000_000)
+    assert rig.log.offset_for_timestamp(T0 + 100) == (T0 + 100, 102, 0)
+    assert not caplog.messages
+    for _ in range(3):
+        assert rig.log.offset_for_timestamp(T0 + 1500) == (T0 + 1999, 2, 0)
+    (said,) = caplog.messages
+    assert "the batch of offset 2" in said
+    assert "ottla.max.decompressed.batch.bytes" in said
+    assert rig.log.offset_for_timestamp(T0 + 2000) == (T0 + 5000, 2002, 0)  # its header says that it is not in the batch
+    rig.log.delete_records_before(50)
+    assert rig.log.offset_for_timestamp(T0 + 1500) == (T0 + 1999, 50, 0)
+    log = rig.log
+    with pytest.raises(RecordTooLarge, match="the batch of offset 2 is not opened"):
+        offset_for_timestamp(log.segments, T0 + 1500, 0, log.config.decompression_bounds, exact=True)
 
 
 def test_a_batch_that_does_not_decode() -> None:

@@ -114,7 +114,8 @@ def test_only_offsets_need_no_decompression(tmp_path: Path, monkeypatch: pytest.
     def refuse(*_: Any) -> None:
         raise AssertionError
 
-    monkeypatch.setattr("ottla.pipeline.columns_pile.Pile.unpack", refuse)
+    for way in ("at_once", "pieces"):
+        monkeypatch.setattr(f"ottla.pipeline.columns_pile.Pile.{way}", refuse)
     assert offsets(tmp_path) == list(range(50))
     assert offsets(tmp_path, low=3, high=27) == list(range(3, 27))
     with pytest.raises(AssertionError):
@@ -130,7 +131,8 @@ def test_timestamps_need_no_decompression_where_the_log_gave_them(tmp_path: Path
         raise AssertionError
 
     wanted = [(row["offset"], row["timestamp"]) for row in rows(plan(tmp_path))]
-    monkeypatch.setattr("ottla.pipeline.columns_pile.Pile.unpack", refuse)
+    for way in ("at_once", "pieces"):
+        monkeypatch.setattr(f"ottla.pipeline.columns_pile.Pile.{way}", refuse)
     found = rows(plan(tmp_path), ("timestamp", "offset"))
     assert [(row["offset"], row["timestamp"]) for row in found] == wanted
     assert len(wanted) == 50
@@ -164,6 +166,38 @@ def test_a_batch_larger_than_a_piece_of_the_file(tmp_path: Path) -> None:
     log.manager.close(True)
     assert [len(row["value"]) for row in rows(plan(tmp_path), ("value",))][3:5] == [9_000_000, 30_000_000]
     assert offsets(tmp_path) == list(range(8))
+
+
+@pytest.mark.parametrize("codec", [1, 2, 3, 4])
+def test_a_batch_of_many_pieces_is_read_piece_by_piece(tmp_path: Path, codec: int) -> None:
+    log = rig(tmp_path, max_message_bytes=1 << 26)
+    log.append(numbered(0, 3))
+    records = [Record(0, NOW_MS + at, b"%d" % at, bytes(1000), [("h", b"%d" % at)]) for at in range(6000)]
+    log.append(build_batch([*records, Record(0, NOW_MS, None, bytes(2_000_000), []), *records[:10]], codec=codec))
+    log.append(numbered(0, 3))
+    log.manager.close(True)
+    whole = rows(plan(tmp_path))
+    assert [row["offset"] for row in whole] == list(range(6017))
+    assert [row["key"] for row in whole][3:6003] == [record.key for record in records]
+    assert [len(row["value"]) for row in whole][6003:6005] == [2_000_000, 1000]
+    assert offsets(tmp_path, low=4000, high=6012) == list(range(4000, 6012))
+    assert [row["offset"] for row in rows(plan(tmp_path), ("offset", "timestamp"))] == list(range(6017))
+    batches = [one for part in plan(tmp_path) for one in read(part, ("value",))]
+    assert max(one.nbytes for one in batches) < 5_000_000
+
+
+def test_a_batch_above_the_bound_is_named(tmp_path: Path) -> None:
+    log = rig(tmp_path)
+    log.append(numbered(0, 3))
+    position = log.log.size_bytes
+    log.append(build_batch([Record(0, NOW_MS, None, bytes(1000), [])] * 3000, codec=4))
+    log.manager.close(True)
+    (part,) = plan(tmp_path)
+    words = rf"00\.log has a batch at position {position}, offset 3 that is not read: .*maxDecompressedBatchBytes"
+    for columns in (("value",), ("timestamp",)):
+        with pytest.raises(SourceError, match=words):
+            list(read(part, columns, max_batch_bytes=1_000_000))
+    assert sum(len(one) for one in read(part, ("value",), max_batch_bytes=4_000_000)) == 3003
 
 
 def test_batches_that_compaction_emptied_have_no_rows(tmp_path: Path) -> None:

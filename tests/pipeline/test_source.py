@@ -125,6 +125,7 @@ def test_options_bound_what_is_read(data: Path, options: dict[str, str], expecte
         ({"fromTimestamp": "yesterday"}, "fromTimestamp is 'yesterday'; it must be milliseconds"),
         ({"fromTimestamp": "2024-01-01T00:00:00"}, "says no time zone"),
         ({"splitBytes": "0"}, "splitBytes is '0'; it must be a whole number from 1 on"),
+        ({"maxDecompressedBatchBytes": "x"}, "maxDecompressedBatchBytes is 'x'; it must be a whole number from 1 on"),
         ({"includeHeaders": "yes"}, "includeHeaders is 'yes'; it may be true or false"),
         ({"path": ""}, "a path is missing"),
     ],
