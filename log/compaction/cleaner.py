@@ -16,6 +16,8 @@ small segments into one, as `<base offset>.log.cleaned` with indexes of its own:
 The work is a plain function of a `CleaningJob`, which can travel to another process, and a disk. It reads immutable files and
 writes new ones that nobody looks at; `log.compaction.swap` puts each in its place afterwards. What is yielded is durable: file,
 indexes and names are synced. A log whose batches are damaged raises CorruptRecord; the caller leaves that partition alone then.
+So does a batch that decompresses to more than the bound: a cleaning that passed over it would let a tombstone go whose key is in
+it.
 """
 
 from __future__ import annotations
@@ -26,9 +28,10 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from ottla.log.compaction.cleaning_job import CleanedGroup, CleaningJob, CleaningStats, MapTooSmall
-from ottla.log.compaction.filtered_batch import FilteredBatch, Rules, filter_batch
+from ottla.log.compaction.filtered_batch import FilteredBatch, Rules, filter_batch, pieces_of
 from ottla.log.compaction.offset_map import SLOT_BYTES, OffsetMap, put_keys
 from ottla.log.compaction.transactions import CleanedTransactions
+from ottla.log.config import MAX_BATCH_BYTES
 from ottla.log.disk.files import Disk, OpenFiles
 from ottla.log.errors import CorruptRecord, LogError
 from ottla.log.index import MAX_RELATIVE_OFFSET
@@ -37,8 +40,8 @@ from ottla.log.scan import walk_batches
 from ottla.log.segment import Segment
 from ottla.log.txn_index import AbortedTransaction
 from ottla.wire.batch import BatchHeader, check_crc, read_header
+from ottla.wire.compression import TooLarge
 from ottla.wire.primitives import Buffer
-from ottla.wire.records import records_section
 
 _SPARE_SLOTS: Final = 1024  # the map takes a prime number of slots, somewhat less than it is given
 
@@ -144,15 +147,23 @@ class Cleaner:
                 stats.map_records_read += header.records_count
             elif header.records_count and header.last_offset >= job.dirty_offset:
                 try:
-                    section = records_section(batch, header)
-                    count, had_room = put_keys(offsets, section, header.base_offset, job.dirty_offset)
+                    had_room = self._note_keys(batch, header)
                 except ValueError as error:
                     raise _undecodable(segment, header, error) from error
-                stats.map_records_read += count
                 if not had_room:
                     return False
             if header.last_offset >= job.dirty_offset:
                 offsets.latest_offset = header.last_offset
+        return True
+
+    def _note_keys(self, batch: Buffer, header: BatchHeader) -> bool:
+        """Puts the keys of a batch into the map; returns False if that is full. Raises ValueError."""
+        job = self._job
+        for piece, end in pieces_of(batch, header, job.max_decompressed_batch_bytes):
+            count, had_room = put_keys(self._map, piece, header.base_offset, job.dirty_offset, end)
+            self.stats.map_records_read += count
+            if not had_room:
+                return False
         return True
 
     # The second walk: copying what stays
@@ -280,7 +291,10 @@ class _Output:
 
 
 def _undecodable(segment: Segment, header: BatchHeader, error: ValueError) -> CorruptRecord:
-    return CorruptRecord(f"{segment!r}: the batch of offset {header.base_offset} does not decode: {error}")
+    batch = f"{segment!r}: the batch of offset {header.base_offset}"
+    if isinstance(error, TooLarge):
+        return CorruptRecord(f"{batch} is not opened, because {error}; {MAX_BATCH_BYTES} allows no more")
+    return CorruptRecord(f"{batch} does not decode: {error}")
 
 
 def remove_files(disk: Disk, segment: Segment) -> None:

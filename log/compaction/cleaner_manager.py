@@ -14,7 +14,7 @@ A log that is cut, closed, deleted or moved makes its cleaning void at once; nob
 next asks. A log that is being copied to another directory is not cleaned: the copy would have records twice below the offset up
 to which it counts as clean. While a log is being cleaned, retention leaves it alone; retention of compacted logs runs in
 `delete_old`, after the cleanings, as in Kafka. A log that cannot be cleaned (because it is damaged, or has a batch that no map
-holds) is left alone until the broker starts again, and is counted in the metrics.
+holds or that decompresses to more than the bound) is left alone until the broker starts again, and is counted in the metrics.
 """
 
 from __future__ import annotations
@@ -210,6 +210,7 @@ class LogCleaner:
             load_factor=min(max(_LEAST_LOAD_FACTOR, settings.io_buffer_load_factor), 1.0),
             buffer_bytes=max(settings.io_buffer_size // settings.threads // 2, _LEAST_BUFFER_BYTES),
             bytes_per_second=max(_LEAST_BYTES_PER_SECOND, settings.io_max_bytes_per_second / settings.threads),
+            max_decompressed_batch_bytes=config.max_decompressed_batch_bytes,
         )
 
     # Using the results

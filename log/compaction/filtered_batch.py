@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections import deque
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
-from ottla.log.compaction.offset_map import OffsetMap, join_runs, rebase, survivors
+from ottla.log.compaction.offset_map import OffsetMap, Survivors, join_runs, rebase, survivors
 from ottla.wire.batch import (
     CODEC_MASK,
     DELETE_HORIZON_BIT,
@@ -15,9 +17,10 @@ from ottla.wire.batch import (
     BatchHeader,
     restamp,
 )
-from ottla.wire.compression import NONE, compress
+from ottla.wire.compression import NONE, compress, joined
 from ottla.wire.kernel import MAX_INT64
 from ottla.wire.primitives import Buffer
+from ottla.wire.record_pieces import record_pieces
 from ottla.wire.records import records_section
 
 if TYPE_CHECKING:
@@ -38,10 +41,11 @@ class FilteredBatch(NamedTuple):
 class Rules:
     """The rules by which one cleaning decides what happens to a batch."""
 
-    __slots__ = ("_producers", "_uncleanable_offset", "horizon_ms", "now_ms", "offsets")
+    __slots__ = ("_producers", "_uncleanable_offset", "horizon_ms", "max_bytes", "now_ms", "offsets")
 
     def __init__(self, offsets: OffsetMap, job: CleaningJob) -> None:
         self.offsets = offsets
+        self.max_bytes = job.max_decompressed_batch_bytes
         self.now_ms = job.now_ms
         # In Kafka the sum overflows where delete.retention.ms means "for ever", and the horizon lies in the past.
         self.horizon_ms = min(job.now_ms + job.delete_retention_ms, MAX_INT64)
@@ -64,17 +68,17 @@ class Rules:
 
 def filter_batch(batch: Buffer, header: BatchHeader, obsolete: bool, rules: Rules) -> FilteredBatch:
     """Returns what stays of the batch. `obsolete` says that it belongs to an aborted transaction, or is a marker that nothing
-    needs. Raises ValueError if it does not decode."""
+    needs. Raises ValueError if it does not decode, and TooLarge if it decompresses to more than the bound."""
     horizon_ms = header.base_timestamp if header.has_delete_horizon else None
     due = horizon_ms is not None and horizon_ms <= rules.now_ms
     if obsolete and (due or not header.is_control):
         return _emptied(header, rules, read=header.records_count)
-    section = records_section(batch, header)
     if header.is_control:
+        section = records_section(batch, header)
         if not section:
             return _emptied(header, rules)
         return _kept_control(batch, header, section, obsolete, rules)
-    found = survivors(rules.offsets, section, header.base_offset, header.base_timestamp, due)
+    found, staying = _survivors(batch, header, rules, due)
     read, kept, keyless = found.read, found.kept, found.keyless
     if not kept:
         return _emptied(header, rules, read, keyless)
@@ -86,13 +90,47 @@ def filter_batch(batch: Buffer, header: BatchHeader, obsolete: bool, rules: Rule
     max_timestamp = header.max_timestamp if stamped else found.max_timestamp
     base_timestamp = horizon_ms if horizon_ms is not None else (max_timestamp if stamped else found.first_timestamp)
     if stamped:
-        records = rebase(section, found.runs, _shift(max_timestamp, base_timestamp), True)
+        records = joined(_rebased(staying, _shift(max_timestamp, base_timestamp), True))
     elif base_timestamp != header.base_timestamp:
-        records = rebase(section, found.runs, _shift(header.base_timestamp, base_timestamp), False)
+        records = joined(_rebased(staying, _shift(header.base_timestamp, base_timestamp), False))
     else:
-        records = join_runs(section, found.runs)
+        records = joined(_taken(staying))
     parts = _rebuild(header, records, kept, base_timestamp, max_timestamp, horizon_ms is not None)
     return FilteredBatch(parts, max_timestamp, read, kept, keyless)
+
+
+def pieces_of(batch: Buffer, header: BatchHeader, max_bytes: int) -> Iterator[tuple[bytes, int]]:
+    """Yields the records of a batch as wire.record_pieces does. Raises CompressionError."""
+    return record_pieces(header.codec, memoryview(batch)[HEADER_SIZE : header.size], max_bytes, max_bytes)
+
+
+def _survivors(batch: Buffer, header: BatchHeader, rules: Rules, drop_tombstones: bool) -> tuple[Survivors, deque[bytes]]:
+    """Returns the counts and timestamps of the records that stay, and these records, in pieces. Raises ValueError."""
+    whole = Survivors()
+    staying: deque[bytes] = deque()
+    for piece, end in pieces_of(batch, header, rules.max_bytes):
+        found = survivors(rules.offsets, piece, header.base_offset, header.base_timestamp, drop_tombstones, end)
+        if found.kept and not whole.kept:
+            whole.first_timestamp = found.first_timestamp
+        whole.max_timestamp = max(whole.max_timestamp, found.max_timestamp)
+        whole.read += found.read
+        whole.kept += found.kept
+        whole.keyless += found.keyless
+        whole.tombstones += found.tombstones
+        if found.kept:
+            staying.append(piece if found.runs == [0, len(piece)] else join_runs(piece, found.runs))
+    return whole, staying
+
+
+def _taken(pieces: deque[bytes]) -> Iterator[bytes]:
+    """Yields the pieces, none of which is held any longer then."""
+    while pieces:
+        yield pieces.popleft()
+
+
+def _rebased(pieces: deque[bytes], shift: int, fixed: bool) -> Iterator[bytes]:
+    for piece in _taken(pieces):
+        yield rebase(piece, [0, len(piece)], shift, fixed)
 
 
 def _shift(old_base: int, new_base: int) -> int:

@@ -136,14 +136,18 @@ def fields(buf: bytes, at: i64, stop: i64) -> tuple[i64, i64, i64, i64, i64]:
     return time_delta, offset_delta, key_at, key_size, value_size
 
 
-def put_keys(offsets: OffsetMap, buf: bytes, base_offset: i64, from_offset: i64) -> tuple[int, bool]:
-    """Puts the keys of the records in `buf`, the records section of a batch, into the map, from offset `from_offset` on.
+def put_keys(offsets: OffsetMap, buf: bytes, base_offset: i64, from_offset: i64, end: i64 = -1) -> tuple[int, bool]:
+    """Puts the keys of the records in buf[:end], all of it by default, which are of one batch, into the map, from offset
+    `from_offset` on.
 
     Returns (records read, whether all keys found room). Records without a key are passed over. Raises ValueError.
     """
     at: i64 = 0
-    end: i64 = len(buf)
     count: i64 = 0
+    if end < 0:
+        end = len(buf)
+    elif end > len(buf):
+        raise ValueError(REASONS[BAD_LENGTH])
     while at < end:
         size, at = varint(buf, at, end)
         if at < 0 or size < 1 or size > end - at:
@@ -173,13 +177,19 @@ class Survivors:
         self.runs: list[int] = []
 
 
-def survivors(offsets: OffsetMap, buf: bytes, base_offset: i64, base_timestamp: i64, drop_tombstones: bool) -> Survivors:
-    """Returns which records of a batch's records section stay: those that are the latest of their key as far as the map knows,
-    and those beyond what it knows. Records without a key go, and so do tombstones if `drop_tombstones`. Raises ValueError."""
+def survivors(
+    offsets: OffsetMap, buf: bytes, base_offset: i64, base_timestamp: i64, drop_tombstones: bool, end: i64 = -1
+) -> Survivors:
+    """Returns which of the records in buf[:end], all of it by default, which are of one batch, stay: those that are the latest of
+    their key as far as the map knows, and those beyond what it knows. Records without a key go, and so do tombstones if
+    `drop_tombstones`. Raises ValueError."""
     found = Survivors()
     latest: i64 = offsets.latest_offset
     at: i64 = 0
-    end: i64 = len(buf)
+    if end < 0:
+        end = len(buf)
+    elif end > len(buf):
+        raise ValueError(REASONS[BAD_LENGTH])
     begun: i64 = -1
     while at < end:
         start: i64 = at

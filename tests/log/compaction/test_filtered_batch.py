@@ -31,6 +31,7 @@ def rules(
     producers: list[tuple[int, int, int]] | None = None,
     now: int = NOW,
     retention: int = RETENTION,
+    most: int = 1 << 20,
 ) -> Rules:
     """For a log of these batches, whose keys are in the map."""
     offsets = OffsetMap(100_000, 0.9)
@@ -38,7 +39,7 @@ def rules(
         header = read_header(data)
         put_keys(offsets, records_section(data, header), header.base_offset, 0)
         offsets.latest_offset = header.last_offset
-    job = CleaningJob("t", 0, "/t-0", [], 0, uncleanable, now, retention, 1, 1, 1, producers or [], [], 1, 0.9, 1, 1.0)
+    job = CleaningJob("t", 0, "/t-0", [], 0, uncleanable, now, retention, 1, 1, 1, producers or [], [], 1, 0.9, 1, 1.0, most)
     return Rules(offsets, job)
 
 
