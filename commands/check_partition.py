@@ -173,6 +173,8 @@ class PartitionCheck:
         self.end_offset = check.expected
         state = SegmentState(path, base, file.size, check.expected, check.sound, check.damage, check.torn)
         self.segments.append(state)
+        for position, why in check.unread:
+            self.add(path, position, why, Meaning.NOTE, Remedy.NONE)
         if check.damage:
             self._damage(state, is_last=following is None)
         else:

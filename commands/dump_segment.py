@@ -12,12 +12,13 @@ from ottla.commands.dump_schemas import Decoder, Undecodable, control_fields, pl
 from ottla.commands.segment_walk import Batch, Gap, SegmentWalk
 from ottla.log.disk.files import File
 from ottla.wire.batch import LOG_APPEND_TIME, MAX_INT32, BatchHeader
-from ottla.wire.compression import CompressionError
+from ottla.wire.compression import CompressionError, TooLarge
 from ottla.wire.frame import MALFORMED
-from ottla.wire.records import Record, decode_records
+from ottla.wire.records import Record, iter_records
 
 MAX_SHOWN_BYTES: Final = 128 * 1024 * 1024
-"""Records of larger batches, compressed or not, are not decoded: as objects they would take many times that much memory."""
+"""Batches that are larger, compressed or not, are not read to their end. It is twice what a broker takes by default, so only
+another's can be; they go by in pieces, so the bound is for the time and for the largest record."""
 
 CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 
@@ -92,15 +93,17 @@ class SegmentDump:
         if header.size > MAX_SHOWN_BYTES:
             yield Item("skipped", {"position": position, "reason": f"records of a batch of {header.size} bytes are not shown"})
             return
+        upto = header.base_offset
         try:
-            records = decode_records(self.window.view(position, header.size), MAX_SHOWN_BYTES)
+            for record in iter_records(self.window.view(position, header.size), MAX_SHOWN_BYTES, MAX_SHOWN_BYTES):
+                yield from self._record(position, header, record)
+                upto = record.offset + 1
+        except TooLarge as error:
+            yield Item("skipped", {"position": position, "reason": f"records from offset {upto} on are not shown: {error}"})
         except CompressionError as error:
             yield Problem(position, f"the batch cannot be decompressed: {error}")
         except MALFORMED as error:
             yield Problem(position, f"the batch's records cannot be read: {error}")
-        else:
-            for record in records:
-                yield from self._record(position, header, record)
 
     def _record(self, position: int, header: BatchHeader, record: Record) -> Iterator[Found]:
         fields: dict[str, Any] = {}

@@ -7,6 +7,7 @@ it cannot apply.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -16,7 +17,7 @@ from ottla.commands.kafka_files import METADATA_SNAPSHOT, open_to_read
 from ottla.commands.segment_walk import Batch, SegmentWalk, first_damage
 from ottla.log.disk.checkpoint import TopicPartition, uuid_text
 from ottla.wire.frame import MALFORMED
-from ottla.wire.records import decode_records
+from ottla.wire.records import Record, iter_records
 
 METADATA_DIRECTORY: Final = "__cluster_metadata-0"
 _MAX_BATCH_BYTES: Final = 128 * 1024 * 1024
@@ -91,10 +92,12 @@ def _messages(path: Path, begin: int) -> Iterator[Any]:
             continue
         if batch.header.last_offset < begin:
             continue
-        try:
-            records = decode_records(walk.window.view(batch.position, batch.header.size), _MAX_BATCH_BYTES)
-        except MALFORMED:
-            continue
-        for record in records:
+        for record in _readable(walk.window.view(batch.position, batch.header.size)):
             if record.offset >= begin and (message := metadata_message(record)) is not None:
                 yield message
+
+
+def _readable(batch: memoryview) -> Iterator[Record]:
+    """Yields the records of a batch up to the first that cannot be read."""
+    with contextlib.suppress(*MALFORMED):
+        yield from iter_records(batch, _MAX_BATCH_BYTES, _MAX_BATCH_BYTES)

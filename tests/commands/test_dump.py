@@ -236,6 +236,21 @@ def test_records_that_do_not_decode(tmp_path: Path) -> None:
         assert words in text
 
 
+def test_records_above_the_bound_are_not_shown_and_no_problem(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ottla.commands.dump_segment.MAX_SHOWN_BYTES", 1_000_000)
+    large = build_batch([Record(0, NOW_MS, None, bytes(1000))] * 3000, base_offset=7, codec=4)
+    (tmp_path / "a.log").write_bytes(large)
+    found = list(SegmentDump(open_to_read(tmp_path / "a.log"), records=True))
+    assert all(isinstance(one, Item) for one in found)
+    shown = [one.fields["offset"] for one in found if isinstance(one, Item) and one.kind == "record"]
+    assert shown == [*range(7, 7 + len(shown))]
+    assert 500 < len(shown) < 1000
+    last = found[-1]
+    assert isinstance(last, Item)
+    assert (last.kind, last.fields["position"]) == ("skipped", 0)
+    assert last.fields["reason"].startswith(f"records from offset {7 + len(shown)} on are not shown: ")
+
+
 def test_any_bytes_at_all(tmp_path: Path) -> None:
     """Sound segments with holes and noise, as files of every kind: it ends, with 0 or 1."""
     chance = random.Random(4)

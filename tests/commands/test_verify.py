@@ -20,6 +20,7 @@ from ottla.log.disk.files import OsDisk
 from ottla.server.program.app import app
 from ottla.wire.batch import CRC_START, HEADER_SIZE
 from tests.commands.damaged import findings, flip, run, segments, starts, write_log
+from tests.log.support import Rig, batch, settings
 
 _CHECKPOINT = "recovery-point-offset-checkpoint"
 
@@ -290,6 +291,21 @@ def test_records_that_do_not_decode_are_found_by_a_deep_look(data: Path) -> None
     (found,) = findings(data, "--deep")
     assert (found["position"], found["meaning"]) == (begin, "corruption")
     assert "the records cannot be read" in found["what"]
+
+
+def test_what_a_deep_look_does_not_read_is_noted_and_no_damage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rig = Rig(settings(), OsDisk(), directory=str(tmp_path))
+    rig.manager.format("cluster", 1)
+    rig.append(batch(2000, value=bytes(1000), codec=4))
+    rig.append(batch(5))
+    rig.manager.close(True)
+    assert findings(tmp_path, "--deep") == []
+    for bound, words in ((1_000_000, "were not all checked: more than 1000000 bytes come out"), (500, "were not checked")):
+        monkeypatch.setattr("ottla.commands.check_segment.MAX_DEEP_BYTES", bound)
+        found = findings(tmp_path, "--deep")
+        assert {item["meaning"] for item in found} == {"note"}
+        assert found[0]["position"] == 0
+        assert words in found[0]["what"]
 
 
 def test_two_directories_of_one_broker(data: Path, tmp_path: Path) -> None:

@@ -185,7 +185,7 @@ def test_offsets_by_timestamp() -> None:
         one.put(at(offset, timestamp_ms=offset * 10))
     assert one.segment.largest_timestamp() == 490
     wanted = {420: 42, 421: 43, 430: 43, 431: 44, 491: None, 401: 41, 399: 40}
-    found = {target: offset_for_timestamp(one.segments, target, 0) for target in wanted}
+    found = {target: offset_for_timestamp(one.segments, target, 0, (1 << 20, 1 << 20)) for target in wanted}
     assert {target: each.offset if each else None for target, each in found.items()} == wanted
 
 

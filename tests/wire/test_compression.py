@@ -216,9 +216,9 @@ def zstd_frames(seeded: random.Random) -> tuple[bytes, bytes]:
         part = seeded.choice(
             (b"", b"x", bytes(seeded.randrange(400_000)), seeded.randbytes(seeded.randrange(300_000)), b"ab" * 999)
         )
-        options = {"level": seeded.choice((-5, 1, 3, 9)), "write_checksum": seeded.random() < 0.5}
+        level, checked = seeded.choice((-5, 1, 3, 9)), seeded.random() < 0.5
         with_size = seeded.random() < 0.5
-        encoder = zstandard.ZstdCompressor(write_content_size=with_size, **options)
+        encoder = zstandard.ZstdCompressor(level, write_content_size=with_size, write_checksum=checked)
         if with_size:
             frames.append(encoder.compress(part))
         else:
