@@ -16,13 +16,15 @@ Row = tuple[str, Literal["counter", "gauge"], tuple[str, ...], str, Rows]
 
 def _account_row(value: Callable[[ClientMemory], float]) -> Rows:
     def rows(sources: Sources) -> Iterator[tuple[tuple[str, ...], float]]:
-        yield (), value(sources.listeners[0].context.memory)
+        for listener in sources.listeners[:1]:  # all listeners share one account; there is none before they are open
+            yield (), value(listener.context.memory)
 
     return rows
 
 
 def _uses(sources: Sources) -> Iterator[tuple[tuple[str, ...], float]]:
-    yield ("connections",), sources.listeners[0].context.memory.held
+    for listener in sources.listeners[:1]:
+        yield ("connections",), listener.context.memory.held
     yield ("fetch_sessions",), sources.context.fetch_sessions.held_bytes
 
 
