@@ -57,7 +57,7 @@ def pieces(text: str) -> Iterator[str]:
     parts = HOLE.split(text)
     for part in (" ".join(parts), *(parts if len(parts) > 1 else ())):
         found = words(part)
-        if found.count(" ") >= LEAST_WORDS - 1:
+        if found.count(" ") >= LEAST_WORDS - 1 and len(found) >= 2 * found.count(" ") + 2:  # a row of single letters has no words
             yield found
 
 
