@@ -15,6 +15,7 @@ HOT_PATHS = [
     "ottla/wire/primitives.py",
     "ottla/wire/batch.py",
     "ottla/wire/records.py",
+    "ottla/wire/items.py",
     "ottla/wire/messages/produce.py",
     "ottla/wire/messages/fetch.py",
     "ottla/wire/messages/offset_commit.py",
@@ -43,7 +44,8 @@ HOT_PATHS = [
     "ottla/server/partitions/purgatory.py",
 ]
 """Plain Python. Compiled, a small Produce takes 0.70 of the CPU, a commit of 4 partitions 0.61, a transaction of 100 records
-0.78, and a record reaches who waits for it in 0.88 of the time. The other modules of server/group were tried and gain nothing."""
+0.78, counting the items of a long request 0.5, and a record reaches who waits for it in 0.88 of the time. The other modules of
+server/group were tried and gain nothing."""
 
 MYPY = ["--config-file=", "--ignore-missing-imports"]
 """Types are checked elsewhere, with everything installed; where a package is built, our dependencies are not there."""

@@ -135,7 +135,7 @@ class PartitionCheck:
             elif name.endswith(".swap"):
                 self.add(path, None, "an interrupted compaction whose output is complete", Meaning.LEFTOVER, Remedy.START)
             elif _DAMAGED.fullmatch(name):
-                self.add(path, None, "bytes that a repair took out", Meaning.NOTE, Remedy.NONE)
+                self.add(path, None, "what a start or a repair took out", Meaning.NOTE, Remedy.KEPT)
             elif name not in _FILES and not METADATA_SNAPSHOT.fullmatch(name):
                 self.add(path, None, "not a file name that Kafka uses", Meaning.NOTE, Remedy.BY_HAND)
         if not bases:
@@ -190,7 +190,7 @@ class PartitionCheck:
             synced = "" if recovery_point is None or offset >= recovery_point else f", below the recovery point {recovery_point}"
             lost = self.expected.clean or self.expected.every_append_synced or recovery_point is None or offset < recovery_point
             meaning = Meaning.CORRUPT if lost else Meaning.TORN
-            behind = "" if tail else "; sound batches follow it, which a broker would drop" if not lost else ""
+            behind = "" if tail or lost else "; sound batches follow it, which a broker would take out, and keep beside the log"
             self.add(state.path, position, f"{why} (at offset {offset}{synced}){behind}", meaning, Remedy.CHOICE)
 
     def _batch(self, batch: Batch, check: SegmentCheck, checks: _Indexes) -> None:

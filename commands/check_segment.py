@@ -12,7 +12,7 @@ from itertools import pairwise
 from typing import Final
 
 from ottla.commands.kafka_files import OFFSET_ENTRY, TIME_ENTRY, TXN_ENTRY, Entries
-from ottla.commands.segment_walk import Batch, Gap, SegmentWalk
+from ottla.commands.segment_walk import MAX_READ_BYTES, Batch, Gap, SegmentWalk
 from ottla.log.index import MAX_RELATIVE_OFFSET, OFFSET_ENTRY_SIZE, TIME_ENTRY_SIZE
 from ottla.log.markers import Marker, read_marker
 from ottla.log.txn_index import TXN_ENTRY_SIZE
@@ -22,10 +22,6 @@ from ottla.wire.frame import MALFORMED
 from ottla.wire.records import iter_records
 
 _MAX_MARKER_BYTES: Final = 4096
-MAX_DEEP_BYTES: Final = 128 * 1024 * 1024
-"""Batches that are larger, compressed or not, are not read to their end: twice what a broker takes by default. Records go by in
-pieces, so the bound is for the time and for the largest record."""
-
 Wrong = tuple[int, str]
 """(position in the file, what is wrong there)"""
 
@@ -204,12 +200,12 @@ class SegmentCheck:
     def _why_not_records(self, batch: Batch) -> str | None:
         header = batch.header
         offsets = f"offsets {header.base_offset} to {header.last_offset}"
-        if header.size > MAX_DEEP_BYTES:
+        if header.size > MAX_READ_BYTES:
             self.unread.append((batch.position, f"{offsets}: the records of a batch of {header.size} bytes were not checked"))
             return None
         view = self._walk.window.view(batch.position, header.size)
         try:
-            for _ in iter_records(view, MAX_DEEP_BYTES, MAX_DEEP_BYTES):
+            for _ in iter_records(view, MAX_READ_BYTES, MAX_READ_BYTES):
                 pass  # it raises where anything is wrong, also the count
         except TooLarge as error:
             self.unread.append((batch.position, f"{offsets}: the records were not all checked: {error}"))

@@ -71,10 +71,10 @@ WORDS: Final = {
     "_UNKNOWN_PARTITION": "there is no such partition",
     "_UNKNOWN_GROUP": "there is no such group",
     "_UNSUPPORTED_FEATURE": "the cluster cannot do that",
-    "_WAIT_COORD": "the group's coordinator is not available",
+    "_WAIT_COORD": "the group has no coordinator at the moment",
     "_NO_OFFSET": "no offset is committed",
     "_MAX_POLL_EXCEEDED": "the group took the partitions away: nothing was read for max.poll.interval.ms",
-    "_AUTO_OFFSET_RESET": "the offset does not exist any more",
+    "_AUTO_OFFSET_RESET": "there is no such offset any more",
     "UNKNOWN_TOPIC_OR_PART": "there is no such topic or partition",
     "UNKNOWN_TOPIC_ID": "there is no such topic",
     "TOPIC_ALREADY_EXISTS": "the topic exists already",
@@ -92,7 +92,7 @@ WORDS: Final = {
     "NOT_ENOUGH_REPLICAS_AFTER_APPEND": "too few replicas are in sync",
     "LEADER_NOT_AVAILABLE": "the partition has no leader now",
     "NOT_LEADER_FOR_PARTITION": "the partition's leader is moving",
-    "COORDINATOR_NOT_AVAILABLE": "the group's coordinator is not available",
+    "COORDINATOR_NOT_AVAILABLE": "the group has no coordinator at the moment",
     "COORDINATOR_LOAD_IN_PROGRESS": "the group's coordinator is starting",
     "NON_EMPTY_GROUP": "the group has members; stop them first",
     "GROUP_ID_NOT_FOUND": "there is no such group",
@@ -286,7 +286,7 @@ OPTIONS: Final = (
         Annotated[
             float,
             typer.Option(
-                min=0.001, max=3600, metavar="SECONDS", help="How long to wait for the cluster.", rich_help_panel="Cluster"
+                min=0.001, max=3600, metavar="SECONDS", help="How long to wait for an answer.", rich_help_panel="Cluster"
             ),
         ],
         DEFAULT_TIMEOUT_S,

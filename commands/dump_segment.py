@@ -9,16 +9,12 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final, NamedTuple
 
 from ottla.commands.dump_schemas import Decoder, Undecodable, control_fields, plain
-from ottla.commands.segment_walk import Batch, Gap, SegmentWalk
+from ottla.commands.segment_walk import MAX_READ_BYTES, Batch, Gap, SegmentWalk
 from ottla.log.disk.files import File
 from ottla.wire.batch import LOG_APPEND_TIME, MAX_INT32, BatchHeader
 from ottla.wire.compression import CompressionError, TooLarge
 from ottla.wire.frame import MALFORMED
 from ottla.wire.records import Record, iter_records
-
-MAX_SHOWN_BYTES: Final = 128 * 1024 * 1024
-"""Batches that are larger, compressed or not, are not read to their end. It is twice what a broker takes by default, so only
-another's can be; they go by in pieces, so the bound is for the time and for the largest record."""
 
 CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 
@@ -90,12 +86,12 @@ class SegmentDump:
         self.next_offset = max(self.next_offset or 0, header.next_offset)
         if not self.records:
             return
-        if header.size > MAX_SHOWN_BYTES:
+        if header.size > MAX_READ_BYTES:
             yield Item("skipped", {"position": position, "reason": f"records of a batch of {header.size} bytes are not shown"})
             return
         upto = header.base_offset
         try:
-            for record in iter_records(self.window.view(position, header.size), MAX_SHOWN_BYTES, MAX_SHOWN_BYTES):
+            for record in iter_records(self.window.view(position, header.size), MAX_READ_BYTES, MAX_READ_BYTES):
                 yield from self._record(position, header, record)
                 upto = record.offset + 1
         except TooLarge as error:

@@ -34,6 +34,7 @@ class Remedy(StrEnum):
     START = "the next start of a broker takes care of it"
     COPY = "restore it from a copy"
     BY_HAND = "check it yourself; repair leaves it alone"
+    KEPT = "log dump --records shows it, repair --restore puts it back if nothing was written since"
     REMOVE = "repair removes it"
     INDEXES = "repair rebuilds the indexes of the segment"
     EPOCHS = "repair rewrites it from the batches"

@@ -14,13 +14,12 @@ from typing import Any, Final
 
 from ottla.commands.dump_schemas import metadata_message
 from ottla.commands.kafka_files import METADATA_SNAPSHOT, open_to_read
-from ottla.commands.segment_walk import Batch, SegmentWalk, first_damage
+from ottla.commands.segment_walk import MAX_READ_BYTES, Batch, SegmentWalk, first_damage
 from ottla.log.disk.checkpoint import TopicPartition, uuid_text
 from ottla.wire.frame import MALFORMED
 from ottla.wire.records import Record, iter_records
 
 METADATA_DIRECTORY: Final = "__cluster_metadata-0"
-_MAX_BATCH_BYTES: Final = 128 * 1024 * 1024
 
 
 class KnownTopics:
@@ -88,7 +87,7 @@ def _messages(path: Path, begin: int) -> Iterator[Any]:
     """Yields the messages of the records from offset `begin` on. A snapshot is read whole: its own offsets mean nothing."""
     walk = SegmentWalk(open_to_read(path))
     for batch in walk:
-        if not isinstance(batch, Batch) or not batch.is_sound or batch.header.is_control or batch.header.size > _MAX_BATCH_BYTES:
+        if not isinstance(batch, Batch) or not batch.is_sound or batch.header.is_control or batch.header.size > MAX_READ_BYTES:
             continue
         if batch.header.last_offset < begin:
             continue
@@ -100,4 +99,4 @@ def _messages(path: Path, begin: int) -> Iterator[Any]:
 def _readable(batch: memoryview) -> Iterator[Record]:
     """Yields the records of a batch up to the first that cannot be read."""
     with contextlib.suppress(*MALFORMED):
-        yield from iter_records(batch, _MAX_BATCH_BYTES, _MAX_BATCH_BYTES)
+        yield from iter_records(batch, MAX_READ_BYTES, MAX_READ_BYTES)

@@ -2,7 +2,8 @@
 
 Files are recognized by the names that Kafka gives them: segments, `.index`, `.timeindex`, `.txnindex`, `.snapshot`, the metadata
 log's `.checkpoint`, the checkpoints, `meta.properties`, `partition.metadata`, `quorum-state`. A directory stands for the files in
-it. What Kafka appends to a name (`.deleted`, `.cleaned`, `.swap`) is ignored.
+it. What Kafka appends to a name (`.deleted`, `.cleaned`, `.swap`) is ignored, and so is what a start or a repair appends to the
+name of a log that it took out (`.<position>.damaged`), but a directory does not stand for those.
 
 `ottla log verify` and `ottla log repair` are in log_verify.py and log_repair.py.
 
@@ -39,7 +40,7 @@ from ottla.log.disk.files import File
 
 app = typer.Typer(help="Look into the files of a data directory, without a broker: dump, verify, repair.", no_args_is_help=True)
 
-_SUFFIX: Final = re.compile(r"\.(deleted|cleaned|swap)$")
+_SUFFIX: Final = re.compile(r"\.(deleted|cleaned|swap)$|(?<=\.log)\.[0-9]+\.damaged(\.[0-9]+)?$")
 _WHOLE: Final = re.compile(
     r"[0-9]{20}\.snapshot|leader-epoch-checkpoint|[a-z-]+-offset-checkpoint"
     r"|meta\.properties|partition\.metadata|quorum-state|\.kafka_cleanshutdown"
@@ -115,7 +116,7 @@ def expanded(files: list[Path]) -> Iterator[Path]:
     """Yields the files, with those in directories. Raises Failure for an unknown kind of file, or a directory without any."""
     for file in files:
         if file.is_dir():
-            inside = [path for path in sorted(file.iterdir()) if kind_of(path) is not None]
+            inside = [path for path in sorted(file.iterdir()) if kind_of(path) is not None and ".damaged" not in path.name]
             if not inside:
                 raise Failure(f"{file}: no data files in this directory; name a partition's directory, or files")
             yield from inside

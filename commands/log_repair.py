@@ -1,8 +1,9 @@
 """`ottla log repair DIR`: repairs what `ottla log verify` finds, after announcing each step.
 
 It holds the directory's `.lock` meanwhile. It rebuilds derived files and cuts off torn tails. Damage to bytes that were synced is
-left alone unless `--cut` or `--skip` says what to do about it. What is taken out of a log is kept in `.damaged` files. Afterwards
-the same paths are checked once more; remaining findings are reported, and the exit code is then 1.
+left alone unless `--cut` or `--skip` says what to do about it. What is taken out of a log, by a repair or by a start, is kept in
+`.damaged` files; `--restore` first puts those back where nothing was written since. Afterwards the same paths are checked once
+more; remaining findings are reported, and the exit code is then 1.
 """
 
 from __future__ import annotations
@@ -38,6 +39,10 @@ def repair(
     skip: Annotated[
         bool, typer.Option("--skip", help="Take out only the damaged batches; the others keep their offsets.")
     ] = False,
+    restore: Annotated[
+        bool,
+        typer.Option("--restore", help="First put back what .damaged files hold, if nothing has been written there since."),
+    ] = False,
     aside: Annotated[
         Path | None,
         typer.Option("--damaged-to", help="Where to put what is taken out. Default: beside it.", exists=True, file_okay=False),
@@ -64,15 +69,13 @@ def repair(
     locks = [] if dry_run else taken(disk, Checker(paths))
     try:
         checker = checked(paths, metadata)
-        steps = plan(disk, checker, damage, aside)
-        for step in steps:
-            print_step(step, as_json=as_json)
-        if steps and not dry_run:
-            from ottla.commands.admin import confirm  # here: it loads librdkafka, which checking does not need
+        if restore:
+            from ottla.commands.restore import restore_steps  # here, because few repairs need it
 
-            confirm("Carry out this step?" if len(steps) == 1 else f"Carry out these {len(steps)} steps?", yes=yes)
-            for step in steps:
-                step.run()
+            steps = list(restore_steps(disk, [check for _, check in checker.partitions]))
+            if carry_out(steps, dry_run=dry_run, yes=yes, as_json=as_json):
+                checker = checked(paths, metadata)
+        if carry_out(plan(disk, checker, damage, aside), dry_run=dry_run, yes=yes, as_json=as_json):
             checker = checked(paths, metadata)
     except LogError as error:
         raise Failure(f"{error}; run ottla log verify to see what is wrong, then repair again") from None
@@ -84,6 +87,20 @@ def repair(
         show(finding, as_json=as_json)
     if left:
         raise Failure(f"{summary(len(left))}{'; nothing was changed' if dry_run else ' left'}")
+
+
+def carry_out(steps: list[Step], *, dry_run: bool, yes: bool, as_json: bool) -> bool:
+    """Announces the steps and, once they are confirmed, carries them out; returns whether there were any to carry out."""
+    for step in steps:
+        print_step(step, as_json=as_json)
+    if not steps or dry_run:
+        return False
+    from ottla.commands.admin import confirm  # here: it loads librdkafka, which checking does not need
+
+    confirm("Carry out this step?" if len(steps) == 1 else f"Carry out these {len(steps)} steps?", yes=yes)
+    for step in steps:
+        step.run()
+    return True
 
 
 def checked(paths: list[Path], metadata: Path | None) -> Checker:

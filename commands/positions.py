@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 MAX_INT64: Final = 2**63 - 1
 _SYNTAX: Final = "write earliest, latest, an offset (17), the last so many (-5), a time (2026-11-21T09:00) or @milliseconds"
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MS: Final = re.compile(r"@(\d{1,19})", re.ASCII)
 _WHOLE: Final = re.compile(r"-?\d{1,19}", re.ASCII)
 
@@ -67,15 +68,18 @@ class Span(NamedTuple):
 
 
 def parse_time_ms(text: str) -> int | None:
-    """Parses an ISO 8601 time or `@milliseconds` to ms since 1970. Returns None if it is neither."""
+    """Parses an ISO 8601 time or `@milliseconds` to ms since 1970, rounded up: the records of the millisecond in which the time
+    lies are earlier than it. Returns None if it is neither.
+    """
     if found := _MS.fullmatch(text):
         return int(found[1])
     if text.isdecimal():
         return None  # fromisoformat would read 20261121 as a date
     try:
-        return round(datetime.fromisoformat(text).timestamp() * 1000)
+        since = datetime.fromisoformat(text).astimezone(UTC) - _EPOCH
     except (ValueError, OverflowError, OSError):
         return None
+    return -(-since // timedelta(milliseconds=1))
 
 
 def parse_position(text: str, option: str) -> Position:

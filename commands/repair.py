@@ -180,7 +180,7 @@ class PartitionRepair:
     # The log itself
 
     def _saved_to(self, path: Path, position: int | str) -> Path:
-        name = f"{path.name}.{position}.damaged"
+        name = f"{path.name}.{position}{DAMAGED}"
         return path.with_name(name) if self._aside is None else self._aside / f"{path.parent.name}.{name}"
 
     def _set_aside(self, path: Path) -> Step:

@@ -13,12 +13,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from ottla.commands.kafka_files import open_to_read
 from ottla.log.disk.files import File
 from ottla.log.opening.search import BatchSearch, SearchTooLong, Window
 from ottla.wire.batch import CRC_START, BatchHeader
+
+MAX_READ_BYTES: Final = 128 * 1024 * 1024
+"""The records of batches that are larger, compressed or not, are not read to their end. It is twice what a broker takes by
+default, so only another's can be. Records go by in pieces, so the bound is for the time and for the largest record."""
 
 
 class Batch(NamedTuple):

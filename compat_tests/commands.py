@@ -126,8 +126,10 @@ def running(*arguments: str, bootstrap: str, **streams: Any) -> Iterator[subproc
     try:
         yield process
     finally:
+        ended = process.poll()
         process.kill()
-        process.communicate()
+        if errors := process.communicate()[1]:  # what nobody has read: it says why a command ended that should not have
+            print(f"ottla {arguments[0]} (exit code {ended}): {errors.decode()}", file=sys.stderr)
 
 
 def read_until(stream: int, wanted: bytes) -> bytes:

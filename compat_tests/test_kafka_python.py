@@ -269,6 +269,7 @@ def test_a_static_member_returns_without_a_rebalance(bootstrap: str, topic: str,
         wait_for(lambda: sorted(len(each.assignment) for each in members) == [1, 2], "they share the partitions")
         fill(bootstrap, topic, 5)  # who reads has no rejoin of its own pending
         wait_for(lambda: sum(len(each.values) for each in members) >= 15, "everything is read")
+        wait_for(lambda: admin.describe_groups([group])[group]["group_state"] == "Stable", "no member joins once more")
         wait_for(lambda: sorted(len(each.assignment) for each in members) == [1, 2], "they still share")
         before, kept = two.assignment, one.assignment
         two.stop()  # a static member does not leave: its place waits for it

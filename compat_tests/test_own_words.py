@@ -1,16 +1,19 @@
 """The texts of the packages that we ship are our own: none is one of Kafka's, apart from those that a program looks for.
 
 Kafka's texts are the string constants in the class files of its broker, clients and tools; ours are the string literals that are
-no docstrings. Only words count, not capitals, nor what stands between the words: punctuation, digits, places for values. A text
-of Kafka's of five words or more may not be part of ours, either. What has up to three words is nobody's.
+no docstrings. Only words count, not capitals, nor what stands between the words: punctuation, digits, places for values. What has
+up to three words is nobody's. A text of ours may be neither one of Kafka's, nor have one of five words or more in it, nor share
+six words in a row with one, nor, from seven words on, be nearly one.
 """
 
 from __future__ import annotations
 
 import ast
+import difflib
 import functools
 import re
 import zipfile
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -22,6 +25,11 @@ from compat_tests.reference import maven
 ROOT: Final = Path(__file__).resolve().parents[1]
 FOLDERS: Final = ("wire", "log", "server", "pipeline", "commands")
 LEAST_WORDS: Final = 4
+IN_A_ROW: Final = 6
+LEAST_NEAR: Final = 7
+NEAR: Final = 0.72
+"""Which part of the words of two texts, taken together, is the same in the same order if one is a copy with small changes. A text
+of ours that is none reaches 0.71: that a group does not exist."""
 NO_WORD: Final = re.compile(r"[^a-z\s]+")
 HOLE: Final = re.compile("\x01|\\{\\}|%[-+,.0-9]*[a-z]")
 """Where a value is put into a text: by Java's concatenation, by a logger, by a format. For our f-strings we write the first."""
@@ -31,18 +39,20 @@ SIZES: Final = {3: 5, 4: 5, 5: 9, 6: 9, 7: 3, 8: 3, 9: 5, 10: 5, 11: 5, 12: 5, 1
 TWICE: Final = (5, 6)
 """The constants of a class file: the tag of a text, the sizes of the others by tag, and the tags of those that count as two."""
 
-FEATURES: Final = "FeatureCommandTest compares what kafka-features prints with it"
 KEPT: Final = {
-    "cannot update these configs dynamically": "ConfigCommandIntegrationTest looks for it in what kafka-configs prints",
-    "cant downgrade to a newer version": FEATURES,
-    "cant downgrade the version of this feature without setting the upgrade type to either safe or unsafe downgrade": FEATURES,
-    "invalid update version for feature": FEATURES,
-    "number of partitions of repartition topic doesnt match number of partitions of the source topic": (
-        "KStreamRepartitionIntegrationTest looks for it in the error that ends Kafka Streams"
+    "cannot update these configs dynamically": "ConfigCommandIntegrationTest",
+    "cant downgrade to a newer version": "FeatureCommandTest",
+    "cant downgrade the version of this feature without setting the upgrade type to either safe or unsafe downgrade": (
+        "FeatureCommandTest"
     ),
-    "the update failed for all features since the following feature had an error": FEATURES,
+    "invalid update version for feature": "FeatureCommandTest",
+    "number of partitions of repartition topic doesnt match number of partitions of the source topic": (
+        "KStreamRepartitionIntegrationTest"
+    ),
+    "the update failed for all features since the following feature had an error": "FeatureCommandTest",
 }
-"""The texts of Kafka's that stay, each with the test of Kafka's that we run (kafka_tests/) and that acts on it."""
+"""The texts of Kafka's that stay, each with the test of Kafka's that we run (kafka_tests/) and that looks for it: in what
+kafka-configs and kafka-features print, and in the error that ends Kafka Streams."""
 
 pytestmark = pytest.mark.reference
 
@@ -77,19 +87,56 @@ def constants(data: bytes) -> Iterator[str]:
             yield data[begin:at].decode(errors="replace")
 
 
-@functools.cache
-def kafkas() -> dict[str, list[str]]:
-    """The words of all texts of Kafka's, as wholes and in pieces, by the words that they begin with."""
-    found: set[str] = set()
-    for jar in (path for jars in ("kafka", "kafka-tools") for path in maven.jar_dir(jars).glob("*kafka*.jar")):
+def in_jars(*jars: str, ending: str = ".class") -> Iterator[str]:
+    """Yields the words of Kafka's texts in the class files whose names end so, as wholes and in pieces."""
+    for jar in (path for each in jars for path in maven.jar_dir(each).glob("*kafka*.jar")):
         with zipfile.ZipFile(jar) as archive:
             for name in archive.namelist():
-                if name.endswith(".class"):
-                    found.update(piece for text in constants(archive.read(name)) for piece in pieces(text))
-    by_beginning: dict[str, list[str]] = {}
-    for text in found:
-        by_beginning.setdefault(" ".join(text.split()[:LEAST_WORDS]), []).append(text)
-    return by_beginning
+                if name.endswith(ending):
+                    for text in constants(archive.read(name)):
+                        yield from pieces(text)
+
+
+def rows(text: str, length: int) -> list[str]:
+    """Returns every so many words of a text that stand in a row."""
+    parts = text.split()
+    return [" ".join(parts[at : at + length]) for at in range(len(parts) - length + 1)]
+
+
+class Kafkas:
+    """The words of all texts of Kafka's, by the words that they begin with and by words in a row."""
+
+    def __init__(self, texts: set[str]) -> None:
+        self.by_beginning: dict[str, list[str]] = {}
+        self.by_pair: dict[str, set[str]] = {}
+        self.in_a_row: set[str] = set()
+        for text in texts:
+            self.by_beginning.setdefault(" ".join(text.split()[:LEAST_WORDS]), []).append(text)
+            self.in_a_row.update(rows(text, IN_A_ROW))
+            for pair in rows(text, 2):
+                self.by_pair.setdefault(pair, set()).add(text)
+
+    def near(self, text: str) -> set[str]:
+        """Returns the texts of five words or more that this one is nearly. Those with too few pairs of words in common are not
+        looked at closely."""
+        mine = text.split()
+        common = Counter(theirs for pair in set(rows(text, 2)) for theirs in self.by_pair.get(pair, ()))
+        close = [
+            theirs.split()
+            for theirs, pairs in common.items()
+            if pairs >= max(2, len(mine) // 3) and theirs.count(" ") >= LEAST_WORDS
+        ]
+        return {
+            " ".join(theirs)
+            for theirs in close
+            if 2 * min(len(mine), len(theirs)) >= NEAR * (len(mine) + len(theirs))
+            and difflib.SequenceMatcher(None, theirs, mine, autojunk=False).ratio() >= NEAR
+        }
+
+
+@functools.cache
+def kafkas() -> Kafkas:
+    return Kafkas(set(in_jars("kafka", "kafka-tools")))
 
 
 def literals(source: str) -> Iterator[tuple[int, str]]:
@@ -111,9 +158,13 @@ def copied(text: str) -> set[str]:
         left = piece.split()
         while len(left) >= LEAST_WORDS:
             rest = " ".join(left)
-            same = [theirs for theirs in kafkas().get(" ".join(left[:LEAST_WORDS]), ()) if f"{rest} ".startswith(f"{theirs} ")]
+            beginning = " ".join(left[:LEAST_WORDS])
+            same = [theirs for theirs in kafkas().by_beginning.get(beginning, ()) if f"{rest} ".startswith(f"{theirs} ")]
             found.update(theirs for theirs in same if theirs == piece or theirs.count(" ") >= LEAST_WORDS)
             del left[0]
+        found.update(row for row in rows(piece, IN_A_ROW) if row in kafkas().in_a_row)
+        if not found and piece.count(" ") >= LEAST_NEAR - 1:
+            found |= kafkas().near(piece)
     return {theirs for theirs in found if not any(theirs != other and theirs in other for other in found)}
 
 
@@ -137,6 +188,7 @@ def test_no_text_is_kafkas() -> None:
 @pytest.mark.parametrize("text", KEPT)
 def test_what_is_kept_is_needed(text: str) -> None:
     assert text in ours(), "no text of ours is this any more"
+    assert any(text in looked_for for looked_for in in_jars("kafka-tests", ending=f"/{KEPT[text]}.class"))
 
 
 def test_copies_are_found() -> None:
@@ -145,7 +197,9 @@ def check(level, least):
     '''Value must be at least something.'''
     raise Refused(f"{level}: Value must be at least {least}", "Feature version is too low: %s", "Can't downgrade"
                   " to a newer version.", f"No such topic as {least}", "There is no such topic as this",
-                  "It is so. Can't downgrade to a newer version.", "Value must not be at least")
+                  "It is so. Can't downgrade to a newer version.", "Value must not be at least",
+                  "We were unable to locate field topics which we need", "We need topics and were unable to locate which",
+                  "The manual assignment names a broker more than once.", "The manual assignment has the same broker twice.")
 """
     found = {text: copied(text) for _, text in literals(source)}
     assert {text: theirs for text, theirs in found.items() if theirs} == {
@@ -153,4 +207,8 @@ def check(level, least):
         "Can't downgrade to a newer version.": {"cant downgrade to a newer version"},
         "No such topic as \x01": {"no such topic as"},
         "It is so. Can't downgrade to a newer version.": {"cant downgrade to a newer version"},
+        "We were unable to locate field topics which we need": {"unable to locate field topics which"},
+        "The manual assignment names a broker more than once.": {
+            "the manual partition assignment includes the broker more than once"
+        },
     }

@@ -1,6 +1,6 @@
 """What `ottla pipeline audit` takes for a difference, where a topic or an archive goes on meanwhile, and where records were lost.
 
-The other half of its tests is in test_pipeline.py.
+More of its tests are in test_pipeline.py; what needs no broker is in tests/pipeline/test_audit.py.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from compat_tests.audits import COMPACTED, as_it_was, audited, compact
 from compat_tests.test_pipeline import PARTITIONS, archived, command, fill, rewrite, run
 from compat_tests.topics import committed_records
 from ottla.pipeline import audit_job
-from ottla.pipeline.audit import Bounds, Finding, Gap, doubles, gaps, out_of_order
+from ottla.pipeline.audit import Bounds, Finding
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
@@ -72,49 +72,6 @@ def test_what_came_into_either_topic_since_its_snapshot_is_no_difference_by_offs
     fill(bootstrap, one, 6, start=90)
     found = audited(spark, bootstrap, one, other, match="offset").findings
     assert found == [Finding("missing", partition, 31, 31, 1, "only in the topic") for partition in range(PARTITIONS)]
-
-
-@pytest.mark.parametrize(
-    ("values", "wrong"),
-    [
-        (["9", "10", "11"], []),
-        (["9", "10", "9.5", None, "10.0"], [(2, "9.5 behind 10")]),
-        (["1e3", " 999 ", "-5"], [(1, " 999  behind 1e3"), (2, "-5 behind 1e3")]),
-        (["9223372036854775807", "9223372036854775806"], [(1, "9223372036854775806 behind 9223372036854775807")]),
-        (["9", "2e29", "1e30", "3e29"], [(3, "3e29 behind 1e30")]),
-        (["10", "9", "x"], []),  # text
-        (["b", "a", "1d"], [(1, "a behind b"), (2, "1d behind b")]),
-        ([None, None], []),
-    ],
-)
-def test_text_that_is_numbers_is_ordered_as_numbers(
-    spark: SparkSession, values: list[str | None], wrong: list[tuple[int, str]]
-) -> None:
-    rows = spark.createDataFrame([(0, at, value) for at, value in enumerate(values)], "partition int, offset long, found string")
-    expected = [Finding("order", 0, at, at, 1, detail) for at, detail in wrong]
-    assert out_of_order(rows, "found", 10) == expected
-
-
-def test_a_double_in_another_partition_is_told_with_its_partition(spark: SparkSession) -> None:
-    places = [(0, 7, "b"), (0, 9, "b"), (0, 8, "b"), (0, 3, "a"), (1, 5, "a"), (1, 6, "c"), (2, 1, None), (2, 2, None)]
-    rows = spark.createDataFrame(places, "partition int, offset long, found string")
-    assert doubles(rows, "found", "identity", 10) == [
-        Finding("double", 0, 3, 3, 1, "identity a, the last in partition 1 at offset 5"),
-        Finding("double", 0, 7, 9, 2, "identity b"),
-    ]
-
-
-def test_gaps_are_at_both_ends_and_between_and_come_in_order(spark: SparkSession) -> None:
-    held = {9: [], 7: [0, 1, 2], 1: [6, 3, 2, 3], 0: [5]}
-    rows = spark.createDataFrame([(number, at) for number, those in held.items() for at in those], "partition int, offset long")
-    bounds = {0: (5, 6), 1: (1, 9), 7: (0, 3), 9: (3, 5), 12: (4, 4)} | dict.fromkeys(range(20, 30), (0, 1))
-    spark.conf.set("spark.sql.adaptive.coalescePartitions.enabled", "false")  # else so few are in one task of Spark
-    try:
-        found = list(gaps(spark, rows, bounds))
-    finally:
-        spark.conf.unset("spark.sql.adaptive.coalescePartitions.enabled")
-    assert found == [Gap(1, 1, 1), Gap(1, 4, 5), Gap(1, 7, 8), Gap(9, 3, 4), *(Gap(number, 0, 0) for number in range(20, 30))]
-    assert list(gaps(spark, rows, {})) == []
 
 
 def test_an_archive_goes_on_behind_lost_records_only_where_it_may(

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
-from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, OffsetSpec, ResourceType
+
+from compat_tests.waiting import wait_for
 
 _OF_TOPIC = 1
 """The source of a setting that was given to this very topic."""
+_NOT_YET = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.LEADER_NOT_AVAILABLE, KafkaError.NOT_LEADER_FOR_PARTITION)
 
 
 class Described(NamedTuple):
@@ -19,10 +22,24 @@ class Described(NamedTuple):
 
 
 def make_topics(bootstrap: str, partitions: int, *names: str) -> None:
-    """Creates topics. Raises KafkaException for those that cannot be created."""
+    """Creates topics, and returns when their partitions answer, which with Kafka is some time after the request has been answered.
+    Raises KafkaException for those that cannot be created."""
     admin = AdminClient({"bootstrap.servers": bootstrap})  # kept in a name: its futures fail when it is collected
     for made in admin.create_topics([NewTopic(name, partitions, 1) for name in names]).values():
         made.result(30)
+    wanted = {TopicPartition(name, number): OffsetSpec.latest() for name in names for number in range(partitions)}
+
+    def are_served() -> bool:
+        try:
+            for found in admin.list_offsets(wanted).values():
+                found.result(30)
+        except KafkaException as failure:
+            if failure.args[0].code() not in _NOT_YET:
+                raise
+            return False
+        return True
+
+    wait_for(are_served, f"{', '.join(names)} are served")
 
 
 def committed_records(bootstrap: str, topic: str, partitions: int) -> list[Message]:

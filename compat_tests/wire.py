@@ -136,12 +136,12 @@ class Connection:
 class Wire:
     """Raw access to one broker for one test: a connection at hand, names of the test's own, and the everyday requests.
 
-    `labels` gives names to what the broker chose (member ids, topic ids, producer ids), for the comparison.
+    `labels` gives names to what the broker chose (its port, member ids, topic ids, producer ids), for the comparison.
     """
 
     def __init__(self, address: Address, prefix: str) -> None:
         self.address, self.kind, self.prefix = address, address.kind, prefix
-        self.labels: dict[Any, str] = {}
+        self.labels: dict[Any, str] = {("port", address.port): "<port>"}
         self.topic_ids: dict[str, bytes] = {}
         self._connections: list[Connection] = []
 

@@ -36,6 +36,7 @@ __all__ = [
     "NoRoom",
     "NotABatch",
     "NotOneBatch",
+    "NotValidated",
     "OffsetOutOfRange",
     "OffsetsOutOfOrder",
     "OpeningStopped",
@@ -84,6 +85,11 @@ class InvalidRecord(_RecordErrors):
 class NotOneBatch(InvalidRecord):
     """The bytes are not exactly one whole batch of the accepted format; they are refused without a look inside. 87
     INVALID_RECORD."""
+
+
+class NotValidated(LogError):
+    """A batch is so large, once unfolded, that checking it would keep the caller longer than it said it has time for. Nothing is
+    wrong with it so far; the caller has it validated in a thread. It is never answered."""
 
 
 class InvalidTimestamp(_RecordErrors):

@@ -105,10 +105,10 @@ class LocalLog:
             raise
 
     def write_indexes(self) -> bool:
-        """Writes, unsynced, what the indexes of all segments do not have on disk yet, and cuts off what was reserved for the
-        active segment. Returns whether there was anything to do. Raises OSError.
+        """Writes, unsynced, what the indexes of all segments do not have on disk yet, and ends the files at the last whole
+        batch. Returns whether there was anything to do. Raises OSError.
         """
-        unwritten = [segment for segment in self.segments if segment.indexes_dirty or segment.reserved]
+        unwritten = [segment for segment in self.segments if segment.indexes_dirty or segment.longer_on_disk]
         written = [path for segment in unwritten for path in segment.write_indexes(final=True)]
         self.unsynced.paths += written
         return bool(written)

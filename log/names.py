@@ -26,6 +26,9 @@ CLEANED_SUFFIX: Final = ".cleaned"
 SWAP_SUFFIX: Final = ".swap"
 TMP_SUFFIX: Final = ".tmp"
 
+DAMAGED_SUFFIX: Final = ".damaged"
+"""Ends the name of a file with what a start or `ottla log repair` took out of a log: `<segment>.log.<position>.damaged`."""
+
 DELETE_DIR_SUFFIX: Final = "-delete"
 """The directory is removed after `file.delete.delay.ms`, or by the next start."""
 STRAY_DIR_SUFFIX: Final = "-stray"
@@ -43,7 +46,8 @@ _FILE_SUFFIXES: Final = frozenset(
     for suffix in (*SEGMENT_SUFFIXES, SNAPSHOT_SUFFIX)
     for temporary in ("", DELETED_SUFFIX, CLEANED_SUFFIX, SWAP_SUFFIX, TMP_SUFFIX)
 )
-_FUTURE_NAME: Final = re.compile(r"(?P<topic>.+)-(?P<partition>\d{1,10})\.[0-9a-f]{32}-future")
+_MAX_PARTITION: Final = 2**31 - 1
+_FUTURE_NAME: Final = re.compile(r"(?P<topic>[a-zA-Z0-9._-]+)-(?P<partition>0|[1-9][0-9]{0,9})\.[0-9a-f]{32}-future")
 
 
 def offset_name(offset: int) -> str:
@@ -81,4 +85,6 @@ def future_name_fits(topic: str, partition: int) -> bool:
 def parse_future_name(name: str) -> tuple[str, int] | None:
     """Returns (topic, partition) of the directory of a partition's copy; None if the name is not that of such a directory."""
     match = _FUTURE_NAME.fullmatch(name)
-    return None if match is None else (match["topic"], int(match["partition"]))
+    if match is None or (partition := int(match["partition"])) > _MAX_PARTITION:
+        return None
+    return match["topic"], partition

@@ -23,7 +23,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from ottla.log import retention, timestamps
+from ottla.log import retention
 from ottla.log.disk.directory import LogDirectory
 from ottla.log.disk.files import Buffer, FileSlice
 from ottla.log.epochs import LeaderEpochs
@@ -38,9 +38,8 @@ from ottla.log.producer_snapshots import ProducerSnapshots
 from ottla.log.producers import ProducerStates
 from ottla.log.segment import Segment
 from ottla.log.segments import Segments
-from ottla.log.timestamps import TimestampOffset
 from ottla.log.txn_index import TxnIndex
-from ottla.log.validate import Origin, validate_for_append
+from ottla.log.validate import Origin, ValidatedBatch, validate_for_append
 from ottla.wire.batch import LENGTH_OVERHEAD, NO_LEADER_EPOCH, BatchHeader
 
 if TYPE_CHECKING:
@@ -173,18 +172,27 @@ class PartitionLog:
     # Appending
 
     def append_as_leader(
-        self, records: Buffer | None, *, leader_epoch: int, origin: Origin = Origin.CLIENT, api_version_zstd_ok: bool = True
+        self,
+        records: Buffer | None,
+        *,
+        leader_epoch: int,
+        origin: Origin = Origin.CLIENT,
+        zstd_ok: bool = True,
+        quickly: bool = False,
+        validated: ValidatedBatch | None = None,
     ) -> AppendInfo:
         """Appends the one batch in `records`, which is only borrowed and may be reused when this returns.
 
-        `api_version_zstd_ok` is False for Produce below version 7. Raises the errors of log.validate and log.producers with
-        nothing changed, and StorageError if the log is closed or its directory offline, perhaps because of this append.
+        `zstd_ok` is False for Produce below version 7. Raises the errors of log.validate and log.producers with nothing changed,
+        and StorageError if the log is closed or its directory offline, perhaps because of this append. With `quickly` it raises
+        NotValidated, with nothing changed, where checking the batch takes long; then log.validate has to make `validated` of it
+        first, in a thread.
         """
         directory = self.directory
         if self.closed or directory.failed is not None:
             self.check_usable()
         now_ms = self.now_ms()
-        batch = validate_for_append(records, self._config, now_ms, origin, zstd_allowed=api_version_zstd_ok)
+        batch = validated or validate_for_append(records, self._config, now_ms, origin, zstd_allowed=zstd_ok, quickly=quickly)
         header = batch.header
         if header.producer_id >= 0:
             duplicate = check_producer(self.producers, batch, origin)
@@ -341,6 +349,10 @@ class PartitionLog:
         """Lowers the high watermark to the one that was saved, because it is not known yet what the other replicas have."""
         self.high_watermark = self.saved_high_watermark
 
+    def forget_high_watermark(self) -> None:
+        """Begins with nothing that is known to be replicated, as a log does whose leader has not been asked yet."""
+        self.high_watermark = self.log_start_offset
+
     def raise_high_watermark(self, offset: int) -> bool:
         """Raises the high watermark to `offset`, which all replicas have, and returns whether it moved. It never moves back, and
         never beyond the log's end.
@@ -392,19 +404,6 @@ class PartitionLog:
         with self.directory.guard(f"reading {self.path}"):
             for batch in self.segments.batches(from_offset, self.log_end_offset):
                 yield bytes(batch)
-
-    def offset_for_timestamp(self, timestamp_ms: int) -> TimestampOffset | None:
-        """Returns the first record whose timestamp is at or after `timestamp_ms`, None if there is none. Raises what `read`
-        raises."""
-        with self.directory.guard(f"reading {self.path}"):
-            return timestamps.offset_for_timestamp(
-                self.segments, timestamp_ms, self.log_start_offset, self._config.decompression_bounds
-            )
-
-    def max_timestamp_offset(self) -> TimestampOffset | None:
-        """Returns the first record that has the greatest timestamp, None if none has one. Raises what `read` raises."""
-        with self.directory.guard(f"reading {self.path}"):
-            return timestamps.max_timestamp_offset(self.segments, self._config.decompression_bounds)
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
         """Returns (epoch, end offset) as OffsetForLeaderEpoch answers it; LeaderEpochs.end_offset_for has the rules."""

@@ -12,6 +12,11 @@ the epoch and the last five batches of every producer id, which is as many as a 
 `check` reads and `update` writes: the log calls one before and the other after the bytes are in the file, so a failed write
 leaves no trace here. Replay (recovery, replication) only calls `update`.
 
+A partition remembers at most `limit` producers (`ottla.producer.ids.per.partition`), since any client can make up new ids: beyond
+it, the ones that have been silent the longest are forgotten early, as those that expire are. A producer with an open transaction
+is never forgotten. The partitions of a broker have a limit together, too (`ProducerTotal`). Kafka keeps all of them until they
+expire.
+
 The state is derived from the log. It is saved as `<offset>.snapshot`, which covers everything below that offset, in the format of
 Kafka's ProducerSnapshot version 1: int16 version, uint32 CRC-32C of what follows, int32 count, then 46 bytes a producer
 (`_ENTRY`). A snapshot holds one batch a producer, so after a restart fewer than five may be known; the same is true of Kafka.
@@ -25,7 +30,7 @@ replicas have its marker, that is, until it is below the high watermark: the las
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from struct import Struct
 from typing import Final, NamedTuple
 
@@ -40,7 +45,7 @@ from ottla.log.errors import (
 )
 from ottla.log.txn_index import AbortedTransaction
 from ottla.log.validate import Origin
-from ottla.wire.batch import MAX_INT32, NO_PRODUCER_EPOCH, NO_SEQUENCE, NO_TIMESTAMP, BatchHeader
+from ottla.wire.batch import MAX_INT32, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, NO_TIMESTAMP, BatchHeader
 
 BATCHES_KEPT: Final = 5
 BUMPED_EPOCH_SINCE: Final = 2
@@ -53,6 +58,12 @@ _COUNT: Final = Struct(">i")
 # producer id, epoch, last sequence, last offset, offset delta, timestamp, coordinator epoch, first offset of the transaction
 _ENTRY: Final = Struct(">qhiqiqiq")
 
+UNLIMITED: Final = 1 << 62
+RECOUNT: Final = 1000
+PRODUCER_BYTES: Final = 512
+"""About what a producer takes, measured in tests/log/test_producers.py."""
+_LOOKS: Final = 64
+"""How many producers more than those to be forgotten are looked at, at most."""
 _MAX_EPOCH: Final = 2**15 - 1
 _LATE_AFTER_MS: Final = 300_000
 _MOST_REFUSED: Final = 1000
@@ -77,6 +88,9 @@ class AppendedBatch(NamedTuple):
     @property
     def first_offset(self) -> int:
         return self.last_offset - self.offset_delta
+
+
+_NO_BATCH: Final = AppendedBatch(NO_SEQUENCE, NO_OFFSET, 0, NO_TIMESTAMP)
 
 
 class Duplicate(NamedTuple):
@@ -113,7 +127,7 @@ class ProducerState:
     def __init__(self, producer_id: int) -> None:
         self.producer_id = producer_id
         self.producer_epoch = NO_PRODUCER_EPOCH
-        self.batches: deque[AppendedBatch] = deque(maxlen=BATCHES_KEPT)
+        self.batches: list[AppendedBatch] = []  # the last BATCHES_KEPT; a deque of five is six times as large
         self.coordinator_epoch = NO_COORDINATOR_EPOCH
         self.last_timestamp_ms = NO_TIMESTAMP
         self.txn_first_offset = NO_OFFSET
@@ -136,13 +150,70 @@ class ProducerState:
             self.batches.clear()
 
 
+class ProducerTotal:
+    """Bounds how many producers all partitions of a broker remember together. It counts them whenever RECOUNT more may have
+    become known, and then the partitions that remember the most forget some.
+
+    `partitions` returns all states that there are. So nothing has to be kept in step when logs come, go and are moved. While a
+    broker opens its logs, in several threads, there is nothing to count yet: then a partition for whose producers there is no
+    room forgets one of its own for each that it learns of. What was in memory before a clean stop always has room.
+    """
+
+    __slots__ = ("_is_counting", "_partitions", "limit", "room")
+
+    def __init__(self, limit: int, partitions: Callable[[], Iterable[ProducerStates]]) -> None:
+        self.limit = limit
+        self.room = limit
+        """How many producers may become known until they are counted; before the first count, how many there may be."""
+        self._partitions = partitions
+        self._is_counting = False
+
+    def make_room(self, states: ProducerStates) -> None:
+        """Makes room for a producer that has just become known in `states`."""
+        if self._is_counting:
+            self.count()
+        else:
+            states.forget(1)
+
+    def include(self, states: ProducerStates) -> None:
+        """Makes room for the producers of a log that was opened later than the others. It is opened without this bound, because
+        that happens in a thread, and nothing there may touch the states of other partitions.
+        """
+        states.total = self
+        self.room -= len(states)
+        if self.room < 0:
+            self.make_room(states)
+
+    def count(self) -> None:
+        """Counts the producers, and makes room for more. The first call ends the opening of logs."""
+        self._is_counting = True
+        by_size = sorted(self._partitions(), key=len, reverse=True)
+        surplus = min(sum(map(len, by_size)) + RECOUNT - self.limit, 2 * RECOUNT)  # the rest next time, so that nobody waits
+        for states in by_size:
+            if surplus <= 0:
+                break
+            surplus -= states.forget(min(surplus, RECOUNT, len(states) - 1))
+        self.room = RECOUNT
+
+
 class ProducerStates:
     """The states of all producers of one partition, up to `end_offset` of its log."""
 
-    __slots__ = ("_most", "_open_transactions", "_refused", "_states", "_unreplicated", "end_offset")
+    __slots__ = (
+        "_candidates", "_horizon", "_most", "_newest", "_open_transactions", "_refused", "_states", "_unreplicated", "end_offset",
+        "forgotten", "limit", "total",
+    )  # fmt: skip
 
-    def __init__(self, end_offset: int = 0) -> None:
+    def __init__(self, end_offset: int = 0, limit: int = UNLIMITED, total: ProducerTotal | None = None) -> None:
         self._states: dict[int, ProducerState] = {}
+        self.limit = limit
+        self.total = total
+        """The bound of all partitions; None if there is none."""
+        self.forgotten = 0
+        """How many producers were forgotten because there were too many."""
+        self._newest = NO_PRODUCER_ID  # the producer that became known last
+        self._candidates: list[int] = []  # producers to look at when one has to be forgotten, the next one last
+        self._horizon = 0  # where the log ended when they were listed
         self._open_transactions: dict[int, int] = {}  # first offset -> producer id; offsets only grow, so the first is the least
         self._unreplicated: deque[tuple[int, int]] = deque()  # (marker's offset, first offset) of ended transactions, ascending
         self._most = 0  # the most producers that there were at once, for in_kafkas_order
@@ -265,10 +336,13 @@ class ProducerStates:
             return
         state = self._state(header.producer_id)
         state.move_to_epoch(header.producer_epoch)
-        state.batches.append(
-            AppendedBatch(
-                header.last_sequence, base_offset + header.last_offset_delta, header.last_offset_delta, header.max_timestamp
-            )
+        batches = state.batches
+        if len(batches) == BATCHES_KEPT:
+            del batches[0]
+        last_offset = base_offset + header.last_offset_delta
+        # This takes a third of the time of AppendedBatch(…), which is Python code.
+        batches.append(
+            tuple.__new__(AppendedBatch, (header.last_sequence, last_offset, header.last_offset_delta, header.max_timestamp))
         )
         state.last_timestamp_ms = header.max_timestamp
         if header.is_transactional and not state.has_open_transaction:
@@ -338,9 +412,12 @@ class ProducerStates:
 
     def clear(self, end_offset: int) -> None:
         """Forgets every producer, for a log that ends at `end_offset`."""
+        if self.total is not None:
+            self.total.room += len(self._states)
         self._states.clear()
         self._open_transactions.clear()
         self._unreplicated.clear()
+        self._candidates = []
         self.end_offset = end_offset
 
     def snapshot_bytes(self) -> bytes:
@@ -357,8 +434,7 @@ class ProducerStates:
         self.clear(end_offset)
         for state in states:
             if now_ms is None or not _is_expired(state, now_ms, expiration_ms):
-                self._states[state.producer_id] = state
-        self._most = max(self._most, len(self._states))
+                self._add(state)
         opened = (state for state in self if state.has_open_transaction)
         for state in sorted(opened, key=lambda state: state.txn_first_offset):
             self._open_transactions[state.txn_first_offset] = state.producer_id
@@ -366,9 +442,50 @@ class ProducerStates:
     def _state(self, producer_id: int) -> ProducerState:
         state = self._states.get(producer_id)
         if state is None:
-            state = self._states[producer_id] = ProducerState(producer_id)
-            self._most = max(self._most, len(self._states))
+            state = ProducerState(producer_id)
+            self._add(state)
         return state
+
+    def _add(self, state: ProducerState) -> None:
+        """Adds a producer that has become known, and forgets others if there are too many."""
+        self._states[state.producer_id] = state
+        self._most = max(self._most, len(self._states))
+        self._newest = state.producer_id
+        total = self.total
+        if total is not None:
+            total.room -= 1
+        if len(self._states) > self.limit:
+            self.forget(1)
+        if total is not None and total.room < 0:
+            total.make_room(self)
+
+    def forget(self, count: int) -> int:
+        """Forgets `count` producers, about the ones that were silent the longest: the first ones, in the order in which they
+        became known, that have written nothing since all of them were listed. They are neither the newest nor have an open
+        transaction. Returns how many there were; some may only be found the next time.
+        """
+        before = self.forgotten
+        for _ in range(_LOOKS + count):
+            if self.forgotten - before >= count:
+                break
+            if not self._candidates:
+                self._candidates = list(self._states)
+                self._candidates.reverse()
+                self._horizon = self.end_offset
+            producer_id = self._candidates.pop()
+            state = self._states.get(producer_id)
+            if (
+                state is not None
+                and producer_id != self._newest
+                and not state.has_open_transaction
+                and state.last_offset < self._horizon
+            ):
+                del self._states[producer_id]
+                self.forgotten += 1
+        count = self.forgotten - before
+        if self.total is not None:
+            self.total.room += count
+        return count
 
 
 def _is_expired(state: ProducerState, now_ms: int, expiration_ms: int) -> bool:
@@ -400,14 +517,14 @@ def encode_snapshot(states: Iterable[ProducerState]) -> bytes:
     """Returns the bytes of a snapshot of `states`, in the order given."""
     entries = []
     for state in states:
-        last = state.batches[-1] if state.batches else AppendedBatch(NO_SEQUENCE, NO_OFFSET, 0, NO_TIMESTAMP)
+        last_sequence, last_offset, offset_delta, _ = state.batches[-1] if state.batches else _NO_BATCH
         entries.append(
             _ENTRY.pack(
                 state.producer_id,
                 state.producer_epoch,
-                last.last_sequence,
-                last.last_offset,
-                last.offset_delta,
+                last_sequence,
+                last_offset,
+                offset_delta,
                 state.last_timestamp_ms,
                 state.coordinator_epoch,
                 state.txn_first_offset,

@@ -12,9 +12,9 @@ import logging
 from collections.abc import Iterable, Iterator
 
 from ottla.log.disk.files import Disk, FileTooLarge
-from ottla.log.errors import CorruptSnapshot
+from ottla.log.errors import CorruptRecord, CorruptSnapshot
 from ottla.log.markers import end_transaction
-from ottla.log.names import SNAPSHOT_SUFFIX, offset_in, offset_name
+from ottla.log.names import LOG_SUFFIX, SNAPSHOT_SUFFIX, offset_in, offset_name
 from ottla.log.producers import CompletedTransaction, ProducerStates
 from ottla.log.scan import walk_producers
 from ottla.log.segment import Segment
@@ -141,7 +141,7 @@ def _replay(
     segments: Segments, producers: ProducerStates, from_offset: int, end_offset: int, *, by_batch: bool = True
 ) -> Iterator[tuple[Segment, CompletedTransaction]]:
     """Applies the batches that reach into from_offset..end_offset; yields each transaction that ended, with the marker's
-    segment."""
+    segment. Raises CorruptRecord or OSError."""
     if from_offset >= end_offset:
         return
     for index in range(segments.floor(from_offset), len(segments)):
@@ -155,7 +155,11 @@ def _replay(
             if header.base_offset >= end_offset:
                 break
             if header.is_control:
-                completed = end_transaction(producers, header, header.base_offset, [file.pread(size, position)])
+                try:
+                    completed = end_transaction(producers, header, header.base_offset, [file.pread(size, position)])
+                except ValueError as error:  # a marker that is not understood may be an abort
+                    where = f"{segment.path(LOG_SUFFIX)} is damaged at position {position}"
+                    raise CorruptRecord(f"{where}: its marker does not decode: {error}") from error
                 if completed is not None:
                     yield segment, completed
             else:

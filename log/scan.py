@@ -84,6 +84,17 @@ def walk(file: File, start: int, end: int, window_bytes: int = WINDOW_BYTES) -> 
         yield Located(position, size, base_offset, base_offset + last_offset_delta, max_timestamp)
 
 
+def walk_ascending(file: File, end: int, base_offset: int) -> Iterator[Located]:
+    """Yields what `walk` yields from the file's first byte on. Raises CorruptRecord also where the offsets do not ascend from
+    `base_offset`."""
+    for batch in walk(file, 0, end):
+        if not base_offset <= batch.base_offset <= batch.last_offset:
+            wrong = f"the offsets {batch.base_offset} to {batch.last_offset} where {base_offset} is next"
+            raise CorruptRecord(f"{file!r}: the batch at position {batch.position} has {wrong}")
+        base_offset = batch.last_offset + 1
+        yield batch
+
+
 def find(file: File, start: int, end: int, offset: int) -> Located | None:
     """Returns the first batch in file[start:end] that ends at or after `offset`, or None. Raises CorruptRecord as `walk_headers`
     does.

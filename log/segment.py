@@ -38,7 +38,7 @@ from ottla.log.names import (
     TXN_INDEX_SUFFIX,
     offset_name,
 )
-from ottla.log.scan import HEADER_SIZE, Located, ProducerBatch, find, walk
+from ottla.log.scan import HEADER_SIZE, Located, ProducerBatch, find, walk, walk_ascending
 from ottla.log.txn_index import NO_ABORTS, TxnIndex, load_txn_index
 from ottla.wire.kernel import BatchScan
 
@@ -69,9 +69,9 @@ class Segment:
         "index_interval_bytes",
         "indexes_dirty",
         "jitter_ms",
+        "longer_on_disk",
         "name_ending",
         "producer_batches",
-        "reserved",
         "size",
     )
 
@@ -95,8 +95,8 @@ class Segment:
         self.directory = directory
         self.base_offset = base_offset
         self.size = size
-        self.reserved = False
-        """Whether the file is longer than `size`, filled with zeros, because it was preallocated."""
+        self.longer_on_disk = False
+        """Whether the file is longer than `size`, with zeros because it was preallocated, or may be after a power cut."""
         self.name_ending = ""
         """The last suffix of its file names while it is not part of the log: `.cleaned` or `.swap` (log.compaction.swap)."""
         self.index_interval_bytes = index_interval_bytes
@@ -134,7 +134,7 @@ class Segment:
                 self._disk.open(path, create=True).close()
             if reserve_bytes:
                 self.open_file().reserve(reserve_bytes)
-                self.reserved = True
+                self.longer_on_disk = True
         except OSError:
             self.release_file()
             remove_files(self._disk, paths)
@@ -153,12 +153,11 @@ class Segment:
         return file
 
     def trim(self) -> bool:
-        """Cuts off what was reserved and is not needed any more. Returns whether there was anything, so that the file must be
-        synced."""
-        if not self.reserved:
+        """Ends the file at `size`. Returns whether it was or may be longer, so that it must be synced."""
+        if not self.longer_on_disk:
             return False
         self.open_file().truncate(self.size)
-        self.reserved = False
+        self.longer_on_disk = False
         return True
 
     def release_file(self) -> None:
@@ -190,7 +189,7 @@ class Segment:
             while written != length:  # after a short write the next one raises the reason
                 written += file.append([memoryview(b"".join(parts))[written:]])
         except OSError:
-            self._take_back(file, position)
+            self._take_back(file)
             raise
         self.size = position + length
         if position == 0:
@@ -219,7 +218,7 @@ class Segment:
             while written != len(data):
                 written += file.append([data[written:]])
         except OSError:
-            self._take_back(file, position)
+            self._take_back(file)
             raise
         self.size = position + len(data)
         if position == 0:
@@ -235,11 +234,15 @@ class Segment:
         """How many more entries fit both indexes, which is how many batches can come before the segment is full."""
         return min(self.offset_index.room, self.time_index.room)
 
-    @staticmethod
-    def _take_back(file: File, size: int) -> None:
-        """Cuts off what was written by an append that failed. Raises StateUnknown."""
+    def _take_back(self, file: File) -> None:
+        """Cuts off what was written by an append that failed. Raises StateUnknown.
+
+        No flush needs to sync this file if all its records are durable, so a power cut could bring what was cut off back, behind
+        a recovery point that lies in a later segment. The segment's end therefore cuts once more, and syncs.
+        """
+        self.longer_on_disk = True
         try:
-            file.truncate(size)
+            file.truncate(self.size)
         except OSError as error:
             raise StateUnknown(error.errno, f"half a write could not be cut off: {error.strerror}") from error
 
@@ -407,8 +410,8 @@ class Segment:
         self.index_full = False
 
     def index_batch(self, position: int, size: int, last_offset: int, max_timestamp: int) -> None:
-        """Notes in the indexes what `append` would have noted for this batch."""
-        if max_timestamp > self._max_timestamp:
+        """Notes in the indexes what `append` would have noted for this batch; nothing if its offsets do not fit them."""
+        if max_timestamp > self._max_timestamp and self.can_hold(last_offset):
             self._max_timestamp, self._offset_of_max = max_timestamp, last_offset
         if self._since_index > self.index_interval_bytes and self.can_hold(last_offset):
             self._add_entries(last_offset, position)
@@ -431,14 +434,15 @@ class Segment:
         self._since_index = 0
 
     def rebuild_indexes(self) -> None:
-        """Rebuilds both indexes from the log's headers. Raises CorruptRecord if these cannot be walked. Then the old indexes
-        stay, because they lead past the damage, and later requests for what is damaged do not cost another walk.
+        """Rebuilds both indexes from the log's headers. Raises CorruptRecord if these cannot be walked, or their offsets do not
+        ascend. Then the old indexes stay, because they lead past the damage, and later requests for what is damaged do not cost
+        another walk.
         """
         kept = self._offset_index, self._time_index, self._max_timestamp, self._offset_of_max, self.first_timestamp
         kept_rest = self._since_index, self.indexes_dirty, self.index_full
         self.reset_indexes()
         try:
-            for batch in walk(self.file or self.open_file(), 0, self.size):
+            for batch in walk_ascending(self.file or self.open_file(), self.size, self.base_offset):
                 self.index_batch(batch.position, batch.size, batch.last_offset, batch.max_timestamp)
         except (CorruptRecord, OSError) as error:
             self._offset_index, self._time_index, self._max_timestamp, self._offset_of_max, self.first_timestamp = kept
@@ -449,7 +453,7 @@ class Segment:
 
     def rewrite_indexes(self) -> None:
         """Has the next `write_indexes` write all of them again, because what it wrote could not be synced."""
-        self.indexes_dirty = True
+        self.indexes_dirty = self.longer_on_disk = True
         if self._txn_index is not None and self._txn_index is not NO_ABORTS:
             self._txn_index.changed = True
 
@@ -485,7 +489,7 @@ class Segment:
     def truncate_bytes(self, size: int, offset: int) -> None:
         """Cuts the file to `size` bytes, where the batch with `offset` started."""
         self.open_file().truncate(size)
-        self.size, self.reserved = size, False
+        self.size, self.longer_on_disk = size, False
         self.offset_index.truncate_to(offset)
         self.time_index.truncate_to(offset)
         with suppress(CorruptIndex):  # a wrong one is rebuilt from what is left when it is needed

@@ -7,7 +7,7 @@
         AIOKafkaProducer(bootstrap_servers=broker.bootstrap) ...
 
 It is the same broker as the command's, with the same settings, and serves when it is entered: nothing to wait for. Leaving ends
-its connections, closes its logs and removes its directory. `pip install ottla` also gives pytest the fixture `kafka_broker`
+its connections, closes its logs and removes its directory. Where ottla is installed, pytest has the fixture `kafka_broker`
 (ottla/pytest_plugin.py).
 
 Two things differ from production, since nobody keeps this data: a temporary directory is not synced to the disk, so creating
@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import os
 import shutil
 import tempfile
@@ -32,7 +33,7 @@ from typing import TYPE_CHECKING, Final, Self
 from ottla.log.config_def import ConfigError
 from ottla.log.disk.files import OsDisk, OsFile
 from ottla.server.settings.broker_config import BrokerConfig
-from ottla.server.settings.broker_settings import advice
+from ottla.server.settings.broker_settings import advice, is_idle
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -161,6 +162,10 @@ class Broker:
             raise RuntimeError("this broker is already running")
         if self._data_dir is None:
             self._temporary = _TemporaryDirectory()
+        if idle := sorted(name for name in self._settings if is_idle(name)):
+            logging.getLogger("ottla.testing").info(
+                "these settings are accepted but have no effect in ottla: %s", ", ".join(idle)
+            )
 
     async def _serve(self) -> None:
         """Builds the broker in the loop that will run it, and starts it."""

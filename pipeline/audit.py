@@ -11,8 +11,8 @@ key, value, headers or timestamp |
 
 **Comparison.** Both sides are added up by partition and bucket of time: the number of records and the sum of their checksums,
 xxhash64 of key, value, headers and timestamp. Only buckets that differ are compared record by record. An archive of the same
-topic is compared by offset; another topic, or what was replayed, has its own offsets and is compared by content: each partition
-as a bag of records, and, if the bags are equal, their order.
+topic is compared by offset, which is part of the checksums then; another topic, or what was replayed, has its own offsets and is
+compared by content: each partition as a bag of records, and, if the bags are equal, their order.
 
 What the topic no longer keeps (retention) is not compared: an archive counts from the topic's first offset.
 """
@@ -113,12 +113,14 @@ def _header(header: Column) -> Column:
     return F.concat(header["key"], F.lit("="), F.coalesce(F.hex(header["value"]), F.lit("null")))
 
 
-def buckets(rows: DataFrame, bucket_ms: int) -> DataFrame:
-    """Returns the records and checksums by partition and span of time."""
+def buckets(rows: DataFrame, bucket_ms: int, *, with_offsets: bool = False) -> DataFrame:
+    """Returns the records and checksums by partition and span of time; `with_offsets`: a record's offset is part of its checksum,
+    so that records which have changed places are not equal."""
     from pyspark.sql import functions as F
 
     start = (F.floor(F.col("ms") / bucket_ms) * bucket_ms).cast("long").alias("start_ms")
-    total = F.sum(F.col("sum").cast("decimal(38,0)")).cast("string").alias("checksum")
+    one = F.xxhash64("offset", "sum") if with_offsets else F.col("sum")
+    total = F.sum(one.cast("decimal(38,0)")).cast("string").alias("checksum")
     return rows.groupBy("partition", start).agg(F.count("*").alias("records"), total)
 
 

@@ -37,7 +37,7 @@ def by_offset(topic: Side, other: Side, plan: Audit) -> list[Finding]:
     there, extra = asked_of(topic, other._replace(rows=within(other.rows, topic.bounds)))
     here, missing = asked_of(other, topic)
     found = _double_offsets(there, plan.most)
-    left, right = _differing(here, there, plan.bucket_ms)
+    left, right = _differing(here, there, plan.bucket_ms, with_offsets=True)
     once = right.groupBy("partition", "offset").agg(F.min("sum").alias("other"), F.count_distinct("sum").alias("kinds"))
     both = left.select("partition", "offset", "sum").join(once, ["partition", "offset"], "full_outer")
     kind = (
@@ -149,13 +149,13 @@ def _double_offsets(rows: DataFrame, most: int) -> list[Finding]:
     return doubles(rows.select("partition", "offset", place), "place", "partition", most)
 
 
-def _differing(topic: DataFrame, other: DataFrame, bucket_ms: int) -> tuple[DataFrame, DataFrame]:
+def _differing(topic: DataFrame, other: DataFrame, bucket_ms: int, *, with_offsets: bool = False) -> tuple[DataFrame, DataFrame]:
     """Returns the rows of both sides in the partitions and spans of time whose sums differ."""
     from pyspark.sql import functions as F
 
     names = ["partition", "start_ms"]
     a, b = (
-        buckets(side, bucket_ms).withColumnsRenamed({"records": f"n{i}", "checksum": f"c{i}"})
+        buckets(side, bucket_ms, with_offsets=with_offsets).withColumnsRenamed({"records": f"n{i}", "checksum": f"c{i}"})
         for i, side in enumerate((topic, other))
     )
     unequal = a.join(b, names, "full_outer").where(~(F.col("n0").eqNullSafe(F.col("n1")) & F.col("c0").eqNullSafe(F.col("c1"))))

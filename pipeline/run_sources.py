@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ottla.pipeline.cluster import KafkaCluster
 from ottla.pipeline.run_checkpoint import Extent
 from ottla.pipeline.run_job import JobError, Sink, Stream
+from ottla.pipeline.times import ceil_ms
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -160,7 +161,7 @@ def milliseconds(stream: Stream, given: str) -> int:
         moment = datetime.fromisoformat(given)
     except ValueError:
         raise JobError(f"{stream.name}: from is earliest, latest or a time, not {given!r}", stream.line) from None
-    return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
+    return ceil_ms(moment if moment.tzinfo else moment.replace(tzinfo=UTC))
 
 
 def value_of(spark: SparkSession, stream: Stream) -> Column:

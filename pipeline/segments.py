@@ -233,7 +233,7 @@ def offset_at_time(log: PartitionLog, timestamp_ms: int, max_batch_bytes: int = 
     """Returns the offset of the first record that is not earlier, None if there is none. Raises OSError or LogError, also if the
     record lies beyond the first `max_batch_bytes` of a batch."""
     bounds = max_batch_bytes, max_batch_bytes
-    found = offset_for_timestamp(log.segments, timestamp_ms, log.log_start_offset, bounds, exact=True)
+    found = offset_for_timestamp(log, timestamp_ms, bounds, exact=True)
     return None if found is None else found.offset
 
 

@@ -57,6 +57,11 @@ def open_for_reading(path: str, sizes: dict[str, int] | None = None) -> ReadOnly
 class _Nothing:
     """A lock that does not lock anything, because nothing is changed."""
 
+    same_boot = False
+
+    def note_boot(self) -> None:
+        """Does nothing."""
+
     def release(self) -> None:
         """Does nothing."""
 
@@ -115,7 +120,7 @@ class ReadOnlyDisk:
         here = (name.rpartition("/") for name in (*self._real, *self._made))
         return sorted(names | {name for parent, _, name in here if parent == path})
 
-    def makedirs(self, path: str) -> None:
+    def makedirs(self, path: str, private: bool = False) -> None:
         self._gone.discard(path)
 
     def exists(self, path: str) -> bool:

@@ -8,12 +8,12 @@ of them. A filter has `attribute`, the path of a column, and `value`.
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from typing import Any, Final
 
 from ottla.pipeline.segments import MAX_OFFSET, MIN_TIMESTAMP, Wanted
+from ottla.pipeline.times import micros_since_1970
 
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _COMPARISONS: Final = ("EqualTo", "GreaterThan", "GreaterThanOrEqual", "LessThan", "LessThanOrEqual")
 
 
@@ -80,7 +80,7 @@ def _bounds(kind: str, value: int) -> tuple[int, int]:
 
 def _times(kind: str, value: datetime) -> tuple[int, int]:
     """Returns what `_bounds` returns, in ms, for records whose time is in whole milliseconds."""
-    micros = (value.astimezone(UTC) - _EPOCH) // timedelta(microseconds=1)
+    micros = micros_since_1970(value)
     floor, ceil = micros // 1000, -(-micros // 1000)
     if kind == "EqualTo":
         return (floor, floor + 1) if floor == ceil else (MAX_OFFSET, MIN_TIMESTAMP)

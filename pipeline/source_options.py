@@ -28,10 +28,11 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Final
 
 from ottla.pipeline.segments import MAX_BATCH_BYTES, MAX_OFFSET, MIN_TIMESTAMP, SourceError
+from ottla.pipeline.times import ceil_ms
 from ottla.wire.compression import MAX_DECOMPRESSED_BYTES
 
 COLUMNS: Final = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers")
@@ -229,11 +230,4 @@ def _time(name: str, text: str | None) -> int | None:
         raise SourceError(f"{name} is {text!r}; it must be milliseconds since 1970 or a date and time as in ISO 8601") from None
     if when.tzinfo is None:
         raise SourceError(f"{name} is {text!r}, and says no time zone; append Z for UTC")
-    return _millis(when)
-
-
-def _millis(when: datetime) -> int:
-    """Returns the time in ms, exactly and rounded up, because a record of an earlier millisecond is earlier."""
-    since = when.astimezone(UTC) - datetime(1970, 1, 1, tzinfo=UTC)
-    micros = (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
-    return -(-micros // 1000)
+    return ceil_ms(when)

@@ -44,8 +44,8 @@ from typing import Final, NamedTuple
 ROOT = Path(__file__).resolve().parents[1]
 PARTS = ("log", "server", "pipeline")
 EQUIVALENTS = ROOT / "scripts" / "equivalent_mutants.toml"
-ALSO = {"log": ["tests/sim"]}
-"""Tests of a part that stand elsewhere than in its mirror."""
+ALSO = {"log": ["tests/sim", "tests/server/settings"]}
+"""Tests of a part that stand elsewhere than in its mirror; tests/server/settings compares the topics' table with Kafka's."""
 GOAL = 0.9
 LONGEST_SHOWN = 50
 SLOW_START, TIMES_AS_LONG = 60.0, 4
@@ -262,7 +262,7 @@ class Copy:
 
     def __init__(self, folder: Path) -> None:
         self.root = folder
-        leave = shutil.ignore_patterns(".git", ".venv", "*.so", "__pycache__", ".*_cache", "build", "docs", "results")
+        leave = shutil.ignore_patterns(".git", ".venv", "*.so", "__pycache__", ".*_cache", "build", "results")
         shutil.copytree(ROOT, folder, symlinks=True, ignore=leave)
         self.aside: set[str] = set()
         """The tests, and the modules of tests, that fail without a mutation."""

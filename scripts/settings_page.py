@@ -2,6 +2,8 @@
 
     python -m scripts.settings_page
 
+It writes docs/limits.md as well (limits_page.py), whose defaults come from the same tables.
+
 tests/server/settings/test_settings_page.py fails when the page and the tables do not say the same, or when a setting without
 effect has no reason in WHY_IDLE.
 """
@@ -14,8 +16,16 @@ from typing import Final
 
 from ottla.log.config import TOPIC_SETTINGS
 from ottla.log.config_def import ConfigType, Setting, Update, text_of
-from ottla.server.settings.broker_settings import BROKER_SETTINGS, FIXED_HERE, OWN_SETTINGS, documentation
+from ottla.server.settings.broker_settings import (
+    BROKER_SETTINGS,
+    FIXED_HERE,
+    OF_ONE_LISTENER,
+    OWN_DEFAULTS,
+    OWN_SETTINGS,
+    documentation,
+)
 from ottla.server.settings.group_settings import CLIENT_METRICS_SETTINGS, GROUP_SETTINGS
+from scripts import limits_page
 
 PAGE: Final = Path(__file__).resolve().parents[1] / "docs" / "settings.md"
 
@@ -31,12 +41,15 @@ WHY_IDLE: Final[dict[str, tuple[str, ...]]] = {
         "alter.config.policy.class.name", "create.topic.policy.class.name", "client.quota.callback.class", "config.providers",
         "group.streams.topology.description.plugin.class",
     ),
-    "One node is the whole cluster: there is no other replica, broker or controller": (
-        "auto.leader.rebalance.enable", "leader.imbalance.", "broker.heartbeat.", "broker.session.", "controlled.shutdown.",
-        "controller.", "initial.broker.registration.", "replica.", "num.replica.", "follower.", "leader.replication.",
-        "follower.replication.", "replication.quota.", "alter.log.dirs.", "unclean.leader.election.", "min.insync.replicas",
-        "request.timeout.ms", "socket.connection.setup.", "log.dir.failure.timeout.ms",
-        "leader.replication.throttled.replicas", "transaction.state.log.min.isr",
+    "A broker does not replicate yet, and is no other node's controller": (
+        "auto.leader.rebalance.enable", "leader.imbalance.", "controller.", "replica.", "num.replica.", "follower.",
+        "leader.replication.", "follower.replication.", "replication.quota.", "alter.log.dirs.", "request.timeout.ms",
+        "log.dir.failure.timeout.ms",
+    ),
+    "Each partition has one replica, so there is nothing to elect, to throttle or to wait for; in Kafka, too, no more replicas "
+    "have to be in sync than the partition has (row P34 of [Kafka's behaviour](kafka-behaviour.md))": (
+        "min.insync.replicas", "transaction.state.log.min.isr", "unclean.leader.election.enable",
+        "follower.replication.throttled.replicas", "leader.replication.throttled.replicas",
     ),
     "Metrics are plain counters that are read when somebody asks for them": ("kafka.metrics.", "metric.reporters", "metrics."),
     "There is no tiered storage": ("remote.", "log.remote.", "log.local.", "local."),
@@ -70,16 +83,31 @@ ACCEPTED: Final = {
     "offsets.topic.compression.codec": "whole number, 0 to 4",
 }
 """Where neither bounds nor choices say it."""
-HEAD: Final = """# Settings
 
-ottla knows every setting of Apache Kafka 4.4 by name, type, default and bounds: Kafka's own `server.properties` works as it is,
-and `DescribeConfigs` (`kafka-configs.sh --describe --all`) answers as Kafka does for all of them. What a setting *does* is a
-different question, which this page answers: first come the settings that have an effect, then, by reason, those that have none
-yet.
 
-The first of these values that is set counts: the topic's or group's own; the one set for this broker while it ran; the one set
-for all brokers while they ran; the one from `server.properties`, the environment and the command line; the default. Settings of
-a single listener (`listener.name.<name>.<setting>`) are kept and described, and have no effect yet.
+def _names(names: Iterable[str]) -> str:
+    """Returns the names as a phrase: `a`, `b` and `c`."""
+    *first, last = [f"`{name}`" for name in sorted(names)]
+    return f"{', '.join(first)} and {last}" if first else last
+
+
+HEAD: Final = f"""# Settings
+
+ottla knows every setting of Apache Kafka 4.4, with its type, default and bounds. Kafka's own `server.properties` works as it is,
+and `DescribeConfigs` (`kafka-configs.sh --describe --all`) answers as Kafka does, with these exceptions: the descriptions are
+ottla's own; {_names(OWN_DEFAULTS)} have defaults with which
+a broker starts without a configuration; and {_names(FIXED_HERE)} cannot change while the
+broker runs, as they can in Kafka.
+
+What a setting *does* is a different question, and the one that this page answers: first for the settings that have an effect,
+then, by reason, for those that have none. The broker's log names the latter if they are set: one line at the start names those
+that the broker was given, another those in its metadata whose value is not the default, and a setting to which a client gives
+such a value is named the first time. [Limits](limits.md) lists what is bounded, and by which setting.
+
+The value that counts is the first of these that is set: the topic's or group's own; the one set for this broker while it ran;
+the one set for all brokers while they ran; the one from `server.properties`, the environment and the command line; the default.
+Settings of a single listener (`listener.name.<name>.<setting>`) are kept and described; only {_names(OF_ONE_LISTENER)}
+has an effect there.
 
 This page is written by `scripts/settings_page.py` from the tables in `log/config.py` and `server/settings/table/`.
 """
@@ -147,6 +175,15 @@ def idle_list(settings: Iterable[Setting]) -> list[str]:
     return lines
 
 
+def _idle_count() -> str:
+    """Returns how many of Kafka's settings do nothing, as the first line of their list."""
+    tables = (TOPIC_SETTINGS, BROKER_SETTINGS, GROUP_SETTINGS, CLIENT_METRICS_SETTINGS)
+    effective = [setting.effective for table in tables for setting in table.values() if not setting.internal]
+    return (
+        f"Of Kafka's {len(effective)} settings, these {effective.count(False)} are checked, kept and described, but do nothing:"
+    )
+
+
 def page() -> str:
     parts: list[tuple[str, list[str]]] = [
         ("## Topics", effective_table(TOPIC_SETTINGS, with_changes=False)),
@@ -157,7 +194,7 @@ def page() -> str:
             "## Subscriptions to clients' metrics, with ottla.client.metrics=true",
             effective_table(CLIENT_METRICS_SETTINGS, with_changes=False),
         ),
-        ("## Known, and without effect yet", ["These are accepted, checked, kept and described, but do nothing:"]),
+        ("## Accepted, without effect", [_idle_count()]),
         ("### Of topics", idle_list(TOPIC_SETTINGS.values())),
         ("### Of the broker", idle_list(BROKER_SETTINGS.values())),
         ("### Of groups", idle_list(GROUP_SETTINGS.values())),
@@ -168,5 +205,6 @@ def page() -> str:
 
 if __name__ == "__main__":
     PAGE.parent.mkdir(exist_ok=True)
-    PAGE.write_text(page())
-    print(PAGE)
+    for path, text in ((PAGE, page()), (limits_page.PAGE, limits_page.page())):
+        path.write_text(text)
+        print(path)

@@ -19,6 +19,7 @@ from ottla.log.errors import StorageError
 from ottla.log.management.manager import LogManager
 from ottla.server.base.network import OsNetwork
 from ottla.server.base.randomness import from_seed
+from ottla.server.base.turns import Workers
 from ottla.server.broker import optional_parts
 from ottla.server.metadata.controller_settings import current_settings
 from ottla.server.metadata.image import MetadataImage
@@ -61,6 +62,10 @@ class NotingNetwork(OsNetwork):
     async def serve(self, factory: Callable[[], asyncio.BaseProtocol], sock: socket.socket, backlog: int) -> asyncio.Server:
         self.asked.append(("serve", backlog))
         return await super().serve(factory, sock, backlog)
+
+    async def connect_to(self, factory: Callable[[], asyncio.BaseProtocol], host: str, port: int) -> None:
+        self.asked.append(("connect_to", (host, port)))
+        await super().connect_to(factory, host, port)
 
     async def address_of(self, host: str) -> str:
         self.asked.append(("address_of", host))
@@ -136,6 +141,31 @@ def run_at_once(job: Callable[[], None], done: Callable[[StorageError | None], N
         done(None)
 
 
+def work_at_once(job: Callable[[], Any], done: Callable[[asyncio.Future[Any]], object]) -> None:
+    """As server.base.turns.run_in_thread, but here and now."""
+    loop = asyncio.new_event_loop()
+    future: asyncio.Future[Any] = loop.create_future()
+    loop.close()
+    try:
+        future.set_result(job())
+    except Exception as error:  # noqa: BLE001 - for whoever waits
+        future.set_exception(error)
+    done(future)
+
+
+class Threads:
+    """Runs jobs in place of server.base.turns.run_in_thread, when the test says so."""
+
+    def __init__(self) -> None:
+        self.jobs: list[tuple[Callable[[], Any], Callable[[asyncio.Future[Any]], object]]] = []
+
+    def run(self, job: Callable[[], Any], done: Callable[[asyncio.Future[Any]], object]) -> None:
+        self.jobs.append((job, done))
+
+    def end_first(self) -> None:
+        work_at_once(*self.jobs.pop(0))
+
+
 class MemoryBroker:
     """`context` is what handlers get; the rest is for the test to turn the screws. Topic ids are made from the name."""
 
@@ -160,7 +190,7 @@ class MemoryBroker:
         self.logs.lock()
         self.logs.open_all()
         self.settings = current_settings(self.config, self.image)
-        self.replicas = Replicas(self.logs, self.image, self.settings, self.clock)
+        self.replicas = Replicas(self.logs, self.image, self.settings, self.clock, run_at_once)
         self.register_broker(NODE_ID, port=9092)
         for name, partitions in topics.items():
             self.create_topic(name, partitions)
@@ -178,7 +208,14 @@ class MemoryBroker:
             random=from_seed(1),
             optional_parts=optional_parts,
             existing_flushing=Flushing(self.clock, run_at_once),
+            existing_workers=Workers(work_at_once),
         )
+
+    def hold_threads(self) -> Threads:
+        """Lets what is to run in threads wait until the test says so."""
+        threads = Threads()
+        self.context.existing_workers = Workers(threads.run)
+        return threads
 
     def register_broker(self, broker_id: int, port: int) -> None:
         endpoint = BrokerEndpoint(LISTENER, f"host{broker_id}", port, 0)

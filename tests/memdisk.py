@@ -11,7 +11,6 @@ Faults are ordered by `fail`: the next matching operation raises OSError, for `a
 
 from __future__ import annotations
 
-import copy
 import errno
 import io
 import os
@@ -105,6 +104,9 @@ class MemFile:
         self._disk._change("sync", self.path)
         self._inode.sync()
 
+    def has_name(self) -> bool:
+        return _is_in(self._disk._names.root, self._inode)
+
     def fileno(self) -> int:
         raise io.UnsupportedOperation("a file in memory has no descriptor")
 
@@ -116,6 +118,10 @@ class _MemLock:
     def __init__(self, disk: MemDisk, path: str) -> None:
         self._disk = disk
         self._path = path
+        self.same_boot = disk._boots_noted.get(path) == disk._boot
+
+    def note_boot(self) -> None:
+        self._disk._boots_noted[self._path] = self._disk._boot
 
     def release(self) -> None:
         self._disk._locks.discard(self._path)
@@ -140,6 +146,8 @@ class MemDisk:
         self._names = Names(ordered=ordered_names)
         self._faults: list[Fault] = []
         self._locks: set[str] = set()
+        self._boot = 0
+        self._boots_noted: dict[str, int] = {}
 
     # Faults and crashes
 
@@ -155,6 +163,7 @@ class MemDisk:
     def crash(self, rng: random.Random | None = None) -> None:
         """The power is cut: drops what was not synced, or, with `rng`, an arbitrary allowed part of it. Open handles are void."""
         self._names = self._after_cut(random_choice(rng) if rng else lose_all)
+        self._boot += 1
         self._locks.clear()
         self._faults.clear()
         self._stop_at = None
@@ -170,7 +179,8 @@ class MemDisk:
         safe from a power cut. This one goes on.
         """
         other = MemDisk(self.now_ms, sector_bytes=self._sector_bytes, ordered_names=self._ordered_names)
-        other._names = copy.deepcopy(self._names)
+        other._names = self._names.copied()
+        other._boot, other._boots_noted = self._boot, self._boots_noted.copy()
         return other
 
     def _after_cut(self, choose: Choose) -> Names:
@@ -271,7 +281,7 @@ class MemDisk:
         self._raise_fault("list", path)
         return sorted(self._directory(path).entries)
 
-    def makedirs(self, path: str) -> None:
+    def makedirs(self, path: str, private: bool = False) -> None:
         missing = []
         while self._find(path) is None:
             missing.append(path)
@@ -340,6 +350,10 @@ class MemDisk:
             self._create(path)
         self._locks.add(path)
         return _MemLock(self, path)
+
+
+def _is_in(directory: Directory, inode: Inode) -> bool:
+    return any(node is inode or (isinstance(node, Directory) and _is_in(node, inode)) for node in directory.entries.values())
 
 
 def _bytes_in(directory: Directory) -> int:

@@ -48,6 +48,14 @@ def test_paths_exist(page: Path) -> None:
     assert [path for path in sorted(named) if not (ROOT / path).exists()] == []
 
 
+def test_nobody_is_told_to_install_a_package_that_no_index_has() -> None:
+    """There is none yet: ottla is installed from a checkout, `pip install .`."""
+    sources = [path for folder in ("commands", "pipeline", "server", "log", "wire") for path in (ROOT / folder).rglob("*.py")]
+    pages = [path for path in PAGES if path.name != "CHANGELOG.md"]
+    texts = [*pages, *(ROOT / "ottla").glob("*.py"), *(path for path in sources if "messages" not in path.parts)]
+    assert [str(path) for path in texts if re.search(r"pip install ['\"]?ottla", path.read_text())] == []
+
+
 def test_broken_links_are_found(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text("# A `b`, c\n[ok](#a-b-c) [ok](page.md) [bad](none.md) [bad](#d) [ok](https://example.com/x)\n")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import subprocess
 import sys
@@ -83,6 +84,13 @@ def test_settings_are_keywords() -> None:
         assert sorted(path.name for path in broker.data_dir.glob("wide-*")) == ["wide-0", "wide-1", "wide-2"]
         assert setting(broker, "auto.create.topics.enable") == "false"
         assert setting(broker, "log.cleanup.policy") == "compact,delete"
+
+
+def test_settings_without_effect_are_logged(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "ottla.testing")
+    with Broker(num_io_threads=9, num_partitions=2):
+        pass
+    assert caplog.messages == ["these settings are accepted but have no effect in ottla: num.io.threads"]
 
 
 def test_what_makes_a_first_consumer_wait_is_low_unless_it_is_asked_for() -> None:

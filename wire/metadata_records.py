@@ -143,8 +143,10 @@ def decode_control(record: Record) -> ControlRecord:
     try:
         _, kind = _CONTROL_KEY.unpack_from(record.key or b"")
         name = _CONTROL_TYPES.get(kind)
-        if name is None or record.value is None:
+        if name is None:
             return ControlRecord(kind, None)
+        if record.value is None:
+            raise ValueError(f"a {name} has no value")
         table = _module(name).DECODE
         version: int = _INT16.unpack_from(record.value)[0]
         message, _ = table[min(version, max(table))](record.value, 0)

@@ -137,8 +137,8 @@ BREAKS: Final = (
         "a timestamp is looked up one record late",
         "ListOffsets by timestamp finds the first record that is not earlier",
         "log/timestamps.py",
-        "        if batch.max_timestamp >= target_ms and",
-        "        if batch.max_timestamp > target_ms and",
+        "        matches = batch.max_timestamp >= target_ms and",
+        "        matches = batch.max_timestamp > target_ms and",
         _WIRE_DIFF + "test_fetch.py::test_list_offsets_by_timestamp",
     ),
 )

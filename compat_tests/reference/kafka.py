@@ -25,6 +25,7 @@ import tempfile
 import time
 from abc import ABC, abstractmethod
 from pathlib import Path
+from typing import IO
 
 from compat_tests.reference import jvm, maven
 
@@ -74,11 +75,11 @@ def free_port() -> int:
             return port
 
 
-def answers_metadata(port: int) -> bool:
+def answers_metadata(port: int, host: str = HOST) -> bool:
     """Whether a broker at `port` names at least one broker in a Metadata v0 answer."""
     request = struct.pack(">hhihi", 3, 0, 1, -1, 0)  # key, version, correlation id, no client id, no topics
     try:
-        with socket.create_connection((HOST, port), timeout=5) as connection:
+        with socket.create_connection((host, port), timeout=5) as connection:
             connection.sendall(struct.pack(">i", len(request)) + request)
             answer = connection.recv(12, socket.MSG_WAITALL)  # size, correlation id, number of brokers
     except OSError:
@@ -102,6 +103,18 @@ def end_process(pid: int, how: signal.Signals, timeout_s: float = STOP_TIMEOUT_S
         os.close(handle)
 
 
+def answers_api_versions(port: int) -> bool:
+    """Whether a node at `port`, which may be a controller, answers ApiVersions v0 without an error."""
+    request = struct.pack(">hhih", 18, 0, 1, -1)  # key, version, correlation id, no client id
+    try:
+        with socket.create_connection((HOST, port), timeout=5) as connection:
+            connection.sendall(struct.pack(">i", len(request)) + request)
+            answer = connection.recv(10, socket.MSG_WAITALL)  # size, correlation id, error code
+    except OSError:
+        return False
+    return len(answer) == 10 and struct.unpack(">iih", answer)[2] == 0
+
+
 class BrokerProcess(ABC):
     """A broker on one directory and one port: it may be killed and started again, and finds its data.
 
@@ -109,6 +122,7 @@ class BrokerProcess(ABC):
     """
 
     kind: str
+    start_timeout_s = START_TIMEOUT_S
 
     def __init__(self, directory: Path, settings: dict[str, str] | None = None, port: int | None = None) -> None:
         self.directory = directory
@@ -143,6 +157,21 @@ class BrokerProcess(ABC):
     def environment(self) -> dict[str, str]:
         return dict(os.environ)
 
+    def spawn(self, log: IO[bytes]) -> subprocess.Popen[bytes]:
+        """Start the process, which writes to `log`."""
+        return subprocess.Popen(
+            self.command(),
+            cwd=self.directory,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            env=self.environment(),
+        )
+
+    def answers(self) -> bool:
+        """Whether the broker has come up."""
+        return answers_metadata(self.port)
+
     def start(self) -> None:
         """Start and wait until the broker answers. Raises BrokerFailed."""
         assert self.process is None, "already running"
@@ -152,16 +181,9 @@ class BrokerProcess(ABC):
         if not self.data_dir.exists() and not any((place / "meta.properties").exists() for place in places):
             self.format()
         with open(self.log_file, "ab") as log:
-            self.process = subprocess.Popen(
-                self.command(),
-                cwd=self.directory,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                env=self.environment(),
-            )
-        deadline = time.monotonic() + START_TIMEOUT_S
-        while not answers_metadata(self.port):
+            self.process = self.spawn(log)
+        deadline = time.monotonic() + self.start_timeout_s
+        while not self.answers():
             if self.process.poll() is not None or time.monotonic() > deadline:
                 self.kill()
                 raise BrokerFailed(f"{self.kind} did not come up on port {self.port}:\n{self.log_tail()}")

@@ -1,4 +1,6 @@
-"""Every command-line tool of Apache Kafka 4.3.1, said twice: to ottla and to Apache Kafka. The difference is the test.
+"""The command-line tools of Apache Kafka 4.3.1, said twice: to ottla and to Apache Kafka. The difference is the test.
+
+These are the tools that speak to a broker or read its files; site.py says of each other main class why it is not among them.
 
 A script (script.py; the tables are scripts_*.py) is a list of steps, mostly tools with their arguments as one types them. Both
 brokers take the steps at the same time, each with tools in a JVM of its own (compat_tests/java/Tools.java). What the tools print,

@@ -173,7 +173,7 @@ DIFFERENCES: Final[tuple[Difference, ...]] = (
     Difference(
         "a group of another kind",
         r"Group (?P<group>[\w-]+) is not a (?P<kind>\w+) group\.",
-        r"Group (?P<group>[\w-]+) is a \w+ group, not a (?P<kind>\w+) group\.",
+        r"Group (?P<group>[\w-]+) is a \w+ group; this request is for (?P<kind>\w+) groups\.",
     ),
     Difference(
         "a share group with members",

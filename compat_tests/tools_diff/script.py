@@ -16,6 +16,8 @@ class Run:
     `code` is the exit code that Kafka's answer gives it. With `until`, a regular expression, it is called again until its
     standard output holds a match: what a tool asks for may take its time. `unordered` says why its lines may come in any order;
     they are sorted then. `hide` masks what only this call shows. `alone`: in a process of its own, at whose end it does the rest.
+    `ends_at` is for a tool that goes on for ever, alone: it gets SIGTERM when it has printed a line that holds this text, with
+    which its output ends.
     """
 
     line: str
@@ -25,6 +27,7 @@ class Run:
     unordered: str = ""
     hide: tuple[Mask, ...] = ()
     alone: bool = False
+    ends_at: str = ""
 
 
 @dataclass(frozen=True)

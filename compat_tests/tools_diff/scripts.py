@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from compat_tests.tools_diff import scripts_cluster, scripts_groups, scripts_records, scripts_topics
+from collections.abc import Iterator
+
+from compat_tests.tools_diff import scripts_checks, scripts_cluster, scripts_groups, scripts_records, scripts_topics
+from compat_tests.tools_diff.masks import MASKS, Mask
+from compat_tests.tools_diff.script import Run
 
 SETTINGS = {
     "group.consumer.heartbeat.interval.ms": "1000",
@@ -15,4 +19,24 @@ SETTINGS = {
 }
 """Beyond those of every broker of the tests: quick heartbeats, small internal topics."""
 
-ALL = scripts_topics.ALL + scripts_cluster.ALL + scripts_groups.ALL + scripts_records.ALL
+ALL = scripts_topics.ALL + scripts_cluster.ALL + scripts_groups.ALL + scripts_records.ALL + scripts_checks.ALL
+
+
+def calls() -> Iterator[Run]:
+    """Yields every call of a tool, in order."""
+    for script in ALL:
+        yield from (step for step in script.steps if isinstance(step, Run))
+
+
+def calls_by_mask() -> dict[Mask, list[str]]:
+    """Returns the masks of single calls, each with its calls as they are typed."""
+    found: dict[Mask, list[str]] = {}
+    for call in calls():
+        for mask in call.hide:
+            found.setdefault(mask, []).append(call.line)
+    return found
+
+
+def all_masks() -> tuple[Mask, ...]:
+    """Returns the masks of every call, then those of single ones."""
+    return (*MASKS, *calls_by_mask())

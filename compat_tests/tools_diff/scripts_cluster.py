@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from compat_tests.tools_diff.masks import Mask
+from compat_tests.tools_diff.masks import A_SET, FIGURES, Mask, in_order
 from compat_tests.tools_diff.script import File, Run, Script, made
 
 QUORUM = (
@@ -10,18 +10,26 @@ QUORUM = (
         r"(?m)^(LeaderEpoch|HighWatermark|MaxFollowerLagTimeMs):(\s+)\d+$",
         r"\1:\2N",
         "grows with every record and start",
-        "LeaderEpoch:   1",
+        "LeaderId:   1\nLeaderEpoch:   7",
+        "LeaderId:   1\nLeaderEpoch:   N",
     ),
     Mask(
         r"(?m)^(1\s+\S+\s+)\d+\s+(0\s+)(?:\d+|TIME-MS)(\s+)(?:\d+|TIME-MS)",
         r"\1N \2TIME\3TIME",
         "the end of the metadata log, and when it was seen",
-        "1  a  123  0  1795251600000  1795251600000",
+        "1  a  123  0  1795251600000  1795251600000  Leader",
+        "1  a  N 0  TIME  TIME  Leader",
     ),
-    Mask(r"\d+\s+(0\s+)\d+ ms ago\s+\d+ ms ago\s+", r"N \1N ms ago N ms ago ", "likewise", "152\t0\t1 ms ago\t1 ms ago"),
-    Mask(r"\d+ ms ago", "N ms ago", "how long the answer took", "12 ms ago"),
+    Mask(
+        r"\d+\s+(0\s+)\d+ ms ago\s+\d+ ms ago\s+",
+        r"N \1N ms ago N ms ago ",
+        "the end of the metadata log, and how long ago it was seen",
+        "152\t0\t1 ms ago\t1 ms ago\tLeader",
+        "N 0\tN ms ago N ms ago Leader",
+    ),
+    Mask(r"\d+ ms ago", "N ms ago", "how long the answer took", "12 ms ago", "N ms ago"),
 )
-EPOCH = Mask(r"Epoch: \d+", "Epoch: N", "the end of the metadata log", "Epoch: 31")
+EPOCH = Mask(r"Epoch: \d+", "Epoch: N", "the end of the metadata log", "Level: 2 Epoch: 31", "Level: 2 Epoch: N")
 
 CLUSTER = Script(
     "cluster",
@@ -69,8 +77,15 @@ FEATURES = Script(
     ),
 )
 
-SET = "the tool prints sets, whose order each JVM draws"
-SETS = (Mask(r"(?<=only supports operations )\[.*\]", "[...]", SET, "only supports operations [READ, WRITE]"),)
+SETS = (
+    Mask(
+        r"(?<=only supports operations )\[.*\]",
+        in_order,
+        A_SET,
+        "only supports operations [WRITE, READ].",
+        "only supports operations READ WRITE.",
+    ),
+)
 
 ACLS = Script(
     "acls",
@@ -78,9 +93,9 @@ ACLS = Script(
         Run("acls --list", code=1),
         Run("acls --add --allow-principal User:ann --operation read --topic plain", code=1),
         Run("acls --remove --force --topic plain", code=1),
-        Run("acls --add --allow-principal User:ann --producer", code=1, unordered=SET),
-        Run("acls --add --operation fly --allow-principal User:ann --topic plain", code=1, unordered=SET, hide=SETS),
-        Run("acls", code=1, unordered=SET),
+        Run("acls --add --allow-principal User:ann --producer", code=1, unordered=A_SET),
+        Run("acls --add --operation fly --allow-principal User:ann --topic plain", code=1, unordered=A_SET, hide=SETS),
+        Run("acls", code=1, unordered=A_SET),
     ),
 )
 
@@ -117,15 +132,22 @@ METRICS = Script(
     ),
 )
 
-SNAPSHOT = Mask(r"(?m)^(Log starting offset|Starting offset): \d+", r"\1: N", "of the file's name", "Log starting offset: 0")
-
 DUMPED = (
-    Mask(r"\bCreateTime: \d+|\btimestamp: (?:\d+|TIME-MS)", "TIME", "when the producer sent it", "CreateTime: 1795251600000"),
-    Mask(r"\bcrc: \d+", "crc: CRC", "it covers the times", "crc: 12345"),
     Mask(
-        r"\blastTimestamp: (?:-?\d+|TIME-MS)", "lastTimestamp: TIME", "when the producer sent it", "lastTimestamp: 1795251600000"
+        r"\b(CreateTime|timestamp|lastTimestamp): 1[5-9]\d{11}",
+        r"\1: TIME",
+        "when the producer sent it",
+        "CreateTime: 1795251600000 lastTimestamp: -1",
+        "CreateTime: TIME lastTimestamp: -1",
     ),
-    Mask(r"\bproducerId: \d+", "producerId: ID", "blocks of ids begin where the starts before ended", "producerId: 1000"),
+    Mask(r"\bcrc: \d+", "crc: CRC", "it covers the times", "size: 73 crc: 12345", "size: 73 crc: CRC"),
+    Mask(
+        r"\bproducerId: \d+",
+        "producerId: ID",
+        "blocks of ids begin where the starts before ended",
+        "producerId: 1000 producerEpoch: 0",
+        "producerId: ID producerEpoch: 0",
+    ),
 )
 
 INDEXED = (
@@ -140,19 +162,36 @@ SENT = "--topic dumped-1 --num-records 5 --record-size 10 --throughput -1"
 GROUP_AT = 3
 ID_AT = 2
 """Partitions of the internal topics, by the names' hashes."""
-NO_SPEED = Mask(r".*", "", "how fast it went", "5 records sent")
+
+
+def lines_with(name: str) -> Mask:
+    """Hides the lines of other groups or ids."""
+    why = "what is there of others, and how it is batched, hangs on when it came"
+    return Mask(rf"(?m)^(?!.*{name}).*\n?", "", why, f"x\n{name} y\nz", f"{name} y\n")
 
 
 def of(name: str) -> tuple[Mask, ...]:
     """What a dump of an internal topic says of one group or id."""
     return (
-        Mask(rf"(?m)^(?!.*{name}).*\n?", "", "what is there of others, and how it is batched, hangs on when it came", "x\n"),
-        Mask(r"offset: \d+", "offset: N", "likewise", "offset: 7"),
-        Mask(r'"((?:previousP|p)roducerId)":\d+', r'"\1":ID', "ids are given to who comes first", '"producerId":2'),
-        Mask(r'(?<="topicId":")[^"]*', "TOPIC-ID", "drawn", '"topicId":"k3Jx0a-8Qb2c_d4e5f6g7h"'),
+        lines_with(name),
+        Mask(r"(?<=offset: )\d+", "N", "other groups and ids have records before it", "| offset: 7 size", "| offset: N size"),
+        Mask(
+            r'"((?:previousP|p)roducerId)":\d+',
+            r'"\1":ID',
+            "ids are given to who comes first",
+            '{"producerId":2,"previousProducerId":-1}',
+            '{"producerId":ID,"previousProducerId":-1}',
+        ),
     )
 
 
+OWN_ID = Mask(
+    r"(?<=\t)\d+(?= +\tCompleteCommit)",
+    "ID",
+    "ids are given to who comes first",
+    "tx\t1\t7 \tCompleteCommit",
+    "tx\t1\tID \tCompleteCommit",
+)
 DUMP = Script(
     "dump-log",
     (
@@ -175,8 +214,8 @@ DUMP = Script(
         Run("consumer-groups --reset-offsets --group dumped-g --topic dumped-1 --to-offset 3 --execute"),
         Run("consumer-groups --delete --group dumped-g"),
         Run(f"dump-log --files {{data}}/__consumer_offsets-{GROUP_AT}/{FIRST} --offsets-decoder", hide=of("dumped-g")),
-        Run(f"producer-perf-test {SENT} --transactional-id dumped-tx", hide=(NO_SPEED,)),
-        Run("transactions list", until="dumped-tx .*CompleteCommit", hide=of("no other")),
+        Run(f"producer-perf-test {SENT} --transactional-id dumped-tx", hide=FIGURES),
+        Run("transactions list", until="dumped-tx .*CompleteCommit", hide=(lines_with("dumped-tx"), OWN_ID)),
         Run(f"dump-log --files {{data}}/__transaction_state-{ID_AT}/{FIRST} --transaction-log-decoder", hide=of("dumped-tx")),
         Run("dump-log", code=1),
         Run("storage info -c {properties}"),

@@ -2,20 +2,32 @@
 
 from __future__ import annotations
 
-from compat_tests.tools_diff.masks import Mask
+from compat_tests.tools_diff.masks import A_SET, Mask, in_order
 from compat_tests.tools_diff.script import File, Hold, Release, Run, Script, made
 
 TWENTY = tuple(f"k{number}:v{number}" for number in range(20))
 ANY_ORDER = "groups, members and partitions come in the order of hash maps"
 
 STATES = Mask(
-    r"(?<=Valid states are: ).*", "...", "the tool prints a set, whose order each JVM draws", "Valid states are: Empty, Dead"
+    r"(?<=Valid states are: ).*", in_order, A_SET, "Valid states are: Empty, Dead\nx y", "Valid states are: Dead Empty\nx y"
 )
-
-WAYS = Mask(r"(?<=following scenarios: ).*", "...", "likewise", "the following scenarios: [[to-current]]")
-
-ONE_OF = Mask(r"(?<=takes one of these options: ).*", "...", "likewise", "takes one of these options: [group]")
-ASSIGNED = Mask(r"(?<=topicPartitions=)[^)]*", "...", "likewise", "(topicPartitions=a-0,a-1)")
+WAYS = Mask(
+    r"(?<=following scenarios: ).*",
+    in_order,
+    A_SET,
+    "one of the following scenarios: [[to-offset], [by-duration]]\nx y",
+    "one of the following scenarios: by-duration to-offset\nx y",
+)
+ONE_OF = Mask(
+    r"(?<=takes one of these options: ).*",
+    in_order,
+    A_SET,
+    "takes one of these options: [b], [a]",
+    "takes one of these options: a b",
+)
+ASSIGNED = Mask(
+    r"(?<=topicPartitions=)[^)]*", in_order, A_SET, "(topicPartitions=a-1,a-0) of 2", "(topicPartitions=a-0 a-1) of 2"
+)
 
 
 def member(group: str, protocol: str, **more: str) -> dict[str, str]:

@@ -6,7 +6,13 @@ from compat_tests.tools_diff.masks import Mask
 from compat_tests.tools_diff.script import IMPATIENT, File, Run, Script, made
 
 LEADERS = r"(?s)Leader: 1.*"
-SIZES = Mask(r'"size":\d+', '"size":BYTES', "how well a batch compresses or is split is the client's affair", '"size":123')
+SIZES = Mask(
+    r'"size":[1-9]\d*',
+    '"size":BYTES',
+    "how well a batch compresses or is split is the client's affair",
+    '{"size":123,"offsetLag":0}, {"size":0}',
+    '{"size":BYTES,"offsetLag":0}, {"size":0}',
+)
 
 TOPICS = Script(
     "topics",
@@ -128,6 +134,7 @@ EITHER = Mask(
     r"\2, \1",
     "mechanisms come in the order of a hash map",
     "SCRAM-SHA-512=iterations=4096, SCRAM-SHA-256=iterations=8192",
+    "SCRAM-SHA-256=iterations=8192, SCRAM-SHA-512=iterations=4096",
 )
 
 SCRAM = Script(

@@ -6,6 +6,7 @@ import difflib
 import re
 import shlex
 import subprocess
+import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -27,6 +28,7 @@ T = TypeVar("T")
 TOOLS = {
     "acls": "org.apache.kafka.tools.AclCommand",
     "broker-api-versions": "org.apache.kafka.tools.BrokerApiVersionsCommand",
+    "client-compatibility-test": "org.apache.kafka.tools.ClientCompatibilityTest",
     "client-metrics": "org.apache.kafka.tools.ClientMetricsCommand",
     "cluster": "org.apache.kafka.tools.ClusterTool",
     "configs": "kafka.admin.ConfigCommand",
@@ -47,6 +49,7 @@ TOOLS = {
     "metadata-quorum": "org.apache.kafka.tools.MetadataQuorumCommand",
     "producer-perf-test": "org.apache.kafka.tools.ProducerPerformance",
     "reassign-partitions": "org.apache.kafka.tools.reassign.ReassignPartitionsCommand",
+    "replica-verification": "org.apache.kafka.tools.ReplicaVerificationTool",
     "share-consumer-perf-test": "org.apache.kafka.tools.ShareConsumerPerformance",
     "share-groups": "org.apache.kafka.tools.consumer.group.ShareGroupCommand",
     "storage": "kafka.tools.StorageTool",
@@ -58,6 +61,14 @@ TOOLS = {
     "verifiable-producer": "org.apache.kafka.tools.VerifiableProducer",
     "verifiable-share-consumer": "org.apache.kafka.tools.VerifiableShareConsumer",
 }
+NOT_COMPARED = {
+    "org.apache.kafka.tools.ConnectPluginPath": "it looks for Kafka Connect's plug-ins in directories, and connects to nothing",
+    "org.apache.kafka.tools.JmxTool": "it reads the MBeans of a JVM, and ottla has none: /metrics has what they say",
+    "org.apache.kafka.tools.LogCompactionTester": "a soak of drawn records; test_compaction.py compares compaction byte by byte",
+    "org.apache.kafka.tools.OAuthCompatibilityTool": "it asks an OAuth provider for tokens and checks them, without a broker",
+    "org.apache.kafka.tools.TransactionalMessageCopier": "its copies are compared, through kills: test_apache_transactions.py",
+}
+"""The other main classes of kafka-tools, and why no script calls them."""
 LOCAL = frozenset({"dump-log", "storage"})  # they read files, and take no address
 UNTIL_S = 30.0
 
@@ -129,7 +140,7 @@ class Site:
 
         def said_so() -> bool:
             done.update(
-                alone(tool, arguments)
+                alone(tool, arguments, step.ends_at)
                 if step.alone
                 else self.java.call("tool", **{"class": TOOLS[tool]}, arguments=arguments, stdin=step.stdin)
             )
@@ -150,12 +161,33 @@ class Site:
         yield f"  exit {done['exit']}" + ("" if done["exit"] == step.code else f", not {step.code}")
 
 
-def alone(tool: str, arguments: list[str]) -> dict[str, Any]:
+def alone(tool: str, arguments: list[str], ends_at: str = "") -> dict[str, Any]:
     """A tool in a process of its own; what Tools.java would answer."""
     level = "-Dorg.slf4j.simpleLogger.defaultLogLevel=error"
     command = [*jvm.java("kafka-tools", level), TOOLS[tool], *arguments]
+    if ends_at:
+        return _ended(command, ends_at)
     done = subprocess.run(command, capture_output=True, text=True, timeout=ANSWER_TIMEOUT_S, check=False)
     return {"exit": done.returncode, "stdout": done.stdout, "stderr": done.stderr}
+
+
+def _ended(command: list[str], ends_at: str) -> dict[str, Any]:
+    """A tool that is ended when it has printed a line with this text, or after ANSWER_TIMEOUT_S."""
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        deadline = threading.Timer(ANSWER_TIMEOUT_S, process.kill)
+        deadline.start()
+        try:
+            lines = []
+            for line in process.stdout:
+                lines.append(line)
+                if ends_at in line:
+                    break
+            process.terminate()
+            _, stderr = process.communicate()
+        finally:
+            deadline.cancel()
+    return {"exit": process.returncode, "stdout": "".join(lines), "stderr": stderr}
 
 
 def filled(text: str, places: dict[str, str]) -> str:

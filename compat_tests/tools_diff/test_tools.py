@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import zipfile
 from collections.abc import Iterator
 from contextlib import ExitStack
 from functools import partial
@@ -13,15 +14,18 @@ import pytest
 
 from compat_tests.brokers import CLASSES
 from compat_tests.java_client import Java, running
+from compat_tests.reference import maven
 from compat_tests.reference.kafka import BrokerProcess
 from compat_tests.tools_diff import scripts
 from compat_tests.tools_diff.differences import DIFFERENCES, USED, Difference
-from compat_tests.tools_diff.masks import MASKS, Mask
+from compat_tests.tools_diff.masks import MASKS, Mask, in_order
 from compat_tests.tools_diff.script import Script
-from compat_tests.tools_diff.site import TOOLS, Site, difference, on_both, started
+from compat_tests.tools_diff.site import NOT_COMPARED, TOOLS, Site, difference, on_both, started
 
 PAIR = os.environ.get("OTTLA_TOOLS_PAIR", "ottla,kafka").split(",")
 RAN: set[str] = set()
+MAIN, WORDS = b"\x00\x04main", b"([Ljava/lang/String;)V"
+"""The name and the type of a main method, as a class file has them."""
 
 
 @pytest.fixture(scope="module")
@@ -62,11 +66,35 @@ def test_every_tool_is_in_a_script() -> None:
     assert called == set(TOOLS)
 
 
+def test_every_main_class_of_kafka_tools_is_a_tool_or_says_why_not() -> None:
+    (jar,) = maven.jar_dir("kafka-tools").glob("kafka-tools-[0-9]*.jar")
+    with zipfile.ZipFile(jar) as archive:
+        classes = {name: archive.read(name) for name in archive.namelist() if name.endswith(".class")}
+    found = {name.removesuffix(".class").replace("/", ".") for name, code in classes.items() if MAIN in code and WORDS in code}
+    tools = {name for name in TOOLS.values() if name.startswith("org.apache.kafka.tools.")}
+    assert found == tools | NOT_COMPARED.keys()
+    assert not tools & NOT_COMPARED.keys()
+
+
 @pytest.mark.parametrize("row", DIFFERENCES, ids=lambda row: row.name)
 def test_both_wordings_have_the_same_values(row: Difference) -> None:
     assert re.compile(row.kafkas).groupindex.keys() == re.compile(row.ours).groupindex.keys()
 
 
-@pytest.mark.parametrize("mask", MASKS, ids=lambda mask: mask.why)
-def test_a_mask_covers_its_example(mask: Mask) -> None:
-    assert re.search(mask.pattern, mask.example)
+@pytest.mark.parametrize("mask", scripts.all_masks(), ids=lambda mask: mask.why)
+def test_a_mask_takes_of_its_example_what_it_says_and_no_more(mask: Mask) -> None:
+    assert re.sub(mask.pattern, mask.shown, mask.example) == mask.masked
+    assert mask.masked != mask.example
+    assert re.sub(mask.pattern, mask.shown, "nothing of that kind (1, 2)") in ("nothing of that kind (1, 2)", "")
+
+
+def test_a_mask_that_takes_lines_leaves_others() -> None:
+    """One that takes what it does not know is of a single call, and leaves the lines with a certain name."""
+    whole = [mask for mask in scripts.all_masks() if not re.sub(mask.pattern, mask.shown, "some line\n")]
+    assert all(mask.pattern.startswith("(?m)^(?!.*") and mask.masked for mask in whole), whole
+    assert not any(mask in MASKS for mask in whole)
+
+
+def test_sets_are_put_in_order() -> None:
+    both = [re.sub("(?<=: ).*", in_order, text) for text in ("of: [b, a]", "of: a, b")]
+    assert both == ["of: a b"] * 2

@@ -5,21 +5,16 @@ test that runs it against both brokers and compares. A comparison goes by one of
 edge_cases.py gives to its test, or by words if it has none (tests/test_citations.py); where we differ on purpose, differences.py
 has an entry by that name, and the test fails when the difference is not seen.
 
-What may differ between two brokers that behave the same is masked, and only that:
-
-- what a broker chooses: ids that the scenario labelled (topic, member, producer ids) become their label; other session ids become
-  "<chosen>"; the cluster id and the node id are equal by configuration;
-- its address: ports become "<port>";
-- its clock: `log_append_time_ms` becomes "<now>" where one is set;
-- wording: an error message or documentation becomes "<text>"; that there is none (null) or an empty one is compared;
-- the order of entries in a response's list of structures: Kafka takes it from hash maps, and no client relies on it.
+What may differ between two brokers that behave the same is masked (MASKS), and only that. The cluster id and the node id are
+equal by configuration.
 """
 
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final, NamedTuple
 
 from compat_tests.seen import LEDGER
 from compat_tests.wire import Wire
@@ -28,6 +23,44 @@ from ottla.wire.primitives import WireStruct
 
 Scenario = Callable[[Wire], Any]
 WORDING = frozenset({"error_message", "batch_index_error_message", "acknowledge_error_message", "documentation", "status_detail"})
+IN_ORDER: Final = frozenset(
+    {
+        "api_versions.api_keys",
+        "describe_topic_partitions.partitions",
+        "describe_topic_partitions.topics",
+        "fetch.aborted_transactions",
+        "read_share_group_state.state_batches",
+        "share_fetch.acquired_records",
+    }
+)
+"""The lists of structures whose order means something, by message and field: offsets, keys, names and numbers ascend."""
+_NOW_MS: Final = 120_000
+"""How far from our clock a broker's may be, in ms, for a time to be that of the test."""
+
+
+class Mask(NamedTuple):
+    what: str
+    why: str
+
+
+MASKS: Final = (
+    Mask(
+        "ids of topics, members and producers become the label that the scenario gave them",
+        "brokers draw them; that an id comes again is compared",
+    ),
+    Mask("a session id that is not 0 becomes `<chosen>`", "brokers draw them"),
+    Mask("the port that was asked becomes `<port>`, another one `<another port>`", "each broker has ports of its own"),
+    Mask("`log_append_time_ms` becomes `<now>` if it is within two minutes of the test's clock", "clocks"),
+    Mask(
+        "error messages, status details and documentation become `<text>`",
+        "wording; that there is none, or an empty one, is compared",
+    ),
+    Mask(
+        f"the order of the structures in a list, except in {', '.join(f'`{name}`' for name in sorted(IN_ORDER))}",
+        "Kafka takes it from hash maps, and no client relies on it",
+    ),
+)
+"""What is masked and why, for the report."""
 
 
 def normalise(value: Any, labels: dict[Any, str], field: str = "") -> Any:
@@ -39,18 +72,24 @@ def normalise(value: Any, labels: dict[Any, str], field: str = "") -> Any:
         return {key: normalise(entry, labels, str(key)) for key, entry in value.items()}
     if isinstance(value, list | tuple):
         entries = [normalise(entry, labels, field) for entry in value]
-        return sorted(entries, key=repr) if field and value and isinstance(value[0], WireStruct) else entries
+        structures = field and value and isinstance(value[0], WireStruct)
+        return sorted(entries, key=repr) if structures and _list_name(value[0], field) not in IN_ORDER else entries
     if isinstance(value, memoryview | bytearray):
         value = bytes(value)
     return masked(value, labels, field)
 
 
+def _list_name(entry: WireStruct, field: str) -> str:
+    """Returns the name of a list in IN_ORDER by one of its entries: that of the message's module, and the field."""
+    return f"{type(entry).__module__.rpartition('.')[2]}.{field}"
+
+
 def masked(value: Any, labels: dict[Any, str], field: str) -> Any:
-    if field == "port":
-        return "<port>"
+    if field == "port" and isinstance(value, int):  # and not what a scenario has masked itself
+        return labels.get(("port", value), "<another port>" if value > 0 else value)
     if field in WORDING and value:
         return "<text>"
-    if field == "log_append_time_ms" and value > 0:
+    if field == "log_append_time_ms" and isinstance(value, int) and abs(value - time.time() * 1000) < _NOW_MS:
         return "<now>"
     if field == "session_id" and value:
         return "<chosen>"

@@ -117,7 +117,7 @@ class Stream:
             answers.append(self.owning(**changes))
             return bool(reached(answers[-1]))
 
-        wait_for(done, f"{self.id}: {said}")
+        wait_for(done, lambda: f"{self.id}: {said}; the last answer was {answers[-1]}")
         return answers[-1]
 
     def until_ready(self) -> Any:

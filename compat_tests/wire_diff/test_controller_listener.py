@@ -15,6 +15,7 @@ from typing import Any, Final
 import pytest
 
 from compat_tests.brokers import Address
+from compat_tests.waiting import wait_for
 from compat_tests.wire import CLOSED, Wire
 from compat_tests.wire_diff.same import check, same_answer
 from compat_tests.wire_diff.test_elections import settled_quorum
@@ -104,6 +105,19 @@ def altered(kind: int, name: str, key: str, value: str) -> incremental_alter_con
     return incremental_alter_configs.AlterConfigsResource(kind, name, [incremental_alter_configs.AlterableConfig(key, 0, value)])
 
 
+def described_after(wire: Wire, request: describe_configs.DescribeConfigsRequest) -> Any:
+    """The answer that has the change: Kafka's controller answers the change before it has published it to what describes."""
+    answers: list[Any] = []
+
+    def changed() -> bool:
+        answers[:] = [wire.call(request, 4)]
+        configs = [config for result in answers[0].results for config in result.configs]
+        return any(config.name == "retention.ms" and config.value == "2000" for config in configs)
+
+    wait_for(changed, "retention.ms is described as it was set")
+    return answers[0]
+
+
 @same_answer("settings at the controllers")
 def test_settings(wire: Wire) -> Any:
     name = wire.name("t")
@@ -115,7 +129,7 @@ def test_settings(wire: Wire) -> Any:
         describe_configs.DescribeConfigsResource(kind, of, None if kind == TOPIC else ["log.retention.ms", "kafka"])
         for kind, of in resources
     ]
-    described = wire.call(describe_configs.DescribeConfigsRequest(asked, True, True), 4)
+    described = described_after(wire, describe_configs.DescribeConfigsRequest(asked, True, True))
     # Kafka's controller answers in the order of a hash table whose keys hash by identity: another one in each process.
     described.results.sort(key=lambda result: (result.resource_type, result.resource_name))
     return answer, described

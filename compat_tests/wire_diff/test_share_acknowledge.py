@@ -228,11 +228,14 @@ def test_what_is_given_up_becomes_a_dead_letter(wires: dict[str, Wire], copies: 
             (result,) = kept(wire, group, topic).results[0].partitions
             return len(found) == count and all(each.delivery_state != ARCHIVING for each in result.state_batches)
 
+        def written(wanted: str) -> str:
+            return f"{wanted} letters of {wire.kind}, which has {found} and keeps {kept(wire, group, topic)}"
+
         member.acknowledge({part: [(0, 0, [REJECT]), (1, 1, [GAP]), (2, 2, [RELEASE]), (3, 3, [REJECT])]})
-        wait_for(lambda: are_written(2), "two letters")  # which start offset is kept depends on what comes first
+        wait_for(lambda: are_written(2), lambda: written("two"))  # which start offset is kept depends on what comes first
         member.fetch_some()
         member.acknowledge({part: [(2, 2, [RELEASE])]})
-        wait_for(lambda: are_written(3), "three letters")
+        wait_for(lambda: are_written(3), lambda: written("three"))
         return [(each.key, each.value, reason_named(wire, each.headers)) for each in found], kept(wire, group, topic)
 
     check(wires, "dead letters", scenario)

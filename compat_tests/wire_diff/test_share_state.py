@@ -24,8 +24,9 @@ from ottla.wire.messages.find_coordinator import FindCoordinatorRequest
 from ottla.wire.primitives import ZERO_UUID, uuid_to_text
 
 SHARE = 2
-NOT_YET = (14, 15, 16)
-"""Kafka's coordinator loads its partitions some time after FindCoordinator names it."""
+NOT_YET = (3, 14, 15, 16)
+"""Kafka's coordinator loads its partitions some time after FindCoordinator names it, and hears of a new topic some time after the
+topic's partitions are served."""
 NO_TOPIC = b"\x07" * 16
 
 

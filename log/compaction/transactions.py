@@ -53,11 +53,14 @@ class CleanedTransactions:
 
     def on_control_batch(self, header: BatchHeader, batch: Buffer) -> bool:
         """Takes note of the next control batch; returns whether nothing is left for which it would be needed. Raises
-        CorruptRecord if it aborts batches that no transaction index names."""
+        CorruptRecord if it does not decode, or aborts batches that no transaction index names."""
         self._begin_upto(header.last_offset)
         if header.records_count == 0:  # an earlier cleaning emptied it
             return True
-        marker = read_marker(batch)
+        try:
+            marker = read_marker(batch)
+        except ValueError as error:
+            raise CorruptRecord(f"the marker at offset {header.base_offset} does not decode: {error}") from error
         if marker is None:
             return False
         if not marker.aborted:

@@ -44,6 +44,8 @@ LOCK: Final = ".lock"
 _VERSION: Final = 0
 _DIRECTORY_NAME: Final = re.compile(r"(?P<topic>[a-zA-Z0-9._-]+)-(?P<partition>0|[1-9][0-9]{0,9})")
 _MAX_PARTITION: Final = 2**31 - 1
+_MAX_EPOCH: Final = 2**31 - 1
+_MAX_OFFSET: Final = 2**63 - 1
 
 TopicPartition = tuple[str, int]
 
@@ -123,8 +125,8 @@ def parse_epochs(text: str) -> list[EpochEntry]:
         raise CorruptSnapshot(f"leader-epoch-checkpoint has version {version}, only {_VERSION} is known")
     if count != len(entries):
         raise CorruptSnapshot(f"leader-epoch-checkpoint announces {count} entries and has {len(entries)}")
-    if any(entry.epoch < 0 or entry.start_offset < 0 for entry in entries):
-        raise CorruptSnapshot("leader-epoch-checkpoint has a negative number")
+    if not all(0 <= epoch <= _MAX_EPOCH and 0 <= start_offset <= _MAX_OFFSET for epoch, start_offset in entries):
+        raise CorruptSnapshot("leader-epoch-checkpoint has a number that is no epoch or offset")
     return entries
 
 
@@ -249,6 +251,6 @@ def read_clean_shutdown(disk: Disk, path: str) -> int | None:
         return None
     try:
         epoch = json.loads(data)["brokerEpoch"]
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         return -1
     return epoch if isinstance(epoch, int) else -1

@@ -7,8 +7,9 @@ is written.
 
 Two failures say nothing about the disk: descriptors ran out (EMFILE), or there is no room (ENOSPC, a quota, a limit on file
 sizes). Then what was being written is undone and the request is answered with StorageError, too, but the directory stays online:
-what is in it is served, and writing goes on as soon as it can. Here ottla differs from Kafka, which takes the directory offline
-and, if it is the only one, stops. If it is an fsync that fails so, or the undoing fails (`StateUnknown`), the failure is final
+what is in it is served, and writing goes on as soon as it can; partitions that could not be made or opened are tried again
+(server/partitions/backlog.py and reopening.py). Here ottla differs from Kafka, which takes the directory offline and, if it is
+the only one, stops. If it is an fsync that fails so, or the undoing fails (`StateUnknown`), the failure is final
 here, too.
 
 This module also has the checkpoint files, which hold one line a partition, and the list of files to remove after
@@ -19,8 +20,9 @@ from __future__ import annotations
 
 import errno
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
+from threading import Lock
 from typing import Final, Protocol
 
 from ottla.log.disk import checkpoint
@@ -53,6 +55,8 @@ class LogDirectory:
         "_doomed",
         "_saved",
         "cleaned",
+        "damage_lock",
+        "damaged_bytes",
         "disk",
         "failed",
         "flushed_ms",
@@ -84,6 +88,10 @@ class LogDirectory:
         damaged log would be taken for one with a torn tail, and cut."""
         self.renamed = False
         """Whether a directory in this one was renamed and `sync_renames` has to make that durable."""
+        self.damaged_bytes: int | None = None
+        """The size of all `.damaged` files here, None if it was not needed yet (log/opening/damaged.py); `damage_lock` is for the
+        threads of a start, which change it."""
+        self.damage_lock = Lock()
         self._doomed: list[tuple[int, str]] = []
         self._saved: dict[str, bytes] = {}
         self.mentioned: set[checkpoint.TopicPartition] = set()
@@ -140,21 +148,15 @@ class LogDirectory:
     # Removing later
 
     def remove_later(self, path: str, due_ms: int) -> None:
-        """Removes a file, or a directory with what is in it, in the first `remove_due` from `due_ms` on."""
+        """Removes a file, or a directory with what is in it, with the first `removals` from `due_ms` on."""
         self._doomed.append((due_ms, path))
 
-    def remove_due(self, now_ms: int) -> int:
-        """Removes, durably, what is due at `now_ms`; returns how many paths. Raises StorageError."""
-        before = len(self._doomed)
-        for _ in self.removals(now_ms):
-            pass
-        return before - len(self._doomed)
-
-    def removals(self, now_ms: int) -> Iterator[None]:
-        """Removes, durably, what is due at `now_ms`, and pauses after each file. Raises StorageError."""
+    def removals(self, now_ms: int) -> Generator[None, None, int]:
+        """Removes, durably, what is due at `now_ms`, and pauses after each file; returns how many paths it was in the end. Raises
+        StorageError."""
         due = dict.fromkeys(path for due_ms, path in self._doomed if due_ms <= now_ms)
         if not due:
-            return
+            return 0
         with self.guard("removing deleted files"):
             for path in due:
                 yield from self._remove(path)
@@ -162,6 +164,7 @@ class LogDirectory:
                 if self.disk.is_dir(parent):  # the directory may have been due itself
                     self.disk.sync_dir(parent)
             self._doomed = [(due_ms, path) for due_ms, path in self._doomed if path not in due]
+        return len(due)
 
     def _remove(self, path: str) -> Iterator[None]:
         if self.disk.is_dir(path):

@@ -11,6 +11,8 @@ Rules that the rest of the log leans on:
 - `append` may write less than it was given, as the system call may. The caller compares and cuts back.
 - Nothing is durable before `File.sync`, and no create, rename or remove before `sync_dir` of its directory. `MemDisk.crash` takes
   that literally.
+- What is made has the mode of the directory around it, less the umask. A log directory that is made is for its owner alone (0700,
+  and so 0600 for its files); one that exists keeps the mode that somebody gave it.
 - Nobody closes a file that is being read. An owner drops its reference; the descriptor closes with the last one. A `FileSlice`
   holds a reference, so a fetch in flight is not disturbed when its segment is rolled, deleted or pushed out of `OpenFiles`. (If
   the file is truncated under a slice, reading gives `TruncatedSlice`, because those bytes no longer exist.)
@@ -33,6 +35,9 @@ Buffer = bytes | bytearray | memoryview
 _READ_BYTES = 32 * 1024  # nearly all small files are smaller and take one call
 MAX_WHOLE_BYTES = 1 << 28
 _IOV_MAX = 1024  # Linux takes no more parts in one call
+_BOOT_ID_BYTES = 64
+_ANYBODY = 0o777
+_RW = 0o666
 _SMALL = 4096  # an append of up to so many bytes is copied, to be read from memory
 
 
@@ -80,6 +85,10 @@ class File(Protocol):
         """Returns when the file's bytes are durable. May be called from another thread. Raises StateUnknown."""
         ...
 
+    def has_name(self) -> bool:
+        """Returns whether the file still has a name in some directory; without one it is gone when it is closed."""
+        ...
+
     def fileno(self) -> int:
         """Returns the descriptor, for os.sendfile. Raises OSError if there is none, as for a file in memory."""
         ...
@@ -91,6 +100,17 @@ class File(Protocol):
 
 class Lock(Protocol):
     """An exclusive lock on a directory, held until `release` or the end of the process."""
+
+    @property
+    def same_boot(self) -> bool:
+        """Whether the system has been running without a break since the last `note_boot` on this directory. Then everything that
+        was written since is there, whether it was synced or not. False if nobody knows."""
+        ...
+
+    def note_boot(self) -> None:
+        """Notes on which run of the system the directory is used, after everything that an earlier run may have lost was looked
+        at. Raises OSError."""
+        ...
 
     def release(self) -> None: ...
 
@@ -118,8 +138,9 @@ class Disk(Protocol):
         """Returns the names of what is in a directory, sorted."""
         ...
 
-    def makedirs(self, path: str) -> None:
-        """Makes the directory and its parents. It is not an error if it exists."""
+    def makedirs(self, path: str, private: bool = False) -> None:
+        """Makes the directory and its parents. It is not an error if it exists. Only the owner may enter one that is `private`;
+        who may enter another is as in the directory around it."""
         ...
 
     def exists(self, path: str) -> bool: ...
@@ -297,6 +318,9 @@ class OsFile:
         except OSError as error:
             raise _unknown(error, self.path) from error
 
+    def has_name(self) -> bool:
+        return os.fstat(self._fd).st_nlink > 0
+
     def fileno(self) -> int:
         return self._fd
 
@@ -321,15 +345,42 @@ def _unknown(error: OSError, path: str) -> StateUnknown:
 
 
 class _OsLock:
-    __slots__ = ("_fd",)
+    """The lock on a file, in which it notes the id of the boot. Kafka locks the same file and does not look into it."""
+
+    __slots__ = ("_boot", "_fd", "same_boot")
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
+        self._boot = _boot_id()
+        self.same_boot = bool(self._boot) and os.pread(fd, len(self._boot) + 1, 0) == self._boot
+
+    def note_boot(self) -> None:
+        if not self.same_boot:
+            os.ftruncate(self._fd, 0)
+            os.pwrite(self._fd, self._boot, 0)
 
     def release(self) -> None:
         fd, self._fd = self._fd, -1
         if fd >= 0:
             os.close(fd)
+
+
+def _mode_around(path: str) -> int:
+    """Returns who may do what in the directory around a path, for what is made there; the umask takes away from that. So whoever
+    may look into a log directory is decided by its own mode alone."""
+    try:
+        return os.stat(os.path.dirname(path) or ".").st_mode & _ANYBODY
+    except FileNotFoundError:
+        return _ANYBODY  # it has to be made first, if it may be
+
+
+def _boot_id() -> bytes:
+    """Returns what is different after every start of the system, b"" if the system does not say (only Linux does)."""
+    try:
+        with open("/proc/sys/kernel/random/boot_id", "rb") as file:
+            return file.read(_BOOT_ID_BYTES).strip()
+    except OSError:
+        return b""
 
 
 class OsDisk:
@@ -339,7 +390,7 @@ class OsDisk:
 
     def open(self, path: str, create: bool = False) -> File:
         flags = os.O_RDWR | os.O_CLOEXEC | os.O_NONBLOCK | (os.O_CREAT if create else 0)  # opening a pipe must not block
-        fd = os.open(path, flags, 0o644)
+        fd = os.open(path, flags, _mode_around(path) & _RW if create else 0)
         try:
             found = os.fstat(fd)
             if not stat.S_ISREG(found.st_mode):
@@ -361,8 +412,8 @@ class OsDisk:
     def list(self, path: str) -> list[str]:
         return sorted(os.listdir(path))
 
-    def makedirs(self, path: str) -> None:
-        os.makedirs(path, exist_ok=True)
+    def makedirs(self, path: str, private: bool = False) -> None:
+        os.makedirs(path, stat.S_IRWXU if private else _mode_around(path), exist_ok=True)
 
     def exists(self, path: str) -> bool:
         return os.path.lexists(path)
@@ -411,7 +462,7 @@ class OsDisk:
         temporary = path + ".tmp"
         try:
             flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NONBLOCK  # opening a pipe must not block
-            with open(os.open(temporary, flags, 0o666), "wb", buffering=0) as file:
+            with open(os.open(temporary, flags, _mode_around(path) & _RW), "wb", buffering=0) as file:
                 rest = memoryview(data)
                 while rest:  # after a short write the next one raises the reason
                     rest = rest[file.write(rest) :]
@@ -426,7 +477,7 @@ class OsDisk:
             self.sync_dir(os.path.dirname(path) or ".")
 
     def lock(self, path: str) -> Lock:
-        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, _mode_around(path) & _RW)
         try:
             # Two kinds of lock, because they do not see each other: flock stops a second broker, in this process too;
             # the POSIX lock is the one Apache Kafka takes.

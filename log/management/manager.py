@@ -1,10 +1,10 @@
-"""LogManager: all partitions of the broker, over all its log directories, and the passes that keep them in order.
+"""LogManager: all partitions of the broker, over all its log directories, and the flushes and checkpoints that keep them safe.
 
 At the start `open_all` takes each directory's `.lock` and opens every partition that is there (log/opening/start.py), after an
 unclean stop in `recovery_threads` threads a directory; a partition that cannot be opened is kept in `unavailable` and answers
-StorageError, and the others are served. Then the server's scheduler calls the passes; each is a plain function that returns
-quickly, except `flush_pass`, whose jobs (`flush_jobs`) may run in a thread. At the end `close` flushes, writes the checkpoints
-and then, last of all, the marker of a clean shutdown.
+StorageError, and the others are served. Then the server's scheduler calls the passes, those here and the longer ones of
+log/management/passes.py; each is a plain function that returns quickly, except `flush_pass`, whose jobs (`flush_jobs`) may run in
+a thread. At the end `close` flushes, writes the checkpoints and then, last of all, the marker of a clean shutdown.
 
 Nothing here knows the cluster: the metadata decides which partitions should exist and with which settings (`create`, `delete`,
 `PartitionLog.config`). A directory on disk that the metadata does not name is opened all the same.
@@ -13,23 +13,25 @@ Nothing here knows the cluster: the metadata decides which partitions should exi
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Callable, Iterator, Sequence
 from random import Random
 from typing import TYPE_CHECKING, Final
 
+from ottla.log.config_def import LONG_MAX
 from ottla.log.disk import checkpoint
 from ottla.log.disk.checkpoint import MetaProperties, TopicPartition
 from ottla.log.disk.directory import LogDirectory
 from ottla.log.disk.files import Disk, Lock, OpenFiles, remove_tree
-from ottla.log.errors import CorruptRecord, InconsistentMetadata, NoRoom, StorageError
+from ottla.log.errors import InconsistentMetadata, NoRoom, StorageError
 from ottla.log.flush import FlushJob
 from ottla.log.management.clean_shutdown import sync_all
+from ottla.log.management.identity import METADATA_TOPIC, check_empty, make_directory, new_directory_id
 from ottla.log.names import DELETE_DIR_SUFFIX, FUTURE_DIR_SUFFIX
 from ottla.log.open_options import Opening
 from ottla.log.opening.recovery import create_log
 from ottla.log.opening.start import Start
 from ottla.log.partition import PartitionLog
+from ottla.log.producers import UNLIMITED, ProducerTotal
 
 if TYPE_CHECKING:
     from ottla.log.config import LogConfig
@@ -37,18 +39,18 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("ottla.log.manager")
 
-METADATA_TOPIC: Final = "__cluster_metadata"
 DEFAULT_OPEN_FILES: Final = 512
+DEFAULT_DAMAGED_BYTES: Final = 10 * 1024**3
 _SYNC_THREADS: Final = 16  # they only wait for the disk, which handles their fsyncs together
 _MAX_PREFERRED: Final = 10_000  # bounded, because any client may name partitions that are never made
-_RESERVED_IDS: Final = (bytes(16), bytes(15) + b"\x01", bytes(15) + b"\x02")  # KIP-858: unassigned, lost, migrating
 
 
 class LogManager:
     """Manages the open partitions, which are `logs`. `config_for` returns a topic's settings when its partitions are opened; the
-    metadata may be unknown then, and sets `PartitionLog.config` later. `max_open_files` bounds the descriptors for segments.
-    `metadata_dir` is where the metadata log lies: by default the first of `log_dirs`, which hold everything else, or a directory
-    of its own."""
+    metadata may be unknown then, and sets `PartitionLog.config` later. `recovery_config_for` returns them even then, at some
+    cost, for a log in which recovery finds damage. `max_open_files` bounds the descriptors for segments, `max_damaged_bytes` what
+    is kept of damaged logs in each directory. `metadata_dir` is where the metadata log lies: by default the first of `log_dirs`,
+    which hold everything else, or a directory of its own."""
 
     def __init__(
         self,
@@ -59,10 +61,14 @@ class LogManager:
         *,
         random: Random,
         config_for: Callable[[str], LogConfig] | None = None,
+        recovery_config_for: Callable[[str], LogConfig] | None = None,
         producer_expiration_ms: int = 86_400_000,
+        max_producers: int = UNLIMITED,
+        max_producers_in_all: int = UNLIMITED,
         max_open_files: int = DEFAULT_OPEN_FILES,
         metadata_dir: str | None = None,
         recovery_threads: int = 1,
+        max_damaged_bytes: int = DEFAULT_DAMAGED_BYTES,
     ) -> None:
         assert log_dirs
         self._log_dirs = frozenset(log_dirs)
@@ -70,8 +76,12 @@ class LogManager:
         self._disk = disk
         self._now_ms = now_ms
         self._config_for = config_for or (lambda topic: config)
+        self._recovery_config_for = recovery_config_for or self._config_for
+        self._max_damaged_bytes = max_damaged_bytes
         self._random = random
         self._producer_expiration_ms = producer_expiration_ms
+        self._max_producers = max_producers
+        self._producer_total = ProducerTotal(max_producers_in_all, lambda: [log.producers for log in self.logs.values()])
         self.open_files = OpenFiles(max_open_files)
         self.directories = [LogDirectory(disk, path, self.open_files) for path in dict.fromkeys((*log_dirs, self._metadata_dir))]
         self.logs: dict[TopicPartition, PartitionLog] = {}
@@ -93,8 +103,8 @@ class LogManager:
         """The broker epoch of the last stop (-1 if it was not recorded); None if that stop was not clean in every directory."""
         self.in_cleaning: set[TopicPartition] = set()
         """Partitions whose segments the cleaner is working on."""
-        self._locks: list[Lock] = []
-        self._start = Start(
+        self._locks: dict[str, Lock] = {}
+        self.opening = Start(
             disk,
             self.directories,
             partitions=self._partition_directories,
@@ -114,23 +124,13 @@ class LogManager:
             return
         for directory in self.directories:
             try:
-                self._make_directory(directory.path)
-                self._locks.append(self._disk.lock(f"{directory.path}/{checkpoint.LOCK}"))
+                make_directory(self._disk, directory.path)
+                self._locks[directory.path] = self._disk.lock(f"{directory.path}/{checkpoint.LOCK}")
             except OSError as error:
                 if directory.path != self._metadata_dir:
                     directory.fail("locking it", error)
                 if directory.failed is None:
                     raise
-
-    def _make_directory(self, path: str) -> None:
-        """Makes a directory with its parents, durably: what is synced in a directory whose own name is lost is lost too."""
-        missing = []
-        while not self._disk.is_dir(path or "."):  # if a file is in the way, the error names that file
-            missing.append(path)
-            path = os.path.dirname(path)
-        for made in reversed(missing):
-            self._disk.makedirs(made)
-            self._disk.sync_dir(os.path.dirname(made) or ".")
 
     def meta_properties(self) -> dict[str, MetaProperties | None]:
         """Returns the meta.properties of each directory by its path, None if it was never formatted. An offline directory is
@@ -155,8 +155,8 @@ class LogManager:
         for path, found in self.meta_properties().items():
             meta = found
             if meta is None:
-                self._check_empty(path)
-                meta = MetaProperties(cluster_id, node_id, checkpoint.uuid_text(_new_directory_id(self._random)))
+                check_empty(self._disk, path, self.meta_properties().values())
+                meta = MetaProperties(cluster_id, node_id, checkpoint.uuid_text(new_directory_id(self._random)))
                 self._disk.makedirs(path)
                 self._disk.write_bytes(_meta(path), checkpoint.encode_meta_properties(meta, self._now_ms()))
                 _log.info("formatted %s for cluster %s, node %d", path, cluster_id, node_id)
@@ -169,18 +169,6 @@ class LogManager:
         if len(set(self.directory_ids.values())) < len(result):
             raise InconsistentMetadata(f"two of {', '.join(result)} have the same directory.id")
         return result
-
-    def _check_empty(self, path: str) -> None:
-        """Raises InconsistentMetadata if a directory that is not formatted holds the metadata log, or anything where others are
-        formatted: under a new id its content would belong to another directory.
-        """
-        if self._disk.exists(path):
-            held = [name for name in self._disk.list(path) if self._disk.is_dir(f"{path}/{name}") and name != "lost+found"]
-            others = any(meta is not None for meta in self.meta_properties().values())
-            if held and (others or f"{METADATA_TOPIC}-0" in held):
-                raise InconsistentMetadata(
-                    f"{path} holds {held[0]} but has lost its {checkpoint.META_PROPERTIES}; restore that file"
-                )
 
     # Partitions
 
@@ -195,21 +183,37 @@ class LogManager:
 
     def open_all(self) -> None:
         """Opens every partition on disk (log/opening/start.py). A directory that fails once it is locked is offline, and the
-        others are opened. Raises LogDirLocked or OSError, and OpeningStopped after `stop_opening`."""
+        others are opened. Raises LogDirLocked or OSError, OpeningStopped after `stop_opening`, and what `Start.run` raises."""
         self.lock()
-        start = self._start
-        self.previous_broker_epoch = start.run()
-        for log in start.logs:
+        self.previous_broker_epoch = self.opening.run()
+        for log in self.opening.logs:
             self._add(log.directory, log)
-        self.unavailable |= start.unavailable
+        self._producer_total.count()
+        self.unavailable |= self.opening.unavailable
+        self._note_boot()
+
+    def _note_boot(self) -> None:
+        """Notes that from here on only another power cut can lose what is written, but not of a directory with partitions that
+        wait for room: nobody has seen yet what the last cut has left of them."""
+        waiting = {job.directory.path for job in self.opening.without_room.values()}
+        for directory in self.directories:
+            if directory.failed is None and directory.path not in waiting:
+                try:
+                    self._locks[directory.path].note_boot()
+                except OSError as error:  # the disk may be full; then the next start takes every damage for that of a power cut
+                    _log.warning("cannot write %s/%s: %s", directory.path, checkpoint.LOCK, error)
 
     def stop_opening(self) -> None:
-        """Ends an `open_all` that runs in another thread. When that has returned, call `close(clean=False)`."""
-        self._start.stop()
+        """Ends an `open_all` or `opening.open_again` that runs in another thread. When an `open_all` has ended so, call
+        `close(clean=False)`."""
+        self.opening.stop()
 
-    def _opening_of(self, _: LogDirectory, topic_partition: TopicPartition) -> Opening:
-        opening = self._opening(*topic_partition, None, self._config_for(topic_partition[0]))
-        opening.every_append_synced = topic_partition[0] == METADATA_TOPIC
+    def _opening_of(self, directory: LogDirectory, topic_partition: TopicPartition) -> Opening:
+        topic = topic_partition[0]
+        opening = self._opening(*topic_partition, None, self._config_for(topic))
+        opening.every_append_synced = topic == METADATA_TOPIC
+        opening.same_boot = self._locks[directory.path].same_boot
+        opening.is_flushed = lambda: self._recovery_config_for(topic).flush_messages < LONG_MAX
         return opening
 
     def _partition_directories(self, directory: LogDirectory) -> list[TopicPartition]:
@@ -252,10 +256,16 @@ class LogManager:
         if len(self.preferred) < _MAX_PREFERRED:
             self.preferred[topic, partition] = path
 
-    def adopt_future(self, log: PartitionLog) -> None:
-        """Makes the copy, which has taken the partition's name, the partition's log."""
-        self.futures.pop((log.topic, log.partition), None)
+    def adopt(self, log: PartitionLog) -> None:
+        """Takes over a partition's log that was not opened here: a copy that has taken the partition's name, or a log that could
+        not be opened with the others."""
+        name = log.topic, log.partition
+        self.futures.pop(name, None)
+        self.unavailable.pop(name, None)
+        log.directory.unopened.pop(name, None)
         self._add(log.directory, log)
+        if log.producers.total is None:
+            self._producer_total.include(log.producers)
 
     def _opening(self, topic: str, partition: int, topic_id: bytes | None, config: LogConfig) -> Opening:
         return Opening(
@@ -266,6 +276,9 @@ class LogManager:
             self._now_ms,
             self._random,
             producer_expiration_ms=self._producer_expiration_ms,
+            max_damaged_bytes=self._max_damaged_bytes,
+            max_producers=self._max_producers,
+            producer_total=self._producer_total,
         )
 
     def _add(self, directory: LogDirectory, log: PartitionLog) -> None:
@@ -340,11 +353,8 @@ class LogManager:
                 f"{self._metadata_dir} is offline" if topic == METADATA_TOPIC else "every log directory is offline"
             )
         preferred = self.preferred.pop((topic, partition), None)
-        if preferred is not None and topic != METADATA_TOPIC:
-            for directory in online:
-                if directory.path == preferred:
-                    return directory
-        open_ones = [directory for directory in online if directory.path not in self.cordoned] or online
+        chosen = [directory for directory in online if directory.path == preferred and topic != METADATA_TOPIC]
+        open_ones = chosen or [directory for directory in online if directory.path not in self.cordoned] or online
         with_room = [directory for directory in open_ones if not directory.full]
         return min(with_room or open_ones, key=lambda candidate: len(candidate.partitions))
 
@@ -401,19 +411,11 @@ class LogManager:
 
     # Passes, which the server's scheduler calls. A directory that fails in a pass is offline; the pass goes on with the others.
 
-    def _each_online(self) -> Iterator[PartitionLog]:
+    def online_logs(self) -> Iterator[PartitionLog]:
+        """Yields the logs that are open and in a working directory, for a pass: logs may come and go between two of them."""
         for log in list(self.logs.values()):
             if log.directory.failed is None and not log.closed:
                 yield log
-
-    def retention_pass(self, now_ms: int) -> int:
-        """Deletes the segments that retention allows to (every log.retention.check.interval.ms); returns how many. A log that is
-        being cleaned is left out; its turn comes after the cleanings (log/compaction/cleaner_manager.py)."""
-        return sum(self.retention_steps(now_ms))
-
-    def retention_steps(self, now_ms: int) -> Iterator[int]:
-        """Does what `retention_pass` does, and pauses after each log with the number of its segments that were deleted."""
-        return self._each(lambda log: 0 if (log.topic, log.partition) in self.in_cleaning else log.apply_retention(now_ms))
 
     def set_producer_expiration(self, expiration_ms: int) -> None:
         """Sets a new producer.id.expiration.ms for all logs."""
@@ -421,28 +423,11 @@ class LogManager:
         for log in self.logs.values():
             log.producer_expiration_ms = expiration_ms
 
-    def expiration_pass(self, now_ms: int) -> int:
-        """Forgets producers that have long been silent (every producer.id.expiration.check.interval.ms); returns how many."""
-        return sum(self.expiration_steps(now_ms))
-
-    def expiration_steps(self, now_ms: int) -> Iterator[int]:
-        """Does what `expiration_pass` does, and pauses after each log with the number of its producers that were forgotten."""
-        return self._each(lambda log: log.forget_expired_producers(now_ms))
-
-    def _each(self, action: Callable[[PartitionLog], int]) -> Iterator[int]:
-        for log in self._each_online():
-            try:
-                yield action(log)
-            except StorageError:  # logged where the directory went offline
-                continue
-            except CorruptRecord as error:
-                _log.error("%r is damaged: %s", log, error)
-
     def flush_jobs(self, now_ms: int) -> list[FlushJob]:
         """Returns the flushes that are due by flush.messages, flush.ms or a roll. The caller calls `run` of each in a thread,
         then `finish` on the event loop."""
         jobs = []
-        for log in self._each_online():
+        for log in self.online_logs():
             upto = log.flush_due(now_ms)
             if upto is not None and log.unsynced.in_flight is None:
                 try:
@@ -475,26 +460,6 @@ class LogManager:
                 except StorageError:  # logged where the directory went offline
                     continue
 
-    def delete_pass(self, now_ms: int) -> int:
-        """Removes files and directories whose file.delete.delay.ms is over; returns how many."""
-        removed = 0
-        for directory in self.directories:
-            if directory.failed is None:
-                try:
-                    removed += directory.remove_due(now_ms)
-                except StorageError:  # logged where the directory went offline
-                    continue
-        return removed
-
-    def delete_steps(self, now_ms: int) -> Iterator[None]:
-        """Does what `delete_pass` does, and pauses after each file."""
-        for directory in self.directories:
-            if directory.failed is None:
-                try:
-                    yield from directory.removals(now_ms)
-                except StorageError:  # logged where the directory went offline
-                    continue
-
     def close(self, clean: bool = True, broker_epoch: int = -1) -> None:
         """Closes every partition and releases the locks. If `clean`, directories that still work get what a start without
         recovery needs and, last of all, the marker with `broker_epoch`. A directory in which something could not be written, for
@@ -515,7 +480,7 @@ class LogManager:
                     self._finish(directory, broker_epoch)
         self.logs.clear()
         while self._locks:
-            self._locks.pop().release()
+            self._locks.popitem()[1].release()
 
     def _finish(self, directory: LogDirectory, broker_epoch: int) -> None:
         try:
@@ -532,13 +497,3 @@ class LogManager:
 
 def _meta(path: str) -> str:
     return f"{path}/{checkpoint.META_PROPERTIES}"
-
-
-def _new_directory_id(random: Random) -> bytes:
-    """Returns a random id that is not reserved and whose text does not begin with a dash, which command lines would take for an
-    option.
-    """
-    while True:
-        uuid = random.randbytes(16)
-        if uuid not in _RESERVED_IDS and not checkpoint.uuid_text(uuid).startswith("-"):
-            return uuid

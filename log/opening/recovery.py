@@ -6,10 +6,10 @@ same passes as Kafka's LogLoader:
 2. Segments: there is one for each `.log` file; an index without its log is removed. Indexes are read when first needed and
    rebuilt if they are wrong.
 3. After an unclean stop (`log.opening.torn_tail`), every segment from the one that holds the recovery point on is read batch
-   by batch, and the log is cut at the first bad batch; the indexes are rebuilt on the way. A bad batch *below* the recovery
-   point was fsynced and is not a torn tail: that raises `CorruptLog`, nothing is cut, and the partition stays offline. A segment
-   with offsets that do not fit its indexes is split, and everything from 2 on begins again; such segments are looked for after a
-   clean stop, too.
+   by batch, and the log is cut at the first bad batch; the indexes are rebuilt on the way. What is cut and looks like more than
+   a torn tail is kept (`log.opening.damaged`). A bad batch *below* the recovery point was fsynced and is not a torn tail: that
+   raises `CorruptLog`, nothing is cut, and the partition stays offline. A segment with offsets that do not fit its indexes is
+   split, and everything from 2 on begins again; such segments are looked for after a clean stop, too.
 4. Leader epochs: those of the checkpoint, and those of the batches of pass 3.
 5. Producer state: the newest usable snapshot, and the headers after it (`log.rebuild`).
 
@@ -30,7 +30,7 @@ from ottla.log.index import MAX_RELATIVE_OFFSET
 from ottla.log.names import INDEX_SUFFIX, LOG_SUFFIX, SEGMENT_SUFFIXES, TIME_INDEX_SUFFIX, offset_in
 from ottla.log.open_options import Opening
 from ottla.log.opening.temporary_files import finish_or_remove
-from ottla.log.opening.torn_tail import Overflow, TailCheck, find_overflow, remove_segment, split
+from ottla.log.opening.torn_tail import Overflow, TailCheck, find_overflow, remove_all, split
 from ottla.log.partition import PartitionLog
 from ottla.log.producers import ProducerStates
 from ottla.log.rebuild import load_producers, remove_stray_snapshots, snapshots_among
@@ -76,7 +76,7 @@ def open_log(directory: LogDirectory, opening: Opening) -> PartitionLog:
     end_offset = loader.end_offset
     start_offset = max(opening.log_start_offset, loader.segments[0].base_offset)
     loader.settle_epochs(start_offset)
-    segments, producers = Segments(loader.segments), ProducerStates()
+    segments, producers = Segments(loader.segments), ProducerStates(0, opening.max_producers, opening.producer_total)
     snapshots = remove_stray_snapshots(disk, path, segments, snapshots_among(loader.names or disk.list(path)))
     last_snapshot = load_producers(
         disk,
@@ -207,7 +207,7 @@ class _Loader:
         )
 
     def _check_tail(self) -> None:
-        check = TailCheck(self._disk, self._path, self._opening, self.segments, self.epochs)
+        check = TailCheck(self._directory, self._path, self._opening, self.segments, self.epochs)
         check.run()
         self.epochs_changed |= check.epochs_changed
         self.epochs_whole |= check.epochs_whole
@@ -255,8 +255,7 @@ class _Loader:
                 return end_offset
             _log.warning("%s ends at offset %d, before its start %d: it begins again, empty", self._path, end_offset, start)
             self.names = None
-            for segment in self.segments:
-                remove_segment(self._disk, segment)
+            remove_all(self._directory, self._path, self._opening, self.segments)
         segment = self._segment(start, 0)
         segment.create_files(self._config.segment_bytes if self._config.preallocate else 0)
         self.segments = [segment]
@@ -299,11 +298,14 @@ class _Loader:
         self.epochs_changed |= epochs.truncate_from_start(start_offset)
 
     def _rebuild_epochs(self) -> None:
-        """Reads the epochs from the headers of all segments."""
+        """Reads the epochs from the headers of all segments. Raises CorruptLog, CorruptRecord or OSError."""
         epochs = self.epochs
         epochs.clear()
         for segment in self.segments:
-            for _, _, buffer, at in walk_headers(segment.open_file(), 0, segment.size):
+            for position, _, buffer, at in walk_headers(segment.open_file(), 0, segment.size):
                 header = read_header(buffer, at)
                 if header.partition_leader_epoch > epochs.latest_epoch:
+                    if header.base_offset < segment.base_offset:
+                        path, offset = segment.path(LOG_SUFFIX), header.base_offset
+                        raise CorruptLog(f"{path} is damaged at position {position}: it has the base offset {offset} there")
                     epochs.assign(header.partition_leader_epoch, header.base_offset)

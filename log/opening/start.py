@@ -8,9 +8,9 @@ for all directories at once. With one thread a directory and a single directory 
 simulated disk sees every operation in order.
 
 The threads only open partitions. The thread that called `run` hands these over, in the order of their names; no other thread ever
-touches the manager. A partition that cannot be opened is `unavailable`, and the others are served. `stop` may be called from any
-thread or signal handler: `run` then raises OpeningStopped after reading about one more MiB, with the directory as a crash would
-leave it.
+touches the manager. A partition that cannot be opened is `unavailable`, and the others are served; if that is only because room
+or descriptors ran out, it is also in `without_room`, for `open_again`. `stop` may be called from any thread or signal handler:
+`run` then raises OpeningStopped after reading about one more MiB, with the directory as a crash would leave it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,15 @@ from ottla.log.disk import checkpoint
 from ottla.log.disk.checkpoint import TopicPartition
 from ottla.log.disk.directory import LogDirectory
 from ottla.log.disk.files import Disk
-from ottla.log.errors import CorruptLog, CorruptRecord, CorruptSnapshot, InconsistentMetadata, OpeningStopped, StorageError
+from ottla.log.errors import (
+    CorruptLog,
+    CorruptRecord,
+    CorruptSnapshot,
+    InconsistentMetadata,
+    NoRoom,
+    OpeningStopped,
+    StorageError,
+)
 from ottla.log.open_options import Opening
 from ottla.log.opening.recovery import bytes_to_check, open_log
 from ottla.log.partition import PartitionLog
@@ -39,13 +47,15 @@ _MAX_OFFSET: Final = 2**63 - 1
 
 
 @dataclass(slots=True)
-class _Job:
-    """One partition to open, and the result: its log or the problem."""
+class Job:
+    """One partition to open, and the result: its log or the problem, which may only be that room or descriptors ran out
+    (`lacks_room`)."""
 
     directory: LogDirectory
     opening: Opening
     log: PartitionLog | None = None
     problem: str | None = None
+    lacks_room: bool = False
 
     @property
     def topic_partition(self) -> TopicPartition:
@@ -71,8 +81,8 @@ class _Work:
     directory: LogDirectory
     clean: bool
     broker_epoch: int | None
-    jobs: list[_Job] = field(default_factory=list)
-    waiting: deque[_Job] = field(default_factory=deque)
+    jobs: list[Job] = field(default_factory=list)
+    waiting: deque[Job] = field(default_factory=deque)
 
 
 class Start:
@@ -104,27 +114,30 @@ class Start:
         self._checked_bytes: dict[int, int] = {}  # by thread, so that no two threads write the same entry
         self._total_bytes = 0
         self._works: Sequence[_Work] = ()
-        self._runner = 0  # the thread that called `run`, and the only one that logs the progress
+        self._runner = 0  # the thread that runs `run`, and the only one that logs the progress
         self._began_ms = self._said_ms = 0
         self.logs: list[PartitionLog] = []
         self.unavailable: dict[TopicPartition, str] = {}
+        self.without_room: dict[TopicPartition, Job] = {}
+        """The unavailable partitions that may be tried again; whoever does that takes them out."""
 
     def stop(self) -> None:
-        """Makes `run` end early by raising OpeningStopped."""
+        """Makes `run` and `open_again` end early by raising OpeningStopped."""
         self._stopped.set()
 
     def run(self) -> int | None:
         """Fills `logs` and `unavailable`. Returns the broker epoch of the last stop, None if that was not clean in every
         directory.
 
-        A directory that fails is offline, and the others are opened. Raises OpeningStopped, and StorageError where a partition is
-        in two places.
+        A directory that fails is offline, and the others are opened. Raises OpeningStopped, StorageError where a partition is in
+        two places, and NoRoom if descriptors or room ran out before it was known what a directory holds.
         """
         self._began_ms = self._said_ms = self._now_ms()
         self._runner = threading.get_ident()
         works = self._works = [work for directory in self._directories if (work := self._prepare(directory)) is not None]
         self._check_places(works)
         self._open(works)
+        self._runner = 0
         for work in works:
             for job in work.jobs:
                 if job.log is not None:
@@ -132,6 +145,8 @@ class Start:
                 elif job.problem is not None:
                     self.unavailable[job.topic_partition] = job.problem
                     job.directory.unopened[job.topic_partition] = _Unopened(job.opening)
+                    if job.lacks_room:
+                        self.without_room[job.topic_partition] = job
             if work.jobs:
                 stop = "a clean" if work.clean else "an unclean"
                 took_ms = self._now_ms() - self._began_ms
@@ -140,10 +155,25 @@ class Start:
         epochs = [work.broker_epoch for work in works]
         return epochs[0] if len(epochs) == len(self._directories) and None not in epochs else None
 
+    def open_again(self, partition: TopicPartition) -> None:
+        """Tries once more to open a partition of `without_room`; the result is in its job. Any thread may call this, for one
+        partition at a time. Raises OpeningStopped.
+        """
+        job = self.without_room[partition]
+        job.problem, job.lacks_room = None, False
+        job.opening.producer_total = None  # it would make room in logs that are in use; the manager adds it (LogManager.adopt)
+        path = f"{job.directory.path}/{job.opening.directory_name}"
+        if job.directory.failed is None and not self._disk.is_dir(path):  # removed by hand, perhaps to make room
+            job.problem = f"{path} was removed before there was room to open it"
+        else:
+            self._open_partition(job)
+
     # Finding the partitions
 
     def _prepare(self, directory: LogDirectory) -> _Work | None:
-        """Reads a directory's checkpoints and lists its partitions; returns None if the directory is offline or goes offline."""
+        """Reads a directory's checkpoints and lists its partitions; returns None if the directory is offline or goes offline.
+        Raises NoRoom: what is in the directory must not be taken for new then, or opened as if the last stop had been clean.
+        """
         if directory.failed is not None:
             return None
         disk, path = self._disk, directory.path
@@ -170,9 +200,11 @@ class Start:
                 opening.cleaned_upto = max(cleaned.get(topic_partition, 0), any_gap)
                 opening.high_watermark = high_watermarks.get(topic_partition, 0)
                 opening.progress = self._progress
-                work.jobs.append(_Job(directory, opening))
+                work.jobs.append(Job(directory, opening))
         except OSError as error:
-            directory.fail("opening", error)
+            failure = directory.fail("opening", error)
+            if isinstance(failure, NoRoom):
+                raise NoRoom(f"{directory.path} cannot be opened: {error}") from error
             return None
         work.waiting.extend(work.jobs)
         return work
@@ -243,7 +275,7 @@ class Start:
             self._crashed.append(crash)
             self.stop()
 
-    def _open_partition(self, job: _Job) -> None:
+    def _open_partition(self, job: Job) -> None:
         directory, opening = job.directory, job.opening
         if directory.failed is not None:
             job.problem = directory.failed
@@ -255,7 +287,8 @@ class Start:
             _log.error("%s stays offline: %s; %s", opening.directory_name, error, remedy)
             job.problem = str(error)
         except OSError as error:
-            job.problem = str(directory.fail(f"opening {opening.directory_name}", error))
+            failure = directory.fail(f"opening {opening.directory_name}", error)
+            job.problem, job.lacks_room = str(failure), isinstance(failure, NoRoom)
 
     # Logging the progress
 

@@ -3,8 +3,13 @@ reader that opens a live log repeatedly continues its earlier scan: `open_option
 
 Below the recovery point everything was fsynced. Beyond it a crash may have left anything: half a batch, zeros, a later piece of a
 file without the one before. So the log counts up to the first batch that cannot be right, by framing, CRC or offsets; there the
-file is cut, durably, and the segments behind it are removed. A bad batch *below* the recovery point is not a torn tail but
-damage: that raises CorruptLog, nothing is cut, and the partition stays offline until somebody has looked at it.
+file is cut, durably, and the segments behind it are taken out. What looks like more than half a batch is kept
+(log/opening/damaged.py). A bad batch *below* the recovery point is not a torn tail but damage: that raises CorruptLog, nothing is
+cut, and the partition stays offline until somebody has looked at it.
+
+The recovery point is up to a minute old. Beyond it, `flush.messages` promises as much. If the system has been running ever since,
+nothing that was written can be lost, and in such a topic whatever the end of a process cannot have left is damage in the same
+sense. After a power cut nobody can tell damage from appends that were under way, and the log is cut.
 
 What follows from the batches is built on the way: both indexes, leader epochs that the checkpoint does not know, and which
 batches the producer state must see. One compiled loop does all of that (`wire.kernel.BatchScan`).
@@ -26,13 +31,14 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
+from ottla.log.disk.directory import LogDirectory
 from ottla.log.disk.files import Disk
 from ottla.log.epochs import LeaderEpochs
 from ottla.log.errors import CorruptLog, CorruptRecord
 from ottla.log.index import MAX_RELATIVE_OFFSET
 from ottla.log.names import CLEANED_SUFFIX, LOG_SUFFIX, SEGMENT_SUFFIXES, SNAPSHOT_SUFFIX, offset_name
 from ottla.log.open_options import Opening
-from ottla.log.scan import READ_BYTES, check_batches, only_zeros, walk_batches, walk_headers
+from ottla.log.scan import READ_BYTES, check_batches, only_zeros, walk_ascending, walk_batches
 from ottla.log.segment import Segment
 from ottla.wire.batch import check_crc, read_header
 from ottla.wire.kernel import CONTROL, NEED_MORE, OFFSET_OVERFLOW, SCAN_REASONS, BatchScan
@@ -56,8 +62,11 @@ class Overflow(Exception):
 class TailCheck:
     """Does one pass over `segments`, which ascend by base offset, and takes out those that it removes."""
 
-    def __init__(self, disk: Disk, path: str, opening: Opening, segments: list[Segment], epochs: LeaderEpochs) -> None:
-        self._disk = disk
+    def __init__(
+        self, directory: LogDirectory, path: str, opening: Opening, segments: list[Segment], epochs: LeaderEpochs
+    ) -> None:
+        self._disk: Disk = directory.disk
+        self._directory = directory
         self._path = path
         self._opening = opening
         self._segments = segments
@@ -81,7 +90,10 @@ class TailCheck:
         for index in range(first, len(segments)):
             segment = segments[index]
             if self._does_not_follow(index, expected):
-                self._drop_from(index, f"segment {segment.base_offset} does not continue the log, which ends at {expected}")
+                why = f"segment {segment.base_offset} does not continue the log, which ends at {expected}"
+                self._refuse_below_recovery_point(index, why)
+                self._refuse_promised(f"{self._path}: {why}")
+                self._take_out(index, expected, why)
                 return
             scan, reason = self._check(segment)
             expected = scan.expected
@@ -91,9 +103,7 @@ class TailCheck:
                         f"{segment.path('.log')} is damaged at position {scan.sound}, offset {expected}, below the recovery "
                         f"point {recovery_point} up to which it was fsynced: {reason}"
                     )
-                self._refuse_damage(segment, scan.sound, expected, reason, last=index + 1 == len(segments))
-                self._cut(segment, scan.sound, reason)
-                self._drop_from(index + 1, f"segment {segment.base_offset} was cut")
+                self._cut_log(index, scan.sound, expected, reason)
                 return
             if reason is not None:
                 self._cut(segment, scan.sound, _RESERVED)
@@ -166,47 +176,130 @@ class TailCheck:
                 continue
         return self._compacted
 
-    def _refuse_damage(self, segment: Segment, position: int, expected: int, reason: str, *, last: bool) -> None:
-        """Raises CorruptLog if a crash cannot have left this, because every append was synced."""
-        if not self._opening.every_append_synced:
-            return
-        if not last or _goes_on_behind(segment, position):
-            raise CorruptLog(
-                f"{segment.path('.log')} is damaged at position {position}, offset {expected}, with sound batches behind that: "
-                f"{reason}; restore it from a copy"
-            )
+    # Taking out what is bad
+
+    def _cut_log(self, index: int, position: int, expected: int, reason: str) -> None:
+        """Cuts the log at a position of a segment, where offset `expected` should begin. Raises CorruptLog if a crash cannot have
+        left what is there and it was promised to be on disk."""
+        segment, opening, kept_end = self._segments[index], self._opening, position
+        why = f"segment {segment.base_offset} was cut"
+        self._refuse_below_recovery_point(index + 1, why)
+        if opening.every_append_synced or opening.max_damaged_bytes is not None:  # else the caller only reads
+            kept_end = self._judge(index, position, expected, reason)
+        self._take_out(index + 1, expected, why, (segment, position, kept_end, reason))
+
+    def _judge(self, index: int, position: int, expected: int, reason: str) -> int:
+        """Returns how far the bytes from this position on are to be kept, `position` if they are only a torn tail. Raises
+        CorruptLog, as `_cut_log` does."""
+        from ottla.log.opening.damaged import Kind, examine  # imported here, because it is not needed if nothing is wrong
+
+        segment, later = self._segments[index], self._segments[index + 1 :]
+        tail = examine(segment.open_file(), position, segment.size)
+        place = f"{segment.path(LOG_SUFFIX)} is damaged at position {position}, offset {expected}"
+        if self._opening.every_append_synced and (later or tail.goes_on):
+            raise CorruptLog(f"{place}, with sound batches behind that: {reason}; restore it from a copy")
+        if later or tail.kind is Kind.DAMAGED:
+            self._refuse_promised(f"{place}: {reason}", expected + 1)
+        if tail.kind is Kind.ZEROS or (tail.kind is Kind.TORN and not any(each.size for each in later)):
+            return position
+        return tail.end
+
+    def _refuse_promised(self, what: str, promised: int = 0) -> None:
+        """Raises CorruptLog if records were promised to be on disk, and no power cut can have taken them. Those below offset
+        `promised` are; as the recovery point, which stays in the checkpoint, it makes every later start refuse them, too."""
+        opening = self._opening
+        if opening.same_boot and opening.is_flushed():
+            opening.recovery_point = max(opening.recovery_point, promised)
+            raise CorruptLog(f"{what}; the topic's records are flushed before they are acknowledged, so nothing is cut")
+
+    def _refuse_below_recovery_point(self, index: int, reason: str) -> None:
+        """Raises CorruptLog if one of the segments from `index` on, which do not fit the log, was fsynced."""
+        for segment in self._segments[index:]:
+            if segment.base_offset < self._opening.recovery_point:
+                raise CorruptLog(f"{segment!r} was fsynced but does not fit the log: {reason}")
+
+    def _take_out(self, index: int, end_offset: int, reason: str, cut: tuple[Segment, int, int, str] | None = None) -> None:
+        """Takes out the segments from `index` on, which would continue a tail that is lost, after the file before them was cut.
+        `cut` is (segment, position to cut at, end of what is kept of it, why). Raises CorruptLog if not all that is to be kept
+        may be kept."""
+        later = self._segments[index:]
+        kept = _Kept(self._directory, self._opening)
+        kept.reserve(self._path, sum(each.size for each in later) + (cut[2] - cut[1] if cut else 0))
+        if cut is not None:
+            segment, position, kept_end, why = cut
+            if kept_end > position:
+                kept.part(segment, position, kept_end)
+            self._cut(segment, position, why)
+        for segment in later:
+            _log.warning("%r is taken out: %s", segment, reason)
+            kept.whole(segment)
+        del self._segments[index:]
+        self._disk.sync_dir(self._path)
+        kept.say(
+            "%s ends at offset %d after damage; what came behind is kept in %s: ottla log dump --records shows it, and while no "
+            "broker runs and nothing new was written, ottla log repair --restore puts it back",
+            self._opening.directory_name,
+            end_offset,
+        )
 
     def _cut(self, segment: Segment, size: int, reason: str) -> None:
         """Cuts the file behind the sound part, durably, because new batches will have the same offsets."""
         level = logging.INFO if reason is _RESERVED else logging.WARNING
-        path = segment.path(".log")
+        path = segment.path(LOG_SUFFIX)
         _log.log(level, "%s is cut from %d to %d bytes, where its last whole batch ends: %s", path, segment.size, size, reason)
         file = segment.open_file()
         file.truncate(size)
         file.sync()
         segment.size = size
 
-    def _drop_from(self, index: int, reason: str) -> None:
-        """Removes the segments from `index` on, which would continue a tail that is lost. Raises CorruptLog if one was
-        fsynced."""
-        for segment in self._segments[index:]:
-            if segment.base_offset < self._opening.recovery_point:
-                raise CorruptLog(f"{segment!r} was fsynced but does not fit the log: {reason}")
-        for segment in self._segments[index:]:
-            _log.warning("%r is removed: %s", segment, reason)
-            remove_segment(self._disk, segment)
-        del self._segments[index:]
-        self._disk.sync_dir(self._path)
+
+class _Kept:
+    """What is kept of a log that is cut; nothing if the opening says so."""
+
+    def __init__(self, directory: LogDirectory, opening: Opening) -> None:
+        self._disk = directory.disk
+        self._files: list[str] = []
+        self._to = None
+        if opening.max_damaged_bytes is not None:
+            from ottla.log.opening.damaged import DamagedFiles
+
+            self._to = DamagedFiles(directory, opening.max_damaged_bytes)
+
+    def reserve(self, path: str, size: int) -> None:
+        """Raises CorruptLog if `size` bytes of the partition in `path` are too much to be kept."""
+        if self._to is not None and size:
+            self._to.reserve(path, size)
+
+    def part(self, segment: Segment, start: int, end: int) -> None:
+        """Keeps a copy of these bytes of a segment's file."""
+        if self._to is not None:
+            self._files.append(self._to.keep_part(segment.path(LOG_SUFFIX), start, end))
+
+    def whole(self, segment: Segment) -> None:
+        """Removes a segment and keeps its log, if that holds anything."""
+        if self._to is not None and segment.size:
+            self._files.append(self._to.keep_file(segment.path(LOG_SUFFIX)))
+        remove_segment(self._disk, segment)
+
+    def say(self, line: str, directory_name: str, offset: int) -> None:
+        """Logs what is kept, if anything is. The line has places for the partition, the offset and the files."""
+        if self._files:
+            _log.error(line, directory_name, offset, ", ".join(self._files))
 
 
-def _goes_on_behind(segment: Segment, position: int) -> bool:
-    """Returns whether there is a sound batch behind the bad one at `position`; True also if it takes too long to find out."""
-    from ottla.log.opening.search import BatchSearch, SearchTooLong, Window  # imported here, because it is hardly ever needed
-
-    try:
-        return BatchSearch(Window(segment.open_file())).next_sound(position + 1) is not None
-    except SearchTooLong:
-        return True
+def remove_all(directory: LogDirectory, path: str, opening: Opening, segments: list[Segment]) -> None:
+    """Removes all segments of a log that begins again, and keeps what they hold. Raises CorruptLog if that is too much, and
+    OSError."""
+    kept = _Kept(directory, opening)
+    kept.reserve(path, sum(segment.size for segment in segments))
+    for segment in segments:
+        kept.whole(segment)
+    kept.say(
+        "%s begins again at offset %d, where log-start-offset-checkpoint says that it begins; what it held below that is kept in "
+        "%s: ottla log dump --records shows it",
+        opening.directory_name,
+        opening.log_start_offset,
+    )
 
 
 def remove_segment(disk: Disk, segment: Segment) -> None:
@@ -219,12 +312,11 @@ def remove_segment(disk: Disk, segment: Segment) -> None:
 
 def find_overflow(segment: Segment, progress: Callable[[int], None]) -> Overflow | None:
     """Returns where, by its headers, a segment's offsets no longer fit it, None if they all do. Raises CorruptRecord if it cannot
-    be walked."""
-    for position, size, buffer, at in walk_headers(segment.open_file(), 0, segment.size):
-        header = read_header(buffer, at)
-        if not segment.can_hold(header.last_offset):
-            return Overflow(segment, position, header.base_offset)
-        progress(size)
+    be walked, or its offsets do not ascend: then a split would not leave less of it, and the opening would never end."""
+    for batch in walk_ascending(segment.open_file(), segment.size, segment.base_offset):
+        if not segment.can_hold(batch.last_offset):
+            return Overflow(segment, batch.position, batch.base_offset)
+        progress(batch.size)
     return None
 
 

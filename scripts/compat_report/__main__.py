@@ -1,6 +1,7 @@
 """Writes docs/compatibility.md, .html and .svg from what the suites left behind.
 
     scripts/compat-report [--results FOLDER] [--docs FOLDER]     from results that are there, and prints README's lines
+    scripts/compat-report --texts                                only the sections that come from the source, into these pages
     scripts/compat-report --run short                            runs what CI runs, then writes
     scripts/compat-report --run full                             its long form, breaks, random walk, Kafka's tests: many hours
 
@@ -16,9 +17,10 @@ import subprocess
 import sys
 from pathlib import Path
 
-from scripts.compat_report.pages import html, markdown
+from scripts.compat_report.blocks import Block
+from scripts.compat_report.pages import html, html_of, markdown
 from scripts.compat_report.results import FAILED, KEPT, Results, read
-from scripts.compat_report.sections import TITLE, readme_lines, report, summary
+from scripts.compat_report.sections import TITLE, from_source, readme_lines, report, summary
 
 ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "build" / "compat"
@@ -51,6 +53,23 @@ def add_up(results: Path) -> None:
         subprocess.run(command, cwd=ROOT, check=False, stdout=subprocess.DEVNULL)  # its exit code is a figure, too
 
 
+def write_pages(docs: Path, blocks: list[Block]) -> None:
+    (docs / "compatibility.md").write_text(markdown(blocks))
+    (docs / "compatibility.html").write_text(html(TITLE, blocks))
+
+
+def write_texts(docs: Path) -> None:
+    """Writes the sections that come from the source into the pages that are there, and leaves what was measured as it is."""
+    blocks = from_source()
+    for name, new, end in (
+        ("compatibility.md", markdown(blocks), ""),
+        ("compatibility.html", html_of(blocks), "\n</body>\n</html>\n"),
+    ):
+        before, first, _ = (docs / name).read_text().partition(new.partition("\n")[0] + "\n")
+        assert first, f"{name} has no such section: {new.partition(chr(10))[0]}"
+        (docs / name).write_text(f"{before}{new}{end}")
+
+
 def holds(results: Results) -> bool:
     pairs = [pair for line in summary(results) for pair in (line.kafka, line.ottla) if pair is not None]
     return all(good == of for good, of in pairs) and not any(test.outcome == FAILED for test in results.tests)
@@ -64,7 +83,11 @@ def main() -> int:
     parser.add_argument("--docs", type=Path, default=ROOT / "docs")
     parser.add_argument("--strict", action="store_true")
     parser.add_argument("--run", choices=("short", "full"))
+    parser.add_argument("--texts", action="store_true")
     arguments = parser.parse_args()
+    if arguments.texts:
+        write_texts(arguments.docs)
+        return 0
     folder = arguments.results.resolve()
     folder.mkdir(parents=True, exist_ok=True)
     if arguments.run:
@@ -73,8 +96,7 @@ def main() -> int:
     results = read(folder)
     blocks = report(results)
     arguments.docs.mkdir(parents=True, exist_ok=True)
-    (arguments.docs / "compatibility.md").write_text(markdown(blocks))
-    (arguments.docs / "compatibility.html").write_text(html(TITLE, blocks))
+    write_pages(arguments.docs, blocks)
     picture = next(block.svg for block in blocks if hasattr(block, "svg"))
     (arguments.docs / "compatibility.svg").write_text(picture)
     print(*readme_lines(results), sep="\n")

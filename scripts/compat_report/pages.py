@@ -44,11 +44,14 @@ def _cell(text: Text) -> str:
 
 
 def html(title: str, blocks: Iterable[Block]) -> str:
-    body = "\n".join(_html(block) for block in blocks)
     return (
         f'<!doctype html>\n<html lang="en">\n<head><meta charset="utf-8"><title>{escape(title)}</title>\n'
-        f"<style>{_STYLE}</style></head>\n<body>\n{body}\n</body>\n</html>\n"
+        f"<style>{_STYLE}</style></head>\n<body>\n{html_of(blocks)}\n</body>\n</html>\n"
     )
+
+
+def html_of(blocks: Iterable[Block]) -> str:
+    return "\n".join(_html(block) for block in blocks)
 
 
 def _html(block: Block) -> str:

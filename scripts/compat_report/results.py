@@ -2,7 +2,8 @@
 
 In the folder of a run (build/compat):
 
-    *.xml              pytest's --junitxml of compat_tests: a later file's verdict on a test counts (a second try, alone)
+    *.xml              pytest's --junitxml of compat_tests: a later file's verdict on a test counts (a second try, alone), and
+                       what failed before it is kept as `Results.second_tries`
     *.run.json         beside each, when it ran, of which source, and what it left out (compat_tests/forms.py)
     wire_diff/*.json   ledgers of what was compared (compat_tests/seen.py, OTTLA_WIRE_DIFF_SEEN)
 
@@ -35,6 +36,7 @@ KINDS: Final = ("ottla", "kafka")
 _COMPAT: Final = Path(__file__).resolve().parents[2] / "compat_tests"
 KEPT: Final = _COMPAT / "results"
 KAFKA_TESTS: Final = _COMPAT / "kafka_tests" / "results.json"
+_LONGEST: Final = 200
 PASSED: Final = "passed"
 FAILED: Final = "failed"
 SKIPPED: Final = "skipped"
@@ -57,8 +59,18 @@ class Test:
 
 
 @dataclass(frozen=True)
+class SecondTry:
+    """A test that failed at first and was run again, alone: `test` has the verdict that counts, `failure` is the first line of
+    why it failed."""
+
+    test: Test
+    failure: str
+
+
+@dataclass(frozen=True)
 class Results:
     tests: tuple[Test, ...]
+    second_tries: tuple[SecondTry, ...]
     compared: frozenset[tuple[int, int, str]] | None
     wire_diff: dict[str, Any] | None
     random_walk: dict[str, Any] | None
@@ -93,9 +105,17 @@ def read(folder: Path, kept: Path = KEPT, kafka_tests: Path = KAFKA_TESTS) -> Re
         return content
 
     found: dict[tuple[str, str], Test] = {}
+    failures: dict[tuple[str, str], str] = {}
+    again: dict[tuple[str, str], SecondTry] = {}
     reports = sorted(folder.glob("*.xml"), key=lambda file: file.stat().st_mtime)
     for file in reports:
-        found.update(((test.file, test.name), test) for test in _junit(file))
+        for test, failure in _junit(file):
+            place = test.file, test.name
+            if place in failures:
+                again[place] = SecondTry(test, failures[place])
+            if failure is not None:
+                failures.setdefault(place, failure)
+            found[place] = test
     ledgers = sorted((folder / "wire_diff").glob("*.json"))
     runs = [json.loads(file.read_text()) for file in sorted(folder.glob("*.run.json"))]
     if reports:
@@ -105,6 +125,7 @@ def read(folder: Path, kept: Path = KEPT, kafka_tests: Path = KAFKA_TESTS) -> Re
         origins["kafka_tests"] = f"merged from several runs, the last on {last['date'] if last else day_of(kafka_tests)}"
     return Results(
         tuple(found.values()),
+        tuple(again.values()),
         frozenset(tuple(seen) for file in ledgers for seen in json.loads(file.read_text())["seen"]) if ledgers else None,
         _json(folder / "wire_diff.json"),
         figures("random_walk.json"),
@@ -124,20 +145,29 @@ def _json(file: Path) -> Any:
     return json.loads(file.read_text()) if file.exists() else None
 
 
-def _junit(file: Path) -> Iterable[Test]:
+def _junit(file: Path) -> Iterable[tuple[Test, str | None]]:
+    """Yields the tests of a file, each with the first line of its failure, None if it did not fail."""
     for case in ElementTree.parse(file).iter("testcase"):
         module, _, owner = case.get("classname", "").removeprefix("compat_tests.").partition(".Test")
         name = case.get("name", "")
         parameters = name.partition("[")[2].removesuffix("]")
-        yield Test(
+        test = Test(
             module.replace(".", "/") + ".py",
             f"Test{owner}::{name}" if owner else name,
             kind_of(parameters),
             _outcome(case),
             float(case.get("time", 0)),
         )
+        yield test, _failure(case) if test.outcome == FAILED else None
 
 
 def _outcome(case: ElementTree.Element) -> str:
     tags = {child.tag for child in case}
     return FAILED if tags & {"failure", "error"} else SKIPPED if "skipped" in tags else PASSED
+
+
+def _failure(case: ElementTree.Element) -> str:
+    """Returns the first line of why a test failed, cut to _LONGEST."""
+    said = next(child.get("message") or child.text or "" for child in case if child.tag in ("failure", "error"))
+    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    return lines[0][:_LONGEST] if lines else "no message"

@@ -6,12 +6,12 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable
 from typing import Any, Final
 
-from compat_tests.forms import IN_FULL, NEVER_WITH_KAFKA
+from compat_tests.forms import IN_FULL
 from compat_tests.suites.runner import listed
-from compat_tests.tools_diff.differences import DIFFERENCES as OF_TOOLS
-from compat_tests.wire_diff import differences, edge_cases
+from compat_tests.wire_diff import edge_cases
 from ottla.wire.api import APIS
 from scripts.compat_report.blocks import Block, Folded, Heading, Paragraph, Picture, Table, Text, row
+from scripts.compat_report.differences import known_differences, what_is_masked
 from scripts.compat_report.matrix import CAPABILITIES, Cell, cells
 from scripts.compat_report.picture import draw
 from scripts.compat_report.results import KINDS, PASSED, SKIPPED, Results, Test
@@ -56,15 +56,20 @@ def report(results: Results) -> list[Block]:
         ),
         Heading("In short"),
         _summary_table(results),
+        *_second_tries(results),
         *_forms(results),
         *_clients(found),
         *_apis(results),
         *_kafka_tests(results),
         *_suites(results),
         *_breaks(results),
-        *_differences(),
-        *_outside(),
+        *from_source(),
     ]
+
+
+def from_source() -> list[Block]:
+    """Returns the last sections, which no run changes."""
+    return [*known_differences(), *what_is_masked(), *_outside()]
 
 
 # In short
@@ -215,7 +220,25 @@ def _ran(results: Results) -> str:
     if "suite" not in results.origins:
         return "The suite itself was not run."
     skipped = sum(test.outcome == SKIPPED for test in results.tests)
-    return f"The suite ran on {results.origins['suite']}: {len(results.tests):,} cases, {skipped} skipped."
+    again = len(results.second_tries)
+    tries = f", {again} run a second time" if again else ""
+    return f"The suite ran on {results.origins['suite']}: {len(results.tests):,} cases, {skipped} skipped{tries}."
+
+
+def _second_tries(results: Results) -> list[Block]:
+    """Returns the tests that failed at first and were run again, alone, whose second verdict is the one that counts above."""
+    if "suite" not in results.origins:
+        return []
+    if not results.second_tries:
+        return [Paragraph("No test needed a second try.")]
+    rows = [row(f"`{each.test.file}::{each.test.name}`", each.failure, each.test.outcome) for each in results.second_tries]
+    return [
+        Paragraph(
+            "CI runs a dozen clients side by side on two cores, and gives up to four tests of a part that failed there a second "
+            "try, alone. The figures above count the second verdict of these:"
+        ),
+        Table(("test", "how it failed at first", "alone"), rows),
+    ]
 
 
 def _forms(results: Results) -> list[Block]:
@@ -371,7 +394,7 @@ def _aiokafka(results: Results) -> list[Block]:
     return [*blocks, Paragraph(says), *([Table(("not passed by both", "Apache Kafka", "ottla"), rest)] if rest else [])]
 
 
-# Breaks and differences
+# Breaks
 
 
 def _breaks(results: Results) -> list[Block]:
@@ -388,35 +411,6 @@ def _breaks(results: Results) -> list[Block]:
         f"time. With nothing broken, as the control, {results.breaks['control']} cases of these tests passed."
     )
     return [*blocks, Paragraph(says), Table(("break", "the promise it breaks", "verdict", "by which test"), rows)]
-
-
-def _differences() -> list[Block]:
-    answers = [row(name, _shown(each.kafka), _shown(each.ottla), each.why) for name, each in differences.DELIBERATE.items()]
-    fails: dict[str, list[str]] = defaultdict(list)
-    for name, failure in differences.KAFKA_FAILS.items():
-        why = differences.DELIBERATE[failure.why].why if failure.why in differences.DELIBERATE else failure.why
-        fails[why].append(name)
-    tools = [row(each.name, f"`{each.kafkas}`", f"`{each.ours}`") for each in OF_TOOLS]
-    return [
-        Heading("Known differences"),
-        Paragraph(
-            "Each is checked: a test fails on a difference that is not listed, and on a listed one that no longer occurs. "
-            "Numbers are error codes in most rows. `docs/kafka-behaviour.md` says what is asked in each; "
-            "the rows of bad input name an API and a field."
-        ),
-        Table(("row", "Apache Kafka", "ottla", "why"), answers),
-        Folded(
-            "Bad input that makes Kafka fail with UNKNOWN_SERVER_ERROR, where ottla says what is wrong",
-            [Table(("why", "requests"), [row(why, ", ".join(names)) for why, names in fails.items()])],
-        ),
-        *([Folded("What tools print", [Table(("what", "Apache Kafka", "ottla"), tools)])] if tools else []),
-        Paragraph("Tests that Apache Kafka does not always pass are run with ottla only:"),
-        Table(("tests", "why"), [row(*each) for each in NEVER_WITH_KAFKA.items()]),
-    ]
-
-
-def _shown(value: Any) -> str:
-    return ", ".join(map(str, sorted(value))) if isinstance(value, set) else str(value)
 
 
 def _outside() -> list[Block]:

@@ -30,7 +30,28 @@ HERE = Path(__file__).resolve().parent
 KERNEL = "linux.uml"
 _BOOT_SECONDS = 180
 _MEMORY = "512M"
-_MKFS = {"ext4": ["mkfs.ext4", "-q", "-F"], "xfs": ["mkfs.xfs", "-q", "-f"]}
+MKFS = {"ext4": ["mkfs.ext4", "-q", "-F"], "xfs": ["mkfs.xfs", "-q", "-f"]}
+
+
+def guest_command(work: Path, filesystem: str) -> list[str]:
+    """Returns what starts the guest, with the disk `work`/disk; it runs the shell command in the file `work`/command."""
+    return [
+        *(KERNEL, "rootfstype=hostfs", "rootflags=/", "ro", f"init={HERE}/guest.sh", f"mem={_MEMORY}", f"ubd0={work}/disk"),
+        *("con=null", "con0=fd:0,fd:1", "con1=null", "ssl=null", "quiet", f"uml_dir={work}/", "umid=guest"),
+        *(f"POWERCUT={work}", f"FILESYSTEM={filesystem}"),
+    ]
+
+
+def guest_environment() -> dict[str, str]:
+    return {"PATH": os.environ["PATH"], "TMPDIR": "/dev/shm"}  # the guest's memory is a file there
+
+
+def make_disk(disk: Path, filesystem: str, size_mib: int) -> None:
+    """Makes an image with a new file system."""
+    disk.parent.mkdir(parents=True, exist_ok=True)
+    with disk.open("wb") as file:
+        file.truncate(size_mib << 20)
+    subprocess.run([*MKFS[filesystem], str(disk)], check=True)
 
 
 class Guest:
@@ -39,16 +60,10 @@ class Guest:
     def __init__(self, work: Path, filesystem: str, command: str) -> None:
         self.said = work / "said"
         (work / "command").write_text(command)
-        environment = {"PATH": os.environ["PATH"], "TMPDIR": "/dev/shm"}  # the guest's memory is a file there
-        arguments = [
-            *("rootfstype=hostfs", "rootflags=/", "ro", f"init={HERE}/guest.sh", f"mem={_MEMORY}", f"ubd0={work}/disk"),
-            *("con=null", "con0=fd:0,fd:1", "con1=null", "ssl=null", "quiet", f"uml_dir={work}/", "umid=guest"),
-            *(f"POWERCUT={work}", f"FILESYSTEM={filesystem}"),
-        ]
         with self.said.open("wb") as output:
             self._process = subprocess.Popen(
-                [KERNEL, *arguments],
-                env=environment,
+                guest_command(work, filesystem),
+                env=guest_environment(),
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
@@ -81,9 +96,7 @@ class Guest:
 
 def run(work: Path, cuts: int, seed: int, filesystem: str, size_mib: int) -> None:
     rng = Random(seed)
-    with (work / "disk").open("wb") as disk:
-        disk.truncate(size_mib << 20)
-    subprocess.run([*_MKFS[filesystem], str(work / "disk")], check=True)
+    make_disk(work / "disk", filesystem, size_mib)
     promises = work / "promises"
     promises.touch()
     kept = 0
@@ -113,10 +126,10 @@ def main() -> None:
     parser = ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--cuts", type=int, default=20)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--filesystem", choices=sorted(_MKFS), default="ext4")
+    parser.add_argument("--filesystem", choices=sorted(MKFS), default="ext4")
     parser.add_argument("--size-mib", type=int, default=256)
     arguments = parser.parse_args()
-    for tool in (KERNEL, _MKFS[arguments.filesystem][0]):
+    for tool in (KERNEL, MKFS[arguments.filesystem][0]):
         if shutil.which(tool) is None:
             parser.error(f"{tool} is missing; on Debian: apt-get install user-mode-linux e2fsprogs xfsprogs")
     work = Path(tempfile.mkdtemp(prefix="powercut-"))

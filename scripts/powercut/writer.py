@@ -24,6 +24,7 @@ from ottla.log.compaction.cleaner_manager import LogCleaner
 from ottla.log.config import LogConfig
 from ottla.log.disk.files import OsDisk
 from ottla.log.management.manager import LogManager
+from ottla.log.management.passes import delete_steps, run_pass
 from ottla.log.partition import PartitionLog
 from ottla.log.validate import Origin
 from ottla.wire.batch import check_crc, read_header
@@ -201,7 +202,7 @@ class Load:
             case 1:
                 self._cleaner.clean_pass()
             case 2:
-                logs.delete_pass(now_ms())
+                run_pass(delete_steps(logs, now_ms()))
             case _:
                 logs.flush_pass(now_ms())
 

@@ -5,7 +5,7 @@ These functions make one answer of others. Where nothing has to wait, they make 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TypeVar, cast
 
@@ -14,7 +14,6 @@ from ottla.server.base.promise import Promise
 T = TypeVar("T")
 U = TypeVar("U")
 E = TypeVar("E", bound=Exception)
-A = TypeVar("A")
 
 
 def _settle(promise: Promise[T], compute: Callable[[], T]) -> None:
@@ -27,23 +26,6 @@ def _settle(promise: Promise[T], compute: Callable[[], T]) -> None:
         promise.set_exception(error)
     else:
         promise.set_result(value)
-
-
-def make_once(items: Iterable[A], make: Callable[[A], T], key: Callable[[A], Hashable] | None = None) -> list[T]:
-    """Returns what `make` returns for each of the items, in their order. Those with the same key get the same object, which is
-    made once. The key is the item itself if `key` is None; where `key` returns None, the item shares its answer with no other.
-    """
-    made: dict[Hashable, T] = {}
-    answers = []
-    for item in items:
-        known = item if key is None else key(item)
-        if known is None:
-            answers.append(make(item))
-            continue
-        if known not in made:
-            made[known] = make(item)
-        answers.append(made[known])
-    return answers
 
 
 def map_answer(answer: T | Promise[T], make: Callable[[T], U]) -> U | Promise[U]:
@@ -76,6 +58,11 @@ def combine_answers(answers: Sequence[T | Promise[T]], make: Callable[[list[T]],
         if isinstance(answer, Promise):
             answer.add_done_callback(partial(settle, index))
     return made
+
+
+async def wait_for(answer: T | Promise[T]) -> T:
+    """Returns the answer, and waits for it if it comes later. Raises the error with which its promise fails."""
+    return await answer if isinstance(answer, Promise) else answer
 
 
 def chain_answer(answer: T | Promise[T], go_on: Callable[[T], U | Promise[U]]) -> U | Promise[U]:

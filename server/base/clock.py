@@ -8,9 +8,16 @@ an hour is tested in no time.
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from collections.abc import Callable, Iterable
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
+
+SLICE_SECONDS: Final = 0.005
+"""How long work that is done in slices may keep the event loop, but for the step that it is in."""
+TURN_NS: Final = int(SLICE_SECONDS * 1e9)
+"""The same for one client, in ticks of the clock: a connection ends its turn then, and so does a request about many things
+(turns.py). Nothing is interrupted, so what takes longer by itself belongs in a thread."""
 
 
 class Cancellable(Protocol):
@@ -55,6 +62,32 @@ class LoopClock:
 
     def call_later(self, seconds: float, callback: Callable[[], None]) -> Cancellable:
         return self._call_later(seconds, callback)
+
+
+class Bell:
+    """Wakes a thread from its rest. A thread has no event loop whose clock it could wait by."""
+
+    def __init__(self) -> None:
+        self._rung = threading.Event()
+
+    def rest(self, seconds: float) -> None:
+        """Returns after `seconds`, or as soon as somebody rings, at once if somebody did since the last rest."""
+        self._rung.wait(seconds)
+        self._rung.clear()
+
+    def ring(self) -> None:
+        """Ends the rest. Any thread may call this."""
+        self._rung.set()
+
+
+async def sleep(clock: Clock, seconds: float) -> None:
+    """Returns after `seconds` by the clock."""
+    over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    timer = clock.call_later(seconds, lambda: None if over.done() else over.set_result(None))
+    try:
+        await over
+    finally:
+        timer.cancel()
 
 
 async def wait_at_most(clock: Clock, seconds: float, futures: Iterable[asyncio.Future[Any]]) -> bool:

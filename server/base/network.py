@@ -1,7 +1,7 @@
 """The network as a parameter: what the server asks of it, and the operating system's.
 
-Nothing else in the server binds an address, makes a server or looks up a host. A Broker is handed its network, so that a test can
-hand it one of its own.
+Nothing else in the server binds an address, makes a server, opens a connection or looks up a host. A Broker is handed its
+network, so that a test can hand it one of its own.
 """
 
 from __future__ import annotations
@@ -12,8 +12,32 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 
+class BlockingSocket(Protocol):
+    """A connection by which a thread waits: what is used of a socket there. Every method may raise OSError."""
+
+    def sendall(self, data: bytes, /) -> None:
+        """Sends all of the bytes."""
+        ...
+
+    def recv(self, size: int, /) -> bytes:
+        """Returns some bytes, at most `size`; none at the connection's end."""
+        ...
+
+    def settimeout(self, seconds: float, /) -> None:
+        """Lets each of the calls above raise TimeoutError after so long."""
+        ...
+
+    def shutdown(self, how: int, /) -> None:
+        """Ends the connection; a thread that waits by it is woken."""
+        ...
+
+    def close(self) -> None:
+        """Closes the socket."""
+        ...
+
+
 class Network(Protocol):
-    """Where addresses are bound and hosts looked up."""
+    """Where addresses are bound, connections opened and hosts looked up."""
 
     def bind(self, host: str | None, port: int, *, send_buffer_bytes: int = -1, receive_buffer_bytes: int = -1) -> socket.socket:
         """Returns a socket bound to the address: the IPv4 one if a name has both. Without a host it is every interface, of both.
@@ -25,6 +49,18 @@ class Network(Protocol):
 
     async def serve(self, factory: Callable[[], asyncio.BaseProtocol], sock: socket.socket, backlog: int) -> asyncio.Server:
         """Returns a server on a bound socket, which begins to accept connections with its `start_serving`."""
+        ...
+
+    async def connect_to(self, factory: Callable[[], asyncio.BaseProtocol], host: str, port: int) -> None:
+        """Opens a connection for the protocol that `factory` makes, and returns when that protocol has it. A host's addresses are
+        tried one after the other. Raises OSError, or UnicodeError if the text cannot be a host name; nothing is left open if it
+        is cancelled.
+        """
+        ...
+
+    def dial(self, host: str, port: int, timeout_s: float) -> BlockingSocket:
+        """Opens a connection for a thread, which waits for it no longer than `timeout_s`. Raises OSError, or UnicodeError if the
+        text cannot be a host name."""
         ...
 
     async def address_of(self, host: str) -> str:
@@ -63,6 +99,16 @@ class OsNetwork:
     async def serve(self, factory: Callable[[], asyncio.BaseProtocol], sock: socket.socket, backlog: int) -> asyncio.Server:
         """See Network."""
         return await asyncio.get_running_loop().create_server(factory, sock=sock, backlog=backlog, start_serving=False)
+
+    async def connect_to(self, factory: Callable[[], asyncio.BaseProtocol], host: str, port: int) -> None:
+        """See Network."""
+        await asyncio.get_running_loop().create_connection(factory, host, port)
+
+    def dial(self, host: str, port: int, timeout_s: float) -> socket.socket:
+        """See Network."""
+        sock = socket.create_connection((host, port), timeout_s)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return sock
 
     async def address_of(self, host: str) -> str:
         """See Network."""

@@ -35,6 +35,11 @@ class Promise(Generic[T]):
         """The answer; None if it has not come yet, or never will because the promise failed or was cancelled."""
         return self._answer
 
+    @property
+    def failed(self) -> bool:
+        """Returns whether the promise is done and failed with an error."""
+        return self._error is not None
+
     def result(self) -> T:
         """Returns the answer, or raises the error with which the promise failed. It must be done and not cancelled."""
         assert self._done

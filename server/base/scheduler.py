@@ -13,9 +13,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterator
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from ottla.log.errors import LogError, StorageError
+from ottla.server.base.clock import SLICE_SECONDS
 
 if TYPE_CHECKING:
     from ottla.log.flush import FlushJob
@@ -25,8 +26,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger("ottla.server.scheduler")
 
 MIN_INTERVAL_MS = 1
-SLICE_SECONDS: Final = 0.005
-"""How long a pass may keep the event loop, but for the step that it is in."""
 
 
 class Scheduler:

@@ -19,17 +19,20 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from ottla.log.config import LogConfig
 from ottla.log.disk.files import OsDisk
 from ottla.log.errors import StorageError
 from ottla.log.management.manager import LogManager
+from ottla.log.producers import PRODUCER_BYTES
 from ottla.server.base.clock import Clock, LoopClock
 from ottla.server.base.network import Network, OsNetwork
 from ottla.server.base.randomness import from_system
 from ottla.server.base.scheduler import Scheduler
 from ottla.server.broker.coordinator_updates import CoordinatorUpdates
+from ottla.server.broker.idle_settings import IdleSettings
 from ottla.server.broker.passes import Compaction, schedule_passes
 from ottla.server.broker.quotas_configured import quotas_configured
 from ottla.server.broker.start import (
@@ -37,6 +40,7 @@ from ottla.server.broker.start import (
     make_context,
     open_cluster,
     open_partitions,
+    recovery_config,
     share_client_memory,
     start_replicas,
 )
@@ -98,7 +102,10 @@ class Broker:
         """What stands around the handlers on all listeners."""
         self.context: BrokerContext | None = None
         self.offline = asyncio.Event()
-        """Set once every log directory, or the one of the metadata log, has failed: the program should then end the broker."""
+        """Set once every log directory, or the one of the metadata log, has failed, or the broker cannot go on in its cluster:
+        the program should then end the broker."""
+        self.failure: str | None = None
+        """Why the broker cannot go on in its cluster."""
         self._wanted_cluster_id = cluster_id or config.cluster_id
         self._disk = disk or OsDisk()
         self._clock = clock
@@ -114,7 +121,9 @@ class Broker:
         self._endpoints: list[Endpoint] = []  # from the opening of the listeners on
         self._broker_epoch = -1
         self._coordinators: CoordinatorUpdates | None = None
-        self._cluster: Cluster | None = None  # from its registration on
+        self._cluster: Cluster | None = None
+        self._registered = False
+        self._idle_settings: IdleSettings | None = None
 
     @property
     def port(self) -> int:
@@ -148,17 +157,21 @@ class Broker:
         clock = self._clock = self._clock or LoopClock()
         logs = await self._open_logs(clock)
         cluster = await open_cluster(logs, self._disk, self.config, self.cluster_id, clock, self._random, self._network)
+        self._cluster = cluster
+        cluster.on_failure = self._fail
         context = self.context = make_context(self.config, cluster, logs, clock, self._random)
         self._measure_requests(context, logs)
         await self._open_listeners(context, Dispatch(context, self.chain))
         self._endpoints = self._find_endpoints()
         await self._open_metrics()
         self._broker_epoch = await cluster.register(self._endpoints, rack=self.config.rack)
-        self._cluster = cluster
+        self._registered = True
         start_replicas(context, cluster, logs)
         self._coordinators = CoordinatorUpdates(context)
         self._coordinators.start()
         self._reconfigure(context)
+        self._idle_settings = IdleSettings(context.metadata, asks_clients=self.config.values["ottla.client.metrics"])
+        self._idle_settings.log_present()
         context.metadata.subscribe(self._follow)
         self._begin_passes(context, logs, cluster)
         self._lose_directories(logs)
@@ -179,8 +192,12 @@ class Broker:
             LogConfig.from_overrides({}, values),
             random=self._random,
             producer_expiration_ms=values["producer.id.expiration.ms"],
+            max_producers=values["ottla.producer.ids.per.partition"],
+            max_producers_in_all=share_client_memory(values).producers // PRODUCER_BYTES,
             metadata_dir=self.config.metadata_log_dir,
             recovery_threads=values["num.recovery.threads.per.data.dir"],
+            max_damaged_bytes=values["ottla.damaged.files.max.bytes"],
+            recovery_config_for=partial(recovery_config, self._disk, self.config),
         )
         self._watch(logs)
         logs.lock()
@@ -196,6 +213,12 @@ class Broker:
 
         for directory in logs.directories:
             directory.on_failure = failed
+
+    def _fail(self, reason: str) -> None:
+        """Has the program end the broker, because it cannot go on in its cluster."""
+        logger.critical("the broker cannot go on: %s", reason)
+        self.failure = reason
+        self.offline.set()
 
     def _lose_directories(self, logs: LogManager) -> None:
         """Handles failed log directories: their partitions no longer have a leader. If no directory works any more, or the one of
@@ -222,7 +245,7 @@ class Broker:
             context.clock,
             context.purgatory,
             self._network,
-            max_client_bytes=share_client_memory(values)[1],
+            max_client_bytes=share_client_memory(values).connections,
             max_request_bytes=values["socket.request.max.bytes"],
         )
         settings = SocketSettings.from_broker(values)
@@ -291,8 +314,11 @@ class Broker:
         assert self.context is not None
         assert self._coordinators is not None
         self._coordinators.follow(event)
-        if isinstance(event, ConfigChanged) and event.resource_type == BROKER:
-            self._reconfigure(self.context)
+        if isinstance(event, ConfigChanged):
+            assert self._idle_settings is not None
+            self._idle_settings.log_new(event.resource_type, event.name)
+            if event.resource_type == BROKER:
+                self._reconfigure(self.context)
         elif isinstance(event, QuotasChanged):
             self._limit_clients(self.context)
 
@@ -329,7 +355,8 @@ class Broker:
 
     @staticmethod
     async def _settle(context: BrokerContext) -> None:
-        """Waits for flushes that run in threads, which have to end before the logs are closed."""
+        """Waits for what runs in threads, which has to end before the logs are closed: flushes, and openings that came late."""
+        await context.replicas.end_reopening()
         if context.existing_flushing is not None:
             await context.existing_flushing.settle()
 
@@ -340,7 +367,9 @@ class Broker:
                 last_first.callback(self._logs.close, clean, self._broker_epoch)
             if self.context is not None:
                 last_first.callback(self.context.replicas.close, clean=clean)
-            if clean and self._cluster is not None:
+            if self._cluster is not None:
+                last_first.push_async_callback(self._cluster.close)
+            if clean and self._cluster is not None and self._registered:
                 last_first.push_async_callback(self._cluster.leave)
             if self._metrics is not None:
                 last_first.callback(self._metrics.close)
@@ -357,7 +386,7 @@ class Broker:
                 last_first.push_async_callback(listener.close, STOP_GRACE_SECONDS)
             for listener in reversed(self._all_listeners):
                 last_first.callback(listener.stop_accepting)
-            if clean and self._cluster is not None:
+            if clean and self._cluster is not None and self._registered:
                 last_first.push_async_callback(self._cluster.begin_leaving)
             if self.sources is not None:
                 self.sources.serving = False

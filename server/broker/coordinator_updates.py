@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ottla.server.metadata.image import PartitionChanged, TopicCreated, TopicDeleted
-from ottla.server.metadata.names import CONSUMER_OFFSETS, SHARE_GROUP_STATE, TRANSACTION_STATE
+from ottla.server.metadata.names import CONSUMER_OFFSETS, INTERNAL_TOPICS, SHARE_GROUP_STATE, TRANSACTION_STATE
 
 if TYPE_CHECKING:
     from ottla.server.metadata.image import TopicImage
@@ -45,14 +45,20 @@ class CoordinatorUpdates:
                     self._context.transaction_coordinator().refresh()
                 if self._context.existing_share_coordinator is not None:
                     self._context.existing_share_coordinator.topic_deleted(topic.name, topic.topic_id)
-            case PartitionChanged(topic=topic, partition=index) if topic.name == CONSUMER_OFFSETS:
-                self._context.groups.follow(index)
-            case PartitionChanged(topic=topic, partition=index) if topic.name == TRANSACTION_STATE:
-                self._context.transaction_coordinator().follow(index)
-            case PartitionChanged(topic=topic, partition=index) if topic.name == SHARE_GROUP_STATE:
-                self._context.share_coordinator().follow(index)
-        if isinstance(event, (TopicCreated, PartitionChanged)):
-            self._topic_changed(event)
+            case TopicCreated():
+                self._topic_changed(event)
+            case PartitionChanged(topic=topic, partition=index):
+                if topic.name in INTERNAL_TOPICS:
+                    self._follow_internal(topic.name, index)
+                self._topic_changed(event)
+
+    def _follow_internal(self, topic: str, index: int) -> None:
+        if topic == CONSUMER_OFFSETS:
+            self._context.groups.follow(index)
+        elif topic == TRANSACTION_STATE:
+            self._context.transaction_coordinator().follow(index)
+        elif topic == SHARE_GROUP_STATE:
+            self._context.share_coordinator().follow(index)
 
     def _topic_changed(self, event: TopicCreated | PartitionChanged) -> None:
         """Tells the groups that a topic has changed; of a new topic only once, however many partitions it has."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from ottla.server.base.turns import Workers
     from ottla.server.partitions.flushing import Flushing
     from ottla.server.requests.context import BrokerContext
     from ottla.server.share.group_state import ShareGroupState
@@ -47,7 +48,9 @@ def share_partitions(broker: BrokerContext) -> SharePartitions:
     from ottla.server.share.share_partitions import SharePartitions
 
     persister = broker.share_coordinator()
-    return SharePartitions(persister, broker.settings, broker.metadata, broker.replicas, broker.clock, broker.controller)
+    return SharePartitions(
+        persister, broker.settings, broker.metadata, broker.replicas, broker.clock, broker.controller, broker.workers
+    )
 
 
 def client_telemetry(broker: BrokerContext) -> ClientTelemetry:
@@ -64,3 +67,10 @@ def flushing(broker: BrokerContext) -> Flushing:
     from ottla.server.partitions.flushing import Flushing
 
     return Flushing(broker.clock)
+
+
+def workers() -> Workers:
+    """Makes what does long work in the loop's threads."""
+    from ottla.server.base.turns import Workers
+
+    return Workers()

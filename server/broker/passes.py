@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterator
 from typing import TYPE_CHECKING, Final
 
+from ottla.log.management.passes import delete_steps, expiration_steps, retention_steps
 from ottla.server.base.scheduler import flush_in_threads
 
 if TYPE_CHECKING:
@@ -22,6 +23,9 @@ FLUSH_PASS_INTERVAL_MS: Final = 1_000
 """How often to look, at least, for flushes that are due because of a roll or flush.ms."""
 DELETE_PASS_INTERVAL_MS: Final = 1_000
 """How often to look for files that are past their file.delete.delay.ms."""
+REMOVED_PASS_INTERVAL_MS: Final = 5_000
+"""How often to look for partitions whose directory somebody has removed. That lists the log directories, and takes about a
+microsecond a partition."""
 EXPIRE_TRANSACTIONAL_IDS: Final = "transaction.remove.expired.transaction.cleanup.interval.ms"
 
 
@@ -32,16 +36,17 @@ def schedule_passes(scheduler: Scheduler, context: BrokerContext, logs: LogManag
     def now(action: Callable[[int], object]) -> Callable[[], object]:
         return lambda: action(clock.now_ms())
 
-    def in_slices(steps: Callable[[int], Iterator[object]]) -> Callable[[], object]:
-        return now(lambda ms: scheduler.in_slices(steps(ms)))
+    def in_slices(steps: Callable[[LogManager, int], Iterator[None]]) -> Callable[[], object]:
+        return now(lambda ms: scheduler.in_slices(steps(logs, ms)))
 
     every, coordinators = scheduler.every, CoordinatorPasses(context)
-    every("retention", values["log.retention.check.interval.ms"], in_slices(logs.retention_steps))
+    every("retention", values["log.retention.check.interval.ms"], in_slices(retention_steps))
     flush_interval_ms = min(values["log.flush.scheduler.interval.ms"], FLUSH_PASS_INTERVAL_MS)
     every("flush", flush_interval_ms, now(lambda ms: flush_in_threads(logs, ms)))
     every("checkpoint", values["log.flush.offset.checkpoint.interval.ms"], logs.checkpoint_pass)
-    every("delete", DELETE_PASS_INTERVAL_MS, in_slices(logs.delete_steps))
-    every("producer expiration", values["producer.id.expiration.check.interval.ms"], in_slices(logs.expiration_steps))
+    every("delete", DELETE_PASS_INTERVAL_MS, in_slices(delete_steps))
+    every("removed directories", REMOVED_PASS_INTERVAL_MS, context.replicas.drop_removed)
+    every("producer expiration", values["producer.id.expiration.check.interval.ms"], in_slices(expiration_steps))
     if values["log.cleaner.enable"]:
         every("cleaner", lambda: settings["log.cleaner.backoff.ms"], compaction.run_pass)
     every("offset expiration", values["offsets.retention.check.interval.ms"], context.groups.expire)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ottla.log.errors import InconsistentMetadata
 from ottla.server.base.randomness import random_uuid
@@ -15,6 +15,7 @@ from ottla.server.broker import optional_parts
 from ottla.server.coordination.internal_topic import InternalTopicLog
 from ottla.server.group.coordinator import GroupCoordinator
 from ottla.server.group.coordinator_config import GroupCoordinatorConfig
+from ottla.server.metadata.cluster import CannotJoin
 from ottla.server.metadata.controller_settings import current_settings
 from ottla.server.metadata.names import CONSUMER_OFFSETS
 from ottla.server.metadata.opening import open_standalone
@@ -27,6 +28,7 @@ from ottla.wire.primitives import uuid_to_text
 if TYPE_CHECKING:
     from random import Random
 
+    from ottla.log.config import LogConfig
     from ottla.log.disk.files import Disk
     from ottla.log.management.manager import LogManager
     from ottla.server.base.clock import Clock
@@ -43,7 +45,13 @@ def format_directories(
     Raises StorageError and its subclasses. Raises OSError if an address cannot be bound, before anything is formatted, so that
     such a start leaves nothing behind.
     """
-    cluster_id = _agreed_cluster_id(logs, config, wanted_cluster_id) or uuid_to_text(random_uuid(random))
+    agreed = _agreed_cluster_id(logs, config, wanted_cluster_id)
+    if agreed is None and config.follows_controllers:
+        raise CannotJoin(
+            f"log.dirs: {', '.join(config.log_dirs)} is not formatted, so its cluster is not known; format it with "
+            "`kafka-storage.sh format`, or start with --cluster-id"
+        )
+    cluster_id = agreed or uuid_to_text(random_uuid(random))
     if None in logs.meta_properties().values():
         for address in config.listeners:
             network.bind(address.host, address.port).close()
@@ -65,6 +73,14 @@ def _agreed_cluster_id(logs: LogManager, config: BrokerConfig, wanted_cluster_id
     if wanted_cluster_id not in (None, cluster_id):
         raise InconsistentMetadata(f"{', '.join(config.log_dirs)} belongs to cluster {cluster_id}, not to {wanted_cluster_id}")
     return cluster_id
+
+
+def recovery_config(disk: Disk, config: BrokerConfig, topic: str) -> LogConfig:
+    """Returns a topic's settings for a log in which recovery has found damage, before the metadata is loaded. Any thread may
+    call this."""
+    from ottla.server.metadata.recovery_settings import read_topic_settings  # imported here, because damage is rare
+
+    return read_topic_settings(disk, config, topic)
 
 
 async def open_partitions(logs: LogManager) -> None:
@@ -90,17 +106,27 @@ async def open_cluster(
 ) -> Cluster:
     """Returns the cluster that the configuration asks for, with its image replayed. Raises MetadataError and StorageError.
 
-    It is a cluster of only this broker; BrokerConfig refuses all others.
+    It is a cluster of only this broker, or one whose controllers are others (process.roles=broker).
     """
+    if config.follows_controllers:
+        from ottla.server.quorum.cluster import open_quorum  # loaded only by a broker of such a cluster
+
+        return open_quorum(logs, disk, config, cluster_id, clock, random, network)
     return open_standalone(logs, disk, config, cluster_id, clock, random, network)
 
 
-def share_client_memory(values: Mapping[str, Any]) -> tuple[int, int]:
-    """Returns how many bytes fetch sessions may hold, and how many connections, of ottla.client.memory.bytes."""
+class Shares(NamedTuple):
+    """The bytes of ottla.client.memory.bytes that each of these may hold."""
+
+    connections: int
+    fetch_sessions: int
+    producers: int
+
+
+def share_client_memory(values: Mapping[str, Any]) -> Shares:
+    """Returns the shares: half of it is for connections, whose demand jumps."""
     whole = values["ottla.client.memory.bytes"]
-    if whole < 0:
-        return UNLIMITED, UNLIMITED
-    return whole // 4, whole - whole // 4
+    return Shares(UNLIMITED, UNLIMITED, UNLIMITED) if whole < 0 else Shares(whole // 2, whole // 4, whole // 4)
 
 
 def make_context(config: BrokerConfig, cluster: Cluster, logs: LogManager, clock: Clock, random: Random) -> BrokerContext:
@@ -121,7 +147,7 @@ def make_context(config: BrokerConfig, cluster: Cluster, logs: LogManager, clock
             values["max.incremental.fetch.session.cache.slots"],
             clock.now_ms,
             random,
-            share_client_memory(values)[0],
+            share_client_memory(values).fetch_sessions,
         ),
         clock=clock,
         random=random,

@@ -72,9 +72,10 @@ class Route:
             raise log_failure(error, request) from error
 
     def finish(self, answer: asyncio.Future[Any] | Promise[Any], waiting: Waiting) -> bytes | Parts:
-        """Returns the frame of an answer that has come. Raises CloseConnection."""
+        """Returns the frame of an answer that has come, nothing if the client wants none. Raises CloseConnection."""
         try:
-            return self.frame(answer.result(), waiting.request.correlation_id)
+            response = answer.result()
+            return b"" if response is None else self.frame(response, waiting.request.correlation_id)
         except CloseConnection:
             raise
         except Exception as error:

@@ -76,13 +76,25 @@ class Dispatch:
             route = self._reserved.run(lambda: self._open_route(key, version))
         try:
             if len(frame) > self._max_items:  # an element takes at least a byte
-                check_number_of_items(key, version, frame, pos, self._max_items)
+                self._check_number_of_items(key, version, frame, pos)
             body, end = route.decode(frame, pos)
         except MALFORMED as error:
             raise CloseConnection(f"its {APIS[key].name} v{version} does not decode: {error!r}") from None
         if end > len(frame):
             raise CloseConnection(f"its {APIS[key].name} v{version} ends {end - len(frame)} bytes after the frame")
         return route.answer(body, Request(self._broker, session, key, version, correlation_id, client_id))
+
+    def _check_number_of_items(self, key: int, version: int, frame: Buffer, pos: int) -> None:
+        """Raises CloseConnection if the request at `pos` has more elements in its lists than are allowed, or one of MALFORMED."""
+        from ottla.wire.items import TooManyItems, check_items  # not loaded as long as requests are small
+
+        most = self._max_items
+        try:
+            check_items(key, version, frame, pos, most)
+        except TooManyItems:
+            self._broker.refused_requests += 1
+            text = f"its {APIS[key].name} v{version} of {len(frame)} bytes has more than {most} items (ottla.request.max.items)"
+            raise CloseConnection(text) from None
 
     def _compose_anew(self) -> None:
         """Makes all routes anew, because the links have changed."""
@@ -104,17 +116,6 @@ class Dispatch:
         plan = Plan(api, version, handler.TRAITS, steps, getattr(messages, f"{api.name}Response"))
         route = self.routes[plan.number] = self._chain.compose(plan)
         return route
-
-
-def check_number_of_items(key: int, version: int, frame: Buffer, pos: int, most: int) -> None:
-    """Raises CloseConnection if the request at `pos` has more than `most` elements in its lists, or one of MALFORMED."""
-    from ottla.wire.items import TooManyItems, check_items  # not loaded as long as requests are small
-
-    try:
-        check_items(key, version, frame, pos, most)
-    except TooManyItems:
-        text = f"its {APIS[key].name} v{version} of {len(frame)} bytes has more than {most} items (ottla.request.max.items)"
-        raise CloseConnection(text) from None
 
 
 def unsupported_api_versions(correlation_id: int) -> bytes:

@@ -88,7 +88,7 @@ class Offsets:
         """Returns tombstones for all offsets of a group, including pending ones."""
         keys = {(topic, partition) for topic, partition in _keys(self.of_group(group_id))}
         for producer_id in self._open.get(group_id, ()):
-            keys.update(_keys(self._pending[producer_id][group_id]))
+            keys.update(_keys(self._pending[producer_id].get(group_id, {})))  # all of them may have been deleted
         return [offset_tombstone(group_id, topic, partition) for topic, partition in sorted(keys)]
 
     def delete(self, group_id: str, topic: str, partitions: Iterable[int]) -> list[OffsetRecord]:

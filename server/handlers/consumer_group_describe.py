@@ -13,8 +13,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from ottla.server.base.answers import combine_answers, make_once
 from ottla.server.base.promise import Promise
+from ottla.server.base.turns import Steps, answer_once, take_steps
 from ottla.server.group.consumer.group import ConsumerGroup
 from ottla.server.group.consumer.member import ConsumerMember
 from ottla.server.group.consumer.protocol import ConsumerProtocol
@@ -47,14 +47,15 @@ def handle(
         code, text = ErrorCode.UNSUPPORTED_VERSION, f"{GROUP_VERSION} is 0 in this cluster."
         return ConsumerGroupDescribeResponse(groups=[DescribedGroup(code, text, group_id) for group_id in body.group_ids])
 
-    def answer(described: list[DescribedGroup]) -> ConsumerGroupDescribeResponse:
+    def answer() -> Steps[ConsumerGroupDescribeResponse]:
+        described = yield from answer_once(body.group_ids, lambda group_id: _describe(group_id, request))
         if body.include_authorized_operations:
             for each in described:
                 if not each.error_code:
                     each.authorized_operations = GROUP_OPERATIONS
         return ConsumerGroupDescribeResponse(groups=request.broker.long_answers.bounded(described))
 
-    return combine_answers(make_once(body.group_ids, lambda group_id: _describe(group_id, request)), answer)
+    return take_steps(answer(), request.broker.clock)
 
 
 def _describe(group_id: str, request: Request) -> DescribedGroup | Promise[DescribedGroup]:

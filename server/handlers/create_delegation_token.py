@@ -23,7 +23,7 @@ TRAITS = Traits(Inside(Need(Operation.CREATE_TOKENS, Resource.USER)))
 
 
 async def handle(body: CreateDelegationTokenRequest, request: Request) -> CreateDelegationTokenResponse:
-    if not may_ask(request.broker.config.listeners, request.session.listener, request.session.principal):
+    if not may_ask(request.broker.config.all_listeners, request.session.listener, request.session.principal):
         return _refusal(body, request, ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, NO_TIME)
     if any(renewer.principal_type != USER for renewer in body.renewers):
         return _refusal(body, request, ErrorCode.INVALID_PRINCIPAL_TYPE, NO_TIME)

@@ -22,6 +22,7 @@ from __future__ import annotations
 from typing import Final
 
 from ottla.log.errors import StorageError
+from ottla.server.base.answers import wait_for
 from ottla.server.requests.request import Request
 from ottla.server.requests.traits import Traits
 from ottla.server.security.rights import Either, Inside, Need, Operation, Resource
@@ -47,8 +48,7 @@ async def handle(body: CreateTopicsRequest, request: Request) -> CreateTopicsRes
         return CreateTopicsResponse(
             topics=[CreatableTopicResult(topic.name, error_code=code, error_message=str(error)) for topic in body.topics]
         )
-    made = None if body.validate_only else request.broker.replicas.settled()
-    if made is not None:
-        await made
+    if not body.validate_only:
+        await wait_for(request.broker.replicas.settled())
     response.throttle_time_ms = permits.throttle_time_ms
     return response

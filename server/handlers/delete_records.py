@@ -13,6 +13,8 @@ from __future__ import annotations
 
 from ottla.log.errors import LogError
 from ottla.server.base.errors import code_of
+from ottla.server.base.promise import Promise
+from ottla.server.base.turns import Steps, take_steps
 from ottla.server.metadata.names import INTERNAL_TOPICS
 from ottla.server.requests.request import Request
 from ottla.server.requests.traits import Traits
@@ -31,17 +33,23 @@ TRAITS = Traits(Inside(Need(Operation.DELETE, Resource.TOPIC)))
 NO_OFFSET = -1
 
 
-def handle(body: DeleteRecordsRequest, request: Request) -> DeleteRecordsResponse:
+def handle(body: DeleteRecordsRequest, request: Request) -> DeleteRecordsResponse | Promise[DeleteRecordsResponse]:
+    return take_steps(_delete(body, request), request.broker.clock)
+
+
+def _delete(body: DeleteRecordsRequest, request: Request) -> Steps[DeleteRecordsResponse]:
     wanted: dict[str, dict[int, DeleteRecordsPartition]] = {}
     for topic in body.topics:
         if topic.partitions:
             wanted.setdefault(topic.name, {}).update({partition.partition_index: partition for partition in topic.partitions})
-    return DeleteRecordsResponse(
-        topics=[
-            DeleteRecordsTopicResult(name, [_partition(name, partition, request) for partition in partitions.values()])
-            for name, partitions in wanted.items()
-        ]
-    )
+    topics = []
+    for name, partitions in wanted.items():
+        results = []
+        for partition in partitions.values():
+            results.append(_partition(name, partition, request))
+            yield None
+        topics.append(DeleteRecordsTopicResult(name, results))
+    return DeleteRecordsResponse(topics=topics)
 
 
 def _partition(topic: str, partition: DeleteRecordsPartition, request: Request) -> DeleteRecordsPartitionResult:

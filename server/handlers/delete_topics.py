@@ -14,6 +14,7 @@ from __future__ import annotations
 from typing import Final
 
 from ottla.log.errors import StorageError
+from ottla.server.base.answers import wait_for
 from ottla.server.requests.request import Request
 from ottla.server.requests.traits import Traits
 from ottla.server.security.rights import Inside, Need, Operation, Resource
@@ -39,9 +40,7 @@ async def handle(body: DeleteTopicsRequest, request: Request) -> DeleteTopicsRes
         )
     except StorageError as error:
         return _failure(topics, ErrorCode.KAFKA_STORAGE_ERROR, str(error))
-    deleted = request.broker.replicas.deleted()
-    if deleted is not None:
-        await deleted
+    await wait_for(request.broker.replicas.deleted())
     response.throttle_time_ms = permits.throttle_time_ms
     return response
 

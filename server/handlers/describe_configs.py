@@ -19,6 +19,8 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from ottla.log.config import TOPIC_SETTINGS
+from ottla.server.base.promise import Promise
+from ottla.server.base.turns import Steps, take_steps
 from ottla.server.metadata.image import BROKER, BROKER_LOGGER, GROUP, TOPIC
 from ottla.server.metadata.names import invalid_reason
 from ottla.server.metadata.operation import Refused
@@ -54,7 +56,11 @@ _NUMBER: Final = re.compile(r"([+-]?)(\d+)")
 _LONGEST_ID: Final = len(str(2**31))
 
 
-def handle(body: DescribeConfigsRequest, request: Request) -> DescribeConfigsResponse:
+def handle(body: DescribeConfigsRequest, request: Request) -> DescribeConfigsResponse | Promise[DescribeConfigsResponse]:
+    return take_steps(_describe(body, request), request.broker.clock)
+
+
+def _describe(body: DescribeConfigsRequest, request: Request) -> Steps[DescribeConfigsResponse]:
     unknown = next((each.resource_type for each in body.resources if each.resource_type not in _KINDS), None)
     if unknown is not None:
         text = f"There are no resources of type {unknown}."
@@ -65,7 +71,10 @@ def handle(body: DescribeConfigsRequest, request: Request) -> DescribeConfigsRes
             ]
         )
     describer = _Describer(body, request.broker)
-    results = [describer.describe(each) for each in body.resources]
+    results = []
+    for each in body.resources:
+        results.append(describer.describe(each))
+        yield None
     return DescribeConfigsResponse(results=request.broker.long_answers.bounded(results))
 
 

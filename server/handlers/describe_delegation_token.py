@@ -28,7 +28,7 @@ TRAITS = Traits(
 
 
 def handle(body: DescribeDelegationTokenRequest, request: Request) -> DescribeDelegationTokenResponse:
-    if not may_ask(request.broker.config.listeners, request.session.listener, request.session.principal):
+    if not may_ask(request.broker.config.all_listeners, request.session.listener, request.session.principal):
         return DescribeDelegationTokenResponse(ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED)
     secret_key = settings_of(request.broker.config.values).secret_key
     if secret_key is None:

@@ -10,8 +10,8 @@
 
 from __future__ import annotations
 
-from ottla.server.base.answers import combine_answers, make_once
 from ottla.server.base.promise import Promise
+from ottla.server.base.turns import Steps, answer_once, take_steps
 from ottla.server.group.classic.group import ClassicGroup, State
 from ottla.server.group.classic.members import Member
 from ottla.server.group.errors import GroupError
@@ -32,14 +32,15 @@ TRAITS = Traits(Inside(Need(Operation.DESCRIBE, Resource.GROUP)), long_answer=Tr
 
 
 def handle(body: DescribeGroupsRequest, request: Request) -> DescribeGroupsResponse | Promise[DescribeGroupsResponse]:
-    def answer(described: list[DescribedGroup]) -> DescribeGroupsResponse:
+    def answer() -> Steps[DescribeGroupsResponse]:
+        described = yield from answer_once(body.groups, lambda group_id: _describe(group_id, request))
         if body.include_authorized_operations:
             for each in described:
                 if each.error_code == ErrorCode.NONE:
                     each.authorized_operations = GROUP_OPERATIONS
         return DescribeGroupsResponse(groups=request.broker.long_answers.bounded(described))
 
-    return combine_answers(make_once(body.groups, lambda group_id: _describe(group_id, request)), answer)
+    return take_steps(answer(), request.broker.clock)
 
 
 def _describe(group_id: str, request: Request) -> DescribedGroup | Promise[DescribedGroup]:

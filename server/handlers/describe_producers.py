@@ -11,6 +11,8 @@
 from __future__ import annotations
 
 from ottla.log.disk.checkpoint import TopicPartition
+from ottla.server.base.promise import Promise
+from ottla.server.base.turns import Steps, take_steps
 from ottla.server.metadata.names import invalid_reason
 from ottla.server.requests.request import Request
 from ottla.server.requests.traits import Traits
@@ -28,13 +30,20 @@ from ottla.wire.messages.describe_producers import (
 TRAITS = Traits(Inside(Need(Operation.READ, Resource.TOPIC)), long_answer=True)
 
 
-def handle(body: DescribeProducersRequest, request: Request) -> DescribeProducersResponse:
+def handle(body: DescribeProducersRequest, request: Request) -> DescribeProducersResponse | Promise[DescribeProducersResponse]:
+    return take_steps(_describe(body, request), request.broker.clock)
+
+
+def _describe(body: DescribeProducersRequest, request: Request) -> Steps[DescribeProducersResponse]:
     known: dict[TopicPartition, PartitionResponse] = {}
-    topics = request.broker.long_answers.bounded(_topic(topic, known, request) for topic in body.topics)
-    return DescribeProducersResponse(topics=topics)
+    topics = []
+    for topic in body.topics:
+        topics.append((yield from _topic(topic, known, request)))
+        yield None
+    return DescribeProducersResponse(topics=request.broker.long_answers.bounded(topics))
 
 
-def _topic(topic: TopicRequest, known: dict[TopicPartition, PartitionResponse], request: Request) -> TopicResponse:
+def _topic(topic: TopicRequest, known: dict[TopicPartition, PartitionResponse], request: Request) -> Steps[TopicResponse]:
     """Answers for one topic; `known` are the partitions that the request named before."""
     code, message = ErrorCode.NONE, invalid_reason(topic.name)
     if message is not None:
@@ -49,6 +58,7 @@ def _topic(topic: TopicRequest, known: dict[TopicPartition, PartitionResponse], 
             answer = PartitionResponse(index, code, message) if refused else _partition(topic.name, index, request)
             known[topic.name, index] = answer
         answers.append(answer)
+        yield None
     return TopicResponse(topic.name, request.broker.long_answers.bounded(answers))
 
 

@@ -15,8 +15,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from ottla.server.base.answers import chain_answer, combine_answers, make_once, map_answer, recover_answer
+from ottla.server.base.answers import chain_answer, combine_answers, map_answer, recover_answer
 from ottla.server.base.promise import Promise
+from ottla.server.base.turns import Steps, answer_once, take_steps
 from ottla.server.group.errors import GroupError
 from ottla.server.group.share.protocol import ShareProtocol
 from ottla.server.requests.request import Request
@@ -46,11 +47,16 @@ _LAST_INT64: Final = 2**63 - 1
 def handle(
     body: DescribeShareGroupOffsetsRequest, request: Request
 ) -> DescribeShareGroupOffsetsResponse | Promise[DescribeShareGroupOffsetsResponse]:
-    long_answers = request.broker.long_answers
-    described = make_once(
-        body.groups, lambda group: _describe(group, request), lambda group: group.group_id if group.topics is None else None
-    )
-    return combine_answers(described, lambda groups: DescribeShareGroupOffsetsResponse(groups=long_answers.bounded(groups)))
+    def answer() -> Steps[DescribeShareGroupOffsetsResponse]:
+        groups = yield from answer_once(body.groups, lambda group: _describe(group, request), _whole)
+        return DescribeShareGroupOffsetsResponse(groups=request.broker.long_answers.bounded(groups))
+
+    return take_steps(answer(), request.broker.clock)
+
+
+def _whole(group: DescribeShareGroupOffsetsRequestGroup) -> str | None:
+    """Returns what the answer follows from if a group is asked for as a whole, which takes few bytes; else None."""
+    return group.group_id if group.topics is None else None
 
 
 def _describe(

@@ -7,8 +7,8 @@ has begun.
 
 from __future__ import annotations
 
-from ottla.server.base.answers import combine_answers, make_once
 from ottla.server.base.promise import Promise
+from ottla.server.base.turns import Steps, answer_once, take_steps
 from ottla.server.requests.request import Request
 from ottla.server.requests.traits import Traits
 from ottla.server.security.rights import Inside, Need, Operation, Resource
@@ -30,11 +30,11 @@ TRAITS = Traits(
 def handle(
     body: DescribeTransactionsRequest, request: Request
 ) -> DescribeTransactionsResponse | Promise[DescribeTransactionsResponse]:
-    described = make_once(body.transactional_ids, lambda each: _describe(each, request))
-    long_answers = request.broker.long_answers
-    return combine_answers(
-        described, lambda states: DescribeTransactionsResponse(transaction_states=long_answers.bounded(states))
-    )
+    def answer() -> Steps[DescribeTransactionsResponse]:
+        states = yield from answer_once(body.transactional_ids, lambda each: _describe(each, request))
+        return DescribeTransactionsResponse(transaction_states=request.broker.long_answers.bounded(states))
+
+    return take_steps(answer(), request.broker.clock)
 
 
 def _describe(transactional_id: str, request: Request) -> TransactionState | Promise[TransactionState]:

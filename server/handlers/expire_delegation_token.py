@@ -21,7 +21,7 @@ TRAITS = Traits(Open("a token obeys its owner and its renewers, whatever the ACL
 
 
 async def handle(body: ExpireDelegationTokenRequest, request: Request) -> ExpireDelegationTokenResponse:
-    if not may_ask(request.broker.config.listeners, request.session.listener, request.session.principal):
+    if not may_ask(request.broker.config.all_listeners, request.session.listener, request.session.principal):
         return ExpireDelegationTokenResponse(ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, NO_TIME)
     try:
         return await request.broker.controller.expire_delegation_token(body, request.caller())

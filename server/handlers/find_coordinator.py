@@ -13,7 +13,8 @@
 
 from __future__ import annotations
 
-from ottla.server.base.answers import make_once
+from ottla.server.base.promise import Promise
+from ottla.server.base.turns import Steps, answer_once, take_steps
 from ottla.server.group.errors import GroupError
 from ottla.server.metadata.names import CONSUMER_OFFSETS, SHARE_GROUP_STATE, TRANSACTION_STATE
 from ottla.server.requests.request import Request
@@ -36,9 +37,13 @@ _TOPICS = {0: CONSUMER_OFFSETS, 1: TRANSACTION_STATE, SHARE: SHARE_GROUP_STATE}
 _SHARE_SINCE = 6
 
 
-def handle(body: FindCoordinatorRequest, request: Request) -> FindCoordinatorResponse:
+def handle(body: FindCoordinatorRequest, request: Request) -> FindCoordinatorResponse | Promise[FindCoordinatorResponse]:
+    return take_steps(_answer(body, request), request.broker.clock)
+
+
+def _answer(body: FindCoordinatorRequest, request: Request) -> Steps[FindCoordinatorResponse]:
     keys = body.coordinator_keys if request.api_version >= 4 else [body.key]
-    found = make_once(keys, lambda key: _find(key, body.key_type, request))
+    found = yield from answer_once(keys, lambda key: _find(key, body.key_type, request))
     if request.api_version >= 4:
         return FindCoordinatorResponse(coordinators=found)
     (only,) = found

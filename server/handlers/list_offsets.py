@@ -9,16 +9,21 @@
 - v4 checks the leader epoch (74, 75) and answers that of the record. A partition that is named twice is answered once, with 42
   INVALID_REQUEST. A topic is answered once, and not at all if no partition of it was asked for.
 - Errors: 3 UNKNOWN_TOPIC_OR_PARTITION, 6 NOT_LEADER_OR_FOLLOWER, 56 KAFKA_STORAGE_ERROR.
+
+A search by time that takes long is done in turns, and in large batches in threads (server/base/turns.py).
 """
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from typing import Final
 
 from ottla.log.errors import LogError
-from ottla.log.timestamps import TimestampOffset
+from ottla.log.timestamps import TimestampOffset, search_max_timestamp, search_timestamp
 from ottla.server.base.errors import code_of
+from ottla.server.base.promise import Promise
+from ottla.server.base.turns import Steps, Workers, in_threads, take_steps
 from ottla.server.partitions.replica import Replica
 from ottla.server.requests.request import Request
 from ottla.server.requests.traits import Traits
@@ -53,31 +58,33 @@ SINCE_VERSION: Final = {
 _NEVER: Final = 1 << 15
 
 
-def handle(body: ListOffsetsRequest, request: Request) -> ListOffsetsResponse:
+def handle(body: ListOffsetsRequest, request: Request) -> ListOffsetsResponse | Promise[ListOffsetsResponse]:
+    return take_steps(_answer(body, request), request.broker.clock)
+
+
+def _answer(body: ListOffsetsRequest, request: Request) -> Steps[ListOffsetsResponse]:
+    """Answers for one partition after the other."""
     asked = Counter((topic.name, partition.partition_index) for topic in body.topics for partition in topic.partitions)
     committed_only = body.isolation_level == READ_COMMITTED
     answers: dict[str, list[ListOffsetsPartitionResponse]] = {}
-    for topic in body.topics:
-        for partition in topic.partitions:
-            times = asked.pop((topic.name, partition.partition_index), 0)
-            if not times:
-                continue
-            if times > 1:
-                answer = _refusal(partition, ErrorCode.INVALID_REQUEST)
-            else:
-                answer = _partition(topic.name, partition, committed_only, request)
-            answers.setdefault(topic.name, []).append(answer)
-    return ListOffsetsResponse(topics=[ListOffsetsTopicResponse(name, partitions) for name, partitions in answers.items()])
+    once = {(topic.name, partition.partition_index): partition for topic in body.topics for partition in topic.partitions}
+    for key, partition in once.items():
+        if asked[key] > 1:
+            answer = _refusal(partition, ErrorCode.INVALID_REQUEST)
+        else:
+            answer = yield from _answer_for(key[0], partition, committed_only, request)
+        answers.setdefault(key[0], []).append(answer)
+        yield None
+    return ListOffsetsResponse(topics=[ListOffsetsTopicResponse(topic, partitions) for topic, partitions in answers.items()])
 
 
 def _refusal(partition: ListOffsetsPartition, code: ErrorCode) -> ListOffsetsPartitionResponse:
     return ListOffsetsPartitionResponse(partition_index=partition.partition_index, error_code=code)
 
 
-def _partition(
+def _answer_for(
     topic: str, partition: ListOffsetsPartition, committed_only: bool, request: Request
-) -> ListOffsetsPartitionResponse:
-    """Answers for one partition."""
+) -> Steps[ListOffsetsPartitionResponse]:
     if partition.timestamp < 0 and request.api_version < SINCE_VERSION.get(partition.timestamp, _NEVER):
         return _refusal(partition, ErrorCode.UNSUPPORTED_VERSION)
     replica = request.broker.replicas.get(topic, partition.partition_index)
@@ -87,7 +94,7 @@ def _partition(
         return _refusal(partition, ErrorCode.NOT_LEADER_OR_FOLLOWER)
     try:
         replica.check_epoch(partition.current_leader_epoch)
-        found = _find(replica, partition.timestamp, committed_only)
+        found = yield from _find(replica, partition.timestamp, committed_only, request.broker.workers)
     except (LogError, OSError) as error:
         return _refusal(partition, code_of(error))
     if found is None:
@@ -100,8 +107,10 @@ def _partition(
     )
 
 
-def _find(replica: Replica, timestamp: int, committed_only: bool) -> TimestampOffset | None:
-    """Finds the offset for a timestamp; returns None if no record fits. Raises LogError and OSError."""
+def _find(
+    replica: Replica, timestamp: int, committed_only: bool, workers: Callable[[], Workers]
+) -> Steps[TimestampOffset | None]:
+    """Finds the offset for a timestamp; None if no record fits. Raises LogError and OSError."""
     log = replica.log
     end = log.last_stable_offset if committed_only else log.high_watermark
     if timestamp == LATEST:
@@ -110,5 +119,6 @@ def _find(replica: Replica, timestamp: int, committed_only: bool) -> TimestampOf
         return TimestampOffset(-1, log.log_start_offset, log.epochs.epoch_for(log.log_start_offset))
     if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
         return None
-    found = log.max_timestamp_offset() if timestamp == MAX_TIMESTAMP else log.offset_for_timestamp(timestamp)
+    search = search_max_timestamp(log) if timestamp == MAX_TIMESTAMP else search_timestamp(log, timestamp)
+    found = yield from in_threads(search, workers)
     return found if found is not None and found.offset < end else None

@@ -20,9 +20,11 @@ error.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 from typing import Final
 
+from ottla.server.base.promise import Promise
+from ottla.server.base.turns import Steps, take_steps
 from ottla.server.metadata.image import MIGRATING, UNASSIGNED, BrokerImage, MetadataImage, PartitionImage, TopicImage
 from ottla.server.metadata.names import INTERNAL_TOPICS, invalid_reason
 from ottla.server.requests.kept_answers import Encoded
@@ -52,26 +54,46 @@ TRAITS = Traits(
 )
 
 _NO_LEADER: Final = -1
+PARTITIONS_A_STEP: Final = 100
+"""So many partitions of one topic are described before others may come first: about 0.2 ms."""
 
 
-def handle(body: MetadataRequest, request: Request) -> MetadataResponse | Encoded:
+def handle(body: MetadataRequest, request: Request) -> MetadataResponse | Encoded | Promise[MetadataResponse | Encoded]:
+    return take_steps(_answer_or_repeat(body, request), request.broker.clock)
+
+
+def _answer_or_repeat(body: MetadataRequest, request: Request) -> Steps[MetadataResponse | Encoded]:
+    """Answers with what was answered before if it is about all topics and nothing has changed."""
     if body.topics is not None:
-        return _answer(body, request)
-    changes, kept = request.broker.metadata.changes, request.broker.kept_answers
+        return (yield from _answer(body, request))
+    kept = request.broker.kept_answers
     operations = body.include_topic_authorized_operations, body.include_cluster_authorized_operations
     question = METADATA, request.api_version, request.session.listener, operations
-    answer = kept.get(changes, question)
-    if answer is not None:
-        return answer
-    response = _answer(body, request)
-    if any(partition.error_code for topic in response.topics for partition in topic.partitions):
+    while True:
+        changes = request.broker.metadata.changes
+        answer = kept.get(changes, question)
+        if answer is not None:
+            return answer
+        made = kept.made(question)
+        if made is None:
+            break
+        yield made
+    with kept.making(question):
+        response = yield from _answer(body, request)
+        return _kept_if_right(response, changes, question, request)
+
+
+def _kept_if_right(response: MetadataResponse, changes: int, question: Hashable, request: Request) -> MetadataResponse | Encoded:
+    """Keeps an answer that was begun after so many changes of the metadata, unless it changed meanwhile or it holds an error."""
+    changed = changes != request.broker.metadata.changes
+    if changed or any(partition.error_code for topic in response.topics for partition in topic.partitions):
         return response
     parts: Parts = []
     ENCODE_RESPONSE[request.api_version](response, parts)
-    return kept.keep(changes, question, b"".join(parts))
+    return request.broker.kept_answers.keep(changes, question, b"".join(parts))
 
 
-def _answer(body: MetadataRequest, request: Request) -> MetadataResponse:
+def _answer(body: MetadataRequest, request: Request) -> Steps[MetadataResponse]:
     image, version = request.broker.metadata, request.api_version
     asked = body.topics
     if asked and version < 12 and any(topic.name is None or topic.topic_id != ZERO_UUID for topic in asked):
@@ -86,9 +108,12 @@ def _answer(body: MetadataRequest, request: Request) -> MetadataResponse:
     wants_operations = version >= 8 and body.include_topic_authorized_operations
     view = _View(image, brokers, request, TOPIC_OPERATIONS if wants_operations else UNASKED)
     if asked is None or (version == 0 and not asked):
-        topics = [view.topic(topic) for topic in image.topics.values()]
+        topics = []
+        for topic in tuple(image.topics.values()):
+            topics.append((yield from view.topic(topic)))
+            yield None
     else:
-        topics = _topics_asked_for(asked, body.allow_auto_topic_creation, view, request)
+        topics = yield from _topics_asked_for(asked, body.allow_auto_topic_creation, view, request)
     return MetadataResponse(
         brokers=[view.broker(broker) for broker in brokers.values()],
         cluster_id=image.cluster_id,
@@ -102,7 +127,7 @@ def _answer(body: MetadataRequest, request: Request) -> MetadataResponse:
 
 def _topics_asked_for(
     asked: Iterable[MetadataRequestTopic], create: bool, view: _View, request: Request
-) -> list[MetadataResponseTopic]:
+) -> Steps[list[MetadataResponseTopic]]:
     """Returns each topic once; asks the controller to create those that are missing and may be created."""
     image = view.image
     found: dict[str, MetadataResponseTopic] = {}
@@ -125,7 +150,8 @@ def _topics_asked_for(
                 if valid:
                     missing.append(topic.name)
         if known is not None and known.name not in found:
-            found[known.name] = view.topic(known)
+            found[known.name] = yield from view.topic(known)
+        yield None
     if missing and create and request.broker.config.values["auto.create.topics.enable"]:
         request.broker.controller.create_in_background(missing, request.caller(), request.permits(strict_since=0))
     return [*found.values(), *failed.values()]
@@ -150,14 +176,14 @@ class _View:
             error, name, is_internal=name in INTERNAL_TOPICS, topic_authorized_operations=self._operations
         )
 
-    def topic(self, topic: TopicImage) -> MetadataResponseTopic:
+    def topic(self, topic: TopicImage) -> Steps[MetadataResponseTopic]:
+        partitions = []
+        for index, partition in tuple(topic.partitions.items()):
+            partitions.append(self._partition(index, partition))
+            if len(partitions) % PARTITIONS_A_STEP == 0:
+                yield None
         return MetadataResponseTopic(
-            ErrorCode.NONE,
-            topic.name,
-            topic.topic_id,
-            topic.name in INTERNAL_TOPICS,
-            [self._partition(index, partition) for index, partition in topic.partitions.items()],
-            self._operations,
+            ErrorCode.NONE, topic.name, topic.topic_id, topic.name in INTERNAL_TOPICS, partitions, self._operations
         )
 
     def _partition(self, index: int, partition: PartitionImage) -> MetadataResponsePartition:

@@ -13,9 +13,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
-from ottla.server.base.answers import combine_answers, make_once, map_answer
 from ottla.server.base.promise import Promise
+from ottla.server.base.turns import Steps, all_kept, take_steps
 from ottla.server.group.errors import GroupError
 from ottla.server.group.requests import Committer
 from ottla.server.group.shard import GroupShard
@@ -38,17 +39,40 @@ from ottla.wire.primitives import ZERO_UUID
 
 TRAITS = Traits(Inside(Need(Operation.DESCRIBE, Resource.GROUP), Need(Operation.DESCRIBE, Resource.TOPIC)), long_answer=True)
 
+PARTITIONS_A_STEP: Final = 100
+"""So many partitions of one topic are looked up before others may come first: about 0.2 ms."""
+_Fetched = OffsetFetchResponseGroup | Promise[OffsetFetchResponseGroup]
+
 
 def handle(body: OffsetFetchRequest, request: Request) -> OffsetFetchResponse | Promise[OffsetFetchResponse]:
-    if request.api_version >= 8:
-        long_answers = request.broker.long_answers
-        groups = make_once(body.groups, lambda group: _fetch(group, request, require_stable=body.require_stable), _whole)
-        return combine_answers(groups, lambda fetched: OffsetFetchResponse(groups=long_answers.bounded(fetched)))
+    answer = _fetch_groups(body, request) if request.api_version >= 8 else _fetch_one_group(body, request)
+    return take_steps(answer, request.broker.clock)
+
+
+def _fetch_groups(body: OffsetFetchRequest, request: Request) -> Steps[OffsetFetchResponse]:
+    """Fetches several groups, each whole one once."""
+    whole: dict[tuple[str, str | None, int], _Fetched] = {}
+    groups: list[_Fetched] = []
+    for group in body.groups:
+        key = _whole(group)
+        fetched = None if key is None else whole.get(key)
+        if fetched is None:
+            fetched = yield from _fetch(group, request, require_stable=body.require_stable)
+            if key is not None:
+                whole[key] = fetched
+        groups.append(fetched)
+        yield None
+    return OffsetFetchResponse(groups=request.broker.long_answers.bounded((yield from all_kept(groups))))
+
+
+def _fetch_one_group(body: OffsetFetchRequest, request: Request) -> Steps[OffsetFetchResponse]:
     topics = None
     if body.topics is not None:
         topics = [OffsetFetchRequestTopics(topic.name, ZERO_UUID, topic.partition_indexes) for topic in body.topics]
-    fetched = _fetch(OffsetFetchRequestGroup(body.group_id, topics=topics), request, require_stable=body.require_stable)
-    return map_answer(fetched, lambda group: _answer_of_one(group, topics, request))
+    wanted = OffsetFetchRequestGroup(body.group_id, topics=topics)
+    fetched = yield from _fetch(wanted, request, require_stable=body.require_stable)
+    (group,) = yield from all_kept([fetched])
+    return _answer_of_one(group, topics, request)
 
 
 def _whole(group: OffsetFetchRequestGroup) -> tuple[str, str | None, int] | None:
@@ -84,10 +108,8 @@ def _answer_of_one(
     )
 
 
-def _fetch(
-    body: OffsetFetchRequestGroup, request: Request, *, require_stable: bool
-) -> OffsetFetchResponseGroup | Promise[OffsetFetchResponseGroup]:
-    """Answers for one group."""
+def _fetch(body: OffsetFetchRequestGroup, request: Request, *, require_stable: bool) -> Steps[_Fetched]:
+    """Answers for one group, or promises to."""
     group_id = body.group_id
     try:
         shard = request.broker.groups.shard(group_id)
@@ -107,10 +129,19 @@ def _fetch(
         elif by_id:
             answers.append(_refused_topic(topic, ErrorCode.UNKNOWN_TOPIC_ID))
             continue
-        partitions = long_answers.bounded(
-            _fetch_one(shard, group_id, name, topic_id, index, require_stable=require_stable) for index in topic.partition_indexes
-        )
-        answers.append(OffsetFetchResponseTopics(name, topic_id, partitions))
+        partitions = []
+        for index in topic.partition_indexes:
+            partitions.append(_fetch_one(shard, group_id, name, topic_id, index, require_stable=require_stable))
+            if len(partitions) % PARTITIONS_A_STEP == 0:
+                yield None
+        answers.append(OffsetFetchResponseTopics(name, topic_id, long_answers.bounded(partitions)))
+        yield None
+    try:
+        here = request.broker.groups.shard(group_id) is shard
+    except GroupError as error:
+        return OffsetFetchResponseGroup(group_id, error_code=error.code)
+    if not here:  # while this paused, the shard went and came back: what it did not find then may be there
+        return OffsetFetchResponseGroup(group_id, error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
     topics = long_answers.shared(answers) if body.topics is None else long_answers.bounded(answers)
     fetched = OffsetFetchResponseGroup(group_id, topics)
     return shard.answer_or(fetched, lambda code: OffsetFetchResponseGroup(group_id, error_code=code))

@@ -13,6 +13,8 @@ from __future__ import annotations
 
 from ottla.log.errors import LogError
 from ottla.server.base.errors import code_of
+from ottla.server.base.promise import Promise
+from ottla.server.base.turns import Steps, take_steps
 from ottla.server.requests.request import Request
 from ottla.server.requests.traits import Traits
 from ottla.server.security.rights import Either, Inside, Need, Operation, Resource
@@ -28,13 +30,21 @@ from ottla.wire.messages.offset_for_leader_epoch import (
 TRAITS = Traits(Inside(Either(Need(Operation.DESCRIBE, Resource.TOPIC), Need(Operation.CLUSTER_ACTION, Resource.CLUSTER))))
 
 
-def handle(body: OffsetForLeaderEpochRequest, request: Request) -> OffsetForLeaderEpochResponse:
-    return OffsetForLeaderEpochResponse(
-        topics=[
-            OffsetForLeaderTopicResult(topic.topic, [_end_of(topic.topic, partition, request) for partition in topic.partitions])
-            for topic in body.topics
-        ]
-    )
+def handle(
+    body: OffsetForLeaderEpochRequest, request: Request
+) -> OffsetForLeaderEpochResponse | Promise[OffsetForLeaderEpochResponse]:
+    return take_steps(_answer(body, request), request.broker.clock)
+
+
+def _answer(body: OffsetForLeaderEpochRequest, request: Request) -> Steps[OffsetForLeaderEpochResponse]:
+    topics = []
+    for topic in body.topics:
+        ends = []
+        for partition in topic.partitions:
+            ends.append(_end_of(topic.topic, partition, request))
+            yield None
+        topics.append(OffsetForLeaderTopicResult(topic.topic, ends))
+    return OffsetForLeaderEpochResponse(topics=topics)
 
 
 def _end_of(topic: str, asked: OffsetForLeaderPartition, request: Request) -> EpochEndOffset:

@@ -22,12 +22,14 @@
   RECORD_LIST_TOO_LARGE, 32 INVALID_TIMESTAMP, 45 OUT_OF_ORDER_SEQUENCE_NUMBER, 47 INVALID_PRODUCER_EPOCH, 56 KAFKA_STORAGE_ERROR,
   87 INVALID_RECORD. Offset and time are then -1; the answer has the log start offset if it was the log that refused.
 
-Records are views of the receive buffer, so nothing here may wait before they are appended.
+Records are views of the receive buffer. A request about many partitions, or with a batch that takes long to validate, is
+answered in turns (server/base/turns.py): what is not appended when the first turn ends is copied. The connection serves nothing
+else meanwhile, so the batches of a partition stay in order.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from struct import Struct
 from typing import Final, NamedTuple
@@ -39,17 +41,22 @@ from ottla.log.errors import (
     LogError,
     NotABatch,
     NotOneBatch,
+    NotValidated,
     RecordListTooLarge,
     RecordTooLarge,
     StorageError,
     UnsupportedCompression,
 )
 from ottla.log.producers import ProducerStates
+from ottla.log.validate import ValidatedBatch
+from ottla.server.base.answers import chain_answer, map_answer, recover_answer
+from ottla.server.base.clock import Clock
 from ottla.server.base.errors import CloseConnection, NotLeaderOrFollower, code_of
-from ottla.server.base.promise import Acknowledgement
+from ottla.server.base.promise import Acknowledgement, Promise
 from ottla.server.metadata.names import INTERNAL_TOPICS, MAX_LENGTH
 from ottla.server.partitions.leader_hints import leader_hint
 from ottla.server.partitions.replica import Replica
+from ottla.server.partitions.roles import Role
 from ottla.server.requests.request import Request
 from ottla.server.requests.traits import Throttling, Traits
 from ottla.server.security.rights import Inside, Need, Operation, Resource
@@ -106,69 +113,178 @@ _NOT_THE_LOG: Final = (
 _Key = tuple[str, bytes, int]
 """A partition as a request names it: the name and the id of its topic, one of which is empty, and its index."""
 _NONE: Final[Mapping[_Key, ErrorCode]] = {}
+_Outcome = ProduceResponse | None
+"""The answer to a request; None for acks 0."""
+_Answer = PartitionProduceResponse | Promise[PartitionProduceResponse]
 
 
 class _Owed(NamedTuple):
     """Remembers an append whose acknowledgement has to wait for a flush or for other replicas."""
 
     replica: Replica
+    role: Role
     end_offset: int
     answer: PartitionProduceResponse
 
 
-def handle(body: ProduceRequest, request: Request) -> ProduceResponse | Acknowledgement[ProduceResponse] | None:
+def handle(body: ProduceRequest, request: Request) -> ProduceResponse | Promise[_Outcome] | None:
     topics = body.topic_data
-    if len(topics) != 1 or len(topics[0].partition_data) != 1:
+    is_single = len(topics) == 1 and len(topics[0].partition_data) == 1
+    if not is_single:
         topics = _merge_duplicates(topics)
     nameless, unverified = False, _NONE
     if body.transactional_id is not None:
         unverified = _find_unverified(topics, body.transactional_id, request)
     elif _has_transactional_batches(topics):
         nameless = True
-    responses: list[TopicProduceResponse] = []
-    owed: list[_Owed] = []
-    failed = False
-    for topic in topics:
-        answers = []
-        for data in topic.partition_data:
-            if nameless:
-                answer = _refusal(data.index, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
-            elif unverified and (topic.name, topic.topic_id, data.index) in unverified:
-                answer = _unverified_refusal(topic, data.index, unverified[topic.name, topic.topic_id, data.index], request)
-            else:
-                answer = _append(topic, data, body, request, owed)
-            answers.append(answer)
+    work = _Work(body, request, nameless, unverified)
+    if is_single:
+        answer = work.answer(topics[0], topics[0].partition_data[0])
+        if not isinstance(answer, Promise):
+            return work.finish(topics, [answer])
+        return _finish_later(work, topics, answer)
+    return _answer_in_turns(work, topics, request.broker.clock)
+
+
+def _finish_later(work: _Work, topics: Sequence[TopicProduceData], answer: _Answer) -> _Outcome | Promise[_Outcome]:
+    """Finishes a request about one partition when its answer has come."""
+    return chain_answer(map_answer(answer, lambda single: [single]), partial(work.finish, topics))
+
+
+def _answer_in_turns(work: _Work, topics: Sequence[TopicProduceData], clock: Clock) -> _Outcome | Promise[_Outcome]:
+    """Answers a request about several partitions, or none."""
+    from ottla.server.base.turns import answer_in_turns  # not loaded as long as requests are about one partition
+
+    items = [(topic, data) for topic in topics for data in topic.partition_data]
+    answers = answer_in_turns(items, work.answer_item, clock, partial(work.pause, items))
+    return chain_answer(answers, partial(work.finish, topics))
+
+
+class _Work:
+    """Appends the batches of one request, and keeps what their answers have in common."""
+
+    __slots__ = ("_body", "_done", "_nameless", "_owed", "_paused", "_request", "_unverified")
+
+    def __init__(self, body: ProduceRequest, request: Request, nameless: bool, unverified: Mapping[_Key, ErrorCode]) -> None:
+        self._body = body
+        self._request = request
+        self._nameless = nameless
+        """True if there are transactional batches and no transactional id."""
+        self._unverified = unverified
+        self._owed: list[_Owed] = []
+        self._done = 0
+        """The number of partitions for which `answer_item` was called."""
+        self._paused = False
+
+    def answer_item(self, item: tuple[TopicProduceData, PartitionProduceData]) -> _Answer:
+        """Returns the answer for one of several partitions, or a promise of it."""
+        self._done += 1
+        topic, data = item
+        if self._paused and _is_transactional(data.records):  # the transaction may have ended meanwhile
+            self._verify_again(topic, data)
+        return self.answer(topic, data)
+
+    def pause(self, items: Sequence[tuple[TopicProduceData, PartitionProduceData]]) -> None:
+        """Copies the records that are not appended yet, since the frame will be gone when their turn comes."""
+        self._paused = True
+        for _, data in items[self._done :]:
+            if data.records is not None:
+                data.records = bytes(data.records)
+
+    def _verify_again(self, topic: TopicProduceData, data: PartitionProduceData) -> None:
+        if self._body.transactional_id is not None and (topic.name, topic.topic_id, data.index) not in self._unverified:
+            single = [TopicProduceData(topic.name, topic.topic_id, [data])]
+            self._unverified = {**self._unverified, **_find_unverified(single, self._body.transactional_id, self._request)}
+
+    def answer(self, topic: TopicProduceData, data: PartitionProduceData, validated: ValidatedBatch | None = None) -> _Answer:
+        """Appends one partition's batch and returns its answer, or a promise of it if the batch has to be validated in a thread;
+        notes if the answer must not go out yet.
+        """
+        index, records, body, request = data.index, data.records, self._body, self._request
+        version = request.api_version
+        if self._nameless:
+            return _refusal(index, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+        if self._unverified and (topic.name, topic.topic_id, index) in self._unverified:
+            return _unverified_refusal(topic, index, self._unverified[topic.name, topic.topic_id, index], request)
+        replica = _replica(topic, index, request)
+        if replica is None or not replica.is_leader:
+            return _refusal(index, _why_not_here(replica, topic, index, version < TOPIC_IDS_SINCE, request))
+        if body.acks not in _ACKS:
+            return _refusal(index, ErrorCode.INVALID_REQUIRED_ACKS)
+        if replica.topic in INTERNAL_TOPICS:
+            return _refusal(index, ErrorCode.INVALID_TOPIC_EXCEPTION)
+        try:
+            info = replica.append(records, zstd_allowed=version >= ZSTD_SINCE, quickly=True, validated=validated)
+        except NotValidated:
+            return self._answer_later(topic, data, replica)
+        except LogError as error:
+            return _refused(index, error, replica)
+        answer = PartitionProduceResponse(index, 0, info.base_offset, info.log_append_time_ms, info.log_start_offset)
+        if info.waits and (body.acks == ALL or replica.log.awaits_flush(info.last_offset + 1)):
+            self._owed.append(_Owed(replica, replica.role, info.last_offset + 1, answer))
+        return answer
+
+    def _answer_later(self, topic: TopicProduceData, data: PartitionProduceData, replica: Replica) -> _Answer:
+        """Has the batch validated in a thread, appends it then, and promises the answer."""
+        assert data.records is not None
+        data.records = bytes(data.records)
+        zstd_allowed = self._request.api_version >= ZSTD_SINCE
+        validation = replica.validation(data.records, zstd_allowed=zstd_allowed)
+
+        def append(batch: ValidatedBatch) -> _Answer:
+            if _is_transactional(data.records):
+                self._verify_again(topic, data)
+            return self.answer(topic, data, batch)
+
+        appended = chain_answer(self._request.broker.workers().run(validation), append)
+        return recover_answer(appended, LogError, lambda error: _refused(data.index, error, replica))
+
+    def finish(
+        self, topics: Sequence[TopicProduceData], answers: Sequence[PartitionProduceResponse]
+    ) -> ProduceResponse | Acknowledgement[_Outcome] | None:
+        """Returns the answer to the request, or a promise of it if some of the appends have to be acknowledged first; None for
+        acks 0. `answers` are those for the partitions of `topics`, in their order. Raises CloseConnection.
+        """
+        body, request = self._body, self._request
+        if len(topics) == 1:
+            responses = [TopicProduceResponse(topics[0].name, topics[0].topic_id, list(answers))]
+        else:
+            rest = iter(answers)
+            responses = [
+                TopicProduceResponse(topic.name, topic.topic_id, [next(rest) for _ in topic.partition_data]) for topic in topics
+            ]
+        failed = False
+        for answer in answers:
             if answer.error_code:
                 failed = True
-        responses.append(TopicProduceResponse(topic.name, topic.topic_id, answers))
-    if owed:
-        return _answer_when_acknowledged(owed, responses, body.acks, failed, request)
-    if body.acks == NOBODY:
+        if self._owed:
+            return _answer_when_acknowledged(self._owed, responses, body.acks, failed, request)
+        if body.acks == NOBODY:
+            if failed:
+                raise CloseConnection(f"acks is 0 and there are errors: {_summary(responses)}")
+            return None
+        response = ProduceResponse(responses)
         if failed:
-            raise CloseConnection(f"acks is 0 and there are errors: {_summary(responses)}")
-        return None
-    response = ProduceResponse(responses)
-    if failed:
-        request.failed = True
-        if request.api_version >= HINTS_SINCE:
-            response.node_endpoints = _add_hints(responses, request)
-    return response
+            request.failed = True
+            if request.api_version >= HINTS_SINCE:
+                response.node_endpoints = _add_hints(responses, request)
+        return response
 
 
 def _answer_when_acknowledged(
     owed: list[_Owed], responses: list[TopicProduceResponse], acks: int, failed: bool, request: Request
-) -> Acknowledgement[ProduceResponse] | None:
+) -> Acknowledgement[_Outcome] | None:
     """Returns a promise of the answer, kept once the last append in `owed` is acknowledged or refused; None for acks 0."""
     from ottla.server.partitions.acknowledging import when_acknowledged  # by default no answer has to wait
 
     flushing = request.broker.flushing
     if acks == NOBODY:
-        for replica, end_offset, _ in owed:
-            when_acknowledged(replica, end_offset, flushing, _ignore_outcome, by_all=False)
+        for replica, role, end_offset, _ in owed:
+            when_acknowledged(replica, role, end_offset, flushing, _ignore_outcome, by_all=False)
         if failed:
             raise CloseConnection(f"acks is 0 and there are errors: {_summary(responses)}")
         return None
-    promise: Acknowledgement[ProduceResponse] = Acknowledgement()
+    promise: Acknowledgement[_Outcome] = Acknowledgement()
     response = ProduceResponse(responses)
     left = len(owed)
 
@@ -187,36 +303,13 @@ def _answer_when_acknowledged(
             request.failed = failed
             promise.set_result(response)
 
-    for replica, end_offset, answer in owed:
-        when_acknowledged(replica, end_offset, flushing, partial(acknowledged, replica, answer), by_all=acks == ALL)
+    for replica, role, end_offset, answer in owed:
+        when_acknowledged(replica, role, end_offset, flushing, partial(acknowledged, replica, answer), by_all=acks == ALL)
     return promise
 
 
 def _ignore_outcome(error: Exception | None) -> None:
     """Does nothing: with acks 0 the client wants no answer. A directory that went offline has already been logged."""
-
-
-def _append(
-    topic: TopicProduceData, data: PartitionProduceData, body: ProduceRequest, request: Request, owed: list[_Owed]
-) -> PartitionProduceResponse:
-    """Appends one partition's batch and returns its answer; adds it to `owed` as well if it must not go out yet."""
-    index, records, version = data.index, data.records, request.api_version
-    replica = _replica(topic, index, request)
-    if replica is None or not replica.is_leader:
-        return _refusal(index, _why_not_here(replica, topic, index, version < TOPIC_IDS_SINCE, request))
-    if body.acks not in _ACKS:
-        return _refusal(index, ErrorCode.INVALID_REQUIRED_ACKS)
-    if replica.topic in INTERNAL_TOPICS:
-        return _refusal(index, ErrorCode.INVALID_TOPIC_EXCEPTION)
-    try:
-        info = replica.append(records, zstd_allowed=version >= ZSTD_SINCE)
-    except LogError as error:
-        replica.traffic.refused += 1
-        return _refused_by_log(index, error, replica)
-    answer = PartitionProduceResponse(index, 0, info.base_offset, info.log_append_time_ms, info.log_start_offset)
-    if info.waits and (body.acks == ALL or replica.log.awaits_flush(info.last_offset + 1)):
-        owed.append(_Owed(replica, info.last_offset + 1, answer))
-    return answer
 
 
 def _replica(topic: TopicProduceData, index: int, request: Request) -> Replica | None:
@@ -310,7 +403,7 @@ def _unverified_refusal(topic: TopicProduceData, index: int, code: ErrorCode, re
     if code is ErrorCode.INVALID_TXN_STATE:
         answer.error_message = "The transaction does not contain this partition."
     elif code is ErrorCode.NOT_ENOUGH_REPLICAS:
-        answer.error_message = "The transaction coordinator cannot tell now whether the partition is in the transaction."
+        answer.error_message = "The transaction coordinator cannot say now whether this partition belongs to the transaction."
     return answer
 
 
@@ -324,6 +417,12 @@ def _why_not_here(replica: Replica | None, topic: TopicProduceData, index: int, 
             return ErrorCode.UNKNOWN_TOPIC_ID
         name = image.name
     return request.broker.replicas.why_missing(name, index)
+
+
+def _refused(index: int, error: LogError, replica: Replica) -> PartitionProduceResponse:
+    """Counts and returns the refusal of a batch by the log."""
+    replica.traffic.refused += 1
+    return _refused_by_log(index, error, replica)
 
 
 def _refused_by_log(index: int, error: Exception, replica: Replica) -> PartitionProduceResponse:

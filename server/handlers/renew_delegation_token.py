@@ -21,7 +21,7 @@ TRAITS = Traits(Open("a token obeys its owner and its renewers, whatever the ACL
 
 
 async def handle(body: RenewDelegationTokenRequest, request: Request) -> RenewDelegationTokenResponse:
-    if not may_ask(request.broker.config.listeners, request.session.listener, request.session.principal):
+    if not may_ask(request.broker.config.all_listeners, request.session.listener, request.session.principal):
         return RenewDelegationTokenResponse(ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, NO_TIME)
     try:
         return await request.broker.controller.renew_delegation_token(body, request.caller())

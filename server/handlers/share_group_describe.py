@@ -9,8 +9,8 @@
 
 from __future__ import annotations
 
-from ottla.server.base.answers import combine_answers, make_once
 from ottla.server.base.promise import Promise
+from ottla.server.base.turns import Steps, answer_once, take_steps
 from ottla.server.group.errors import GroupError
 from ottla.server.group.share import assignor
 from ottla.server.group.share.member import ShareMember, ordered
@@ -38,14 +38,15 @@ def handle(body: ShareGroupDescribeRequest, request: Request) -> ShareGroupDescr
         code, text = ErrorCode.UNSUPPORTED_VERSION, "There are no share groups: share.version is 0."
         return ShareGroupDescribeResponse(groups=[DescribedGroup(code, text, group_id) for group_id in body.group_ids])
 
-    def answer(described: list[DescribedGroup]) -> ShareGroupDescribeResponse:
+    def answer() -> Steps[ShareGroupDescribeResponse]:
+        described = yield from answer_once(body.group_ids, lambda group_id: _describe(group_id, request))
         if body.include_authorized_operations:
             for each in described:
                 if not each.error_code:
                     each.authorized_operations = GROUP_OPERATIONS
         return ShareGroupDescribeResponse(groups=request.broker.long_answers.bounded(described))
 
-    return combine_answers(make_once(body.group_ids, lambda group_id: _describe(group_id, request)), answer)
+    return take_steps(answer(), request.broker.clock)
 
 
 def _describe(group_id: str, request: Request) -> DescribedGroup | Promise[DescribedGroup]:

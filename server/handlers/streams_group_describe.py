@@ -16,8 +16,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from ottla.server.base.answers import combine_answers, make_once
 from ottla.server.base.promise import Promise
+from ottla.server.base.turns import Steps, answer_once, take_steps
 from ottla.server.group.errors import GroupError
 from ottla.server.group.streams.answers import NOT_SERVED, is_served
 from ottla.server.group.streams.group import StreamsGroup, TaskOffsets
@@ -59,7 +59,8 @@ def handle(
         code = ErrorCode.UNSUPPORTED_VERSION
         return StreamsGroupDescribeResponse(groups=[DescribedGroup(code, NOT_SERVED, group_id) for group_id in body.group_ids])
 
-    def answer(described: list[DescribedGroup]) -> StreamsGroupDescribeResponse:
+    def answer() -> Steps[StreamsGroupDescribeResponse]:
+        described = yield from answer_once(body.group_ids, lambda group_id: _describe(group_id, request))
         for each in described:
             if each.error_code:
                 continue
@@ -69,7 +70,7 @@ def handle(
                 each.topology_description_status = NOT_STORED
         return StreamsGroupDescribeResponse(groups=request.broker.long_answers.bounded(described))
 
-    return combine_answers(make_once(body.group_ids, lambda group_id: _describe(group_id, request)), answer)
+    return take_steps(answer(), request.broker.clock)
 
 
 def _describe(group_id: str, request: Request) -> DescribedGroup | Promise[DescribedGroup]:

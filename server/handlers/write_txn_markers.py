@@ -15,12 +15,15 @@ is a transaction. A marker is one control batch for each partition, appended as 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import partial
 from typing import Final
 
 from ottla.server.base.errors import code_of
 from ottla.server.base.promise import Promise
+from ottla.server.base.turns import Steps, take_steps
 from ottla.server.partitions.replica import Replica
+from ottla.server.partitions.roles import Role
 from ottla.server.requests.request import Request
 from ottla.server.requests.traits import Throttling, Traits
 from ottla.server.security.rights import Either, Need, Operation, Resource, Whole
@@ -52,13 +55,14 @@ class _Writing:
     def __init__(self, request: Request) -> None:
         self._request = request
         self.results: dict[int, dict[_Partition, ErrorCode]] = {}
-        self.owed: list[tuple[int, _Partition, Replica, int]] = []
+        self.owed: list[tuple[int, _Partition, Replica, Role, int]] = []
 
-    def write(self, marker: WritableTxnMarker) -> None:
-        """Writes one marker, to each of its partitions once, however often it names them."""
+    def write(self, marker: WritableTxnMarker) -> Iterator[None]:
+        """Writes one marker, to each of its partitions once, however often it names them; pauses after each."""
         for name, index in dict.fromkeys((topic.name, index) for topic in marker.topics for index in topic.partition_indexes):
             results = self.results.setdefault(marker.producer_id, {})
             results[name, index] = self._append(marker, name, index)
+            yield
 
     def _append(self, marker: WritableTxnMarker, topic: str, index: int) -> ErrorCode:
         """Writes one marker to one partition; returns its error code, which an append in `owed` may still change."""
@@ -71,8 +75,9 @@ class _Writing:
         end = Marker(marker.producer_id, marker.producer_epoch, marker.coordinator_epoch, marker.transaction_result, version)
         written = write_marker(broker.replicas, broker.groups, topic, index, end)
         if written.info is not None and written.info.waits:
-            assert written.replica is not None
-            self.owed.append((marker.producer_id, (topic, index), written.replica, written.info.last_offset + 1))
+            replica = written.replica
+            assert replica is not None
+            self.owed.append((marker.producer_id, (topic, index), replica, replica.role, written.info.last_offset + 1))
         return written.code
 
     def answer(self) -> WriteTxnMarkersResponse:
@@ -94,16 +99,25 @@ class _Writing:
         from ottla.server.partitions.acknowledging import when_acknowledged  # hardly any answer has to wait
 
         flushing = self._request.broker.flushing
-        for producer_id, partition, replica, end_offset in self.owed:
-            when_acknowledged(replica, end_offset, flushing, partial(acknowledged, producer_id, partition), by_all=True)
+        for producer_id, partition, replica, role, end_offset in self.owed:
+            when_acknowledged(replica, role, end_offset, flushing, partial(acknowledged, producer_id, partition), by_all=True)
         return promise
 
 
 def handle(body: WriteTxnMarkersRequest, request: Request) -> WriteTxnMarkersResponse | Promise[WriteTxnMarkersResponse]:
+    return take_steps(_write(body, request), request.broker.clock)
+
+
+def _write(body: WriteTxnMarkersRequest, request: Request) -> Steps[WriteTxnMarkersResponse]:
     writing = _Writing(request)
     for marker in body.markers:
-        writing.write(marker)
-    return writing.answer_when_acknowledged() if writing.owed else writing.answer()
+        for _ in writing.write(marker):
+            yield None
+    if not writing.owed:
+        return writing.answer()
+    acknowledged = writing.answer_when_acknowledged()
+    yield acknowledged
+    return acknowledged.result()
 
 
 def _answer(producer_id: int, codes: dict[_Partition, ErrorCode]) -> WritableTxnMarkerResult:

@@ -1,6 +1,7 @@
 """`Cluster`, the interface between a broker and its cluster, whichever nodes are its controllers.
 
-A broker opens its cluster, registers, serves, and leaves; in between it follows the image and asks the controller for changes.
+A broker opens its cluster, registers, serves, leaves, and closes it; in between it follows the image and asks the controller for
+changes.
 What may have to ask controllers over the network is a coroutine; a cluster of one awaits nothing in it. `broker/start.py` chooses
 the implementation, and nothing else knows which it is.
 """
@@ -11,9 +12,15 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from ottla.log.errors import StorageError
+
 if TYPE_CHECKING:
     from ottla.server.metadata.controller import Controller
     from ottla.server.metadata.image import Endpoint, MetadataImage
+
+
+class CannotJoin(StorageError):
+    """The broker cannot join its cluster. The text is one line for whoever starts it, and names the setting."""
 
 
 class Pass(NamedTuple):
@@ -27,6 +34,9 @@ class Pass(NamedTuple):
 
 class Cluster(ABC):
     """The broker's view of its cluster; the module's docstring says how it is used."""
+
+    on_failure: Callable[[str], object] | None = None
+    """Is called, with the reason, if the broker cannot go on in this cluster and has to end."""
 
     @property
     @abstractmethod
@@ -42,7 +52,9 @@ class Cluster(ABC):
     async def register(self, endpoints: Sequence[Endpoint], *, rack: str | None = None) -> int:
         """Registers this broker, which can be reached at `endpoints` (advertised listeners), and returns its new broker epoch.
 
-        It is called once, at the start, when the ports are known and before the first request. Raises StorageError.
+        It is called once, at the start, when the ports are known and before the first request. When it returns, the image is as
+        the controllers have it now, with this registration; until then it may be behind. Raises StorageError, and MetadataError
+        if the metadata cannot be read.
         """
 
     @abstractmethod
@@ -62,6 +74,12 @@ class Cluster(ABC):
 
         If the metadata showed the broker as alive, an Apache Kafka that takes over the directory would wait for the end of its
         session (9 s). Raises StorageError; if there is no directory to write to, nothing happens.
+        """
+
+    @abstractmethod
+    async def close(self) -> None:
+        """Ends what the cluster keeps running: connections, tasks, threads. It is called once, after `leave`, or without it if
+        the stop is not clean or the start failed, and while the logs are still open. Raises nothing.
         """
 
     @abstractmethod

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from typing import Final
 
 CLUSTER_METADATA: Final = "__cluster_metadata"
@@ -33,11 +32,3 @@ def invalid_reason(name: str) -> str | None:
 def metrics_name(name: str) -> str:
     """Returns how a topic is called in the names of metrics, where '.' and '_' look the same."""
     return name.replace(".", "_")
-
-
-def collision(name: str, existing: Iterable[str]) -> str | None:
-    """Returns an existing topic whose name differs from `name` only in '.' and '_', which look the same in metrics' names."""
-    if "." not in name and "_" not in name:
-        return None
-    same = metrics_name(name)
-    return next((other for other in existing if other != name and metrics_name(other) == same), None)

@@ -4,16 +4,14 @@ metadata log and begins a new epoch of it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-from ottla.log.config import LogConfig
-from ottla.log.config_def import LONG_MAX
 from ottla.log.errors import StorageError
 from ottla.server.metadata import eligible, snapshot
 from ottla.server.metadata.controller_settings import ControllerSettings
 from ottla.server.metadata.feature_levels import FORMATTED_FEATURES
 from ottla.server.metadata.image import MetadataImage
+from ottla.server.metadata.log_settings import metadata_log_config
 from ottla.server.metadata.metadata_log import TOPIC_ID, MetadataLog, voter_controls
 from ottla.server.metadata.names import CLUSTER_METADATA
 from ottla.server.metadata.standalone import StandaloneController
@@ -30,12 +28,6 @@ if TYPE_CHECKING:
     from ottla.server.base.clock import Clock
     from ottla.server.base.network import Network
     from ottla.server.settings.broker_config import BrokerConfig
-
-_SEGMENT_SETTINGS: Final = {
-    "metadata.log.segment.bytes": "segment.bytes",
-    "metadata.log.segment.ms": "segment.ms",
-    "internal.metadata.log.segment.bytes": "internal.segment.bytes",
-}
 
 
 def open_standalone(
@@ -107,21 +99,6 @@ def _refuse_orphans(logs: LogManager, path: str) -> None:
         raise MetadataError(
             f"{path} is empty, but there are {held} partitions beside it; restore it from a copy, or move the data away"
         )
-
-
-def metadata_log_config(values: Mapping[str, object]) -> LogConfig:
-    """Returns the settings of the metadata log, which keeps everything until a snapshot replaces it."""
-    overrides = {
-        "cleanup.policy": "delete",
-        "retention.ms": "-1",
-        "retention.bytes": "-1",
-        "message.timestamp.after.max.ms": str(LONG_MAX),
-    }
-    for name, ours in _SEGMENT_SETTINGS.items():
-        value = values.get(name)
-        if value is not None:
-            overrides[ours] = str(value)
-    return LogConfig.from_overrides(overrides)
 
 
 def _directory_ids(logs: LogManager) -> dict[str, bytes]:

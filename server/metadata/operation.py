@@ -63,6 +63,9 @@ class Permits:
     def take(self, partitions: int) -> None:
         """Asks to make or remove so many partitions. Raises Refused with 89 THROTTLING_QUOTA_EXCEEDED."""
 
+    def give_back(self, partitions: int) -> None:
+        """Takes back that so many partitions were made or removed, because they were not."""
+
 
 NO_LIMIT: Final = Permits()
 
@@ -81,13 +84,16 @@ class InParts(ABC, Generic[_Topic, _Result]):
     When the operation `is_over`, `results` has one result for each topic, in the order in which they were given.
     """
 
-    def __init__(self, topics: Iterable[_Topic]) -> None:
+    def __init__(self, topics: Iterable[_Topic], permits: Permits) -> None:
         self.results: list[_Result] = []
         self.size = 0
         """How many topics and records the present part has."""
         self._topics = deque(topics)
         self._planned: list[_Topic] = []
         """The topics of the present part."""
+        self._permits = permits
+        self._taken = 0
+        """How many permits the present part has taken."""
 
     @abstractmethod
     def plan_topic(self, topic: _Topic) -> tuple[Sequence[WireStruct], _Result]:
@@ -96,6 +102,11 @@ class InParts(ABC, Generic[_Topic, _Result]):
     @abstractmethod
     def refuse(self, topic: _Topic, code: ErrorCode, message: str | None) -> _Result:
         """Returns the result of a topic that is refused."""
+
+    def take(self, partitions: int) -> None:
+        """Asks, in `plan_topic`, to make or remove so many partitions. Raises Refused with 89 THROTTLING_QUOTA_EXCEEDED."""
+        self._permits.take(partitions)
+        self._taken += partitions
 
     @property
     def is_over(self) -> bool:
@@ -110,7 +121,7 @@ class InParts(ABC, Generic[_Topic, _Result]):
     def plan(self) -> list[WireStruct]:
         """Returns the records of the next part."""
         records: list[WireStruct] = []
-        self._planned, self.size = [], 0
+        self._planned, self.size, self._taken = [], 0, 0
         while self._topics and self.size < PART_SIZE:
             topic = self._topics.popleft()
             try:
@@ -125,6 +136,7 @@ class InParts(ABC, Generic[_Topic, _Result]):
 
     def undo(self) -> None:
         """Takes the present part back, which was not committed, so that `plan` plans its topics again."""
+        self._permits.give_back(self._taken)
         del self.results[len(self.results) - len(self._planned) :]
         self._topics.extendleft(reversed(self._planned))
         self._planned = []

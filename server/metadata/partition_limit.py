@@ -3,20 +3,26 @@
 Every partition costs memory, files, and time at each start, stop and pass, so without a bound any client could bring the broker
 down with CreateTopics. What would exceed it is refused with 44 POLICY_VIOLATION, which clients take for a decision of the
 operator and do not retry. Kafka has no such bound. Internal topics count but are never refused, because clients need them.
+
+The default of 20,000 is what was tried: without records these take 90 MiB, 4 s of a start and half a second of a stop.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from ottla.server.metadata.names import INTERNAL_TOPICS
-from ottla.server.metadata.operation import Refused
+from ottla.server.metadata.operation import InParts, Permits, Refused
 from ottla.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
     from ottla.server.metadata.controller_settings import ControllerSettings
     from ottla.server.metadata.image import MetadataImage
+    from ottla.wire.primitives import WireStruct
+
+_Topic = TypeVar("_Topic")
+_Result = TypeVar("_Result")
 
 MAX_PARTITIONS: Final = "ottla.max.partitions"
 
@@ -40,3 +46,29 @@ class PartitionLimit:
                 f"Broker {self._node_id} would hold {held} partitions; its setting {MAX_PARTITIONS} allows {self._limit}.",
             )
         self._held = held
+
+
+class NewPartitionsInParts(InParts[_Topic, _Result]):
+    """An operation on many topics that makes partitions, within the limit. With `validate_only` it has no records."""
+
+    _limit: PartitionLimit
+    """What the topics of the present part may still take."""
+
+    def __init__(
+        self,
+        topics: Iterable[_Topic],
+        image: MetadataImage,
+        settings: ControllerSettings,
+        permits: Permits,
+        *,
+        validate_only: bool,
+    ) -> None:
+        super().__init__(topics, permits)
+        self._image = image
+        self._settings = settings
+        self._validate_only = validate_only
+
+    def plan(self) -> list[WireStruct]:
+        self._limit = PartitionLimit(self._image, self._settings)
+        records = super().plan()
+        return [] if self._validate_only else records

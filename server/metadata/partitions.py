@@ -7,14 +7,14 @@ that are named twice do not count for that.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from random import Random
 
 from ottla.server.metadata import placement
 from ottla.server.metadata.controller_settings import ControllerSettings
 from ottla.server.metadata.image import MetadataImage, TopicImage
-from ottla.server.metadata.operation import NO_LIMIT, InParts, Permits, Refused, check_size, check_time
-from ottla.server.metadata.partition_limit import PartitionLimit
+from ottla.server.metadata.operation import NO_LIMIT, Permits, Refused, check_size, check_time
+from ottla.server.metadata.partition_limit import NewPartitionsInParts, PartitionLimit
 from ottla.server.metadata.topics import partition_records
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.create_partitions import (
@@ -26,8 +26,8 @@ from ottla.wire.messages.create_partitions import (
 from ottla.wire.primitives import WireStruct
 
 
-class Addition(InParts[CreatePartitionsTopic, CreatePartitionsTopicResult]):
-    """CreatePartitions, each topic on its own. With `validate_only` it has no records."""
+class Addition(NewPartitionsInParts[CreatePartitionsTopic, CreatePartitionsTopicResult]):
+    """CreatePartitions, each topic on its own."""
 
     def __init__(
         self,
@@ -37,13 +37,9 @@ class Addition(InParts[CreatePartitionsTopic, CreatePartitionsTopicResult]):
         request: CreatePartitionsRequest,
         permits: Permits = NO_LIMIT,
     ) -> None:
-        super().__init__({topic.name: topic for topic in request.topics}.values())
-        self._image = image
-        self._settings = settings
+        by_name = {topic.name: topic for topic in request.topics}
+        super().__init__(by_name.values(), image, settings, permits, validate_only=request.validate_only)
         self._random = random
-        self._permits = permits
-        self._limit = PartitionLimit(image, settings)
-        self._validate_only = request.validate_only
         self._times = Counter(topic.name for topic in request.topics)
         try:
             _check_whole(image, [topic for topic in request.topics if self._times[topic.name] == 1], request.timeout_ms)
@@ -55,18 +51,13 @@ class Addition(InParts[CreatePartitionsTopic, CreatePartitionsTopicResult]):
         """Returns the answer once the operation is over."""
         return CreatePartitionsResponse(results=self.results)
 
-    def plan(self) -> list[WireStruct]:
-        self._limit = PartitionLimit(self._image, self._settings)
-        records = super().plan()
-        return [] if self._validate_only else records
-
     def refuse(self, topic: CreatePartitionsTopic, code: ErrorCode, message: str | None) -> CreatePartitionsTopicResult:
         return CreatePartitionsTopicResult(topic.name, code, message)
 
     def plan_topic(self, topic: CreatePartitionsTopic) -> tuple[Sequence[WireStruct], CreatePartitionsTopicResult]:
         if self._times[topic.name] > 1:
             raise Refused(ErrorCode.INVALID_REQUEST, "The request names this topic more than once.")
-        made = _create(self._image, self._settings, self._random, topic, self._permits, self._limit)
+        made = _create(self._image, self._settings, self._random, topic, self.take, self._limit)
         return made, CreatePartitionsTopicResult(topic.name)
 
 
@@ -84,7 +75,7 @@ def _create(
     settings: ControllerSettings,
     random: Random,
     topic: CreatePartitionsTopic,
-    permits: Permits,
+    take: Callable[[int], None],
     limit: PartitionLimit,
 ) -> list[WireStruct]:
     """Returns the records of one topic. Raises Refused with 3 UNKNOWN_TOPIC_OR_PARTITION, 37 INVALID_PARTITIONS, 38
@@ -103,7 +94,7 @@ def _create(
         raise Refused(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"{added} partition(s) are added and {len(topic.assignments)} assigned."
         )
-    permits.take(added)
+    take(added)
     replicas = _replicas(image, random, found, topic, added)
     limit.take(topic.name, replicas)
     return [*partition_records(image, settings, found.topic_id, dict(enumerate(replicas, start=have)))]

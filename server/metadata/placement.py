@@ -73,7 +73,7 @@ def check_assignment(brokers: Mapping[int, BrokerImage], replicas: Sequence[int]
         elif any(brokers[broker_id].cordoned for broker_id in replicas):
             reason = f"The manual assignment {list(replicas)} names a broker whose log directories are all cordoned."
         elif len(set(replicas)) != len(replicas):
-            reason = f"The manual assignment {list(replicas)} names a broker more than once."
+            reason = f"The manual assignment {list(replicas)} has the same broker twice."
         elif replication_factor is not None and len(replicas) != replication_factor:
             reason = f"{len(replicas)} replicas are assigned where the other partitions have {replication_factor}."
         elif not any(brokers[broker_id].active for broker_id in replicas):

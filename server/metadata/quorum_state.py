@@ -1,14 +1,15 @@
-"""The file `quorum-state` beside the metadata log: the newest epoch that this voter knows, and the voter for which it voted. It
+"""The file `quorum-state` beside the metadata log: the newest epoch that this node knows, and the voter for which it voted. It
 is JSON in Kafka's two forms.
 
 Version 0, with `kraft.version` 0, names the voters, which the configuration fixes; version 1, for voters that are kept in the
 log, has the directory id of the vote instead. A single voter elects itself at each start: it writes the new epoch here, durably,
-before anything of that epoch goes to the log.
+before anything of that epoch goes to the log. A broker that follows other voters notes their epoch and leader.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from ottla.log.disk.files import Disk
@@ -16,6 +17,7 @@ from ottla.wire.metadata_records import MetadataError
 from ottla.wire.primitives import ZERO_UUID, uuid_to_text
 
 FILE_NAME: Final = "quorum-state"
+_LAST_EPOCH: Final = 2**31 - 1
 
 
 class QuorumState(NamedTuple):
@@ -36,13 +38,16 @@ def read(disk: Disk, path: str) -> QuorumState | None:
     try:
         fields = json.loads(data)
         voters = tuple(int(voter["voterId"]) for voter in fields.get("currentVoters") or ())
-        return QuorumState(int(fields["leaderEpoch"]), int(fields["leaderId"]), voters)
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        state = QuorumState(int(fields["leaderEpoch"]), int(fields["leaderId"]), voters)
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
         raise MetadataError(f"{path} is not JSON with leaderEpoch and leaderId; restore it from a copy") from error
+    if not 0 <= state.leader_epoch < _LAST_EPOCH:
+        raise MetadataError(f"{path} has leaderEpoch {state.leader_epoch}, which no other can follow; restore it from a copy")
+    return state
 
 
-def write(disk: Disk, path: str, *, epoch: int, leader_id: int, kraft_version: int) -> None:
-    """Writes, durably, that `leader_id`, the only voter, leads `epoch`. Raises OSError."""
+def write(disk: Disk, path: str, *, epoch: int, leader_id: int, kraft_version: int, voters: Sequence[int] | None = None) -> None:
+    """Writes, durably, that `leader_id` leads `epoch`, as one of `voters` or the only one. Raises OSError."""
     fields: dict[str, object]
     if kraft_version == 0:
         fields = {
@@ -51,7 +56,7 @@ def write(disk: Disk, path: str, *, epoch: int, leader_id: int, kraft_version: i
             "leaderEpoch": epoch,
             "votedId": -1,
             "appliedOffset": 0,
-            "currentVoters": [{"voterId": leader_id}],
+            "currentVoters": [{"voterId": voter} for voter in voters or (leader_id,)],
             "data_version": 0,
         }
     else:

@@ -191,7 +191,7 @@ def _check(keys: Mapping[str, _Key], key: str, value: float) -> None:
     if rule is None:
         raise _invalid(f"This entity has no quota '{key}'; it can have {', '.join(sorted(keys))}.")
     if not math.isfinite(value):
-        raise _invalid(f"The quota {key} has to be a finite number.")
+        raise _invalid(f"The quota {key} cannot be infinite or NaN.")
     if value <= 0:
         raise _invalid(f"The quota {key} has to be more than 0.")
     if value > rule.most:

@@ -19,7 +19,7 @@ import logging
 from collections.abc import Awaitable, Mapping, Sequence
 from itertools import pairwise
 from random import Random
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from ottla.log.errors import StorageError
 from ottla.server.metadata import snapshot
@@ -28,9 +28,10 @@ from ottla.wire.metadata_records import MetadataError
 
 if TYPE_CHECKING:
     from ottla.log.disk.files import Disk
+    from ottla.log.partition import PartitionLog
     from ottla.server.base.clock import Clock
     from ottla.server.metadata.image import MetadataImage
-    from ottla.server.metadata.metadata_log import MetadataLog
+    from ottla.wire.primitives import WireStruct
 
 _CLEANING_INTERVAL_SECONDS: Final = 60.0
 
@@ -44,12 +45,40 @@ class _Known(NamedTuple):
     last_contained_ms: int
 
 
+class KeptLog(Protocol):
+    """What a keeper uses of a metadata log, whether this node leads it or follows."""
+
+    @property
+    def partition_log(self) -> PartitionLog:
+        """The log as a partition's log like any other."""
+        ...
+
+    @property
+    def epoch(self) -> int:
+        """The leader epoch of the last record that the image has."""
+        ...
+
+    @property
+    def appended_bytes(self) -> int:
+        """The number of bytes that were appended since the start."""
+        ...
+
+    @property
+    def last_append_ms(self) -> int:
+        """The time of the last batch that the image has."""
+        ...
+
+    def voter_controls(self) -> list[tuple[int, WireStruct]]:
+        """Returns the control records that a snapshot repeats."""
+        ...
+
+
 class SnapshotKeeper:
-    """Keeps the snapshots of a metadata log that has a leader. The scheduler calls `run` often, which mostly finds nothing to
+    """Keeps the snapshots of a metadata log. The scheduler calls `run` often, which mostly finds nothing to
     do."""
 
     def __init__(
-        self, log: MetadataLog, image: MetadataImage, disk: Disk, values: Mapping[str, Any], clock: Clock, random: Random
+        self, log: KeptLog, image: MetadataImage, disk: Disk, values: Mapping[str, Any], clock: Clock, random: Random
     ) -> None:
         self._log = log
         self._image = image

@@ -20,7 +20,7 @@ from ottla.log.errors import StorageError
 from ottla.server.metadata.controller import Controller
 from ottla.server.metadata.feature_levels import SUPPORTED_FEATURES
 from ottla.server.metadata.names import INTERNAL_TOPICS
-from ottla.server.metadata.operation import NO_LIMIT, Outcome, Permits, Refused
+from ottla.server.metadata.operation import MAX_RECORDS, NO_LIMIT, Outcome, Permits, Refused
 from ottla.wire.errors import ErrorCode
 from ottla.wire.metadata_records import encode_value
 
@@ -58,6 +58,8 @@ if TYPE_CHECKING:
 PRODUCER_IDS_BLOCK: Final = 1000
 _ENCODED_AT_ONCE: Final = 1_000
 """How many records are encoded without a turn of the event loop, which takes less than 10 ms."""
+_MOST_NAMED: Final = 10
+"""So many topics are named in a line of the log about many."""
 _PLANS: Final = 3
 """How often a large part is planned at most, before it is written without a turn of the event loop."""
 
@@ -283,6 +285,9 @@ class StandaloneController(Controller):
     def create_in_background(self, names: Iterable[str], caller: Caller | None, permits: Permits = NO_LIMIT) -> None:
         known = self.image.topics, self._wanted, self._in_creation
         unknown = [name for name in names if not any(name in topics for topics in known)]
+        if len(unknown) + len(self._wanted) > MAX_RECORDS and not INTERNAL_TOPICS.issuperset(unknown):
+            logger.warning("%s not created: so many cannot wait to be created at a time", _count_topics(unknown))
+            return
         new = list(self._permitted(unknown, permits))
         is_first = not self._wanted and not self._in_creation
         self._wanted.update(dict.fromkeys(new))
@@ -302,35 +307,49 @@ class StandaloneController(Controller):
         from ottla.server.metadata.topics import Creation
         from ottla.wire.messages.create_topics import CreateTopicsRequest
 
-        self._in_creation, self._wanted = self._wanted, {}
-        topics = [self._default_topic(name) for name in self._in_creation if name not in self.image.topics]
-        self._create_some(Creation(self.image, self._settings, self._random, CreateTopicsRequest(topics)))
+        topics: list[CreatableTopic] = []
+        size = 0
+        while self._wanted:
+            topic = self._default_topic(next(iter(self._wanted)))
+            size += 1 + len(topic.configs) + max(topic.num_partitions, self._settings.num_partitions)
+            if topics and size > MAX_RECORDS:  # all of them would be refused, whoever wants them
+                break
+            del self._wanted[topic.name]
+            self._in_creation[topic.name] = None
+            if topic.name not in self.image.topics:
+                topics.append(topic)
+        self._create_some(Creation(self.image, self._settings, self._random, CreateTopicsRequest(topics)), 0)
 
-    def _create_some(self, creation: Creation) -> None:
-        """Creates the topics of the next part, and after it those of the others."""
-        before = len(creation.results)
+    def _end_creation(self) -> None:
+        """Goes on with the topics that were asked for meanwhile."""
+        self._in_creation = {}
+        if self._wanted:
+            self._clock.call_later(0, self._create_wanted)
+
+    def _create_some(self, creation: Creation, logged: int) -> None:
+        """Creates the topics of the next part, and after it those of the others. So many of the results are logged already."""
         try:
             records = creation.plan()
             self._commit_part(creation, records, [encode_value(each, self.image.metadata_version) for each in records])
         except StorageError as error:
             creation.give_up(str(error))
-        results = creation.results[before:]
-        unwritten = [result for result in results if result.error_code == ErrorCode.KAFKA_STORAGE_ERROR]
-        if unwritten:
-            names = ", ".join(result.name for result in unwritten)
-            logger.error("topics %s are not created: %s", names, unwritten[0].error_message)
-        for result in results:
+        except Exception:  # a bug of ours, which must not be the end of all topics that are made in the background
+            self._end_creation()
+            raise
+        refused: dict[tuple[ErrorCode, str | None], list[str]] = {}
+        for result in creation.results[logged:]:
             code = ErrorCode(result.error_code)
             if code is ErrorCode.NONE:
                 logger.info("topic %s created with %d partitions", result.name, result.num_partitions)
-            elif code not in (ErrorCode.TOPIC_ALREADY_EXISTS, ErrorCode.KAFKA_STORAGE_ERROR):
-                logger.warning("topic %s is not created: %s %s", result.name, code.name, result.error_message)
+            elif code is not ErrorCode.TOPIC_ALREADY_EXISTS:
+                refused.setdefault((code, result.error_message), []).append(result.name)
+        for (code, message), names in refused.items():
+            level = logging.ERROR if code is ErrorCode.KAFKA_STORAGE_ERROR else logging.WARNING
+            logger.log(level, "%s not created: %s %s", _count_topics(names), code.name, message)
         if not creation.is_over:
-            self._clock.call_later(0, partial(self._create_some, creation))
-            return
-        self._in_creation = {}
-        if self._wanted:
-            self._clock.call_later(0, self._create_wanted)
+            self._clock.call_later(0, partial(self._create_some, creation, len(creation.results)))
+        else:
+            self._end_creation()
 
     def _default_topic(self, name: str) -> CreatableTopic:
         """Returns a topic with the broker's defaults. The configuration may ask for more replicas of internal topics than there
@@ -347,3 +366,11 @@ class StandaloneController(Controller):
             min(internal.replication_factor, max(1, len(self.image.brokers))),
             configs=[CreatableTopicConfig(key, value) for key, value in internal.configs.items()],
         )
+
+
+def _count_topics(names: Sequence[str]) -> str:
+    """Returns the beginning of a line of the log about topics, up to its verb."""
+    if len(names) == 1:
+        return f"topic {names[0]} is"
+    more = len(names) - _MOST_NAMED
+    return f"topics {', '.join(names[:_MOST_NAMED])}{f' and {more} more' if more > 0 else ''} are"

@@ -116,6 +116,9 @@ class StandaloneCluster(Cluster):
         gone = BrokerRegistrationChangeRecord(broker.broker_id, broker.epoch, fenced=1, in_controlled_shutdown=1)
         self._controller.commit([*resign(self.image, broker.broker_id), gone])
 
+    async def close(self) -> None:
+        """Does nothing, because nothing runs but the passes, which the broker's scheduler ends."""
+
     def _is_here(self, topic: str, index: int, directory_id: bytes) -> bool:
         """Returns whether this broker can have the partition: it has it, or has its log directory, or the directory is not
         known."""

@@ -19,9 +19,9 @@ from ottla.server.base.randomness import random_uuid
 from ottla.server.metadata import configs, placement
 from ottla.server.metadata.controller_settings import ControllerSettings
 from ottla.server.metadata.image import TOPIC, MetadataImage, TopicImage
-from ottla.server.metadata.names import CLUSTER_METADATA, collision
+from ottla.server.metadata.names import CLUSTER_METADATA
 from ottla.server.metadata.operation import NO_LIMIT, InParts, Permits, Refused, check_name, check_size, check_time
-from ottla.server.metadata.partition_limit import PartitionLimit
+from ottla.server.metadata.partition_limit import NewPartitionsInParts
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.create_topics import (
     CreatableTopic,
@@ -50,8 +50,8 @@ class NewPartitions(NamedTuple):
         return len(self.replicas[0])
 
 
-class Creation(InParts[CreatableTopic, CreatableTopicResult]):
-    """CreateTopics, each topic on its own. With `validate_only` it has no records."""
+class Creation(NewPartitionsInParts[CreatableTopic, CreatableTopicResult]):
+    """CreateTopics, each topic on its own."""
 
     def __init__(
         self,
@@ -62,18 +62,14 @@ class Creation(InParts[CreatableTopic, CreatableTopicResult]):
         permits: Permits = NO_LIMIT,
     ) -> None:
         times = Counter(topic.name for topic in request.topics)
-        super().__init__(topic for topic in request.topics if times[topic.name] == 1)
-        self._image = image
-        self._settings = settings
+        named_once = (topic for topic in request.topics if times[topic.name] == 1)
+        super().__init__(named_once, image, settings, permits, validate_only=request.validate_only)
         self._random = random
-        self._permits = permits
-        self._validate_only = request.validate_only
         self._repeated = [name for name, count in times.items() if count > 1]
         self._made: set[str] = set()
         """The names of the topics that this operation creates."""
         self._records = self._records_before = 0
         """How many records the operation has by now, and had before the present part."""
-        self._limit = PartitionLimit(image, settings)
         self._described: dict[tuple[tuple[str, str], ...], list[CreatableTopicConfigs]] = {}
         """What the answer says about the settings of the present part's topics, by what these set themselves."""
         self._refusal: Refused | None = None
@@ -103,9 +99,7 @@ class Creation(InParts[CreatableTopic, CreatableTopicResult]):
     def plan(self) -> list[WireStruct]:
         self._records_before = self._records
         self._described.clear()
-        self._limit = PartitionLimit(self._image, self._settings)
-        records = super().plan()
-        return [] if self._validate_only else records
+        return super().plan()
 
     def refuse(self, topic: CreatableTopic, code: ErrorCode, message: str | None) -> CreatableTopicResult:
         return _failure(topic.name, code, message)
@@ -125,7 +119,7 @@ class Creation(InParts[CreatableTopic, CreatableTopicResult]):
         records += partition_records(image, settings, topic_id, partitions.replicas)
         check_size(self._records + size)
         self._limit.take(topic.name, partitions.replicas.values())
-        self._permits.take(len(partitions.replicas))
+        self.take(len(partitions.replicas))
         self._records += size
         self._made.add(topic.name)
         return records, CreatableTopicResult(
@@ -179,9 +173,10 @@ def _check_new_name(image: MetadataImage, name: str, made: Container[str]) -> No
     check_name(name)
     if name in image.topics:
         raise Refused(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
-    other = collision(name, (each for each in image.named_like(name) if each not in made))
+    other = next((each for each in image.named_like(name) if each not in made), None)
     if other is not None:
-        raise Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic '{name}' collides with '{other}', which exists.")
+        why = f"'{name}' is too similar to the existing topic '{other}': in metrics, '.' and '_' are the same."
+        raise Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, why)
 
 
 def _overrides(topic: CreatableTopic) -> dict[str, str]:
@@ -253,9 +248,8 @@ class Deletion(InParts[tuple[TopicImage, int], DeletableTopicResult]):
     deleted."""
 
     def __init__(self, image: MetadataImage, request: DeleteTopicsRequest, permits: Permits = NO_LIMIT) -> None:
-        super().__init__(())
+        super().__init__((), permits)
         self._image = image
-        self._permits = permits
         self._refused: list[DeletableTopicResult] = []
         states = Counter((state.name, state.topic_id) for state in request.topics)
         if any(times == 1 and (name is None) != (topic_id == ZERO_UUID) for (name, topic_id), times in states.items()):
@@ -289,7 +283,7 @@ class Deletion(InParts[tuple[TopicImage, int], DeletableTopicResult]):
             raise Refused(ErrorCode.INVALID_REQUEST, "The request names this topic by its name and by its id.")
         if found.topic_id not in self._image.topics_by_id:
             raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic '{found.name}'.")
-        self._permits.take(len(found.partitions))
+        self.take(len(found.partitions))
         self.size += len(found.partitions)
         return [RemoveTopicRecord(found.topic_id)], DeletableTopicResult(found.name, found.topic_id)
 

@@ -1,10 +1,13 @@
-"""Makes the rows of the metrics that say how much the broker holds for clients, for server/metrics/table.py."""
+"""Makes the rows of the metrics that say how much the broker holds for clients and what was too much of it, for
+server/metrics/table.py.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final, Literal
 
+from ottla.log.producers import PRODUCER_BYTES
 from ottla.server.metrics.sources import Sources
 
 if TYPE_CHECKING:
@@ -26,6 +29,7 @@ def _uses(sources: Sources) -> Iterator[tuple[tuple[str, ...], float]]:
     for listener in sources.listeners[:1]:
         yield ("connections",), listener.context.memory.held
     yield ("fetch_sessions",), sources.context.fetch_sessions.held_bytes
+    yield ("producer_ids",), PRODUCER_BYTES * sum(len(log.producers) for log in list(sources.logs.logs.values()))
 
 
 def _limit(sources: Sources) -> Iterator[tuple[tuple[str, ...], float]]:
@@ -36,12 +40,24 @@ def _session_partitions(sources: Sources) -> Iterator[tuple[tuple[str, ...], flo
     yield (), sources.context.fetch_sessions.partition_count
 
 
+def _refused_requests(sources: Sources) -> Iterator[tuple[tuple[str, ...], float]]:
+    yield (), sources.context.refused_requests
+
+
+def _refused_answers(sources: Sources) -> Iterator[tuple[tuple[str, ...], float]]:
+    yield (), sources.context.long_answers.refused
+
+
+def _forgotten_producers(sources: Sources) -> Iterator[tuple[tuple[str, ...], float]]:
+    yield (), sum(log.producers.forgotten for log in list(sources.logs.logs.values()))
+
+
 MEMORY_ROWS: Final[tuple[Row, ...]] = (
     (
         "ottla_client_memory_bytes",
         "gauge",
         ("use",),
-        "What the broker holds for clients: requests and answers of their connections, and fetch sessions.",
+        "What the broker holds for clients: requests and answers of connections, fetch sessions, producer ids of partitions.",
         _uses,
     ),
     (
@@ -66,10 +82,31 @@ MEMORY_ROWS: Final[tuple[Row, ...]] = (
         _account_row(lambda memory: memory.evictions),
     ),
     (
+        "ottla_request_items_closed_connections_total",
+        "counter",
+        (),
+        "Connections that were closed because a request named more things than ottla.request.max.items.",
+        _refused_requests,
+    ),
+    (
+        "ottla_response_bytes_closed_connections_total",
+        "counter",
+        (),
+        "Connections that were closed because an answer was longer than ottla.response.max.bytes.",
+        _refused_answers,
+    ),
+    (
         "kafka_server_fetchsessioncache_numincrementalfetchpartitionscached",
         "gauge",
         (),
         "Partitions in fetch sessions.",
         _session_partitions,
+    ),
+    (
+        "ottla_log_forgotten_producer_ids",
+        "gauge",
+        (),
+        "Producer ids that the partitions held here have forgotten early, because they were too many.",
+        _forgotten_producers,
     ),
 )

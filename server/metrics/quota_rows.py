@@ -1,4 +1,8 @@
-"""Makes rows for server/metrics/table.py of what clients use of their quotas, if they have a limit and were active recently."""
+"""Makes rows for server/metrics/table.py of what clients use of their quotas.
+
+There is a row for each limit, for clients that share it together, from the first request that counted against it on. It stays
+until the last quota of its kind is removed, or until so many others came (server/quotas/ledger.py) that idle ones are forgotten.
+"""
 
 from __future__ import annotations
 
@@ -26,21 +30,21 @@ QUOTA_ROWS: Final[tuple[Row, ...]] = (
         "kafka_server_produce_byte_rate",
         "gauge",
         _SHARE,
-        "Bytes per second that clients with a quota produce; clients that share a limit share a row.",
+        "Bytes per second of Produce requests of clients with a quota; clients that share a limit share a row, in all four.",
         _usage_rows("producer_byte_rate"),
     ),
     (
         "kafka_server_fetch_byte_rate",
         "gauge",
         _SHARE,
-        "Bytes of records per second that are sent to clients with a quota.",
+        "Bytes per second of Fetch and ShareFetch answers to clients with a quota.",
         _usage_rows("consumer_byte_rate"),
     ),
     (
         "kafka_server_request_request_time",
         "gauge",
         _SHARE,
-        "The time that requests of clients with a quota take, in percent of one thread.",
+        "The time that requests of clients with a quota take, in percent of one thread, without what a parked one does later.",
         _usage_rows("request_percentage"),
     ),
     (

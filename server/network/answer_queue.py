@@ -17,14 +17,13 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from ottla.server.base.errors import CloseConnection
 from ottla.server.base.promise import Acknowledgement, Promise
 from ottla.server.dispatch.route import Waiting
+from ottla.server.network.holding import PRODUCE
 
 if TYPE_CHECKING:
     from ottla.server.requests.session import Session
 
 MAX_ANSWERS: Final = 64
 """The most answers in one queue; the connection keeps the frames behind them."""
-_PRODUCE: Final = b"\0\0"
-"""The API key of Produce, with which its frames begin."""
 
 
 class _Entry:
@@ -59,26 +58,38 @@ class AnswerQueue:
         return len(self._entries)
 
     def admits(self, frame: bytes | memoryview) -> bool:
-        """Returns whether the request in this frame may be served now, so that its answer joins the queue."""
+        """Returns whether the request in this frame may be served now, so that its answer joins the queue. It may not as long as
+        the one before is not appended: then its promise is not an Acknowledgement.
+        """
         entries = self._entries
-        return frame[:2] == _PRODUCE and len(entries) < MAX_ANSWERS and not isinstance(entries[-1].answer, CloseConnection)
+        if frame[:2] != PRODUCE or len(entries) >= MAX_ANSWERS:
+            return False
+        last = entries[-1]
+        if last.answer is None:
+            return type(last.promise) is Acknowledgement
+        return not isinstance(last.answer, CloseConnection)
 
-    def serve(self, frame: memoryview) -> None:
-        """Serves a request that the queue admits; its answer, if there is one, is the last of the queue."""
+    def serve(self, frame: memoryview) -> Promise[Any] | None:
+        """Serves a request that the queue admits; its answer, if there is one, is the last of the queue. Returns the promise of
+        the answer if the request is not even appended yet.
+        """
         try:
             response = self._serve(frame, self._session)
         except CloseConnection as reason:
             self._entries.append(_Entry(reason))
-            return
+            return None
         if type(response) is Waiting:
             self._enqueue(response)
-        elif response is not None:
+            promise = cast("Promise[Any]", response.answer)
+            return None if type(promise) is Acknowledgement or promise.done() else promise
+        if response is not None:
             assert type(response) is bytes
             self._entries.append(_Entry(response))
+        return None
 
     def _enqueue(self, waiting: Waiting) -> None:
         promise = waiting.answer
-        assert type(promise) is Acknowledgement
+        assert isinstance(promise, Promise)
         entry = _Entry(None, promise)
         self._entries.append(entry)
         promise.add_done_callback(lambda done: self._resolve(entry, done, waiting))
@@ -105,8 +116,8 @@ class AnswerQueue:
         return answers, None
 
     def cancel(self) -> None:
-        """Gives up the answers, because the client has gone."""
+        """Gives up the answers, because the client has gone; what is not appended yet is appended all the same."""
         entries, self._entries = self._entries, deque()
         for entry in entries:
-            if entry.promise is not None:
+            if type(entry.promise) is Acknowledgement:
                 entry.promise.cancel()

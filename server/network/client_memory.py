@@ -2,8 +2,8 @@
 `ottla.client.memory.bytes` (server/broker/start.py).
 
 What counts is what lies here because a client sent it or does not take it: frames that have not come whole, frames that wait for
-the answer to an earlier one, and answers that the transport still has. A connection adds what it holds to `held` and takes it off
-again; that is all that a broker does as long as there is room. If there is none:
+the answer to an earlier one, requests that take long, and answers that the transport still has. A connection adds what it holds
+to `held` and takes it off again; that is all that a broker does as long as there is room. If there is none:
 
 1. A connection whose frame would have to grow stops reading and waits, so the client's own socket fills up. Those that wait are
    looked at ten times a second, and those that miss the fewest bytes go first: what they hold is free again soonest.
@@ -52,14 +52,14 @@ class Holder(Protocol):
 
     @property
     def held_bytes(self) -> int:
-        """Returns the bytes that this connection has counted in `ClientMemory.held`."""
+        """Returns the bytes in `ClientMemory.held` that go when this connection is closed."""
         ...
 
     def go_on(self, *, whole: bool) -> None:
         """Reads on, because there is room for the frame's next buffer, or for the whole frame."""
 
     def evict(self, reason: str) -> None:
-        """Closes the connection at once, and takes what it holds off the account."""
+        """Closes the connection at once, and takes its `held_bytes` off the account."""
 
 
 class ClientMemory:

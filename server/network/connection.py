@@ -15,9 +15,10 @@ are too many of them, on this connection or on all together (`queued.max.request
 read) is counted over all connections. If there is no room for a frame to grow, reading stops until there is
 (server/network/holding.py, server/network/client_memory.py).
 
-**Turns.** One read may hold thousands of small requests, and their answers need not be small. When a turn has made TURN_BYTES of
-answers they go out, the frames behind are kept, and all other connections come first. So neither memory nor the latency of other
-clients depends on how much a client sends at once, or on whether it reads.
+**Turns.** One read may hold thousands of small requests, and neither their answers nor the work for them need be small. When a
+turn has made TURN_BYTES of answers, or has taken TURN_NS, the answers go out, the frames behind are kept, and all other
+connections come first. So neither memory nor the latency of other clients depends on how much a client sends at once, or on
+whether it reads. Only a turn of several requests looks at the clock.
 
 **Acknowledgements.** While an answer waits only for an acknowledgement, for instance an fsync, the Produce requests behind it are
 served, and their answers are queued (server/network/answer_queue.py). All other requests wait until the queue is empty.
@@ -39,11 +40,12 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from ottla.log.disk.files import FileSlice
 from ottla.log.errors import StorageError
+from ottla.server.base.clock import TURN_NS
 from ottla.server.base.errors import CloseConnection
 from ottla.server.base.promise import Acknowledgement, Promise
 from ottla.server.dispatch.route import Waiting
 from ottla.server.network.bad_frames import describe_bad_size
-from ottla.server.network.holding import Holding
+from ottla.server.network.holding import PRODUCE_KEY, Holding
 from ottla.server.requests.session import Session
 
 if TYPE_CHECKING:
@@ -89,6 +91,7 @@ class Connection(Holding):
         "_serve",
         "_session",
         "_small_frame",
+        "_ticks",
         "_transport",
         "_view",
         "active",
@@ -102,6 +105,7 @@ class Connection(Holding):
         context = owner.context
         Holding.__init__(self, context)
         self._clock, self._purgatory = context.clock, context.purgatory
+        self._ticks = context.clock.ticks_ns
         buffers = context.buffers
         self._view = buffers.view
         self._small_frame = buffers.small_frame
@@ -147,8 +151,8 @@ class Connection(Holding):
         if error is not None and not isinstance(error, ConnectionError):
             logger.info("lost the connection of %s: %s", self.peer, error)
         answer = self._answer
-        if answer is not None and not isinstance(answer, asyncio.Task):
-            answer.cancel()  # nobody wants it any more; but a task is in the middle of its work and goes on
+        if answer is not None and not isinstance(answer, asyncio.Task) and not self._is_appending:
+            answer.cancel()  # nobody wants it any more; but tasks and Produce are in the middle of their work and go on
             self._answer = self._queue = None
         self._sending.clear()
         self._release()
@@ -193,7 +197,7 @@ class Connection(Holding):
 
     def _take_frames(self, end: int) -> None:
         """Serves the whole frames among the first `end` bytes of the shared buffer, and keeps the rest."""
-        view, at = self._view, 0
+        view, at, until = self._view, 0, 0
         if self._partial:
             self._take_partial()
         while end - at >= 4 and not self._closing:
@@ -204,7 +208,13 @@ class Connection(Holding):
             start = at + 4
             if end - start >= size:
                 at = start + size
+                if at == end:
+                    self._take(view[start:at])
+                    break
+                until = until or self._ticks() + TURN_NS
                 self._take(view[start:at])
+                if not self._resting and self._ticks() > until:
+                    self._end_turn()
                 continue
             if size > self._small_frame:
                 self._begin(view[start:end], size)
@@ -250,15 +260,16 @@ class Connection(Holding):
             self._out.append(response)
             self._out_bytes += len(response) + REQUEST_COST
         elif type(response) is Waiting:
-            self._wait(response)
+            self._wait(response, len(frame))
         elif response is not None:
             self._out += response
             self._out_bytes += sum(map(len, response)) + REQUEST_COST
             self._regions = True
 
-    def _wait(self, waiting: Waiting) -> None:
-        """Keeps the requests behind this one until its answer has come."""
+    def _wait(self, waiting: Waiting, size: int) -> None:
+        """Keeps the requests behind this one, whose frame has `size` bytes, until its answer has come."""
         promised = waiting.answer
+        self._is_appending = waiting.request.api_key == PRODUCE_KEY and type(promised) is not Acknowledgement
         if type(promised) is Acknowledgement:
             from ottla.server.network.answer_queue import AnswerQueue  # not loaded as long as nothing waits for an fsync
 
@@ -270,16 +281,22 @@ class Connection(Holding):
                 if self._collect(promised, waiting):
                     self._out_bytes += sum(map(len, self._out[others:])) + REQUEST_COST
                 return
+            if self._is_appending or size > self._small_frame:
+                self._count_waiting(size, promised)
             self._answer = promised
             promised.add_done_callback(lambda done: self._answered(done, waiting))
             return
         self._answer = answer = asyncio.ensure_future(promised)
         if isinstance(answer, asyncio.Task):
             self._owner.keep(answer)
+        if size > self._small_frame:
+            self._hold_until_done(size, answer)
         answer.add_done_callback(lambda done: self._answered(done, waiting))
 
     def _answered(self, answer: asyncio.Future[Any] | Promise[Any], waiting: Waiting) -> None:
         self._answer = None
+        if self._unanswered:
+            self._count_unanswered(0)
         if self._collect(answer, waiting):
             self.active = True
             self._flush()
@@ -306,7 +323,7 @@ class Connection(Holding):
         """Serves a request whose answer is queued behind others; returns False if there is no queue or it does not admit it."""
         if self._queue is None or not self._queue.admits(frame):
             return False
-        self._queue.serve(frame)
+        self._hold_until_done(len(frame), self._queue.serve(frame))
         return True
 
     def _answers_ready(self) -> None:
@@ -332,6 +349,7 @@ class Connection(Holding):
     def _work_off_backlog(self) -> None:
         """Serves frames of the backlog until one has to wait or the turn ends, and reads again once the backlog is empty."""
         backlog = self._backlog
+        until = self._ticks() + TURN_NS
         while backlog and not self._paused and not self._resting and not self._closing:
             frame = backlog[0]
             if self._answer is not None and not self._serve_queued(memoryview(frame)):
@@ -340,7 +358,7 @@ class Connection(Holding):
             self._count_backlog(-1, -len(frame))
             if self._answer is None:
                 self._serve_one(memoryview(frame))
-            if backlog and self._out_bytes > TURN_BYTES:
+            if backlog and (self._out_bytes > TURN_BYTES or self._ticks() > until):
                 self._end_turn()
         if self._out:
             self._flush()
@@ -349,7 +367,8 @@ class Connection(Holding):
 
     def _end_turn(self) -> None:
         """Lets all other connections come first."""
-        self._flush()
+        if self._out:
+            self._flush()
         self._resting = True
         asyncio.get_running_loop().call_soon(self._begin_turn)
 
@@ -360,6 +379,9 @@ class Connection(Holding):
     def _read_again(self) -> None:
         """Reads again, unless there is another reason not to."""
         if not self._reading and not self._closing and not self._backlog and not self._resting and not self._waits_for_room:
+            if self._ended:
+                self.close_quietly()
+                return
             self._reading = True
             self._transport.resume_reading()
 

@@ -1,8 +1,12 @@
 """What one connection holds for its client, and its part in the account of all connections (server/network/client_memory.py).
 
 That is the beginning of a frame, in `_partial` if it is small or in a buffer of its own if it is large; the backlog of whole
-frames that wait for the answer to an earlier one; and the answers that the transport could not send. Every change of them goes
-through this class, which adds it to `ClientMemory.held`.
+frames that wait for the answer to an earlier one; a large request that is being answered in turns or in a thread; and the answers
+that the transport could not send. Every change of them goes through this class, which adds it to `ClientMemory.held`.
+
+A Produce that is being validated or appended counts as well, however small it is, and so does a large request that a task carries
+out. Both go on if the client closes its connection, so they count until they are done: otherwise a client could send one after
+the other and close each connection at once, and nothing would bound what waits.
 """
 
 from __future__ import annotations
@@ -10,12 +14,16 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from struct import Struct
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
+    from ottla.server.base.promise import Promise
     from ottla.server.network.context import NetworkContext
 
 _SIZE: Final = Struct(">i")
+PRODUCE_KEY: Final = 0
+PRODUCE: Final = b"\0\0"
+"""The API key of Produce, with which its frames begin."""
 
 
 class Holding(asyncio.BufferedProtocol):
@@ -26,11 +34,14 @@ class Holding(asyncio.BufferedProtocol):
         "_backlog_bytes",
         "_buffers",
         "_counts",
+        "_ended",
         "_filled",
         "_frame",
+        "_is_appending",
         "_memory",
         "_partial",
         "_size",
+        "_unanswered",
         "_unsent",
         "_waits_for_room",
     )
@@ -43,8 +54,11 @@ class Holding(asyncio.BufferedProtocol):
         self._size = 0
         self._backlog: deque[bytes] = deque()  # whole frames that wait for the answer to an earlier one
         self._backlog_bytes = 0
+        self._unanswered = 0  # the size of the request whose answer comes later, if it is large
+        self._is_appending = False  # the request that waits is a Produce that is not appended yet
         self._unsent = 0  # bytes of answers that the transport had when it was full
         self._waits_for_room = False  # reading has stopped because clients hold too much memory
+        self._ended = False  # the client sends no more, but the backlog is still to be served
 
     # What a connection does
 
@@ -53,6 +67,16 @@ class Holding(asyncio.BufferedProtocol):
 
     def _read_again(self) -> None:
         raise NotImplementedError
+
+    # The client's end
+
+    def eof_received(self) -> bool:
+        """Returns whether the connection stays until its backlog is served, as Kafka lets it: a producer that wants no
+        acknowledgements may close right behind its last Produce."""
+        self._ended = any(frame[:2] == PRODUCE for frame in self._backlog)
+        if self._ended:
+            self._stop_reading()
+        return self._ended
 
     # Unfinished frames
 
@@ -129,7 +153,7 @@ class Holding(asyncio.BufferedProtocol):
             self._grow(self._frame, self._size if whole else self._filled)
         self._read_again()
 
-    # Backlog, unsent answers
+    # Backlog, waiting requests, unsent answers
 
     def _count_backlog(self, requests: int, size: int) -> None:
         """Counts frames that came to the backlog, or left it."""
@@ -138,6 +162,35 @@ class Holding(asyncio.BufferedProtocol):
         counts.queued_bytes += size
         self._backlog_bytes += size
         self._memory.held += size
+
+    def _count_unanswered(self, size: int) -> None:
+        """Notes that the answer to a large request of `size` bytes comes later, or, with 0, that it has come."""
+        memory = self._memory
+        memory.held += size - self._unanswered
+        self._unanswered = size
+        if memory.held > memory.limit:
+            memory.note_scarcity()
+
+    def _count_waiting(self, size: int, answer: Promise[Any]) -> None:
+        """Counts a request of `size` bytes that is being answered in turns or in a thread."""
+        if self._is_appending:
+            self._hold_until_done(size, answer)
+        else:
+            self._count_unanswered(size)
+
+    def _hold_until_done(self, size: int, work: asyncio.Future[Any] | Promise[Any] | None) -> None:
+        """Counts a request of `size` bytes until its work is done, even if the connection ends before. None is no work."""
+        if work is None:
+            return
+        memory = self._memory
+
+        def end(_: object) -> None:
+            memory.held -= size
+
+        memory.held += size
+        if memory.held > memory.limit:
+            memory.note_scarcity()
+        work.add_done_callback(end)
 
     def _count_unsent(self, size: int) -> None:
         """Notes how many bytes of answers the transport holds; it says so only when it is full and when it is empty again."""
@@ -151,16 +204,18 @@ class Holding(asyncio.BufferedProtocol):
 
     @property
     def held_bytes(self) -> int:
-        """Returns the bytes that this connection has counted in `ClientMemory.held`."""
-        return (len(self._frame) if self._frame is not None else len(self._partial)) + self._backlog_bytes + self._unsent
+        """Returns the bytes in `ClientMemory.held` that go when this connection is closed."""
+        unfinished = len(self._frame) if self._frame is not None else len(self._partial)
+        return unfinished + self._backlog_bytes + self._unanswered + self._unsent
 
     def evict(self, reason: str) -> None:
-        """Closes the connection at once, and takes what it holds off the account."""
+        """Closes the connection at once, and takes its `held_bytes` off the account."""
         raise NotImplementedError
 
     def _release(self) -> None:
         """Lets go of everything."""
         self._count_unsent(0)
+        self._count_unanswered(0)
         self._count_backlog(-len(self._backlog), -self._backlog_bytes)
         self._backlog.clear()
         self._take_partial()

@@ -20,10 +20,12 @@ if TYPE_CHECKING:
     from ottla.server.partitions.flushing import Flushing
     from ottla.server.partitions.high_watermark import OnAcknowledged
     from ottla.server.partitions.replica import Replica
+    from ottla.server.partitions.roles import Role
 
 
 def when_acknowledged(
     replica: Replica,
+    role: Role,
     end_offset: int,
     flushing: Callable[[], Flushing],
     acknowledged: OnAcknowledged,
@@ -32,9 +34,10 @@ def when_acknowledged(
 ) -> None:
     """Calls `acknowledged(None)` once, now or later, when everything below `end_offset` is flushed as asked and, with `by_all`,
     is on all in-sync replicas. Calls it with a StorageError instead if the flush fails, and with NotLeaderOrFollower if this
-    broker stops leading the partition first.
+    broker stops leading the partition first. `role` is the replica's role at the time of the append: a request that appends in
+    turns may have lost the leadership before it asks.
     """
-    wait = partial(_wait_for_replicas, replica, replica.role, end_offset, acknowledged) if by_all else acknowledged
+    wait = partial(_wait_for_replicas, replica, role, end_offset, acknowledged) if by_all else acknowledged
     if replica.log.awaits_flush(end_offset):
         flushing().when_durable(replica, end_offset, wait)
     else:
@@ -62,7 +65,7 @@ def flush_and_promise(replica: Replica, end_offset: int) -> Promise[None] | None
 
 
 def _wait_for_replicas(
-    replica: Replica, role: object, end_offset: int, acknowledged: OnAcknowledged, error: Exception | None
+    replica: Replica, role: Role, end_offset: int, acknowledged: OnAcknowledged, error: Exception | None
 ) -> None:
     """Waits for the in-sync replicas after the flush, which failed if `error` is not None. `role` is the replica's role at the
     time of the append.

@@ -14,10 +14,11 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from ottla.log.errors import NoRoom
+from ottla.server.base.clock import SLICE_SECONDS
 from ottla.server.base.promise import Promise
 
 if TYPE_CHECKING:
@@ -26,8 +27,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("ottla.server.replicas")
 
-SLICE_SECONDS: Final = 0.005
-"""How long a slice lasts. What is being done when it ends is completed, and the deletions are synced."""
 RETRY_SECONDS: Final = 1.0
 """How long after a failure for want of room the next attempt comes, which takes a fraction of a millisecond."""
 
@@ -87,14 +86,15 @@ class Backlog:
         self._to_delete.append(log)
         self._advance()
 
-    def put_off(self, partition: TopicIdPartition, is_new: bool, error: NoRoom) -> None:
-        """Keeps a partition for which there is no room, and everything that is still to be made, until there is."""
+    def put_off(self, partitions: Mapping[TopicIdPartition, bool], error: NoRoom) -> None:
+        """Keeps partitions for which there is no room, each with its `is_new`, and everything that is still to be made, until
+        there is."""
         before = len(self._put_off)
         self._put_off.update(self._to_make)
         self._made += len(self._to_make)
         self._to_make.clear()
         self._names.clear()
-        self._put_off[partition] = is_new
+        self._put_off.update(partitions)
         if len(self._put_off) > before:
             logger.error("not available until there is room: %d partitions; %s", len(self._put_off), error)
         self._plan_retry()
@@ -146,6 +146,7 @@ class Backlog:
             self._run()
 
     def _run(self) -> None:
+        """Works until the slice is over or nothing is left. The step that it is in is completed, and the deletions are synced."""
         deleted = self._deleted
         while self._to_delete or self._to_make:
             self._step()
@@ -176,7 +177,7 @@ class Backlog:
         try:
             made = self._make(partition, is_new)
         except NoRoom as error:
-            self.put_off(partition, is_new, error)
+            self.put_off({partition: is_new}, error)
         else:
             if made and self._put_off:
                 self._take_up()

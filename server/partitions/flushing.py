@@ -47,7 +47,7 @@ def run_in_thread(job: Callable[[], None], done: Callable[[StorageError | None],
     def ended(future: asyncio.Future[None]) -> None:
         error = future.exception()
         if error is not None and not isinstance(error, StorageError):
-            done(StorageError(f"the flush failed because of a bug: {error!r}"))
+            done(StorageError(f"it failed because of a bug: {error!r}"))
             raise error
         done(error)
 

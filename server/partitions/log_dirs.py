@@ -286,7 +286,7 @@ class LogDirs:
             future.swap()
         finally:
             if future.source.closed:  # if the copy could not be renamed, its directory has failed and has logged that
-                self._logs.adopt_future(future.log)
+                self._logs.adopt(future.log)
                 replica.replace_log(future.log)
 
     async def stop(self) -> None:
@@ -325,5 +325,5 @@ def promote(logs: LogManager, image: MetadataImage, node_id: int) -> None:
             logs.unavailable[name] = str(error)
             continue
         del logs.found_futures[name]
-        logs.adopt_future(log)
+        logs.adopt(log)
         logger.warning("finished moving %s-%d to %s, which a crash had interrupted", *name, directory.path)

@@ -9,16 +9,18 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from ottla.log.errors import CorruptRecord, FencedLeaderEpoch, PolicyViolation, UnknownLeaderEpoch
-from ottla.log.validate import Origin
+from ottla.log.validate import Origin, validate_for_append
 from ottla.server.base.errors import NotLeaderOrFollower
-from ottla.server.partitions.roles import Follower, Leader, leave_to_leader
+from ottla.server.partitions.roles import Follower, Leader, Role, leave_to_leader
 
 if TYPE_CHECKING:
     from ottla.log.config import LogConfig
     from ottla.log.partition import AppendInfo, PartitionLog
+    from ottla.log.validate import ValidatedBatch
     from ottla.server.metadata.image import PartitionImage
     from ottla.server.partitions.traffic import Traffic
     from ottla.wire.primitives import Buffer
@@ -57,18 +59,34 @@ class Replica:
         self.leader = _NOBODY
         self.leader_epoch = -1
         self.is_leader = False
-        self.role: Leader | Follower | None = None
+        self.role: Role = None
         """The replica's role (roles.py). `is_leader` repeats it as a plain attribute, for code that asks once a request."""
         self.watchers: dict[object, Callable[[], None]] = {}
         """The functions to call when this partition changes, by owner. Each is called once; the owner may then watch again
         (purgatory.py)."""
         self._damage: tuple[str, ...] = ()
 
-    def append(self, records: Buffer | None, *, origin: Origin = Origin.CLIENT, zstd_allowed: bool = True) -> AppendInfo:
+    def append(
+        self,
+        records: Buffer | None,
+        *,
+        origin: Origin = Origin.CLIENT,
+        zstd_allowed: bool = True,
+        quickly: bool = False,
+        validated: ValidatedBatch | None = None,
+    ) -> AppendInfo:
         """Writes one batch as the leader and wakes the requests that wait for records. Raises the errors of
-        PartitionLog.append_as_leader. If `AppendInfo.waits` is true, the acknowledgement has to wait (acknowledging.py).
+        PartitionLog.append_as_leader, which says what `quickly` and `validated` are. If `AppendInfo.waits` is true, the
+        acknowledgement has to wait (acknowledging.py).
         """
-        info = self.log.append_as_leader(records, leader_epoch=self.leader_epoch, origin=origin, api_version_zstd_ok=zstd_allowed)
+        info = self.log.append_as_leader(
+            records,
+            leader_epoch=self.leader_epoch,
+            origin=origin,
+            zstd_ok=zstd_allowed,
+            quickly=quickly,
+            validated=validated,
+        )
         traffic = self.traffic
         traffic.appends += 1
         traffic.bytes_in += len(records)  # type: ignore[arg-type]  # None would have been refused
@@ -76,6 +94,13 @@ class Replica:
         if self.watchers:
             self.wake()
         return info
+
+    def validation(self, records: Buffer, *, zstd_allowed: bool) -> Callable[[], ValidatedBatch]:
+        """Returns a function that validates a client's batch for `append`, and raises what that raises for a batch that is not
+        right. It uses nothing that changes, so it may be called in a thread.
+        """
+        log = self.log
+        return partial(validate_for_append, records, log.config, log.now_ms(), Origin.CLIENT, zstd_allowed=zstd_allowed)
 
     def delete_records_before(self, offset: int) -> int:
         """Moves the log's start to `offset`, with HIGH_WATERMARK to the high watermark, and returns the new start. Raises

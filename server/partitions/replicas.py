@@ -39,19 +39,26 @@ if TYPE_CHECKING:
     from ottla.server.base.clock import Clock
     from ottla.server.base.promise import Promise
     from ottla.server.metadata.image import MetadataImage
+    from ottla.server.partitions.flushing import Run
+    from ottla.server.partitions.reopening import Reopening
     from ottla.server.settings.current import CurrentSettings
 
 logger = logging.getLogger("ottla.server.replicas")
 
 
 class Replicas:
-    """All replicas of this broker, kept in step with the metadata image. Call `start` once the image is loaded."""
+    """All replicas of this broker, kept in step with the metadata image. Call `start` once the image is loaded. `run` runs what
+    takes long beside the event loop: by default in a thread (flushing.py)."""
 
-    def __init__(self, logs: LogManager, image: MetadataImage, settings: CurrentSettings, clock: Clock) -> None:
+    def __init__(
+        self, logs: LogManager, image: MetadataImage, settings: CurrentSettings, clock: Clock, run: Run | None = None
+    ) -> None:
         self.logs = logs
         self._image = image
         self._node_id = settings.config.node_id
         self._settings = settings
+        self._clock = clock
+        self._run = run
         self._replicas: dict[tuple[str, int], Replica] = {}
         self._by_id: dict[tuple[bytes, int], Replica] = {}
         self.traffic: dict[str, Traffic] = {}
@@ -61,6 +68,8 @@ class Replicas:
         self.on_made: Callable[[Replica], None] | None = None
         """Is called with each replica that comes after the start."""
         self._backlog = Backlog(clock, make=self._make, delete=self._delete, sync=logs.sync_deletions)
+        self._reopening: Reopening | None = None
+        """What opens the partitions that the start could not; None if there are none."""
         self._last_config: tuple[str, int, LogConfig] | None = None
         """A topic, the state of the image by its `changes`, and the topic's settings then."""
 
@@ -93,6 +102,11 @@ class Replicas:
         """Stops making partitions; if `clean`, deletes what is still to be deleted. The logs stay open."""
         self._backlog.close(clean=clean)
 
+    async def end_reopening(self) -> None:
+        """Ends the attempts to open what the start could not, before the logs are closed."""
+        if self._reopening is not None:
+            await self._reopening.close()
+
     def __iter__(self) -> Iterator[Replica]:
         return iter(list(self._replicas.values()))
 
@@ -104,14 +118,22 @@ class Replicas:
     def start(self) -> None:
         """Takes over what the image holds now, and follows it from then on."""
         self._cordon()
+        without_room: dict[TopicIdPartition, NoRoom] = {}
         for topic in list(self._image.topics.values()):
             for index in topic.partitions:
                 name = topic.topic_id, index
                 try:
                     self._make(name, False)
                 except NoRoom as error:
-                    self._backlog.put_off(name, False, error)
-        self._set_strays_aside()
+                    without_room[name] = error
+        if without_room:
+            self._backlog.put_off(dict.fromkeys(without_room, False), next(iter(without_room.values())))
+        for topic_name, index in list(self.logs.logs):
+            self._set_aside_if_stray(topic_name, index)
+        if self.logs.opening.without_room:
+            from ottla.server.partitions.reopening import Reopening
+
+            self._reopening = Reopening(self.logs, self._clock, self._take_over, self._run)
         self._image.subscribe(self._on_event)
 
     def drop_lost(self) -> dict[tuple[str, int], str | None]:
@@ -132,17 +154,36 @@ class Replicas:
             and (topic.name, index) not in self._replicas
             and (topic.topic_id, index) not in self._backlog
             and not self._backlog.waits_for_room((topic.topic_id, index))
+            and not (self._reopening is not None and self._reopening.waits(topic.name, index))
         }
 
-    def _set_strays_aside(self) -> None:
-        """Sets aside logs that belong to no topic: a crash may have come after a topic was deleted and before its files were."""
-        for topic, partition in list(self.logs.logs):
-            if topic == CLUSTER_METADATA or self._image.partition(topic, partition) is not None:
-                continue
-            try:
-                self.logs.set_aside(topic, partition)
-            except StorageError as error:
-                logger.error("%s-%d belongs to no topic and is left in place: %s", topic, partition, error)
+    def drop_removed(self) -> None:
+        """Drops the partitions whose files somebody has removed. As with those that could not be opened at the start, the
+        metadata still names this broker as their leader, and clients get KAFKA_STORAGE_ERROR."""
+        from ottla.log.management.removed import lose_removed  # imported here, because a start does not need it
+
+        for name in lose_removed(self.logs):
+            replica = self._replicas.pop(name, None)
+            if replica is not None:
+                del self._by_id[replica.topic_id, replica.partition]
+                replica.resign()
+
+    def _set_aside_if_stray(self, topic: str, partition: int) -> None:
+        """Sets a log aside if it belongs to no topic: a crash may have come after a topic was deleted and before its files
+        were."""
+        if topic == CLUSTER_METADATA or self._image.partition(topic, partition) is not None:
+            return
+        try:
+            self.logs.set_aside(topic, partition)
+        except StorageError as error:
+            logger.error("%s-%d belongs to no topic and is left in place: %s", topic, partition, error)
+
+    def _take_over(self, topic: str, index: int) -> None:
+        """Takes over a log that could be opened after the start."""
+        self._set_aside_if_stray(topic, index)
+        image = self._image.topics.get(topic)
+        if image is not None:
+            self._backlog.make((image.topic_id, index), is_new=False)
 
     def _on_event(self, event: object) -> None:
         match event:
@@ -173,7 +214,7 @@ class Replicas:
             try:
                 self._make((topic_id, index), is_new)
             except NoRoom as error:
-                self._backlog.put_off((topic_id, index), is_new, error)
+                self._backlog.put_off({(topic_id, index): is_new}, error)
 
     def _make(self, name: TopicIdPartition, is_new: bool) -> bool:
         """Opens a partition as the image has it now, and creates its log if there is none; returns whether it did. Raises
@@ -206,9 +247,14 @@ class Replicas:
     def _open(self, topic: str, topic_id: bytes, index: int, *, is_new: bool) -> Replica | None:
         """Opens the partition, and creates its log if there is none. If the disk refuses, logs that and returns None; clients
         then get KAFKA_STORAGE_ERROR. Raises NoRoom.
+
+        What recovery found is flushed first where `flush.messages` holds appends back: readers are about to see it, and no answer
+        waits for its flush.
         """
         try:
             log = self._create(topic, topic_id, index, is_new=is_new)
+            if log.awaits_flush(log.log_end_offset):
+                log.flush()
         except NoRoom:
             raise
         except StorageError as error:
@@ -242,6 +288,10 @@ class Replicas:
     def _remove(self, topic: str, index: int) -> None:
         replica = self._replicas.pop((topic, index), None)
         if replica is None:
+            if (topic, index) in self.logs.unavailable:
+                from ottla.log.management.removed import forget_removed  # not needed if everything is available
+
+                forget_removed(self.logs, (topic, index))
             return
         del self._by_id[replica.topic_id, index]
         self._backlog.delete(replica.log)

@@ -13,7 +13,7 @@ A `Leader` lasts as long as the leadership, through changes of its epoch and of 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
     from ottla.server.partitions.high_watermark import HighWatermark
@@ -37,6 +37,10 @@ class Follower:
 
     def __init__(self, leader: int) -> None:
         self.leader = leader
+
+
+Role: TypeAlias = Leader | Follower | None
+"""What a replica is; None if nobody leads its partition or it is gone."""
 
 
 def leave_to_leader(end_offset: int) -> bool:

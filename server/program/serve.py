@@ -32,7 +32,7 @@ from ottla import __version__
 from ottla.log.config_def import ConfigError
 from ottla.log.errors import InconsistentMetadata, LogDirLocked, LogError
 from ottla.server.settings.broker_config import BrokerConfig
-from ottla.server.settings.broker_settings import BROKER_SETTINGS, advice
+from ottla.server.settings.broker_settings import BROKER_SETTINGS, advice, is_idle
 from ottla.server.settings.properties import LOG_LEVEL, Given, read_environment, read_file, read_overrides
 
 if TYPE_CHECKING:
@@ -141,7 +141,7 @@ def _log_ignored_settings(config: BrokerConfig, given: Mapping[str, Given]) -> N
     """Logs settings without effect: a line for each unknown one, and one line for all that are known but do nothing here."""
     for name in config.unknown:
         _log.warning("%s [%s]", advice(name), given[name].origin)
-    idle = [name for name in given if name in BROKER_SETTINGS and not BROKER_SETTINGS[name].effective]
+    idle = [name for name in given if is_idle(name)]
     if idle:
         _log.info("these settings are accepted but have no effect in ottla: %s", ", ".join(sorted(idle)))
 
@@ -198,6 +198,8 @@ async def _serve(config: BrokerConfig) -> None:
         await broker.stop()
     except (LogError, OSError) as error:
         raise CannotStart(f"log.dirs: the stop was not clean, so the next start will run recovery: {error}") from error
+    if broker.failure is not None:
+        raise CannotStart(broker.failure)
     if broker.offline.is_set():
         raise CannotStart("log.dirs: no directory is usable any more (the log says why); repair the disk and start again")
     _log.info("stopped")
@@ -241,7 +243,11 @@ def _announce(broker: Broker, config: BrokerConfig) -> None:
 
 def _explain(error: Exception, config: BrokerConfig) -> str:
     """Returns one line about a failed start: the setting behind it, what is wrong, and what to do."""
+    from ottla.server.metadata.cluster import CannotJoin  # loaded by every broker that came so far
+
     match error:
+        case CannotJoin():
+            return str(error)
         case LogDirLocked():
             return f"log.dirs: {error}; stop that broker, or use another directory (--data-dir DIR)"
         case InconsistentMetadata() if " belong" not in str(error):  # files that are damaged or missing

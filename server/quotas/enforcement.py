@@ -133,7 +133,7 @@ class ClientQuotas:
         elif isinstance(answer, Promise):
             if traits.throttling is Throttling.FETCH:  # when its answer comes, nothing knows any more when it began
                 self._count_time(served)
-            answer.add_done_callback(lambda done: done.answer is not None and self._settle(served, done.answer))
+            answer.add_done_callback(partial(self._settle_promise, served))
         elif asyncio.isfuture(answer):
             answer.add_done_callback(partial(self._settle_future, served))
         else:
@@ -145,6 +145,14 @@ class ClientQuotas:
         took_ns = self._ticks() - self._started if self._started else 0
         self._started = 0
         return took_ns
+
+    def _settle_promise(self, served: _Served, answer: Promise[Any]) -> None:
+        if answer.cancelled() or answer.failed:
+            return
+        if answer.answer is None:  # the client wants none
+            self._mute(served, self._charge_produced(served))
+        else:
+            self._settle(served, answer.answer)
 
     def _settle_future(self, served: _Served, answer: asyncio.Future[Any]) -> None:
         if not answer.cancelled() and answer.exception() is None:
@@ -267,6 +275,12 @@ class _LimitedPermits(Permits):
             self.throttle_time_ms = self._bucket.throttle_time_ms(self._limit, self._now_ms)
             if self.throttle_time_ms or self._bucket.tokens(self._limit, self._now_ms) < 0:
                 raise Refused(ErrorCode.THROTTLING_QUOTA_EXCEEDED)
+        self._charge(partitions)
+
+    def give_back(self, partitions: int) -> None:
+        self._charge(-partitions)
+
+    def _charge(self, partitions: int) -> None:
         self._bucket.take(partitions, self._limit, self._now_ms)
         if not self._strict:
             self.throttle_time_ms = self._bucket.throttle_time_ms(self._limit, self._now_ms)

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from random import Random
 
     from ottla.server.base.clock import Clock
+    from ottla.server.base.turns import Workers
     from ottla.server.group.coordinator import GroupCoordinator
     from ottla.server.metadata.controller import Controller
     from ottla.server.metadata.image import MetadataImage
@@ -73,6 +74,8 @@ class OptionalParts(Protocol):
 
     def flushing(self, broker: BrokerContext, /) -> Flushing: ...
 
+    def workers(self) -> Workers: ...
+
 
 @dataclass(slots=True)
 class BrokerContext:
@@ -104,6 +107,8 @@ class BrokerContext:
         self.long_answers = LongAnswers(self.config.values["ottla.response.max.bytes"])
         self.purgatory = Purgatory(self.clock)
 
+    refused_requests: int = 0
+    """How many requests had more items than ottla.request.max.items."""
     existing_client_telemetry: ClientTelemetry | None = None
     """None until a client asks for its subscriptions; see `client_telemetry`."""
     quotas: ClientQuotas | None = None
@@ -118,6 +123,8 @@ class BrokerContext:
     """None until a member of a share group fetches; see `share_partitions`."""
     existing_flushing: Flushing | None = None
     """None until an answer has to wait for an fsync; see `flushing`."""
+    existing_workers: Workers | None = None
+    """None until a request asks for more work than fits into a turn; see `workers`."""
 
     def transaction_coordinator(self) -> TransactionCoordinator:
         """Returns the transaction coordinator of this broker; the first call opens it."""
@@ -152,3 +159,9 @@ class BrokerContext:
         if self.existing_flushing is None:
             self.existing_flushing = self.optional_parts.flushing(self)
         return self.existing_flushing
+
+    def workers(self) -> Workers:
+        """Returns what does work that is too long for the event loop in threads; the first call makes it."""
+        if self.existing_workers is None:
+            self.existing_workers = self.optional_parts.workers()
+        return self.existing_workers

@@ -3,13 +3,18 @@
 Clients that subscribe to a pattern of topics, and tools that list topics, ask for the metadata of all topics again and again.
 Between two changes of the metadata the answer is the same, and making it costs 2 us a partition on the event loop, where Kafka
 has many threads for it. So the handler keeps the bytes that go out.
+
+A long answer is made in turns. Whoever asks the same meanwhile waits for it instead of making it as well: after a change, all
+such clients ask at once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator
+from contextlib import contextmanager
 from typing import Final
 
+from ottla.server.base.promise import Promise
 from ottla.wire.primitives import WireStruct
 
 MAX_ANSWERS: Final = 8
@@ -32,10 +37,12 @@ class KeptAnswers:
     `changes` is the metadata image's count of changes when an answer was made; a different count empties the store.
     """
 
-    __slots__ = ("_answers", "_bytes", "_changes")
+    __slots__ = ("_answers", "_bytes", "_changes", "_waiting")
 
     def __init__(self) -> None:
         self._changes = -1
+        self._waiting: dict[Hashable, list[Promise[None]]] = {}
+        """Who waits for an answer that somebody else is making, by the question."""
         self._answers: dict[Hashable, Encoded] = {}
         self._bytes = 0
 
@@ -52,3 +59,24 @@ class KeptAnswers:
             self._answers[question] = answer
             self._bytes += len(body)
         return answer
+
+    @contextmanager
+    def making(self, question: Hashable) -> Iterator[None]:
+        """Lets others wait until the answer is made or given up."""
+        self._waiting[question] = []
+        try:
+            yield
+        finally:
+            for promise in self._waiting.pop(question):
+                if not promise.done():  # else its client has gone
+                    promise.set_result(None)
+
+    def made(self, question: Hashable) -> Promise[None] | None:
+        """Returns a promise that is kept when the answer that somebody is making is there, or is given up; None if nobody makes
+        it."""
+        waiting = self._waiting.get(question)
+        if waiting is None:
+            return None
+        promise: Promise[None] = Promise()
+        waiting.append(promise)
+        return promise

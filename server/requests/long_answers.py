@@ -1,7 +1,7 @@
 """Bounds answers that may be much longer than their requests, and encodes once what stands in them many times.
 
 Nothing keeps a client from naming one thing thousands of times in a few bytes, and as in Kafka most APIs answer each time. So the
-handlers of such APIs work out each thing once (`make_once` in server/base/answers.py), and make the lists of their answers here.
+handlers of such APIs work out each thing once (`answer_once` in server/base/turns.py), and make the lists of their answers here.
 A list made by `shared` may stand in many places of an answer: its elements are encoded at the first, and the bytes are used
 again. While any list made here is encoded, the small parts that come out of the codec are joined as they come, because they take
 many times the memory of their bytes; and an answer that gets longer than `ottla.response.max.bytes` is given up, which closes
@@ -48,12 +48,14 @@ class AnswerList(list[T]):
 class LongAnswers:
     """Makes the lists of one broker's long answers, and knows the one that is being encoded. `limit` is in bytes."""
 
-    __slots__ = ("_bytes", "_counted", "_encoded", "_limit", "parts")
+    __slots__ = ("_bytes", "_counted", "_encoded", "_limit", "parts", "refused")
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self.parts: Parts | None = None
         """What has been encoded of the answer under way; None between answers."""
+        self.refused = 0
+        """How many answers were given up because they were too long."""
         self._bytes = 0  # of the first `_counted` parts
         self._counted = 0
         self._encoded: dict[int, bytes] = {}  # of shared lists, by the identity of the list, which the answer keeps alive
@@ -75,6 +77,7 @@ class LongAnswers:
                 encode(answer, parts)
                 self._count(parts)
             except AnswerTooLong:
+                self.refused += 1
                 text = f"the answer to its {name} is longer than {self._limit} bytes (ottla.response.max.bytes)"
                 raise AnswerTooLong(text) from None
             finally:

@@ -8,19 +8,21 @@ A value that does not parse, or that contradicts another, is a ConfigError with 
 unknown name is not an error, here as in Kafka, because plug-ins have settings of their own: `unknown` lists these names, and
 `advice()` says what was probably meant.
 
-The broker is its own controller quorum (`process.roles=broker,controller` with itself as the only voter), so the usual
-`server.properties` of a combined node runs as it is. Its CONTROLLER listener serves administration (`bootstrap.controllers`).
+A broker is its own controller quorum (`process.roles=broker,controller` with itself as the only voter), so the usual
+`server.properties` of a combined node runs as it is. Its CONTROLLER listener serves administration (`bootstrap.controllers`). Or
+it joins a quorum of Apache Kafka's controllers (`process.roles=broker`), with the `server.properties` of a Kafka broker.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ottla.log.config_def import ConfigError
 from ottla.server.settings.broker_settings import BROKER_SETTINGS, OWN_SETTINGS, base_name
 from ottla.server.settings.listeners import (
+    SPOKEN,
     ListenerAddress,
     check_advertised,
     check_open,
@@ -92,6 +94,11 @@ class BrokerConfig:
         path = self.values["metadata.log.dir"]
         return os.path.abspath(path) if path else self.log_dirs[0]
 
+    @property
+    def all_listeners(self) -> tuple[ListenerAddress, ...]:
+        """The listeners of clients, and those of controllers."""
+        return (*self.listeners, *self.controller_listeners)
+
     def is_controllers(self, listener: str) -> bool:
         """Returns whether the listener of this name is for controllers, not for clients."""
         return any(listener == address.name for address in self.controller_listeners)
@@ -113,7 +120,7 @@ class BrokerConfig:
     def _advertised(self, protocols: dict[str, str], controllers: set[str]) -> tuple[ListenerAddress, ...]:
         """Returns the advertised addresses in the order of `listeners`; a listener that is not named there advertises itself."""
         given = parse_addresses("advertised.listeners", self.values["advertised.listeners"] or (), protocols)
-        check_advertised(given, (*self.listeners, *self.controller_listeners))
+        check_advertised(given, self.all_listeners)
         named = {address.name: address for address in given if address.name not in controllers}
         if given and not named:
             raise ConfigError(
@@ -131,27 +138,60 @@ class BrokerConfig:
         if inter_broker and inter_broker.upper() not in {listener.name for listener in self.listeners}:
             raise ConfigError(f"inter.broker.listener.name: {inter_broker} is not in listeners; name one that is")
 
+    @property
+    def follows_controllers(self) -> bool:
+        """Whether the controllers of this broker's cluster are other nodes."""
+        return "controller" not in self.values["process.roles"]
+
     def _check_roles(self) -> None:
-        """Raises ConfigError if the broker is not to be its own quorum, which is all that ottla can be yet."""
+        """Raises ConfigError if the node is to be what ottla cannot be: a controller of others."""
+        if self.values["authorizer.class.name"]:
+            raise ConfigError("authorizer.class.name: ottla has no authorization yet; remove it")
         broker_id = self.values["broker.id"]
         if broker_id != self.node_id and "broker.id" in self.texts:
             raise ConfigError(f"broker.id: {broker_id} is not the same as node.id, {self.node_id}; set only node.id")
         if self.node_id < 0:
             raise ConfigError(f"node.id: {self.node_id} is negative; set node.id=1")
         roles = frozenset(self.values["process.roles"])
-        if roles != {"broker", "controller"}:
+        if roles not in ({"broker"}, {"broker", "controller"}):
             raise ConfigError(
-                f"process.roles: '{','.join(self.values['process.roles'])}' needs other nodes, and ottla does not join a quorum "
-                "yet; set process.roles=broker,controller"
+                f"process.roles: '{','.join(self.values['process.roles'])}' is not possible, because the controllers of a "
+                "cluster are Apache Kafka's; set process.roles=broker to join them, or process.roles=broker,controller for a "
+                "single node"
             )
-        for voter in self.values["controller.quorum.voters"]:
-            if int(voter.partition("@")[0]) != self.node_id:
+        voters = [int(voter.partition("@")[0]) for voter in self.values["controller.quorum.voters"]]
+        if self.follows_controllers:
+            self._check_controllers(voters)
+            return
+        for voter in voters:
+            if voter != self.node_id:
                 raise ConfigError(
-                    f"controller.quorum.voters: {voter} is another node, and ottla does not join a quorum yet; leave node "
-                    f"{self.node_id} as the only voter"
+                    f"controller.quorum.voters: {voter} is another node, and ottla is a controller only of itself; leave node "
+                    f"{self.node_id} as the only voter, or set process.roles=broker to join the quorum"
                 )
-        if self.values["authorizer.class.name"]:
-            raise ConfigError("authorizer.class.name: ottla has no authorization yet; remove it")
+
+    def _check_controllers(self, voters: Collection[int]) -> None:
+        """Raises ConfigError if the controllers of the cluster are not named, or cannot be reached or be others."""
+        if not voters and not self.values["controller.quorum.bootstrap.servers"]:
+            raise ConfigError(
+                "process.roles: a broker needs to know its controllers; set controller.quorum.bootstrap.servers=host:port"
+            )
+        if self.node_id in voters:
+            raise ConfigError(
+                f"node.id: {self.node_id} is a controller's (controller.quorum.voters); give the broker another node.id"
+            )
+        if self.controller_listeners:
+            names = ", ".join(listener.name for listener in self.controller_listeners)
+            raise ConfigError(
+                f"listeners: {names} is for controllers (controller.listener.names), which this node is not; remove it"
+            )
+        name = next(iter(self.values["controller.listener.names"] or ()), "").upper()
+        protocol = self._protocols().get(name)
+        if protocol not in SPOKEN:
+            raise ConfigError(
+                f"controller.listener.names: the controllers' listener {name or '(none)'} uses {protocol}, which ottla does not "
+                "support yet; use PLAINTEXT (listener.security.protocol.map)"
+            )
 
 
 def _with_both_ids(texts: Mapping[str, str]) -> Mapping[str, str]:

@@ -22,6 +22,7 @@ from ottla.log.config import (
 )
 from ottla.log.config_def import ConfigType, Setting, Update, Value
 from ottla.server.settings.group_settings import GROUP_SETTINGS
+from ottla.server.settings.listeners import MAX_CREATION_RATE
 from ottla.server.settings.table import coordinators, logs, network, nodes, security
 from ottla.wire.compression import MAX_DECOMPRESSED_BYTES
 
@@ -62,6 +63,9 @@ REQUIRED: Final = frozenset(
 
 FIXED_HERE: Final = frozenset(("listeners", "listener.security.protocol.map"))
 """The settings that Kafka can change while it runs and ottla cannot: a change is refused, because success would be a promise."""
+
+OF_ONE_LISTENER: Final = frozenset((MAX_CREATION_RATE,))
+"""The settings that also count for a single listener, `listener.name.<name>.<setting>`. Any other does nothing there."""
 
 SAME_IN_OTHER_UNITS: Final = (
     ("log.retention.ms", "log.retention.minutes", "log.retention.hours"),
@@ -152,6 +156,14 @@ OWN_SETTINGS: Final[dict[str, Setting]] = {
     setting.name: setting
     for setting in (
         Setting(
+            "ottla.damaged.files.max.bytes",
+            ConfigType.LONG,
+            10 * 1024**3,
+            0,
+            doc="How many bytes a start may set aside in `.damaged` files, in all of a log directory, when it has to cut damaged "
+            "logs. A partition for which that is not enough stays offline, and nothing of it is cut.",
+        ),
+        Setting(
             "ottla.metrics.port",
             ConfigType.INT,
             None,
@@ -164,7 +176,8 @@ OWN_SETTINGS: Final[dict[str, Setting]] = {
             "ottla.metrics.host",
             ConfigType.STRING,
             "127.0.0.1",
-            doc="The address on which they are served; empty means every interface. Everybody who can reach it can read them.",
+            doc="The address on which /metrics, /healthz and /readyz are served; empty means every interface. Whoever can reach "
+            "it can read them.",
         ),
         Setting(
             "ottla.max.partitions",
@@ -178,19 +191,29 @@ OWN_SETTINGS: Final[dict[str, Setting]] = {
             "ottla.client.metrics",
             ConfigType.BOOLEAN,
             False,
-            doc="Whether clients are asked for the metrics that kafka-client-metrics subscribes to (KIP-714). /metrics shows "
-            "them.",
+            doc="Whether clients are asked for the metrics that kafka-client-metrics subscribes to (KIP-714), which /metrics "
+            "then shows. Otherwise subscriptions are only kept and described, and what a client pushes unasked is dropped.",
         ),
         Setting(
             "ottla.client.memory.bytes",
             ConfigType.LONG,
             268_435_456,
             -1,
-            doc="How many bytes the broker may hold for clients in all: requests that have not come whole, requests that wait "
-            "for the answer to an earlier one, answers that clients do not read, and, with at most a quarter of it, the "
-            "partitions of fetch sessions. When it is used up, the broker stops reading from connections whose requests grow; "
-            "one longest request (`socket.request.max.bytes`) may go beyond it. If that does not help for 5 seconds, it closes "
+            doc="How many bytes the broker may hold for clients in all. Half of it is for requests that have arrived in part, "
+            "requests that wait for the answer to an earlier one or that take long, and answers that clients do not read; a "
+            "quarter each is for the partitions of fetch sessions and for the producer ids that partitions remember. When "
+            "connections have used up their half, the broker stops reading from those whose requests grow; one request of the "
+            "greatest length (`socket.request.max.bytes`) may go beyond it. If that does not help for 5 seconds, it closes "
             "connections, first those that have held the most for the longest time. -1 is no limit.",
+        ),
+        Setting(
+            "ottla.producer.ids.per.partition",
+            ConfigType.INT,
+            20_000,
+            1,
+            doc="How many producer ids a partition remembers, with half a kilobyte each, to recognise batches that are sent "
+            "again. Beyond it, the ones that have been silent the longest are forgotten before `producer.id.expiration.ms`, but "
+            "none with an open transaction.",
         ),
         Setting(
             "ottla.request.max.items",
@@ -206,7 +229,8 @@ OWN_SETTINGS: Final[dict[str, Setting]] = {
             64 * 1024 * 1024,
             1024 * 1024,
             doc="The size of the longest answer to a request that may name a thing many times, such as DescribeConfigs. A longer "
-            "one is given up while it is made, and the connection closed, with a line in the log. Fetch has `fetch.max.bytes`.",
+            "one is abandoned while it is made, and the connection is closed, with a line in the log. Fetch has "
+            "`fetch.max.bytes`.",
         ),
         Setting(
             MAX_BATCH_BYTES,
@@ -245,6 +269,15 @@ def base_name(name: str) -> str:
         rest = name.split(".", 3)
         return rest[3] if len(rest) == 4 else name
     return name
+
+
+def is_idle(name: str) -> bool:
+    """Returns whether a broker's setting is known to Kafka and does nothing here, by itself or for a single listener."""
+    base = base_name(name)
+    setting = BROKER_SETTINGS.get(base)
+    if setting is None:
+        return False
+    return not setting.effective or (base != name and base not in OF_ONE_LISTENER)
 
 
 def is_hidden(name: str) -> bool:

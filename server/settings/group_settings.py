@@ -64,7 +64,7 @@ def wrong_match(pair: str) -> str | None:
         re.compile(pattern.strip())
     except NO_PATTERN as error:
         if re.search(_ONLY_IN_JAVA, pattern) is None:
-            return f"whose pattern is not a regular expression: {error}"
+            return f"whose pattern cannot be compiled: {error}"
     return None
 
 

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ottla.log.errors import LogError
 from ottla.log.validate import Origin
+from ottla.server.base.answers import wait_for
 from ottla.server.metadata.feature_levels import SHARE_VERSION
 from ottla.server.metadata.image import TOPIC
 from ottla.server.partitions.replica import Replica
@@ -132,9 +133,7 @@ class DeadLetters:
         """Appends letters to a topic that does not exist yet, or whose partitions may still have to be made."""
         if name not in self._image.topics and not await self._create(name):
             return
-        made = self._replicas.settled()
-        if made is not None:
-            await made
+        await wait_for(self._replicas.settled())
         if name in self._image.topics:
             self._append(name, partition, letters)
         else:

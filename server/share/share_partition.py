@@ -27,7 +27,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from ottla.server.base.answers import map_answer
+from ottla.server.base.answers import chain_answer, map_answer
 from ottla.server.base.clock import Cancellable, Clock
 from ottla.server.base.promise import Promise
 from ottla.server.share.persister import Persister, ShareError, to_share_error, with_share_errors
@@ -132,20 +132,24 @@ class SharePartition:
 
     # Loading
 
-    def load(self, first_offset: Callable[[], int], log_end: int) -> Promise[None] | None:
-        """Takes over the stored state. `first_offset` returns where a group without stored state begins. Stored states of offsets
-        beyond the log's end are ignored: the log lost those records, and others will take their offsets. Raises ShareError, or
-        returns a promise that may fail with it, if the state comes later.
+    def load(self, first_offset: Callable[[], int | Promise[int]], log_end: int) -> Promise[None] | None:
+        """Takes over the stored state. `first_offset` returns where a group without stored state begins, or promises to. Stored
+        states of offsets beyond the log's end are ignored: the log lost those records, and others will take their offsets. Raises
+        ShareError, or returns a promise that may fail with it, if the state or that offset comes later.
         """
         try:
             kept = self._persister.read(*self.key, self.leader_epoch)
         except ShareStateError as error:
             raise to_share_error(error) from error
-        return map_answer(with_share_errors(kept), lambda state: self._take_over(state, first_offset, log_end))
 
-    def _take_over(self, kept: ReadState, first_offset: Callable[[], int], log_end: int) -> None:
+        def take_over(state: ReadState) -> Promise[None] | None:
+            start = state.start_offset if state.start_offset != NO_OFFSET else first_offset()
+            return map_answer(start, lambda offset: self._take_over(state, offset, log_end))
+
+        return chain_answer(with_share_errors(kept), take_over)
+
+    def _take_over(self, kept: ReadState, start: int, log_end: int) -> None:
         self.state_epoch = kept.state_epoch
-        start = kept.start_offset if kept.start_offset != NO_OFFSET else first_offset()
         self.start = min(start, log_end)
         behind = start  # the end of what is known so far
         for first, last, delivery_count, state in sorted(kept.batches):

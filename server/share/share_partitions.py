@@ -13,7 +13,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from ottla.log.errors import LogError
+from ottla.log.timestamps import search_timestamp
 from ottla.server.base.errors import code_of
+from ottla.server.base.turns import Steps, Workers, in_threads, take_steps
 from ottla.server.metadata.image import BROKER, GROUP, ConfigChanged, PartitionChanged, TopicDeleted
 from ottla.server.partitions.replica import Replica
 from ottla.server.share.persister import FENCING, Persister, ShareError
@@ -24,6 +26,7 @@ from ottla.server.share_state.state import SharePartition as SharePartitionKey
 from ottla.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
+    from ottla.log.partition import PartitionLog
     from ottla.server.base.clock import Clock
     from ottla.server.base.closing import Closes
     from ottla.server.base.promise import Promise
@@ -42,7 +45,7 @@ logger = logging.getLogger("ottla.server.share.share_partitions")
 
 class SharePartitions:
     """The share partitions and sessions of this broker. `persister` keeps the state of share partitions; `controller` creates
-    topics for dead letters.
+    topics for dead letters; `workers` returns what does long work in threads.
     """
 
     def __init__(
@@ -53,6 +56,7 @@ class SharePartitions:
         replicas: Replicas,
         clock: Clock,
         controller: Controller,
+        workers: Callable[[], Workers],
     ) -> None:
         self.sessions = ShareSessions()
         self._persister = persister
@@ -61,6 +65,7 @@ class SharePartitions:
         self._replicas = replicas
         self._clock = clock
         self._controller = controller
+        self._workers = workers
         self._partitions: dict[SharePartitionKey, SharePartition] = {}
         self._loading: dict[SharePartitionKey, SharePartition] = {}
         """The share partitions whose state is not replicated yet."""
@@ -143,15 +148,20 @@ class SharePartitions:
         if self._partitions.get(partition.key) is partition:
             self.forget(partition.key)
 
-    def _first_offset(self, group_id: str, replica: Replica) -> int:
-        """Returns where a group without stored state begins. Raises ShareError."""
+    def _first_offset(self, group_id: str, replica: Replica) -> int | Promise[int]:
+        """Returns where a group without stored state begins, or promises to. Raises ShareError, and so the promise fails."""
         reset, log = self.settings(group_id).offset_reset, replica.log
         if reset == EARLIEST:
             return log.log_start_offset
         if reset == LATEST:
             return log.high_watermark
+        return take_steps(self._find_newer(reset, log), self._clock)
+
+    def _find_newer(self, reset: str, log: PartitionLog) -> Steps[int]:
+        """Finds the first record that is as new as `reset`, a duration, wants it. Raises ShareError."""
+        search = search_timestamp(log, self._clock.now_ms() - duration_ms(reset))
         try:
-            found = log.offset_for_timestamp(self._clock.now_ms() - duration_ms(reset))
+            found = yield from in_threads(search, self._workers)
         except (LogError, OSError) as error:
             raise ShareError(code_of(error), None) from error
         if found is None or found.offset >= log.high_watermark:

@@ -233,7 +233,7 @@ class ShareStateShard(CoordinatorShard[Change]):
     def _known(self, name: SharePartition, leader_epoch: int) -> _Kept:
         kept = self._kept.get(name)
         if kept is None:
-            raise ShareStateError(ErrorCode.INVALID_REQUEST, "The share partition is not initialized.")
+            raise ShareStateError(ErrorCode.INVALID_REQUEST, "This share partition has no state yet; it has to be initialized.")
         if kept.leader_epoch > leader_epoch:
             raise ShareStateError(ErrorCode.FENCED_LEADER_EPOCH, "The leader epoch is over.")
         return kept

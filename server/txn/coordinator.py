@@ -17,6 +17,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from ottla.log.errors import LogError
+from ottla.server.base.answers import wait_for
 from ottla.server.base.clock import Clock
 from ottla.server.base.promise import Promise
 from ottla.server.coordination.java_hash import java_hash_bucket
@@ -50,10 +51,6 @@ class Producer(NamedTuple):
 
 
 T = TypeVar("T")
-
-
-async def _wait_for(answer: T | Promise[T]) -> T:
-    return await answer if isinstance(answer, Promise) else answer
 
 
 class TransactionCoordinator:
@@ -162,7 +159,7 @@ class TransactionCoordinator:
                 continue
             begun = state.begin_anew(transaction, timeout_ms, expected, now_ms, new_id)
             shard.write_transaction(begun)
-            return await _wait_for(shard.answer(Producer(begun.producer_id, begun.producer_epoch)))
+            return await wait_for(shard.answer(Producer(begun.producer_id, begun.producer_epoch)))
 
     def add_partitions(
         self,
@@ -219,7 +216,7 @@ class TransactionCoordinator:
             raise TransactionError(ErrorCode.CONCURRENT_TRANSACTIONS)
         version = state.EPOCH_BUMP_SINCE
         decided = state.end(transaction, self._clock.now_ms(), commit=commit, version=version, new_producer_id=new_id)
-        return await _wait_for(self._finish(shard, decided))
+        return await wait_for(self._finish(shard, decided))
 
     def _finish(self, shard: TransactionShard, decided: Transaction) -> Producer | Promise[Producer]:
         after = shard.end(decided)
@@ -235,14 +232,16 @@ class TransactionCoordinator:
         shard, transaction = self._known(seen.transactional_id)
         if transaction is seen:
             fenced = state.fence(transaction, self._clock.now_ms(), version=version, new_producer_id=new_id)
-            await _wait_for(self._finish(shard, fenced))
+            await wait_for(self._finish(shard, fenced))
 
     # Passes
 
     async def abort_overdue(self) -> None:
         """Aborts the transactions that have been open for longer than their timeout. This runs every
-        `transaction.abort.timed.out.transaction.cleanup.interval.ms`.
+        `transaction.abort.timed.out.transaction.cleanup.interval.ms`. What could not be loaded is loaded first, if it can be:
+        perhaps nobody else ever asks for a transaction whose end all readers wait for.
         """
+        self.refresh()
         for shard in list(self._shards.values()):
             for transaction in shard.overdue(self._clock.now_ms()) if not shard.loading else ():
                 try:
@@ -271,7 +270,7 @@ class TransactionCoordinator:
     # Leadership
 
     def refresh(self) -> None:
-        """Loads all partitions that this broker leads and unloads the others. This runs at the start."""
+        """Loads all partitions that this broker leads and unloads the others. This runs at the start, and now and then."""
         self._shards.refresh()
 
     def follow(self, partition: int) -> None:

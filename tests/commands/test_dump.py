@@ -237,7 +237,7 @@ def test_records_that_do_not_decode(tmp_path: Path) -> None:
 
 
 def test_records_above_the_bound_are_not_shown_and_no_problem(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ottla.commands.dump_segment.MAX_SHOWN_BYTES", 1_000_000)
+    monkeypatch.setattr("ottla.commands.dump_segment.MAX_READ_BYTES", 1_000_000)
     large = build_batch([Record(0, NOW_MS, None, bytes(1000))] * 3000, base_offset=7, codec=4)
     (tmp_path / "a.log").write_bytes(large)
     found = list(SegmentDump(open_to_read(tmp_path / "a.log"), records=True))

@@ -23,6 +23,8 @@ from ottla.commands.positions import Kind, Position, parse_position, parse_time_
         ("@1795251600000", Position(Kind.TIME, 1795251600000)),
         ("2026-11-21T09:00:00Z", Position(Kind.TIME, 1795251600000)),
         ("2026-11-21T10:00:00.5+01:00", Position(Kind.TIME, 1795251600500)),
+        ("2026-11-21T09:00:00.0004Z", Position(Kind.TIME, 1795251600001)),  # the records of millisecond 0 are earlier
+        ("2026-11-21T09:00:00.000999Z", Position(Kind.TIME, 1795251600001)),
     ],
 )
 def test_places(text: str, position: Position) -> None:

@@ -301,7 +301,7 @@ def test_what_a_deep_look_does_not_read_is_noted_and_no_damage(tmp_path: Path, m
     rig.manager.close(True)
     assert findings(tmp_path, "--deep") == []
     for bound, words in ((1_000_000, "were not all checked: more than 1000000 bytes come out"), (500, "were not checked")):
-        monkeypatch.setattr("ottla.commands.check_segment.MAX_DEEP_BYTES", bound)
+        monkeypatch.setattr("ottla.commands.check_segment.MAX_READ_BYTES", bound)
         found = findings(tmp_path, "--deep")
         assert {item["meaning"] for item in found} == {"note"}
         assert found[0]["position"] == 0

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from random import Random
 from typing import Any
+
+import pytest
 
 from ottla.log.config import LogConfig
 from ottla.log.disk.files import Buffer, Disk
@@ -12,6 +15,7 @@ from ottla.log.management.manager import LogManager
 from ottla.log.partition import AppendInfo, PartitionLog
 from ottla.log.segment import Segment
 from ottla.wire.batch import iter_batches
+from ottla.wire.compression import decompressed_pieces
 from ottla.wire.records import Record, build_batch, decode_records
 from tests.memdisk import MemDisk
 
@@ -57,6 +61,20 @@ def marker(producer_id: int, producer_epoch: int, *, commit: bool, coordinator_e
         transactional=True,
         control=True,
     )
+
+
+def count_decompressed(monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
+    """Returns a function for how many bytes came out of codecs, piece by piece, since this call."""
+    taken = 0
+
+    def counted(*arguments: Any) -> Iterator[bytes]:
+        nonlocal taken
+        for piece in decompressed_pieces(*arguments):
+            taken += len(piece)
+            yield piece
+
+    monkeypatch.setattr("ottla.wire.record_pieces.decompressed_pieces", counted)
+    return lambda: taken
 
 
 def last_time_entry(segment: Segment) -> tuple[int, int]:

@@ -11,6 +11,7 @@ import pytest
 from ottla.log.disk.files import OsDisk
 from ottla.log.errors import StorageError
 from ottla.log.flush import Unsynced
+from ottla.log.management.passes import delete_steps, run_pass
 from tests.log.support import Rig, batch, settings
 
 SIZE = len(batch())
@@ -56,14 +57,14 @@ def test_files_that_went_meanwhile_are_no_failure() -> None:
     job = rig.log.start_flush()
     assert job is not None
     rig.log.apply_retention(rig.now_ms)
-    rig.manager.delete_pass(rig.now_ms + 60_000)
+    run_pass(delete_steps(rig.manager, rig.now_ms + 60_000))
     job.run()
     rig.log.begin_epoch(5)
     rig.fill(1)
     job = rig.log.start_flush()
     assert job is not None
     rig.manager.delete("t", 0)
-    rig.manager.delete_pass(rig.now_ms + 120_000)
+    run_pass(delete_steps(rig.manager, rig.now_ms + 120_000))
     job.run()
     rig.log.directory.check()
 

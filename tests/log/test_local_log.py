@@ -7,6 +7,7 @@ import errno
 import pytest
 
 from ottla.log.errors import StorageError
+from ottla.log.management.passes import delete_steps, run_pass
 from ottla.log.names import STRAY_DIR_SUFFIX
 from ottla.log.txn_index import AbortedTransaction
 from tests.log.support import NOW_MS, Rig, batch, settings
@@ -46,8 +47,8 @@ def test_dropped_segments_are_marked_and_go_after_the_delay() -> None:
     assert rig.bases == [4]
     assert [name[:20] for name in rig.names(".log.deleted")] == [f"{0:020d}", f"{2:020d}"]
     assert [name[:20] for name in rig.names(".snapshot")] == [f"{4:020d}"]
-    assert rig.manager.delete_pass(NOW_MS + 499) == 0
-    assert rig.manager.delete_pass(NOW_MS + 500) == 6
+    assert run_pass(delete_steps(rig.manager, NOW_MS + 499)) == 0
+    assert run_pass(delete_steps(rig.manager, NOW_MS + 500)) == 6
     assert rig.names(".deleted") == []
 
 

@@ -76,7 +76,19 @@ def test_a_copys_name_may_be_too_long() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["t-0", "t-0.abc-future", f"t-0.{'g' * 32}-future", f"t-0.{'a' * 32}-delete", f"-0.{'a' * 32}-future"]
+    "name",
+    [
+        "t-0",
+        "t-0.abc-future",
+        f"t-0.{'g' * 32}-future",
+        f"t-0.{'a' * 32}-delete",
+        f"-0.{'a' * 32}-future",
+        f"t-{2**31}.{'a' * 32}-future",
+        f"t-07.{'a' * 32}-future",
+        f"t-\u0663.{'a' * 32}-future",  # a digit, but not of ours
+        f"a b-0.{'a' * 32}-future",
+        f"a\nb-0.{'a' * 32}-future",
+    ],
 )
 def test_other_directories_are_no_copies(name: str) -> None:
     assert parse_future_name(name) is None

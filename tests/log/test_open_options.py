@@ -5,8 +5,10 @@ from __future__ import annotations
 from random import Random
 
 from ottla.log.open_options import Opening, Scans
+from ottla.log.producers import ProducerStates
+from ottla.wire.batch import read_header
 from ottla.wire.kernel import BatchScan
-from tests.log.support import NOW_MS, settings
+from tests.log.support import NOW_MS, batch, settings
 
 
 def opening() -> Opening:
@@ -24,6 +26,13 @@ def test_by_default_nothing_is_known_and_nothing_is_called() -> None:
     plain = opening()
     assert (plain.clean, plain.recovery_point, plain.log_start_offset, plain.high_watermark) == (False, 0, 0, 0)
     plain.progress(7)
+
+
+def test_by_default_as_many_producers_are_remembered_as_there_are() -> None:
+    producers = ProducerStates(0, opening().max_producers, opening().producer_total)
+    for producer_id in range(200):
+        producers.update(read_header(batch(producer=(producer_id, 0, 0))), producer_id)
+    assert (len(producers), producers.forgotten) == (200, 0)
 
 
 def test_scans_are_forgotten_together() -> None:

@@ -11,12 +11,15 @@ import pytest
 
 from ottla.log.errors import (
     InvalidRecord,
+    NotValidated,
     OffsetOutOfRange,
     OutOfOrderSequence,
     RecordListTooLarge,
     StorageError,
 )
-from ottla.log.validate import Origin
+from ottla.log.management.passes import delete_steps, run_pass
+from ottla.log.timestamps import max_timestamp_offset, offset_for_timestamp
+from ottla.log.validate import QUICK_BYTES, Origin, validate_for_append
 from ottla.wire.batch import iter_batches, read_header
 from tests.log.support import NOW_MS, Rig, batch, marker, settings
 
@@ -64,6 +67,17 @@ def test_a_refused_batch_changes_nothing(rig: Rig) -> None:
     with pytest.raises(InvalidRecord):
         rig.append(b"")
     assert (rig.log.log_end_offset, rig.log.size_bytes) == (2, 2 * SIZE)
+
+
+def test_a_batch_that_takes_long_is_validated_first_and_appended_then(rig: Rig) -> None:
+    large = batch(2, value=Random(1).randbytes(QUICK_BYTES), codec=1)
+    with pytest.raises(NotValidated):
+        rig.log.append_as_leader(large, leader_epoch=0, quickly=True)
+    validated = validate_for_append(large, rig.log.config, NOW_MS)
+    rig.log.append_as_leader(batch(3), leader_epoch=0, quickly=True)
+    assert (rig.log.log_end_offset, rig.log.size_bytes) == (3, len(batch(3)))
+    info = rig.log.append_as_leader(large, leader_epoch=0, quickly=True, validated=validated)
+    assert (info.base_offset, info.last_offset, rig.read()) == (3, 4, [0, 1, 2, 3, 4])
 
 
 def test_a_batch_that_no_segment_holds() -> None:
@@ -120,7 +134,7 @@ def test_a_write_that_fails_is_cut_back_and_the_directory_stays_offline(rig: Rig
     with pytest.raises(StorageError):
         rig.append()
     assert rig.disk.size(f"{rig.path}/{0:020d}.log") == 3 * SIZE
-    for action in (rig.append, lambda: rig.log.read(0, 1, upto=3), rig.log.flush, lambda: rig.log.offset_for_timestamp(0)):
+    for action in (rig.append, lambda: rig.log.read(0, 1, upto=3), rig.log.flush, lambda: offset_for_timestamp(rig.log, 0)):
         with pytest.raises(StorageError, match="offline"):  # never again, although the disk would work now
             action()
     rig.restart(clean=True)  # which it cannot be
@@ -222,7 +236,7 @@ def test_a_bound_inside_a_batch_leaves_that_batch_out(rig: Rig) -> None:
 def test_an_empty_log(rig: Rig) -> None:
     assert rig.log.read(0, 1, upto=0) is None  # F27
     assert list(rig.log.iterate_batches(0)) == []
-    assert rig.log.max_timestamp_offset() is None
+    assert max_timestamp_offset(rig.log) is None
 
 
 def test_tail_reads_from_where_the_last_one_ended(rig: Rig) -> None:
@@ -269,9 +283,9 @@ def test_a_slice_in_flight_survives_deletion_and_rolling() -> None:
     rig.fill(4)
     rig.log.delete_records_before(4)
     assert rig.log.apply_retention(rig.now_ms) == 2
-    rig.manager.delete_pass(rig.now_ms + 60_000)
+    run_pass(delete_steps(rig.manager, rig.now_ms + 60_000))
     rig.manager.delete("t", 0)
-    rig.manager.delete_pass(rig.now_ms + 120_000)
+    run_pass(delete_steps(rig.manager, rig.now_ms + 120_000))
     assert [header.base_offset for header, _ in iter_batches(found.read())] == [0, 1]
 
 

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import random
+import tracemalloc
 from typing import TypedDict, Unpack
 
 import pytest
 
 from ottla.log import errors
 from ottla.log.producers import (
+    BATCHES_KEPT,
+    PRODUCER_BYTES,
+    RECOUNT,
+    UNLIMITED,
     AppendedBatch,
     CompletedTransaction,
     Duplicate,
     ProducerState,
     ProducerStates,
+    ProducerTotal,
     decode_snapshot,
     encode_snapshot,
 )
@@ -51,8 +57,8 @@ def header(sequence: int, count: int = 1, **more: Unpack[Details]) -> BatchHeade
 class Log:
     """Appends what the states let through, at the next offset."""
 
-    def __init__(self) -> None:
-        self.states = ProducerStates()
+    def __init__(self, limit: int = UNLIMITED) -> None:
+        self.states = ProducerStates(limit=limit)
 
     def append(self, sequence: int, count: int = 1, origin: Origin = Origin.CLIENT, **more: Unpack[Details]) -> int | Duplicate:
         wanted = header(sequence, count, **more)
@@ -242,6 +248,154 @@ def test_a_snapshot_is_46_bytes_a_producer() -> None:
     state.batches.append(AppendedBatch(1, 9, 1, NOW_MS))
     state.last_timestamp_ms = NOW_MS
     assert decode_snapshot(encode_snapshot([state]))[0].batches == state.batches
+
+
+def known(log: Log) -> list[int]:
+    return [state.producer_id for state in log.states]
+
+
+def test_a_partition_remembers_so_many_producers_the_latest() -> None:
+    log = Log(limit=100)
+    for pid in range(1000):
+        log.append(0, pid=pid)
+    assert known(log) == list(range(900, 1000))
+    assert log.states.forgotten == 900
+
+
+def test_who_goes_on_writing_is_remembered_among_many_who_do_not() -> None:
+    log = Log(limit=100)
+    for pid in range(1, 2000):
+        log.append(0, pid=pid + PID)
+        if pid % 40 == 0:
+            log.append(pid // 40 - 1)
+    assert PID in known(log)
+    assert log.append(1999 // 40) == log.states.end_offset - 1, "and its next number is checked"
+    assert len(log.states) == 100
+
+
+def test_who_was_forgotten_may_go_on_with_any_number_as_after_its_expiration() -> None:
+    log = Log(limit=10)
+    log.append(0, 5)
+    for pid in range(20):
+        log.append(0, pid=pid)
+    assert PID not in known(log)
+    assert log.append(5) == 25
+
+
+def test_an_open_transaction_is_never_forgotten() -> None:
+    log = Log(limit=10)
+    for pid in range(100, 110):
+        log.append(0, pid=pid, transactional=True)
+    for pid in range(1000):
+        log.append(0, pid=pid + 1000)
+    assert set(range(100, 110)) <= set(known(log))
+    assert log.states.first_unstable_offset(log.states.end_offset) == 0
+    assert len(log.states) <= 12, "the newest, and one more"
+
+
+def test_a_snapshot_of_more_is_loaded_with_so_many(log: Log) -> None:
+    for pid in range(50):
+        log.append(0, pid=pid)
+    log.append(0, pid=77, transactional=True)
+    loaded = ProducerStates(limit=10)
+    loaded.load(log.states.snapshot_bytes(), log.states.end_offset)
+    assert len(loaded) == 10
+    assert loaded.get(77) is not None
+
+
+def test_all_partitions_together_have_a_limit_and_the_largest_give_way() -> None:
+    logs = [Log() for _ in range(3)]
+    total = ProducerTotal(5 * RECOUNT, lambda: [log.states for log in logs])
+    for log in logs:
+        log.states.total = total
+    total.count()
+    for pid in range(10):
+        logs[0].append(0, pid=pid)
+    first = header(0)
+    for pid in range(12 * RECOUNT):
+        log = logs[1 + pid % 2]
+        log.states.update(first._replace(producer_id=pid), log.states.end_offset)
+        assert sum(len(log.states) for log in logs) <= 5 * RECOUNT + 1
+    assert known(logs[0]) == list(range(10))
+    assert sum(log.states.forgotten for log in logs) >= 7 * RECOUNT
+    assert 12 * RECOUNT - 1 in known(logs[2]), "the newest"
+
+
+def test_a_limit_that_is_far_exceeded_is_reached_step_by_step() -> None:
+    """That happens at a start with a lower limit; requests wait while producers are forgotten."""
+    logs = [Log() for _ in range(4)]
+    for log in logs:
+        for pid in range(2 * RECOUNT):
+            log.states.update(header(0)._replace(producer_id=pid), log.states.end_offset)
+    total = ProducerTotal(2 * RECOUNT, lambda: [log.states for log in logs])
+    known_in_all = []
+    for _ in range(5):
+        total.count()
+        known_in_all.append(sum(len(log.states) for log in logs))
+    assert known_in_all == [6 * RECOUNT, 4 * RECOUNT, 2 * RECOUNT, RECOUNT, RECOUNT], "with room for as many as come until then"
+
+
+def test_who_became_known_at_this_moment_is_not_forgotten_at_once() -> None:
+    log = Log()
+    log.states.total = ProducerTotal(0, lambda: [log.states])
+    log.states.total.count()
+    for pid in range(3 * RECOUNT):
+        log.append(0, pid=pid)
+        state = log.states.get(pid)
+        assert state is not None
+        assert state.last_offset == pid
+
+
+def snapshot_with(count: int) -> bytes:
+    log = Log()
+    for pid in range(count):
+        log.append(0, pid=pid)
+    return log.states.snapshot_bytes()
+
+
+def opened(total: ProducerTotal, *counts: int, limit: int = UNLIMITED) -> list[int]:
+    """How many producers partitions remember that are opened one after the other, each with a snapshot of so many."""
+    partitions = [ProducerStates(limit=limit, total=total) for _ in counts]
+    for states, count in zip(partitions, counts, strict=True):
+        states.load(snapshot_with(count), count)
+    return [len(states) for states in partitions]
+
+
+def test_partitions_that_are_opened_keep_to_the_limit_of_all() -> None:
+    assert opened(ProducerTotal(100, tuple), 40, 60) == [40, 60], "what there was before a clean stop"
+    assert opened(ProducerTotal(100, tuple), 40, 70, 30, 5) == [40, 60, 1, 1]
+    assert opened(ProducerTotal(100, tuple), 90, 90, limit=50) == [50, 50], "what the first one forgets is room for the next"
+
+
+def test_what_is_replayed_while_a_log_is_opened_keeps_to_the_limit_of_all_too() -> None:
+    states = ProducerStates(total=ProducerTotal(100, tuple))
+    first = header(0)
+    for attempt in range(2):
+        states.clear(0)
+        for pid in range(300):
+            states.update(first._replace(producer_id=pid), pid)
+        assert [state.producer_id for state in states] == list(range(200, 300)), attempt
+
+
+def test_a_producer_takes_half_a_kilobyte() -> None:
+    """1,050 bytes with a deque for the batches, of which most have one."""
+    log = Log()
+    headers = [header(0, pid=pid + 2**40) for pid in range(2000)]
+    tracemalloc.start()
+    for each in headers:
+        log.states.update(each, 2**40 + each.producer_id)
+    taken, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert taken / 2000 < PRODUCER_BYTES
+
+
+def test_five_batches_are_kept_and_no_more(log: Log) -> None:
+    for sequence in range(3, 20):
+        log.append(sequence)
+    state = log.states.get(PID)
+    assert state is not None
+    assert [each.last_sequence for each in state.batches] == list(range(20 - BATCHES_KEPT, 20))
+    assert type(state.batches[0]) is AppendedBatch
 
 
 def test_loading_leaves_out_the_expired(log: Log) -> None:

@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+from random import Random
+
+import pytest
+
+from ottla.log.errors import CorruptRecord
+from ottla.log.management.manager import LogManager
+from ottla.log.transactions import collect_aborted
 from ottla.log.validate import Origin
-from tests.log.opening.damaged import rig_of
-from tests.log.support import Rig, batch, marker
+from ottla.wire.batch import HEADER_SIZE
+from tests.log.opening.damaged import log_path, rewrite, rig_of
+from tests.log.support import DIRECTORY, Rig, batch, marker
 
 
 def test_a_foreign_snapshot_beyond_the_end_is_not_believed() -> None:
@@ -57,6 +65,39 @@ def test_open_transactions_survive_a_restart() -> None:
     rig.log.append_as_leader(marker(10, 0, commit=True), leader_epoch=0, origin=Origin.COORDINATOR)
     rig.restart(clean=False)
     assert rig.log.last_stable_offset == 4
+
+
+def with_a_damaged_marker() -> tuple[Rig, int]:
+    """The record of a marker has another length. Returns where the marker's batch begins as well."""
+    rig = Rig()
+    rig.append(batch(producer=(9, 0, 0), transactional=True))
+    position = rig.log.segments.active.size
+    rig.log.append_as_leader(marker(9, 0, commit=False), leader_epoch=0, origin=Origin.COORDINATOR)
+    data = bytearray(rig.disk.read_bytes(log_path(rig)))
+    data[position + HEADER_SIZE] ^= 0x7E
+    rewrite(rig, log_path(rig), bytes(data))
+    return rig, position
+
+
+def test_a_marker_that_does_not_decode_takes_its_partition_offline_and_no_other() -> None:
+    """After a clean stop no CRC is checked, and without a snapshot the log is replayed."""
+    rig, position = with_a_damaged_marker()
+    rig.manager.create("u", 0, None, rig.config)
+    rig.manager.close()
+    rig.disk.remove(f"{rig.path}/{2:020d}.snapshot")
+    manager = LogManager(rig.disk, [DIRECTORY], lambda: rig.now_ms, rig.config, random=Random(1))
+    manager.open_all()
+    assert list(manager.logs) == [("u", 0)]
+    assert f"position {position}" in manager.unavailable["t", 0]
+
+
+def test_a_transaction_index_is_not_rebuilt_over_a_marker_that_does_not_decode() -> None:
+    rig, position = with_a_damaged_marker()
+    rig.log.segments.active.write_indexes(final=False)
+    rig.disk.write_bytes(f"{rig.path}/{0:020d}.txnindex", b"?")
+    rig.log.segments.active.release_file()
+    with pytest.raises(CorruptRecord, match=f"position {position}"):
+        collect_aborted(rig.log, 0, 2)
 
 
 def test_expired_producers_are_not_loaded() -> None:

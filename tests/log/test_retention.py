@@ -7,6 +7,7 @@ import errno
 import pytest
 
 from ottla.log.errors import StorageError
+from ottla.log.management.passes import delete_steps, run_pass
 from tests.log.support import NOW_MS, Rig, batch, settings
 
 SIZE = len(batch())
@@ -97,8 +98,8 @@ def test_files_are_marked_then_removed() -> None:
     marked = [f"{base:020d}{suffix}.deleted" for base in (0, 2) for suffix in (".index", ".log", ".timeindex")]
     assert rig.names(".deleted") == marked
     assert rig.names(".snapshot") == [f"{4:020d}.snapshot"]
-    assert rig.manager.delete_pass(NOW_MS + 999) == 0
-    assert rig.manager.delete_pass(NOW_MS + 1000) == len(marked)
+    assert run_pass(delete_steps(rig.manager, NOW_MS + 999)) == 0
+    assert run_pass(delete_steps(rig.manager, NOW_MS + 1000)) == len(marked)
     assert rig.names(".deleted") == []
     assert rig.read(4) == [4, 5]
 
@@ -128,8 +129,8 @@ def test_deleting_a_partition() -> None:
     assert rig.manager.get("t", 0) is None
     fresh = rig.manager.create("t", 0, bytes(15) + b"\x07", rig.config)
     assert (fresh.log_end_offset, fresh.topic_id) == (0, bytes(15) + b"\x07")
-    assert rig.manager.delete_pass(NOW_MS + 999) == 0
-    assert rig.manager.delete_pass(NOW_MS + 1000) == 1
+    assert run_pass(delete_steps(rig.manager, NOW_MS + 999)) == 0
+    assert run_pass(delete_steps(rig.manager, NOW_MS + 1000)) == 1
     assert name not in rig.disk.list("/data")
 
 

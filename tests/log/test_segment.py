@@ -113,6 +113,34 @@ def test_a_bad_index_is_rebuilt(disk: MemDisk, filled: Segment, damage: bytes | 
         assert again.offset_index.entries() == good
 
 
+def with_base_offset(disk: MemDisk, old: Segment, batch_number: int, base_offset: int) -> Segment:
+    """The segment without its indexes, and with another base offset in one of its batches, which no CRC covers."""
+    old.write_indexes(final=True)
+    size = old.size
+    old.close()
+    path, position = old.path(".log"), batch_number * (size // 20)
+    data = disk.read_bytes(path)
+    disk.write_bytes(path, data[:position] + base_offset.to_bytes(8, "big", signed=True) + data[position + 8 :])
+    for suffix in (".index", ".timeindex"):
+        disk.remove(old.path(suffix))
+    return segment(disk, size=size)
+
+
+@pytest.mark.parametrize("base_offset", [-(2**63), 99, 108, 115])
+def test_an_index_is_not_rebuilt_over_offsets_that_do_not_ascend(disk: MemDisk, filled: Segment, base_offset: int) -> None:
+    damaged = with_base_offset(disk, filled, 9, base_offset)
+    with pytest.raises(CorruptRecord, match="offsets"):
+        damaged.locate(118)
+
+
+def test_an_index_is_rebuilt_without_the_batches_that_are_too_far_from_the_first(disk: MemDisk, filled: Segment) -> None:
+    """Recovery moves them to a segment of their own."""
+    strange = with_base_offset(disk, filled, 19, 100 + 2**31)
+    assert (strange.next_offset(), strange.max_timestamp) == (101 + 2**31, NOW_MS + 180)
+    strange.write_indexes(final=True)
+    assert strange.time_index.last() == (NOW_MS + 180, 118)
+
+
 def test_a_damaged_log_is_said_not_searched_forever(disk: MemDisk, filled: Segment) -> None:
     again = reopened(disk, filled)
     data = bytearray(disk.read_bytes(again.path(".log")))

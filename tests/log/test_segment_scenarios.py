@@ -180,12 +180,14 @@ def test_times_after_a_cut() -> None:
 
 
 def test_offsets_by_timestamp() -> None:
-    one = OneSegment(interval=2 * len(batch()) - 1)
+    rig = Rig(settings(index_interval_bytes=2 * len(batch()) - 1))
+    rig.log.truncate_fully_and_start_at(40)
     for offset in range(40, 50):
-        one.put(at(offset, timestamp_ms=offset * 10))
-    assert one.segment.largest_timestamp() == 490
+        rig.append(batch(timestamp_ms=offset * 10))
+    assert rig.log.segments.active.largest_timestamp() == 490
+    assert len(rig.log.segments.active.time_index) > 2
     wanted = {420: 42, 421: 43, 430: 43, 431: 44, 491: None, 401: 41, 399: 40}
-    found = {target: offset_for_timestamp(one.segments, target, 0, (1 << 20, 1 << 20)) for target in wanted}
+    found = {target: offset_for_timestamp(rig.log, target) for target in wanted}
     assert {target: each.offset if each else None for target, each in found.items()} == wanted
 
 
@@ -240,7 +242,7 @@ def test_nonsense_in_an_index(suffix: str) -> None:
         assert found is not None
         assert read_header(found.read()).base_offset == offset
         for target, wanted in ((offset * 10, offset), (offset * 10 - 1, offset)):
-            by_time = rig.log.offset_for_timestamp(NOW_MS + target)
+            by_time = offset_for_timestamp(rig.log, NOW_MS + target)
             assert by_time is not None
             assert by_time.offset == wanted
     assert collect_aborted(rig.log, 0, 100) == []

@@ -15,13 +15,13 @@ from typing import Any
 import pytest
 
 from ottla.log import errors
-from ottla.log.validate import Origin, validate_for_append
+from ottla.log.validate import QUICK_BYTES, QUICK_DECOMPRESSED_BYTES, Origin, validate_for_append
 from ottla.wire.batch import HEADER_SIZE, LOG_APPEND_TIME_BIT, check_crc, read_header
-from ottla.wire.compression import GZIP, LZ4, NONE, PIECE_BYTES, SNAPPY, ZSTD, compress, decompress, decompressed_pieces
+from ottla.wire.compression import GZIP, LZ4, NONE, PIECE_BYTES, SNAPPY, ZSTD, compress, decompress
 from ottla.wire.records import Record, build_batch, decode_records, encode_records, varint
 from tests.kafka_oracle import KafkaOracle
 from tests.log.mini_log import MiniLog, TopicSettings
-from tests.log.support import Rig, settings
+from tests.log.support import Rig, count_decompressed, settings
 from tests.wire.changed_batches import changed, with_section
 from tests.wire.samples import NOW_MS, foreign_batches, sample_records
 
@@ -275,18 +275,10 @@ def test_a_record_above_its_bound_is_not_put_together() -> None:
 
 def test_what_lies_behind_the_first_error_is_not_decompressed(monkeypatch: pytest.MonkeyPatch) -> None:
     batch = large(ZSTD, records_count=2, last_offset_delta=1)
-    taken = 0
-
-    def counted(*arguments: Any) -> Any:
-        nonlocal taken
-        for piece in decompressed_pieces(*arguments):
-            taken += len(piece)
-            yield piece
-
-    monkeypatch.setattr("ottla.wire.record_pieces.decompressed_pieces", counted)
+    taken = count_decompressed(monkeypatch)
     with pytest.raises(errors.InvalidRecord):
         validate_for_append(batch, TopicSettings(), NOW)
-    assert taken <= 2 * PIECE_BYTES
+    assert taken() <= 2 * PIECE_BYTES
 
 
 @by_name([*(Case(name, batch) for name, batch in foreign_batches().items())])
@@ -381,6 +373,32 @@ def test_a_batch_that_fits_into_no_segment_is_refused() -> None:
 def test_a_bomb_is_refused() -> None:
     bomb = with_section(PLAIN, gzip.compress(varint(300 << 20) + bytes(64 << 20)) * 5, attributes=GZIP)  # one record
     assert "more than" in str(refused(bomb, TopicSettings(max_message_bytes=1 << 30)))
+
+
+@pytest.mark.parametrize("codec", [GZIP, SNAPPY, LZ4, ZSTD])
+def test_where_there_is_little_time_nothing_large_is_decompressed(codec: int) -> None:
+    config = TopicSettings()
+    fits = build_batch([Record(0, NOW_MS, b"k", bytes(QUICK_DECOMPRESSED_BYTES - 100), [])], codec=codec)
+    assert validate_for_append(fits, config, NOW_MS, quickly=True).header.records_count == 1
+    unfolds = build_batch([Record(0, NOW_MS, b"k", bytes(QUICK_DECOMPRESSED_BYTES), [])], codec=codec)
+    large = build_batch([Record(0, NOW_MS, b"k", random.Random(1).randbytes(QUICK_BYTES), [])], codec=codec)
+    for batch in (unfolds, large):
+        with pytest.raises(errors.NotValidated):
+            validate_for_append(batch, config, NOW_MS, quickly=True)
+        assert validate_for_append(batch, config, NOW_MS).header.records_count == 1
+    with pytest.raises(errors.InvalidRecord):
+        validate_for_append(with_section(fits, b"\xff" * 9), config, NOW_MS, quickly=True)
+
+
+def test_where_there_is_little_time_nothing_large_is_compressed() -> None:
+    def batch(size: int) -> bytes:
+        return build_batch([Record(0, NOW_MS, b"k", bytes(size), [])])
+
+    as_it_came, packed = TopicSettings(), TopicSettings(compression_type="gzip")
+    assert validate_for_append(batch(10 * QUICK_BYTES), as_it_came, NOW_MS, quickly=True).header.codec == NONE
+    assert validate_for_append(batch(QUICK_BYTES - 100), packed, NOW_MS, quickly=True).header.codec == GZIP
+    with pytest.raises(errors.NotValidated):
+        validate_for_append(batch(QUICK_BYTES), packed, NOW_MS, quickly=True)
 
 
 def test_p25b_log_append_time_keeps_the_base_timestamp() -> None:

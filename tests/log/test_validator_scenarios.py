@@ -232,5 +232,5 @@ def test_control_records(target: str) -> None:
 def test_zstd_has_to_be_known(target: str) -> None:
     rig = topic(compression_type=target)
     with pytest.raises(UnsupportedCompression):
-        rig.log.append_as_leader(made(ZSTD), leader_epoch=0, api_version_zstd_ok=False)
+        rig.log.append_as_leader(made(ZSTD), leader_epoch=0, zstd_ok=False)
     assert rig.log.append_as_leader(made(ZSTD), leader_epoch=0).base_offset == 0

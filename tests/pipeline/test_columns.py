@@ -186,6 +186,17 @@ def test_a_batch_of_many_pieces_is_read_piece_by_piece(tmp_path: Path, codec: in
     assert max(one.nbytes for one in batches) < 5_000_000
 
 
+@pytest.mark.parametrize("columns", [("offset",), ("offset", "value")])
+def test_an_arrow_batch_has_some_sixty_thousand_rows_however_small_they_are(tmp_path: Path, columns: tuple[str, ...]) -> None:
+    log = rig(tmp_path)
+    records = [Record(0, NOW_MS, None, b"", [])] * 10_000
+    for _ in range(14):
+        log.append(build_batch(records, codec=4))
+    log.manager.close(True)
+    sizes = [len(one) for part in plan(tmp_path) for one in read(part, columns)]
+    assert sizes == [70_000, 70_000]
+
+
 def test_a_batch_above_the_bound_is_named(tmp_path: Path) -> None:
     log = rig(tmp_path)
     log.append(numbered(0, 3))

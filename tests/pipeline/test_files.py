@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -70,7 +73,9 @@ class HadoopFileSystem:
     def makeQualified(self, path: HadoopPath) -> HadoopPath:
         return path
 
-    def create(self, path: HadoopPath, _overwrite: bool) -> Stream:
+    def create(self, path: HadoopPath, overwrite: bool) -> Stream:
+        if path.path.exists() and not overwrite:
+            raise FileExistsError(str(path.path))
         self.streams.append(Stream(path.path, self.breaks))
         return self.streams[-1]
 
@@ -80,8 +85,16 @@ class HadoopFileSystem:
         old.path.rename(new.path)
         return True
 
-    def delete(self, path: HadoopPath, _recursive: bool) -> bool:
-        path.path.unlink(missing_ok=True)
+    def open(self, path: HadoopPath) -> Any:
+        return open(path.path, "rb")
+
+    def delete(self, path: HadoopPath, recursive: bool) -> bool:
+        if not path.path.is_dir():
+            path.path.unlink(missing_ok=True)
+        elif recursive:
+            shutil.rmtree(path.path)
+        else:
+            raise OSError(errno.ENOTEMPTY, "not empty", str(path.path))
         return True
 
     def exists(self, path: HadoopPath) -> bool:
@@ -98,12 +111,18 @@ class HadoopFileSystem:
         return [self.getFileStatus(HadoopPath(path, name)) for name in os.listdir(path.path)]
 
 
+def spark_with(fs: HadoopFileSystem) -> Any:
+    """As much of a session as Files ask for."""
+    hadoop = SimpleNamespace(fs=SimpleNamespace(Path=HadoopPath))
+    utils = SimpleNamespace(toString=lambda stream, _encoding: stream.read().decode())
+    apache = SimpleNamespace(hadoop=hadoop, commons=SimpleNamespace(io=SimpleNamespace(IOUtils=utils)))
+    jvm = SimpleNamespace(org=SimpleNamespace(apache=apache))
+    return SimpleNamespace(sparkContext=SimpleNamespace(_jvm=jvm, _jsc=SimpleNamespace(hadoopConfiguration=lambda: fs)))
+
+
 def files(directory: Path, scheme: str = "file") -> tuple[Files, HadoopFileSystem]:
     fs = HadoopFileSystem(scheme)
-    hadoop = SimpleNamespace(fs=SimpleNamespace(Path=HadoopPath))
-    jvm = SimpleNamespace(org=SimpleNamespace(apache=SimpleNamespace(hadoop=hadoop)))
-    spark: Any = SimpleNamespace(sparkContext=SimpleNamespace(_jvm=jvm, _jsc=SimpleNamespace(hadoopConfiguration=lambda: fs)))
-    return Files(spark, str(directory)), fs
+    return Files(spark_with(fs), str(directory)), fs
 
 
 def test_a_file_that_cannot_get_its_name_is_an_error(tmp_path: Path) -> None:
@@ -117,6 +136,40 @@ def test_a_file_that_cannot_get_its_name_is_an_error(tmp_path: Path) -> None:
     fs.refuses = True
     with pytest.raises(OSError, match="cannot be written"):
         made.write_json("_ottla/archive.json", {"topic": "t"})
+
+
+def test_a_directory_in_a_files_place_is_not_deleted(tmp_path: Path) -> None:
+    made, _ = files(tmp_path)
+    (tmp_path / "_ottla" / "archive.json" / "mine").mkdir(parents=True)
+    with pytest.raises(OSError, match="not empty"):
+        made.write_json("_ottla/archive.json", {})
+    assert (tmp_path / "_ottla" / "archive.json" / "mine").is_dir()
+
+
+def test_what_a_killed_run_left_beside_a_files_place_is_overwritten(tmp_path: Path) -> None:
+    made, _ = files(tmp_path)
+    (tmp_path / "a.json.partial").write_text("half")
+    made.write_json("a.json", {"whole": True})
+    assert made.read_json("a.json") == {"whole": True}
+    assert made.names() == ["a.json"]
+    assert made.read_json("b.json") is None
+
+
+def test_names_are_those_in_a_directory_if_there_is_one(tmp_path: Path) -> None:
+    made, _ = files(tmp_path)
+    (tmp_path / "offsets").mkdir()
+    (tmp_path / "offsets" / "0").touch()
+    assert [made.names(name) for name in ("offsets", "commits", "offsets/0")] == [["0"], [], []]
+    assert [made.exists(name) for name in ("offsets", "commits")] == [True, False]
+
+
+def test_data_files_are_those_that_no_name_above_them_hides(tmp_path: Path) -> None:
+    for name in ("date=2026-11-21/part-0", "date=2026-11-21/.part-0.crc", "_checkpoint/offsets/0", ".tmp/part-1", "part_2.x"):
+        (tmp_path / name).parent.mkdir(exist_ok=True, parents=True)
+        (tmp_path / name).touch()
+        os.utime(tmp_path / name, ns=(0, 7_000_000))
+    made, _ = files(tmp_path)
+    assert sorted(made.data_files()) == [(f"{tmp_path}/date=2026-11-21/part-0", 7), (f"{tmp_path}/part_2.x", 7)]
 
 
 def test_an_archive_that_cannot_be_described_is_an_error_of_one_line(tmp_path: Path) -> None:
@@ -149,6 +202,26 @@ def test_there_is_one_run_in_a_directory(tmp_path: Path) -> None:
     far = [files(tmp_path / "new" / "archive", "s3a")[0] for _ in range(2)]
     with far[0].alone(), far[1].alone():  # nothing there dies with its holder
         pass
+
+
+@pytest.mark.parametrize("code", [errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EIO])
+def test_only_a_file_system_without_locks_goes_without(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int) -> None:
+    def refuse(*_: Any) -> None:
+        raise OSError(code, "no locks")
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    entered: list[int] = []
+    if code == errno.EIO:
+        with (
+            pytest.raises(PipelineError, match=rf"^{tmp_path}/_ottla/lock cannot be locked: no locks$"),
+            files(tmp_path)[0].alone(),
+        ):
+            entered.append(code)
+        assert entered == []
+    else:
+        with files(tmp_path)[0].alone():
+            entered.append(code)
+        assert entered == [code]
 
 
 def test_the_lock_of_a_run_dies_with_its_process(tmp_path: Path) -> None:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import pickle
+from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-from ottla.pipeline import archive, audit_job, tables, values
-from ottla.pipeline.audit import Finding, listed
+from ottla.pipeline import archive, audit, audit_job, compare, tables, values
+from ottla.pipeline.audit import Audit, Finding, listed
 from ottla.pipeline.cluster import KafkaCluster, java_properties
 from ottla.pipeline.errors import PipelineError, UsageError
 from ottla.pipeline.replay import Replay
@@ -66,6 +70,148 @@ def test_librdkafkas_properties_in_javas_words(tmp_path: Path) -> None:
     (tmp_path / "cert.pem").write_text("both")
     found = java_properties({**plain, "security.protocol": "ssl", "ssl.certificate.location": str(tmp_path / "cert.pem")})
     assert found["ssl.keystore.certificate.chain"] == found["ssl.keystore.key"] == "both"
+
+
+@pytest.mark.parametrize("protocol", ["plaintext", "SSL", "sasl_plaintext", "Sasl_Ssl"])
+def test_a_protocol_has_a_login_and_certificates_or_not(tmp_path: Path, protocol: str) -> None:
+    (tmp_path / "cert.pem").write_text("cert")
+    (tmp_path / "key.pem").write_text("key")
+    told = {"sasl.mechanism": "plain", "ssl.ca.location": "ca.pem", "ssl.certificate.location": str(tmp_path / "cert.pem")}
+    told |= {"ssl.key.location": str(tmp_path / "key.pem"), "ssl.key.password": "secret", "client.id": "me"}
+    found = java_properties({"bootstrap.servers": "here:9092", "security.protocol": protocol, **told})
+    assert (found["security.protocol"], found["client.id"]) == (protocol.upper(), "me")
+    assert ("sasl.mechanism" in found) == ("sasl" in protocol.lower())
+    assert ("ssl.truststore.location" in found) == ("ssl" in protocol.lower())
+    if "ssl" in protocol.lower():
+        assert (found["ssl.keystore.key"], found["ssl.keystore.certificate.chain"]) == ("key", "cert")
+        assert found["ssl.key.password"] == "secret"
+
+
+def test_a_protocol_that_is_none() -> None:
+    with pytest.raises(PipelineError, match=r"^tls is not a security\.protocol$"):
+        java_properties({"bootstrap.servers": "here:9092", "security.protocol": "TLS"})
+
+
+class Reader:
+    """Stands for a session, its readers and what they read: a dictionary of the options."""
+
+    def __init__(self) -> None:
+        self.read = self.readStream = self
+        self.told: dict[str, str] = {}
+
+    def format(self, name: str) -> Reader:
+        self.told = {"format": name}
+        return self
+
+    def options(self, **options: str) -> Reader:
+        self.told |= options
+        return self
+
+    def load(self) -> Any:
+        return self.told
+
+
+def test_what_a_cluster_asks_of_sparks_connector() -> None:
+    spark: Any = Reader()
+    common = {
+        "format": "kafka",
+        "kafka.bootstrap.servers": "here:9092",
+        "kafka.security.protocol": "SSL",
+        "includeHeaders": "true",
+    }
+    committed, uncommitted = ({"kafka.isolation.level": f"read_{level}"} for level in ("committed", "uncommitted"))
+    of_topic = {"subscribe": "t", "startingOffsets": "earliest"}
+    asks: list[Any] = [CLUSTER.read, CLUSTER.read_stream]
+    for ask in asks:
+        assert ask(spark, "t", startingOffsets="earliest") == common | committed | of_topic
+        assert ask(spark, "t", False, startingOffsets="earliest") == common | uncommitted | of_topic
+    between: Any = CLUSTER.read_between(spark, "t", {1: 5, 0: 2}, {1: 9, 0: 2}, failOnDataLoss="false")
+    assert json.loads(between.pop("assign")) == {"t": [0, 1]}
+    assert json.loads(between.pop("startingOffsets")) == {"t": {"0": 2, "1": 5}}
+    assert json.loads(between.pop("endingOffsets")) == {"t": {"0": 2, "1": 9}}
+    assert between == common | committed | {"failOnDataLoss": "false"}
+
+
+# An audit
+
+
+class AuditedRows(list[str]):
+    """The rows of one side, as names."""
+
+    def persist(self) -> AuditedRows:
+        self.append("persisted")
+        return self
+
+    def unpersist(self) -> None:
+        self.append("unpersisted")
+
+    def count(self) -> int:  # type: ignore[override]  # as a DataFrame's
+        return 42
+
+
+@pytest.mark.parametrize(
+    ("other", "how"),
+    [
+        (None, None),
+        (audit_job.Directory("dir", "auto"), "by_offset"),
+        (audit_job.Directory("dir of u", "auto"), "by_content"),
+        (audit_job.Directory("dir of u", "offset"), "by_offset"),
+        (audit_job.Directory("dir", "content"), "by_content"),
+        (audit_job.Topic(CLUSTER, "u", "auto", lambda: {0: (0, 7)}), "by_content"),
+        (audit_job.Topic(CLUSTER, "u", "offset", lambda: {0: (0, 7)}), "by_offset"),
+        (audit_job.Topic(CLUSTER, "u", "offset"), "by_offset"),
+    ],
+)
+def test_how_an_audit_compares_its_sides(
+    monkeypatch: pytest.MonkeyPatch, other: audit_job.Directory | audit_job.Topic | None, how: str | None
+) -> None:
+    read: list[tuple[str, Any]] = []
+    topic = AuditedRows()
+    asked: list[str] = []
+    filled: list[Any] = []
+
+    def of_topic(_spark: Any, _cluster: Any, name: str, bounds: Any) -> AuditedRows:
+        read.append((name, bounds))
+        return topic if name == "t" else AuditedRows()
+
+    def alone(_spark: Any, _rows: Any, _plan: Any, bounds: Any, _explain: Any) -> list[Finding]:
+        filled.append(bounds)
+        return [Finding("gap", 0, 0, 0, 1, "")] * 2
+
+    def compared(how: str, *_: Any) -> list[Finding]:
+        asked.append(how)
+        return [Finding("extra", 0, 0, 0, 1, "")]
+
+    monkeypatch.setattr(audit, "of_topic", of_topic)
+    monkeypatch.setattr(audit, "alone", alone)
+    monkeypatch.setattr(audit, "canonical", lambda rows: rows)
+    monkeypatch.setattr(archive, "read", lambda _spark, path: (AuditedRows(), {"topic": "u" if path.endswith("u") else "t"}))
+    for name in ("by_offset", "by_content"):
+        monkeypatch.setattr(compare, name, partial(compared, name))
+    nothing: Any = None
+    bounds = {0: (3, 9), 1: (5, 5), 2: (4, 5)}
+    found = audit_job.run(nothing, CLUSTER, "t", lambda: bounds, other, Audit(limit=1), nothing)
+    assert (asked, topic) == ([] if how is None else [how], ["persisted", "unpersisted"])
+    assert filled == [{0: (3, 9), 2: (4, 5)}], "an empty partition has no gaps"
+    far = {0: (0, 7)} if isinstance(other, audit_job.Topic) and other.look is not None else {}
+    assert read == [("t", bounds), *([("u", far)] if isinstance(other, audit_job.Topic) else [])]
+    kinds = ["gap"] if how is None else ["gap", "extra"]
+    assert (found.records, [one.kind for one in found.findings], found.cut) == (42, kinds, ("gap",))
+
+
+def test_an_audit_reads_what_lies_between_the_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[Any, ...]] = []
+    cluster: Any = SimpleNamespace(read_between=lambda _spark, *between: asked.append(between))
+    monkeypatch.setattr(audit, "canonical", lambda rows: rows)
+    nothing: Any = None
+    audit.of_topic(nothing, cluster, "t", {0: (3, 9), 1: (5, 6)})
+    assert asked == [("t", {0: 3, 1: 5}, {0: 9, 1: 6})]
+
+
+def test_the_session_of_an_audit_is_that_of_the_archive_on_the_other_side(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(archive, "conf_of", lambda directory: {"for": directory})
+    assert audit_job.conf(audit_job.Directory("dir", "auto")) == {"for": "dir"}
+    assert audit_job.conf(audit_job.Topic(CLUSTER, "u", "auto")) == audit_job.conf(None) == {}
 
 
 def test_schemas_that_are_none(tmp_path: Path) -> None:

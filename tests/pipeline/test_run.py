@@ -9,9 +9,11 @@ from types import SimpleNamespace
 from typing import Any, Final
 
 import pytest
+from pyspark.errors import PySparkException
 
 from ottla.pipeline.errors import PipelineError
-from ottla.pipeline.run import RunningJob, RunOptions, checkpoint_of, line_in, needs_of, run_job
+from ottla.pipeline.run import RunningJob, RunOptions, checkpoint_of, in_line, line_in, needs_of, run_job
+from ottla.pipeline.run_checkpoint import Extent
 from ottla.pipeline.run_job import Job, JobError, Sink, Statement, Stream
 
 
@@ -147,6 +149,143 @@ def test_what_a_job_may_not_do() -> None:
     job.queries["out"] = (None, 1)
     with pytest.raises(JobError, match="a second query into out"):
         job.insert("out", frame)
+
+
+class View:
+    """A stream's table; `views` has the names that it was given."""
+
+    def __init__(self) -> None:
+        self.views: list[str] = []
+
+    def createOrReplaceTempView(self, name: str) -> None:
+        self.views.append(name)
+
+
+@pytest.mark.parametrize(
+    ("options", "begin"),
+    [({}, "latest"), ({"once": True}, "earliest"), ({"from_beginning": True}, "earliest")],
+)
+@pytest.mark.parametrize(
+    ("source", "sinks", "most"),
+    [
+        (None, [], None),
+        (None, [Sink("out", "parquet", "p")], None),
+        (None, [Sink("out", "topic", "t", {"delivery": "at-least-once"})], None),
+        (None, [Sink("out", "topic", "t")], 500_000),  # as docs/pipeline.md says
+        ("def run(job): ...", [], 500_000),
+    ],
+)
+def test_where_a_stream_begins_and_how_much_it_takes_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+    options: dict[str, Any],
+    begin: str,
+    source: str | None,
+    sinks: list[Sink],
+    most: int | None,
+) -> None:
+    opened: list[tuple[Any, ...]] = []
+
+    def open_stream(_spark: Any, stream: Stream, _cluster: Any, *how: Any) -> View:
+        opened.append((stream.name, *how))
+        return view
+
+    view = View()
+    monkeypatch.setattr("ottla.pipeline.run.open_stream", open_stream)
+    job = running([], *sinks, Stream("s", "t"), **options)
+    job.job.source = source
+    job.take(Stream("s", "t"))
+    assert (opened, view.views, list(job.streams)) == ([("s", begin, most)], ["s"], ["s"])
+
+
+@pytest.mark.parametrize(("kept", "said"), [(Extent({0: 0}, {0: 9}), 0), (Extent({0: 0}, {0: 5}), 1)])
+def test_a_table_lies_where_the_checkpoint_says(monkeypatch: pytest.MonkeyPatch, kept: Extent, said: int) -> None:
+    lines: list[str] = []
+    opened: list[Extent] = []
+    asked: list[int] = []
+
+    def extent_now(_cluster: Any, _table: Stream, partitions: int) -> Extent:
+        asked.append(partitions)
+        return Extent({0: 0}, {0: 9})
+
+    monkeypatch.setattr("ottla.pipeline.run.extent_now", extent_now)
+    monkeypatch.setattr("ottla.pipeline.run.open_table", lambda _spark, _table, _cluster, extent: opened.append(extent))
+    job = running(lines)
+    checkpoint: Any = SimpleNamespace(extent=lambda *_: kept, unfinished=["a", "b"])
+    job.checkpoint, job.partitions = checkpoint, {"p": 3}
+    job.open(Stream("people", "p", is_table=True))
+    assert (asked, opened) == ([3], [kept])
+    assert lines == ["people stays as it was: a micro-batch of a, b runs again"] * said
+
+
+@pytest.mark.parametrize(("kind", "tasks"), [("topic", 4), ("parquet", 1)])
+def test_a_query_into_a_topic_has_the_tasks_that_its_checkpoint_says(
+    monkeypatch: pytest.MonkeyPatch, kind: str, tasks: int
+) -> None:
+    started: list[dict[str, Any]] = []
+    monkeypatch.setattr("ottla.pipeline.run.start_query", lambda _frame, _sink, **how: started.append(how))
+    job = running([], once=True)
+    checkpoint: Any = SimpleNamespace(of=lambda sink: f"c/{sink.name}", tasks=lambda _sink, partitions, _line: partitions - 2)
+    job.checkpoint, job.partitions = checkpoint, {"place": 6}
+    job.take(Sink("out", kind, "place"))
+    frame: Any = None
+    job.insert("out", frame, 7)
+    assert started == [{"checkpoint": "c/out", "cluster": None, "tasks": tasks, "once": True, "line": 7}]
+    assert job.queries == {"out": (None, 7)}
+
+
+@pytest.mark.parametrize(
+    ("said", "moves", "line"),
+    [
+        ("[PARSE_SYNTAX_ERROR] Syntax error at or near 'FORM'. (line 3, pos 7)", True, 12),
+        ("[UNRESOLVED] A column is not known\n== SQL (line 3, position 7) ==\nSELECT x", True, 12),
+        ("[UNRESOLVED] A column is not known\n== SQL (line 1, position 7) ==\nSELECT x", True, 10),
+        ("[UNRESOLVED] A column is not known; line 2 pos 0", True, 11),
+        ("[UNRESOLVED] A column is not known; line 2 pos 0", False, 10),
+        ("[UNRESOLVED] A column is not known", True, 10),
+    ],
+)
+def test_spark_counts_lines_from_the_statements_first(said: str, moves: bool, line: int) -> None:
+    def refuse() -> Any:
+        raise PySparkException(said)
+
+    with pytest.raises(JobError) as raised:
+        in_line(refuse, 10, moves=moves)
+    assert raised.value.line == line
+    assert str(raised.value) in ("Syntax error at or near 'FORM'", "A column is not known")
+
+
+@pytest.mark.parametrize(
+    ("source", "why", "line"),
+    [
+        ("x = 1\n", "a Python job has a function run\\(job\\)", None),
+        ("run = 1\n", "a Python job has a function run\\(job\\)", None),
+        ("def run(job):\n    x = 1\n    1 // 0\n", "ZeroDivisionError: .*zero", 3),
+        ("def run(job):\n    x = 1\n    job.stream('s')\n", "there is no stream s", 3),
+        ("x = 1\nx.y\n", "AttributeError: ", 2),
+    ],
+)
+def test_an_error_in_a_python_job_has_the_line_of_its_file(tmp_path: Path, source: str, why: str, line: int | None) -> None:
+    path = tmp_path / "job.py"
+    path.write_text(source)
+    job = running([])
+    job.job.path, job.job.source = path, source
+    stop: Any = Stop()
+    with pytest.raises(JobError, match=f"^{why}") as raised:
+        job.start(stop)
+    assert raised.value.line == line
+
+
+def test_a_python_job_takes_its_own_steps_unless_it_was_stopped(tmp_path: Path) -> None:
+    path = tmp_path / "job.py"
+    path.write_text("def run(job):\n    job.queries['out'] = (job.variables['x'], 1)\n")
+    job = running([], variables={"x": "given"})
+    job.job.path, job.job.source = path, path.read_text()
+    stop: Any = Stop(after=0)
+    job.start(stop)
+    assert job.queries == {}
+    stop = Stop()
+    job.start(stop)
+    assert job.started() == ["given"]
 
 
 def test_the_connectors_that_a_job_needs() -> None:

@@ -56,6 +56,8 @@ def test_tasks_follow_the_topic_until_the_first_batch(disk: Disk) -> None:
     disk["out/offsets/0"] = ""
     assert [opened().tasks(OUT, partitions, 7) for partitions in (3, 5)] == [3, 3]
     assert opened().of(OUT) == "mem:/c/out"
+    disk["out/_ottla.json"] = '{"tasks": 1}'
+    assert opened().tasks(OUT, 1, 7) == 1
 
 
 @pytest.mark.parametrize(
@@ -82,8 +84,8 @@ def test_a_table_stays_while_a_batch_of_any_query_runs_again(disk: Disk) -> None
     disk |= {"out/offsets/9": "", "out/offsets/10": "", "out/offsets/.10.crc": "", "out/commits/9": "", "else/offsets/0": ""}
     disk["else/commits/0"] = ""
     assert opened().unfinished == ["out"]
-    for _ in range(2):
-        assert opened().extent(PEOPLE, LATER) == THEN
+    for now in (THEN, LATER, LATER):
+        assert opened().extent(PEOPLE, now) == THEN
     started = opened()
     disk["out/commits/10"] = ""
     assert started.extent(PEOPLE, LATER) == THEN  # the batch may have ended since: it ran in this start

@@ -6,6 +6,8 @@ import json
 from typing import Any
 from urllib.request import urlopen
 
+import pytest
+
 from ottla.pipeline.run_progress import QueryProgress, records_behind, serve_metrics, watch
 
 START_S = 1_795_251_600.0  # 2026-11-21T09:00:00Z
@@ -50,8 +52,22 @@ class Query:
 
 def test_a_query_that_waits_has_no_lag() -> None:
     state = QueryProgress("out", START_S)
+    assert state.line(START_S + 6) == "out: its first batch is under way for 6.0 s"
     watch(Query(), state, START_S + 60)
     assert (state.rows, state.batches, state.lag_s(START_S + 60), state.rows_per_s) == (12, 2, 0.0, 0.0)
+
+
+@pytest.mark.parametrize(("active", "message"), [(True, "Processing new data"), (False, "Waiting for data to arrive")])
+def test_a_query_that_is_at_work_or_has_ended_does_not_wait(monkeypatch: pytest.MonkeyPatch, active: bool, message: str) -> None:
+    monkeypatch.setattr(Query, "isActive", active)
+    monkeypatch.setattr(Query, "status", {"message": message})
+    state = QueryProgress("out", START_S)
+    watch(Query(), state, START_S + 60)
+    assert (state.lag_s(START_S + 60), state.rows_per_s) == (54.0, 1.0)
+
+
+def test_where_more_was_read_than_the_topic_was_seen_to_have_there_is_no_lag() -> None:
+    assert records_behind({"endOffset": {"t": {"0": 10, "1": 1}}, "latestOffset": {"t": {"0": 7, "1": 3}}}) == 2
 
 
 def test_figures_are_served_for_prometheus() -> None:

@@ -7,10 +7,12 @@ from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from random import Random
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-from ottla.pipeline.segments import Place, SourceError, find, offset_at_time, with_log
+from ottla.pipeline.segments import Place, SourceError, _borders, find, offset_at_time, with_log
 from ottla.wire.batch import read_header
 from tests.log.support import NOW_MS
 from tests.pipeline.logs import contents, fill, numbered, offsets, place, plan, rig
@@ -80,6 +82,35 @@ def test_slices_cover_everything_once_however_small(tmp_path: Path) -> None:
         assert offsets(tmp_path, split, low=low, high=high) == list(range(low, high))
     assert len(plan(tmp_path, 1)) > len(plan(tmp_path, 2000)) > len(plan(tmp_path)) > 3
     assert contents(tmp_path) == before
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "split_bytes", "borders"),
+    [
+        (0, 1000, 200, [200, 400, 600, 800]),
+        (0, 900, 200, [200, 400, 600]),
+        (0, 901, 200, [200, 400, 600, 800]),
+        (50, 1000, 250, [300, 600, 900]),
+        (50, 975, 250, [300, 600]),
+        (0, 300, 200, []),
+        (0, 301, 201, []),
+        (0, 302, 201, [300]),
+        (950, 1400, 1, []),
+        (850, 1400, 1, [900]),
+    ],
+)
+def test_a_cut_is_at_an_entry_of_the_index_and_leaves_no_small_rest(
+    start: int, end: int, split_bytes: int, borders: list[int]
+) -> None:
+    """The index has an entry every 100 bytes, the last of them at 900."""
+    entries = [(at, 100 * at) for at in range(1, 10)]
+    segment: Any = SimpleNamespace(offset_index=SimpleNamespace(entries=lambda: entries))
+    assert _borders(segment, start, end, split_bytes) == borders
+
+
+def test_a_rest_without_an_entry_before_its_end_is_not_cut() -> None:
+    segment: Any = SimpleNamespace(offset_index=SimpleNamespace(entries=lambda: [(1, 100), (2, 900)]))
+    assert [_borders(segment, 0, end, 200) for end in (900, 901)] == [[], [900]]
 
 
 def test_what_is_not_wanted_is_not_even_planned(tmp_path: Path) -> None:

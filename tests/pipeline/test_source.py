@@ -13,11 +13,12 @@ import pytest
 from pyspark.sql.datasource import CaseInsensitiveDict
 from pyspark.sql.types import StructType
 
-from ottla.pipeline.segments import MAX_OFFSET, DataLoss, SourceError
+from ottla.pipeline.segments import MAX_OFFSET, MIN_TIMESTAMP, DataLoss, SourceError
 from ottla.pipeline.source import OttlaDataSource
 from ottla.pipeline.source_filters import Pushed
 from ottla.pipeline.source_options import KNOWN, parse
 from ottla.pipeline.source_readers import FilteringReader, StreamReader
+from ottla.wire.compression import MAX_DECOMPRESSED_BYTES
 from tests.log.support import NOW_MS, batch
 from tests.pipeline.logs import end_transaction, fill, numbered, rig
 
@@ -99,6 +100,9 @@ def test_a_schema_that_the_user_gives_is_what_is_read(data: Path) -> None:
         ({"startingTimestamp": str(NOW_MS + 40_000), "endingTimestamp": str(NOW_MS + 50_000)}, range(40, 50)),
         ({"fromTimestamp": "2023-11-14T22:14:00Z", "untilTimestamp": "2023-11-14T23:14:05+01:00"}, range(40, 45)),
         ({"partitions": "1,2"}, range(0)),
+        ({"partitions": "0"}, range(300)),
+        ({"startingOffsets": "300"}, range(0)),
+        ({"startingOffsets": "earliest", "endingOffsets": "0"}, range(0)),
         ({"topic": "t", "splitBytes": "1"}, range(300)),
         ({"subscribePattern": "[s-u]"}, range(300)),
         ({"subscribePattern": "x.*"}, range(0)),
@@ -125,6 +129,13 @@ def test_options_bound_what_is_read(data: Path, options: dict[str, str], expecte
         ({"fromTimestamp": "yesterday"}, "fromTimestamp is 'yesterday'; it must be milliseconds"),
         ({"fromTimestamp": "2024-01-01T00:00:00"}, "says no time zone"),
         ({"splitBytes": "0"}, "splitBytes is '0'; it must be a whole number from 1 on"),
+        ({"splitBytes": "9223372036854775808"}, "splitBytes is"),
+        ({"maxOffsetsPerTrigger": "0"}, "maxOffsetsPerTrigger is '0'; it must be a whole number from 1 on"),
+        ({"maxDecompressedBatchBytes": "0"}, "maxDecompressedBatchBytes is '0'; it must be a whole number from 1 on"),
+        ({"partitions": "0,-1"}, "partitions is '-1'; it must be a whole number from 0 on"),
+        ({"columns": " "}, "columns is ' '; it may name each of key"),
+        ({"startingOffsets": "true"}, "startingOffsets is 'true'; it may be earliest"),
+        ({"startingOffsets": "9223372036854775808"}, "startingOffsets is"),
         ({"maxDecompressedBatchBytes": "x"}, "maxDecompressedBatchBytes is 'x'; it must be a whole number from 1 on"),
         ({"includeHeaders": "yes"}, "includeHeaders is 'yes'; it may be true or false"),
         ({"path": ""}, "a path is missing"),
@@ -140,6 +151,21 @@ def test_offsets_that_are_not_there_are_an_error_unless_that_does_not_matter(dat
     with pytest.raises(SourceError, match="t-0 has offsets from 0 to below 300, not 301, and failOnDataLoss is true"):
         offsets(source(data, startingOffsets="301"))
     assert offsets(source(data, startingOffsets="301", failOnDataLoss="false")) == []
+
+
+def test_what_lies_before_the_start_of_the_log_is_not_there(tmp_path: Path) -> None:
+    log = rig(tmp_path)
+    fill(log, 5)
+    log.log.raise_log_start_offset(23)
+    log.manager.close(True)
+    assert offsets(source(tmp_path, startingOffsets="23")) == list(range(23, 50))
+    with pytest.raises(SourceError, match="t-0 has offsets from 23 to below 50, not 22, and failOnDataLoss is true"):
+        offsets(source(tmp_path, startingOffsets="22"))
+    assert offsets(source(tmp_path, startingOffsets="22", failOnDataLoss="false")) == list(range(23, 50))
+    reader = stream(tmp_path)
+    assert micro_batch(reader, {"t": {"0": 23}}, {"t": {"0": 50}}) == list(range(23, 50))
+    with pytest.raises(DataLoss, match="t-0 has offsets from 23 to below 50, and those from 22 to below 50 are wanted"):
+        reader.partitions({"t": {"0": 22}}, {"t": {"0": 50}})
 
 
 def test_internal_topics_are_read_only_if_they_are_named(tmp_path: Path) -> None:
@@ -182,10 +208,38 @@ def at(seconds: float) -> datetime:
         ([("EqualTo", "partition", 1)], range(0)),
         ([("In", "partition", (0, 3)), ("EqualTo", "topic", "t"), ("LessThan", "offset", 2)], range(2)),
         ([("In", "topic", ("x", "y"))], range(0)),
+        ([("EqualTo", "topic", "t"), ("In", "topic", ("x", "y"))], range(0)),
+        ([("In", "partition", (0, 3)), ("In", "partition", (0, 1)), ("LessThan", "offset", 2)], range(2)),
+        (
+            [
+                (kind, "offset", value)
+                for kind, value in (("GreaterThan", 9), ("GreaterThan", 5), ("LessThan", 15), ("LessThan", 20))
+            ],
+            range(10, 15),
+        ),
+        (
+            [
+                (kind, "timestamp", at(value))
+                for kind, value in (("GreaterThan", 9), ("GreaterThan", 5), ("LessThan", 15), ("LessThan", 20))
+            ],
+            range(10, 15),
+        ),
     ],
 )
 def test_filters_that_spark_pushes(data: Path, filters: list[tuple[str, str, Any]], expected: range) -> None:
     assert offsets(source(data, pushFilters="true"), *(_made(*one) for one in filters)) == list(expected)
+
+
+@pytest.mark.parametrize(("low", "high", "expected"), [(5, 40, range(20, 30)), (22, 25, range(22, 25))])
+@pytest.mark.parametrize("column", ["offset", "timestamp"])
+def test_options_and_filters_both_count(data: Path, column: str, low: int, high: int, expected: range) -> None:
+    options = {
+        "offset": {"startingOffsets": "20", "endingOffsets": '{"t": {"0": 30}}'},
+        "timestamp": {"fromTimestamp": str(NOW_MS + 20_000), "untilTimestamp": str(NOW_MS + 30_000)},
+    }[column]
+    bounds: list[Any] = [low, high] if column == "offset" else [at(low), at(high)]
+    filters = [_made("GreaterThanOrEqual", column, bounds[0]), _made("LessThan", column, bounds[1])]
+    assert offsets(source(data, pushFilters="true", **options), *filters) == list(expected)
 
 
 def test_filters_that_no_index_answers_are_left_to_spark() -> None:
@@ -368,3 +422,26 @@ def test_parsed_options_know_topics_and_partitions() -> None:
     options = parse({"path": "/x", "TOPIC": "a, b", "Partitions": "0,2"})
     assert [options.wants_topic(name) for name in ("a", "b", "c")] == [True, True, False]
     assert [options.wants_partition(number) for number in range(3)] == [True, False, True]
+
+
+def test_options_that_are_not_given_are_those_of_the_documentation() -> None:
+    options = parse({"path": "/x"})
+    assert (options.split_bytes, options.max_batch_bytes) == (256 << 20, MAX_DECOMPRESSED_BYTES)
+    assert (options.earliest, options.latest) == (MIN_TIMESTAMP, MAX_OFFSET)
+    assert (options.starting, options.ending, options.starting_timestamp, options.ending_timestamp) == (None, None, None, None)
+    assert (options.committed, options.fail_on_data_loss, options.push_filters) == (False, True, False)
+    assert (options.max_offsets, options.partitions, options.topics) == (None, None, None)
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [("splitBytes", "1"), ("splitBytes", str(2**63 - 1)), ("maxOffsetsPerTrigger", "1"), ("startingOffsets", "-2")],
+)
+def test_the_least_and_the_greatest_numbers_are_numbers(name: str, text: str) -> None:
+    options = parse({"path": "/x", name: text})
+    assert int(text) in (options.split_bytes, options.max_offsets, options.starting and options.starting.default)
+
+
+def test_the_kafka_sources_name_of_the_isolation_level_is_known_and_the_other_comes_first() -> None:
+    assert parse({"path": "/x", "kafka.isolation.level": "read_committed"}).committed
+    assert not parse({"path": "/x", "kafka.isolation.level": "read_committed", "isolation.level": "read_uncommitted"}).committed

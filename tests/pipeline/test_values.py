@@ -1,13 +1,19 @@
-"""How values are written: what is said of a schema before there is Spark, and where a framed Avro body begins."""
+"""How values are written: what is said of a schema before there is Spark and by it, and where a framed Avro body begins."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
-from ottla.pipeline.errors import UsageError
-from ottla.pipeline.values import Values, avro_schema, check_given, struct_of, text_of
+from ottla.pipeline.errors import PipelineError, UsageError
+from ottla.pipeline.values import Values, avro_schema, check_given, inferred, struct_of, text_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")  # py4j leaves some
 
 RECORD = '{"type": "record", "name": "r", "fields": []}'
 
@@ -71,3 +77,31 @@ def test_a_framed_body_begins_behind_its_five_bytes(monkeypatch: pytest.MonkeyPa
     assert Values("framed-avro", RECORD).column() == ("substring(value, 6)", RECORD, options)  # SQL counts from one
     assert Values("avro", RECORD).column() == ("col value", RECORD, options)
     assert Values().column() is None
+
+
+STRUCT = '{"type": "struct", "fields": [{"name": "a", "type": "integer", "nullable": true, "metadata": {}}]}'
+
+
+def test_a_value_that_does_not_fit_is_null(spark: SparkSession) -> None:
+    values = [b'{"a": 7}', b'{"b": 7}', b"not json", None]
+    column = Values("json", STRUCT).column()
+    assert column is not None
+    rows = spark.createDataFrame([(value,) for value in values], "value binary").select(column.alias("data")).collect()
+    assert [row["data"] and row["data"].asDict() for row in rows] == [{"a": 7}, {"a": None}, None, None]
+
+
+def test_a_list_of_columns_is_parsed_by_the_session(spark: SparkSession) -> None:
+    assert struct_of(" id BIGINT, name STRING ").names == ["id", "name"]
+    with pytest.raises(UsageError, match=r"^--schema is one type, and no list of columns"):
+        struct_of("BIGINT")
+    with pytest.raises(UsageError, match=r"^--schema cannot be read: "):
+        struct_of("id NUMBER OF THINGS")
+
+
+def test_a_schema_is_inferred_from_json_and_from_nothing_else(spark: SparkSession) -> None:
+    def sample(*values: bytes | None) -> DataFrame:
+        return spark.createDataFrame([(value,) for value in values], "value binary")
+
+    assert inferred(spark, sample(None, b'{"a": 7}', b"not json", b'{"b": "x"}')).names == ["a", "b"]
+    with pytest.raises(PipelineError, match=r"^no schema can be inferred, for the topic has no JSON objects yet; give --schema$"):
+        inferred(spark, sample(None))

@@ -7,15 +7,20 @@ import json
 import os
 import re
 import subprocess
+from html import unescape
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
 import pytest
 
+from compat_tests.tools_diff import scripts
+from compat_tests.tools_diff.differences import DIFFERENCES
+from compat_tests.tools_diff.site import NOT_COMPARED
+from compat_tests.wire_diff import same
 from scripts.compat_report import __main__ as script
-from scripts.compat_report import matrix, pages, sections
-from scripts.compat_report.blocks import Picture
+from scripts.compat_report import differences, matrix, pages, sections
+from scripts.compat_report.blocks import Paragraph, Picture
 from scripts.compat_report.results import Results
 from scripts.compat_report.results import Test as Result
 from scripts.compat_report.results import read as read_results
@@ -71,8 +76,68 @@ def test_tests_are_read_with_their_broker_and_a_second_try_counts(tmp_path: Path
         ("test_java.py", "ottla", "skipped"),
     ]
     assert "TestFranz::test_every_codec[ottla]" in found
+    assert read(tmp_path).second_tries == ()
     (tmp_path / "compat-again.xml").write_text(AGAIN)
+    os.utime(tmp_path / "compat.xml", (1.0, 1.0))
     assert tests()["test_a_group[ottla-range]"].outcome == "passed"
+    (again,) = read(tmp_path).second_tries
+    assert (again.test, again.failure) == (tests()["test_a_group[ottla-range]"], "no")
+
+
+def test_every_second_try_is_named_with_its_first_failure(tmp_path: Path) -> None:
+    (tmp_path / "compat.xml").write_text(JUNIT.replace('message="no"', 'message="&#10;AssertionError: late | 7&#10;more"'))
+    os.utime(tmp_path / "compat.xml", (1.0, 1.0))
+    assert "No test needed a second try." in pages.markdown(sections.report(read(tmp_path)))
+    (tmp_path / "compat-again.xml").write_text(AGAIN)
+    text = pages.markdown(sections.report(read(tmp_path)))
+    assert "5 cases, 1 skipped, 1 run a second time." in text
+    assert "| `test_kcat.py::test_a_group[ottla-range]` | AssertionError: late \\| 7 | passed |" in text
+    (tmp_path / "compat-again.xml").write_text(AGAIN.replace('time="1"/>', 'time="1"><error/></testcase>'))
+    assert read(tmp_path).second_tries[0].test.outcome == "failed"
+    assert "second try" not in pages.markdown(sections.report(read(tmp_path / "empty")))
+
+
+def test_a_difference_of_tools_is_shown_in_words() -> None:
+    shown = {row.name: differences.in_words(row.ours) for row in DIFFERENCES}
+    assert len(shown) == len(DIFFERENCES) > 20
+    assert shown["fewer partitions than before"] == (
+        "Topic '<topic>' has <now> partition(s); the new number, <wanted>, must be larger."
+    )
+    assert shown["not a long"] == "<setting>: '<value>' is not a whole number of 64 bits; write it in digits"
+    assert shown["a voter that is not one"].startswith("The only voter is node <voter> with the directory …, which cannot be")
+    assert [text for text in shown.values() if re.search(r"\\|\(\?|\.\*", text)] == []
+    text = pages.markdown(differences.known_differences())
+    assert all(f"| {name} | `{words}` |" in text for name, words in shown.items())
+
+
+def test_the_page_names_the_tools_that_are_not_compared_and_what_they_print_in_our_words() -> None:
+    """`scripts/compat-report --texts` writes that without a run."""
+    for name in ("compatibility.md", "compatibility.html"):
+        page = unescape((ROOT / "docs" / name).read_text())
+        assert "second try" in page, name
+        missing = [what for what in (*NOT_COMPARED, *(row.name for row in DIFFERENCES)) if what not in page]
+        assert missing == [], name
+
+
+def test_texts_are_written_into_pages_that_are_there(tmp_path: Path) -> None:
+    blocks = sections.from_source()
+    script.write_pages(tmp_path, [Paragraph("measured"), *blocks])
+    whole = {path.name: path.read_text() for path in tmp_path.iterdir()}
+    old = {name: text.replace("JmxTool", "OtherTool") for name, text in whole.items()}
+    for name, text in old.items():
+        (tmp_path / name).write_text(text)
+    script.write_texts(tmp_path)
+    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == whole
+    assert all("measured" in text and "JmxTool" in text for text in whole.values())
+
+
+def test_every_mask_is_named() -> None:
+    text = pages.markdown(differences.what_is_masked())
+    for mask in scripts.all_masks():
+        assert mask.why in text
+    assert all(mask.what in text for mask in same.MASKS)
+    assert "| `(id: 1) 127.0.0.1:23456 x` | `(id: 1) 127.0.0.1:PORT x` | each broker has ports of its own | every call |" in text
+    assert all(call.unordered in text for call in scripts.calls())
 
 
 def test_every_pattern_of_the_matrix_finds_tests() -> None:

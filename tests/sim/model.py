@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from ottla.log.partition import PartitionLog
+from ottla.log.timestamps import offset_for_timestamp
 from ottla.log.transactions import collect_aborted
 from ottla.wire.batch import BatchHeader, check_crc, read_header
 from ottla.wire.records import decode_records
@@ -295,7 +296,7 @@ def _check_times(log: PartitionLog, expected: list[Batch]) -> None:
     times = {batch.header.max_timestamp for batch in expected}
     for target in (*sorted(times), max(times, default=0) + 1):
         first = next((batch for batch in expected if batch.header.max_timestamp >= target), None)
-        found = log.offset_for_timestamp(target)
+        found = offset_for_timestamp(log, target)
         assert (found.offset if found else None) == (max(first.base, log.log_start_offset) if first else None), f"time {target}"
 
 

@@ -7,16 +7,19 @@ take longer; `half_close` ends the client's direction only.
 
 The broker's side is a transport as asyncio's protocols expect it, with its rules for pausing. When a broker dies (`Port.die`) its
 side is silent at once, whatever its code still does; what had been sent still arrives, and then the client sees the end.
+
+A broker can be the client of another one: its end of such a link is a transport, too (`ClientTransport`).
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextvars
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from random import Random
 from typing import Any, Final, Protocol, cast
 
+from ottla.server.base.network import BlockingSocket
 from tests.sim.loop import VirtualLoop
 
 HOST: Final = "sim"
@@ -256,6 +259,54 @@ class ServerTransport(asyncio.Transport):
             self._protocol.connection_lost(error)
 
 
+class ClientTransport(asyncio.Transport):
+    """A broker's end of a link that it opened, as its protocol sees it. What is sent to a broker that has died is lost."""
+
+    def __init__(self, protocol: Any, port: Port) -> None:
+        super().__init__()
+        self._protocol = protocol
+        self._port = port
+        self._lost = False
+        self.link: Link | None = None
+
+    def is_closing(self) -> bool:
+        return self._lost or self.link is None or not self.link.open
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        if self.link is not None and self._port.alive:
+            self.link.send(bytes(data))
+
+    def close(self) -> None:
+        if self.link is not None and self.link.open:
+            self.link.close()
+            self.lost()
+
+    abort = close
+
+    def received(self, data: bytes) -> None:
+        self._call_soon(self._feed, data)
+
+    def _feed(self, data: bytes) -> None:
+        while data and not self._lost:
+            buffer = self._protocol.get_buffer(len(data))
+            taken = min(len(buffer), len(data))
+            buffer[:taken] = data[:taken]
+            self._protocol.buffer_updated(taken)
+            data = data[taken:]
+
+    def lost(self) -> None:
+        self._call_soon(self._lose)
+
+    def _lose(self) -> None:
+        if not self._lost:
+            self._lost = True
+            self._protocol.connection_lost(None)
+
+    def _call_soon(self, call: Callable[..., None], *args: Any) -> None:
+        """Runs what the other side causes in the context of the broker that opened the link, unless it has died."""
+        self._port.loop.call_soon(lambda: call(*args) if self._port.alive else None, context=self._port.context)
+
+
 class _BoundSocket:
     def __init__(self, port: int) -> None:
         self._port = port
@@ -293,12 +344,15 @@ class _Links(dict[Link, None]):
 
 class Port:
     """The network of one life of a broker, which has one address; it is its `Network` (server/base/network.py). `context` is what
-    the broker's code runs in.
+    the broker's code runs in, and `others` are the ports that it reaches, by their hosts.
     """
 
     NUMBER: Final = 9092
 
-    def __init__(self, loop: VirtualLoop, random: Random, context: contextvars.Context) -> None:
+    def __init__(
+        self, loop: VirtualLoop, random: Random, context: contextvars.Context, others: Mapping[str, Port] | None = None
+    ) -> None:
+        self.others = others or {}
         self.loop = loop
         self.context = context
         self.alive = True
@@ -315,6 +369,18 @@ class Port:
     async def serve(self, factory: Callable[[], asyncio.BaseProtocol], sock: Any, backlog: int) -> asyncio.Server:
         self._server = _Server(factory)
         return cast(asyncio.Server, self._server)
+
+    async def connect_to(self, factory: Callable[[], asyncio.BaseProtocol], host: str, port: int) -> None:
+        if host not in self.others:
+            raise OSError(f"no host {host}")
+        await asyncio.sleep(self._random.uniform(_QUICK / 2, _QUICK))
+        protocol = factory()
+        transport = ClientTransport(protocol, self)
+        transport.link = self.others[host].connect(transport)
+        protocol.connection_made(transport)
+
+    def dial(self, host: str, port: int, timeout_s: float) -> BlockingSocket:
+        raise OSError(f"nothing in the simulation has a thread that could wait for {host}:{port}")
 
     async def address_of(self, host: str) -> str:
         return _CLIENT_HOST

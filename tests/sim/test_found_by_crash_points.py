@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ottla.log.timestamps import max_timestamp_offset
 from ottla.log.transactions import collect_aborted
 from ottla.log.validate import Origin
 from tests.log.support import Rig, batch, marker, settings
@@ -98,11 +99,11 @@ def test_a_roll_at_the_recovery_point_leaves_no_index_to_be_believed() -> None:
     rig.fill(3)
     rig.log.flush()
     rig.manager.checkpoint_pass()
-    found = rig.log.max_timestamp_offset()
+    found = max_timestamp_offset(rig.log)
 
     def look(operation: str, path: str) -> None:
         for each in after_every_loss(rig):
-            assert each.log.max_timestamp_offset() == found
+            assert max_timestamp_offset(each.log) == found
 
     rig.memory.before_change = look
     rig.log.roll()

@@ -20,6 +20,8 @@ from random import Random
 import pytest
 
 from ottla.log.errors import StorageError
+from ottla.log.management.passes import delete_steps, run_pass
+from ottla.log.timestamps import offset_for_timestamp
 from ottla.wire.batch import check_crc, read_header
 from tests.log.support import NOW_MS, Rig, batch, settings
 from tests.memdisk import PowerCut
@@ -84,7 +86,7 @@ class Run:
 
     def delete_files(self) -> None:
         self.rig.now_ms += 600
-        self.rig.manager.delete_pass(self.rig.now_ms)
+        run_pass(delete_steps(self.rig.manager, self.rig.now_ms))
 
     def delete_records(self) -> None:
         log = self.rig.log
@@ -189,7 +191,7 @@ class Run:
                 (max(base, log.log_start_offset) for base, data in found.items() if read_header(data).max_timestamp >= target),
                 None,
             )
-            at = log.offset_for_timestamp(target)
+            at = offset_for_timestamp(log, target)
             assert (at.offset if at else None) == expected
 
     def learn_sequences(self) -> None:

@@ -205,3 +205,55 @@ def test_reading_pauses(loop: VirtualLoop) -> None:
     pair.echo.transport.resume_reading()
     pair.wait()
     assert pair.client.data == b"0123"
+
+
+class Caller(asyncio.BufferedProtocol):
+    """A broker's end of a link that it opened; it notes what comes."""
+
+    def __init__(self) -> None:
+        self.buffer = bytearray(3)
+        self.data = b""
+        self.ends = 0
+        self.transport: Any = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = transport
+
+    def get_buffer(self, sizehint: int) -> bytearray:
+        return self.buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self.data += bytes(self.buffer[:nbytes])
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self.ends += 1
+
+
+def test_a_broker_connects_to_another(loop: VirtualLoop) -> None:
+    pair, caller = Pair(loop), Caller()
+    port = Port(loop, Random(2), contextvars.copy_context(), {"other": pair.port})
+    with pytest.raises(OSError, match="no host elsewhere"):
+        loop.run_until_complete(port.connect_to(Caller, "elsewhere", 1))
+    loop.run_until_complete(port.connect_to(lambda: caller, "other", 1))
+    caller.transport.write(b"0123456789")
+    pair.wait()
+    assert (caller.data, caller.ends) == (b"0123456789", 0)
+    caller.transport.close()
+    caller.transport.abort()
+    pair.wait()
+    assert caller.ends == 1
+    assert pair.echo.happened[-1] is type(None)
+
+
+def test_the_other_broker_s_end_reaches_who_connected_and_a_dead_one_learns_nothing(loop: VirtualLoop) -> None:
+    pair, callers = Pair(loop), [Caller(), Caller()]
+    ports = [Port(loop, Random(at), contextvars.copy_context(), {"other": pair.port}) for at in range(2)]
+    for port, caller in zip(ports, callers, strict=True):
+        loop.run_until_complete(port.connect_to(lambda caller=caller: caller, "other", 1))  # type: ignore[misc]  # a default of its own
+    ports[1].die()
+    callers[1].transport.write(b"late")
+    pair.port.die()
+    pair.wait()
+    assert [caller.ends for caller in callers] == [1, 0]
+    with pytest.raises(ConnectionRefusedError):
+        loop.run_until_complete(ports[0].connect_to(Caller, "other", 1))

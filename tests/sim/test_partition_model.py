@@ -22,6 +22,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from ottla.log.compaction.cleaner_manager import LogCleaner
 from ottla.log.errors import OffsetOutOfRange, OutOfOrderSequence
+from ottla.log.management.passes import delete_steps, run_pass
 from ottla.log.validate import Origin
 from ottla.wire.batch import read_header
 from tests.log.support import NOW_MS, Rig, batch, marker
@@ -165,7 +166,7 @@ class PartitionMachine(RuleBasedStateMachine):
     @rule()
     def remove_files(self) -> None:
         self.rig.now_ms += 1500
-        self.rig.manager.delete_pass(self.rig.now_ms)
+        run_pass(delete_steps(self.rig.manager, self.rig.now_ms))
         assert not self.rig.names(".deleted")
 
     # Keeping

@@ -15,6 +15,7 @@ from ottla.log.compaction.cleaner_manager import LogCleaner
 from ottla.log.config import LogConfig
 from ottla.log.disk.files import Disk
 from ottla.log.management.manager import LogManager
+from ottla.log.management.passes import delete_steps, run_pass
 from ottla.log.partition import PartitionLog
 from ottla.log.validate import Origin
 from tests.log.support import NOW_MS, batch, marker, settings
@@ -125,7 +126,7 @@ class Trace:
 
     def remove_files(self) -> None:
         self.now_ms += 1500
-        self.logs.delete_pass(self.now_ms)
+        run_pass(delete_steps(self.logs, self.now_ms))
 
     def delete_records(self, topic: str, offset: int) -> None:
         self._plan(topic, lambda state: dataclasses.replace(state, log_start=max(offset, state.log_start)))

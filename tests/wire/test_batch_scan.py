@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Iterator
-from pathlib import Path
 from random import Random
 from types import ModuleType
 from typing import Any
@@ -14,22 +12,13 @@ import pytest
 from ottla.wire import kernel as imported
 from ottla.wire.batch import read_header, stamp
 from ottla.wire.records import Record, build_batch
+from tests.uncompiled import uncompiled
 from tests.wire.changed_batches import changed
 
-SOURCE = Path(__file__).resolve().parents[2] / "wire" / "kernel.py"
 NOW_MS = 1_700_000_000_000
 
 
-def _uncompiled() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("kernel_uncompiled_scan", SOURCE)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-@pytest.fixture(params=[imported, _uncompiled()], ids=["imported", "uncompiled"])
+@pytest.fixture(params=[imported, uncompiled(imported)], ids=["imported", "uncompiled"])
 def kernel(request: pytest.FixtureRequest) -> ModuleType:
     module: ModuleType = request.param
     return module

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import importlib.util
 import struct
-import sys
-from pathlib import Path
 from random import Random
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -15,24 +11,13 @@ import pytest
 from ottla.wire import columns, kernel
 from ottla.wire.batch import LOG_APPEND_TIME, read_header
 from ottla.wire.records import Record, build_batch, decode_records, encode_records, records_section
+from tests.uncompiled import uncompiled
 from tests.wire.samples import foreign_batches, sample_records
 
 ALL = columns.KEYS | columns.VALUES | columns.HEADERS | columns.OFFSETS | columns.TIMESTAMPS
 
 
-def interpreted() -> ModuleType:
-    """The same source, not compiled."""
-    path = Path(columns.__file__).with_name("columns.py")
-    spec = importlib.util.spec_from_file_location("interpreted_columns", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["interpreted_columns"] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-BOTH = pytest.mark.parametrize("module", [columns, interpreted()], ids=["compiled", "interpreted"])
+BOTH = pytest.mark.parametrize("module", [columns, uncompiled(columns)], ids=["compiled", "interpreted"])
 
 
 def ints(data: bytes, form: str) -> list[int]:

@@ -109,7 +109,13 @@ def test_control_records() -> None:
 
 
 @pytest.mark.parametrize(
-    "record", [Record(0, 0, None, b""), Record(0, 0, b"\0\0\0\x02", b""), Record(0, 0, b"\0\0\0\x02", b"\0\0\0")]
+    "record",
+    [
+        Record(0, 0, None, b""),
+        Record(0, 0, b"\0\0\0\x02", b""),
+        Record(0, 0, b"\0\0\0\x02", b"\0\0\0"),
+        Record(0, 0, b"\0\0\0\x05", None),
+    ],
 )
 def test_control_records_that_cannot_be_read(record: Record) -> None:
     with pytest.raises(MetadataError):

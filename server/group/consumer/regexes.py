@@ -28,7 +28,7 @@ def check_regex(expression: str) -> None:
     except ValueError as error:
         raise GroupError(
             ErrorCode.INVALID_REGULAR_EXPRESSION,
-            f"`{expression}` is not a regular expression of RE2: {error}.",
+            f"RE2 does not accept the regular expression `{expression}`: {error}.",
         ) from error
 
 

@@ -67,7 +67,10 @@ class ConsumerServices:
             return group
         if group is None:  # Kafka's DescribeConsumerGroupTest looks for these words
             raise GroupError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
-        raise GroupError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is a {group.kind.value} group, not a consumer group.")
+        kind = group.kind.value
+        raise GroupError(
+            ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is a {kind} group; this request is for consumer groups."
+        )
 
     def check_room(self, group: ConsumerGroup, member_id: str, instance_id: str | None) -> None:
         """Checks that the group has room for a member. A known member, or one that replaces a static member, always has room.

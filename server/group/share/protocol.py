@@ -176,9 +176,12 @@ class ShareProtocol(GroupProtocol[ShareGroup]):
     def group(self, group_id: str) -> ShareGroup:
         """Returns the share group of this id. Raises GroupError GROUP_ID_NOT_FOUND."""
         group = self._shard.groups.get(group_id)
+        if group is None:
+            raise GroupError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
         if not isinstance(group, ShareGroup):
-            what = "not found" if group is None else f"is a {group.kind.value} group, not a share group"
-            raise GroupError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} {what}.")
+            raise GroupError(
+                ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is a {group.kind.value} group; this request is for share groups."
+            )
         return group
 
     def group_or_new(self, group_id: str) -> ShareGroup:

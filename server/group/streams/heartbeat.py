@@ -321,7 +321,7 @@ class Heartbeat:
         if configured.problem is not None:
             self._problems.append(configured.problem)
         if group.shutdown_requested_by is not None:
-            detail = f"Member {group.shutdown_requested_by} had a fatal error and requested that the whole application stops."
+            detail = f"The whole application stops: member {group.shutdown_requested_by} failed and asked for it."
             self._problems.append(Problem(Status.SHUTDOWN_APPLICATION, detail))
         missing = [tag for tag in self._assignment.rack_tags if tag not in member.client_tags]
         if missing and self._version >= 1:

@@ -157,7 +157,8 @@ class StreamsProtocol(GroupProtocol[StreamsGroup]):
             raise GroupError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
         if not isinstance(group, StreamsGroup):
             raise GroupError(
-                ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is a {group.kind.value} group, not a streams group."
+                ErrorCode.GROUP_ID_NOT_FOUND,
+                f"Group {group_id} is a {group.kind.value} group; this request is for streams groups.",
             )
         return group
 

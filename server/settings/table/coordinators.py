@@ -186,7 +186,7 @@ ROWS: Final[tuple[Row, ...]] = (
         "INT", 500, 0, 500, "e"),
     ("share.coordinator.state.topic.compression.codec", "The codec of `__share_group_state`, by its number.",
         "INT", 0, None, None, "e"),
-    ("share.coordinator.state.topic.min.isr", "How many replicas of `__share_group_state` must be in sync.",
+    ("share.coordinator.state.topic.min.isr", "The `min.insync.replicas` of `__share_group_state`, which has no effect here.",
         "SHORT", 2, 1, None, "e"),
     ("share.coordinator.state.topic.num.partitions", "How many partitions `__share_group_state` is created with.",
         "INT", 50, 1, None, "e"),

@@ -53,7 +53,7 @@ ROWS: Final[tuple[Row, ...]] = (
         "INT", INT_MAX, 0, None, "ce"),
     ("max.connections", "The most connections of the broker, over all listeners; further ones are closed at once.",
         "INT", INT_MAX, 0, None, "ce"),
-    ("max.connections.per.ip", "The most connections from one address.",
+    ("max.connections.per.ip", "The most connections from one address; further ones are closed at once.",
         "INT", INT_MAX, 0, None, "ce"),
     ("max.connections.per.ip.overrides", "Other limits for some addresses, as host:count pairs.",
         "STRING", "", None, None, "ce"),
@@ -85,9 +85,9 @@ ROWS: Final[tuple[Row, ...]] = (
         "How long each of those windows lasts, which is also the longest throttling for request time and of a new connection.",
         "INT", 1, 1, None, "e"),
     ("socket.connection.setup.timeout.max.ms", "How long this broker waits at most for a connection that it opens.",
-        "LONG", 30000),
+        "LONG", 30000, None, None, "e"),
     ("socket.connection.setup.timeout.ms", "The first wait for a connection that this broker opens; it grows with failures.",
-        "LONG", 10000),
+        "LONG", 10000, None, None, "e"),
     ("socket.listen.backlog.size", "How many connections may wait to be accepted.",
         "INT", 50, 1, None, "e"),
     ("socket.receive.buffer.bytes",
@@ -98,7 +98,8 @@ ROWS: Final[tuple[Row, ...]] = (
     ("socket.send.buffer.bytes",
         "SO_SNDBUF of clients' connections. With Kafka's default, and with -1, the kernel adapts it, which is faster.",
         "INT", 102400, None, None, "e"),
-    ("telemetry.max.bytes", "The size of the longest push of client metrics, if `ottla.client.metrics` is true.",
+    ("telemetry.max.bytes", "The most bytes of one push of client metrics, compressed and decompressed. A larger one is refused, "
+        "whether or not `ottla.client.metrics` is true.",
         "INT", 1048576, 1, None, "e"),
 )
 # fmt: on

@@ -152,7 +152,7 @@ ROWS: Final[tuple[Row, ...]] = (
         "STRING", "https", None, None, "b"),
     ("ssl.engine.factory.class", "The Java class that makes TLS engines.",
         "CLASS", None, None, None, "b"),
-    ("ssl.key.password", "The password of the private key.",
+    ("ssl.key.password", "The password that decrypts the private key.",
         "PASSWORD", None, None, None, "b"),
     ("ssl.keymanager.algorithm", "Java's algorithm for key managers.",
         "STRING", "SunX509", None, None, "b"),

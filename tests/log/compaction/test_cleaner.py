@@ -6,6 +6,7 @@ import pytest
 
 from ottla.log.compaction.cleaner_manager import CleanerSettings
 from ottla.log.errors import InvalidRecord
+from ottla.log.timestamps import offset_for_timestamp
 from ottla.wire.compression import GZIP, LZ4, NONE, SNAPPY, ZSTD
 from ottla.wire.records import Record, build_batch, decode_records
 from tests.log.compaction.cleaning import CleanerRig
@@ -331,6 +332,6 @@ def test_offsets_by_time_are_those_of_records_that_are_left() -> None:
         rig.put((b"0", b"b"), (b"1", b"b"))
         rig.clean()
         assert rig.empty() == [1]
-        found = rig.log.offset_for_timestamp(NOW_MS)
+        found = offset_for_timestamp(rig.log, NOW_MS)
         assert found is not None
         assert found.offset == 4

@@ -136,7 +136,7 @@ def test_a_damaged_record_is_not_copied_with_a_new_crc() -> None:
     rig.roll()
     damaged(rig, 65, 0x55)
     before = rig.memory.read_bytes(f"{rig.path}/{0:020d}.log")
-    rig.cleaner.clean_pass()
+    assert rig.cleaner.clean_pass() == 0
     assert ("t", 0) in rig.cleaner.uncleanable
     assert rig.memory.read_bytes(f"{rig.path}/{0:020d}.log") == before
     assert rig.names(".cleaned") == []
@@ -150,7 +150,7 @@ def test_a_damaged_batch_header_ends_the_cleaning(position: int, byte: int) -> N
     rig.put_each([0, 0, 1])
     rig.roll()
     damaged(rig, position, byte)
-    rig.cleaner.clean_pass()
+    assert rig.cleaner.clean_pass() == 0
     assert ("t", 0) in rig.cleaner.uncleanable
     assert rig.names(".cleaned") == []
 

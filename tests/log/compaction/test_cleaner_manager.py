@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from ottla.log.compaction.cleaner import Throttle
-from ottla.log.compaction.cleaner_manager import CleanerSettings, LogCleaner
+from ottla.log.compaction.cleaner_manager import CleanerSettings, LogCleaner, unthrottled
+from ottla.log.compaction.cleaning_job import CleaningJob
 from ottla.log.disk.directory import LogDirectory
 from ottla.log.management.moving import create_future
 from ottla.log.partition import PartitionLog
@@ -131,6 +132,24 @@ def test_a_log_that_changed_meanwhile_makes_its_cleaning_void(change: Callable[[
     assert cleaning.is_void
 
 
+def test_a_cleaning_that_became_void_while_it_ran_does_not_count() -> None:
+    rig = CleanerRig()
+    rig.put_each([0, 1, 0])
+    rig.roll()
+    rig.put_each([2])
+    cleaning = rig.cleaner.next_cleaning()
+    assert cleaning is not None
+
+    def cut_meanwhile(_: CleaningJob) -> Throttle:
+        rig.log.truncate_to(3)
+        return unthrottled(cleaning.job)
+
+    assert rig.cleaner.clean_here(cleaning, cut_meanwhile) is False
+    assert (rig.offsets(), rig.names(".cleaned"), rig.cleaner.cleanings) == ([0, 1, 2], [], 0)
+    rig.put_each([2])
+    assert rig.clean() == 1
+
+
 def test_a_cleaning_that_is_given_up_moves_nothing() -> None:
     rig = CleanerRig()
     rig.put_each([0, 0])
@@ -204,11 +223,26 @@ def test_a_checkpoint_of_any_bytes_means_that_nothing_is_clean() -> None:
     assert rig.cleaner.clean_pass() == 1
 
 
-def test_settings_are_shared_by_the_threads() -> None:
-    rig = CleanerRig(cleaner=CleanerSettings(threads=4, dedupe_buffer_size=4_000_000, io_max_bytes_per_second=400.0))
+@pytest.mark.parametrize(
+    ("threads", "shares"),
+    [
+        (1, (4_000_000, 400.0, 262_144)),
+        (2, (2_000_000, 200.0, 131_072)),
+        (4, (1_000_000, 100.0, 65_536)),
+        (8, (500_000, 50.0, 65_536)),
+    ],
+)
+def test_settings_are_shared_by_the_threads(threads: int, shares: tuple[int, float, int]) -> None:
+    rig = CleanerRig(cleaner=CleanerSettings(threads=threads, dedupe_buffer_size=4_000_000, io_max_bytes_per_second=400.0))
     segments(rig, 1)
     job = rig.begin().job
-    assert (job.map_bytes, job.bytes_per_second, job.buffer_bytes) == (1_000_000, 100.0, 65_536)
+    assert (job.map_bytes, job.bytes_per_second, job.buffer_bytes) == shares
+
+
+def test_a_map_is_no_larger_than_kafkas_may_be() -> None:
+    rig = CleanerRig(cleaner=CleanerSettings(dedupe_buffer_size=2**33))
+    segments(rig, 1)
+    assert rig.begin().job.map_bytes == 2**31 - 1
 
 
 @pytest.mark.parametrize("value", [0.0, -1.0, float("nan")])

@@ -4,10 +4,8 @@ text.
 
 from __future__ import annotations
 
-import importlib.util
 import random
 from functools import partial
-from pathlib import Path
 from types import ModuleType
 
 import pytest
@@ -15,23 +13,13 @@ import pytest
 from ottla.log.compaction import offset_map
 from ottla.wire import kernel
 from ottla.wire.records import Record, encode_records, varint
-
-SOURCE = Path(__file__).resolve().parents[3] / "log" / "compaction" / "offset_map.py"
-
-
-def as_text() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("offset_map_as_text", SOURCE)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+from tests.uncompiled import uncompiled
 
 
 @pytest.fixture(params=["compiled", "uncompiled"])
 def module(request: pytest.FixtureRequest) -> ModuleType:
     if request.param == "uncompiled":
-        return as_text()
+        return uncompiled(offset_map)
     assert str(offset_map.__file__).endswith(".so"), "the extension was not built"
     return offset_map
 
@@ -145,6 +133,28 @@ def test_varints(module: ModuleType) -> None:
     edges = [edge + near for bits in range(64) for edge in (1 << bits, -(1 << bits)) for near in (-1, 0, 1)]
     values = [value for value in edges if -(2**63) <= value < 2**63] + [rng.getrandbits(64) - 2**63 for _ in range(100)]
     assert [module.encode_varint(value) for value in values] == [varint(value) for value in values]
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (b"\0", kernel.BAD_LENGTH),  # the length is 0
+        (b"\1", kernel.BAD_LENGTH),  # -1
+        (b"\x04\0", kernel.BAD_LENGTH),  # 2, and one byte is there
+        (b"\xff\xff", kernel.BAD_LENGTH),
+        (b"\x02\0", kernel.BAD_VARINT),  # nothing behind the attributes
+        (b"\x04\0\0", kernel.BAD_VARINT),  # nothing behind the timestamp
+        (b"\x06\0\0\0", kernel.BAD_FIELD),  # no key
+        (b"\x08\0\0\0\2", kernel.BAD_FIELD),  # a key of one byte, which is not there
+        (b"\x0a\0\0\0\2k", kernel.BAD_FIELD),  # no value
+        (b"\x0c\0\0\0\2k\2", kernel.BAD_FIELD),
+    ],
+)
+def test_a_broken_record_is_refused_with_its_reason(module: ModuleType, data: bytes, reason: int) -> None:
+    offsets = module.OffsetMap(10_000, 0.9)
+    for call in (partial(module.put_keys, offsets, data, 0, 0), partial(module.survivors, offsets, data, 0, 0, False)):
+        with pytest.raises(ValueError, match=kernel.REASONS[reason]):
+            call()
 
 
 @pytest.mark.parametrize("seed", range(20))

@@ -108,6 +108,8 @@ def test_a_checkpoint_below_the_logs_start(policy: frozenset[str]) -> None:
     rig.log.raise_log_start_offset(2)
     found = planned(rig, 1)
     assert (found.dirty_offset, found.checkpoint_is_wrong) == (2, True)
+    found = planned(rig, 2)
+    assert (found.dirty_offset, found.checkpoint_is_wrong) == (2, False)
 
 
 def test_a_wrong_checkpoint_is_written_anew_although_nothing_is_cleaned() -> None:
@@ -158,6 +160,14 @@ def test_max_compaction_lag_makes_a_little_dirt_due() -> None:
     assert not is_due(rig.log, planned(rig, 3)), "clean"
     assert rig.cleaner.next_cleaning() is not None
     assert rig.cleaner.max_delay_ms == 2_005
+
+
+@pytest.mark.parametrize(("first_ms", "waits"), [(-1, False), (0, False), (1, True)])
+def test_only_a_positive_time_says_since_when_a_segment_is_dirty(first_ms: int, waits: bool) -> None:
+    rig = CleanerRig(max_compaction_lag_ms=10_000)
+    rig.put((b"0", b"v"), timestamps=[first_ms])
+    rig.roll()
+    assert planned(rig).delay_ms == (rig.now_ms - 10_000 - first_ms if waits else 0)
 
 
 # Deleting

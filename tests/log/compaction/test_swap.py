@@ -11,6 +11,7 @@ from ottla.log.compaction.cleaner_manager import Cleaning
 from ottla.log.compaction.cleaning_job import CleanedGroup
 from ottla.log.compaction.swap import SegmentSwap
 from ottla.log.errors import StorageError
+from ottla.log.management.passes import delete_steps, run_pass
 from tests.log.compaction.cleaning import BATCH_BYTES, CleanerRig, cleaned_groups
 from tests.log.support import NOW_MS
 from tests.memdisk import MemDisk, PowerCut
@@ -24,7 +25,7 @@ def test_a_read_in_flight_ends_with_what_it_began() -> None:
     before = found.read()
     rig.clean()
     rig.now_ms += 10**6
-    rig.manager.delete_pass(rig.now_ms)
+    run_pass(delete_steps(rig.manager, rig.now_ms))
     assert found.read() == before
 
 
@@ -34,7 +35,7 @@ def test_old_files_go_after_file_delete_delay() -> None:
     rig.clean()
     assert rig.names(".deleted")
     rig.now_ms += rig.config.file_delete_delay_ms
-    rig.manager.delete_pass(rig.now_ms)
+    run_pass(delete_steps(rig.manager, rig.now_ms))
     assert rig.names(".deleted") == []
     assert rig.offsets() == [1]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ottla.log.transactions import collect_aborted
+from ottla.wire.batch import HEADER_SIZE
 from ottla.wire.records import decode_records
 from tests.log.compaction.cleaning import CleanerRig, Seen
 
@@ -51,6 +52,33 @@ def test_records_of_aborted_transactions_go_and_those_of_committed_ones_count() 
     assert rig.keys() == [1, 2]
     assert rig.offsets() == [0, 3]
     assert rig.markers() == [5, 6]
+
+
+def test_markers_and_aborted_records_count_among_what_was_read() -> None:
+    rig = TxnRig()
+    rig.write(7, 1)
+    rig.write(8, 2, 3)
+    rig.abort(7)
+    rig.commit(8)
+    rig.clean()
+    last = rig.cleaner.last
+    assert (last.map_records_read, last.records_read, last.records_written) == (5, 5, 4)
+
+
+def test_a_log_with_a_marker_that_does_not_decode_is_left_alone() -> None:
+    rig = TxnRig()
+    rig.write(7, 1)
+    position = rig.log.segments.active.size
+    rig.commit(7)
+    rig.roll()
+    path = rig.log.segments.first.path(".log")
+    data = bytearray(rig.disk.read_bytes(path))
+    data[position + HEADER_SIZE] ^= 0x7E  # the length of its record
+    rig.disk.write_bytes(path, bytes(data))
+    rig.log.segments.first.release_file()
+    rig.clean()
+    assert "the marker at offset 1 does not decode" in rig.cleaner.uncleanable["t", 0]
+    assert not rig.names(".cleaned")
 
 
 def test_an_aborted_record_is_nobodys_latest() -> None:

@@ -58,6 +58,22 @@ def test_wrong_offsets_are_refused(data: bytes) -> None:
         checkpoint.read_offsets(disk_with(data), "/f")
 
 
+@pytest.mark.parametrize(
+    ("name", "found"),
+    [
+        ("a-b-0", ("a-b", 0)),
+        ("t-2147483647", ("t", 2**31 - 1)),
+        ("t-2147483648", None),
+        ("t-00", None),
+        ("t-1 ", None),
+        ("-0", None),
+        ("t", None),
+    ],
+)
+def test_a_partitions_directory_has_its_name_and_number(name: str, found: tuple[str, int] | None) -> None:
+    assert checkpoint.parse_directory_name(name) == found
+
+
 def test_epochs() -> None:
     assert checkpoint.read_epochs(disk_with(b"0\n2\n0 0\n3 41\n"), "/f") == [EpochEntry(0, 0), EpochEntry(3, 41)]
     assert checkpoint.read_epochs(disk_with(b""), "/f") == []
@@ -80,6 +96,15 @@ def test_epochs_are_kafkas() -> None:
 def test_any_other_text_of_epochs_is_corrupt(text: str) -> None:
     with pytest.raises(CorruptSnapshot):
         checkpoint.parse_epochs(text)
+
+
+def test_epochs_that_no_batch_can_have_are_corrupt() -> None:
+    """An answer could not hold them."""
+    greatest = f"0\n1\n{2**31 - 1} {2**63 - 1}\n"
+    assert checkpoint.parse_epochs(greatest) == [EpochEntry(2**31 - 1, 2**63 - 1)]
+    for text in (greatest.replace("7 ", "8 "), greatest.replace("7\n", "8\n")):
+        with pytest.raises(CorruptSnapshot, match="no epoch or offset"):
+            checkpoint.parse_epochs(text)
 
 
 def test_partition_metadata_is_kafkas() -> None:
@@ -120,5 +145,5 @@ def test_meta_properties_are_never_guessed(data: bytes) -> None:
 def test_clean_shutdown_is_kafkas() -> None:
     assert checkpoint.encode_clean_shutdown(11) == b'{"version":0,"brokerEpoch":11}'
     assert checkpoint.read_clean_shutdown(disk_with(b'{"version":0,"brokerEpoch":11}'), "/f") == 11
-    for odd in (b"", b"{}", b"[]", b'{"brokerEpoch":"x"}', b"\xff"):
+    for odd in (b"", b"{}", b"[]", b'{"brokerEpoch":"x"}', b"\xff", b"[" * 100_000):
         assert checkpoint.read_clean_shutdown(disk_with(odd), "/f") == -1

@@ -8,9 +8,10 @@ from random import Random
 import pytest
 
 from ottla.log.disk.directory import LogDirectory
-from ottla.log.disk.files import OpenFiles
-from ottla.log.errors import StorageError
+from ottla.log.disk.files import OpenFiles, StateUnknown
+from ottla.log.errors import NoRoom, StorageError
 from ottla.log.management.manager import LogManager
+from ottla.log.management.passes import delete_steps, run_pass
 from tests.log.support import NOW_MS, TOPIC_ID, Rig, batch, settings
 from tests.memdisk import MemDisk
 
@@ -55,6 +56,26 @@ def test_too_many_open_files_is_not_the_disks_fault(directory: LogDirectory, cod
     directory.check()
 
 
+@pytest.mark.parametrize(
+    ("error", "is_offline"),
+    [
+        (OSError(errno.ENOSPC, "full"), False),
+        (OSError(errno.EDQUOT, "full"), False),
+        (StateUnknown(errno.ENOSPC, "full"), True),
+        (StateUnknown(errno.EMFILE, "too many"), True),
+        (OSError(errno.EIO, "broken"), True),
+        (ValueError("odd"), True),
+    ],
+    ids=repr,
+)
+def test_want_of_room_takes_no_directory_offline_unless_nobody_knows_what_the_disk_holds(
+    directory: LogDirectory, error: Exception, is_offline: bool
+) -> None:
+    raised = directory.fail("writing", error)
+    assert isinstance(raised, NoRoom) != is_offline
+    assert (directory.failed is not None) == is_offline
+
+
 def test_removing_later(disk: MemDisk, directory: LogDirectory) -> None:
     for name in ("a", "b", "p/c"):
         disk.write_bytes(f"/d/{name}", b"x")
@@ -63,10 +84,10 @@ def test_removing_later(disk: MemDisk, directory: LogDirectory) -> None:
     directory.remove_later("/d/p", 100)
     directory.remove_later("/d/b", 101)
     directory.remove_later("/d/gone", 100)
-    assert directory.remove_due(99) == 0
-    assert directory.remove_due(100) == 4
+    assert run_pass(directory.removals(99)) == 0
+    assert run_pass(directory.removals(100)) == 4
     assert disk.list("/d") == ["b"]
-    assert directory.remove_due(1000) == 1
+    assert run_pass(directory.removals(1000)) == 1
     assert disk.list("/d") == []
 
 
@@ -85,7 +106,7 @@ def test_a_removal_pauses_after_each_file_and_leaves_alone_what_comes_due_meanwh
             directory.remove_later("/d/late", 100)
     assert counts == [1, 2, 3, 4, 5]
     assert disk.exists("/d/late")
-    assert directory.remove_due(100) == 1
+    assert run_pass(directory.removals(100)) == 1
     assert not disk.exists("/d/late")
 
 
@@ -94,7 +115,7 @@ def test_a_failing_removal(disk: MemDisk, directory: LogDirectory) -> None:
     directory.remove_later("/d/a", 0)
     disk.fail("remove")
     with pytest.raises(StorageError):
-        directory.remove_due(0)
+        run_pass(directory.removals(0))
 
 
 class _Log:
@@ -185,12 +206,12 @@ def test_removed_files_and_directories_stay_removed() -> None:
     rig.fill(6)
     rig.log.flush()
     assert rig.log.apply_retention(NOW_MS) == 2
-    rig.manager.delete_pass(NOW_MS)
+    run_pass(delete_steps(rig.manager, NOW_MS))
     rig.memory.crash()
     assert [name for name in rig.names() if ".log" in name] == [f"{4:020d}.log"]
     rig.start()
     rig.manager.delete("t", 0)
-    rig.manager.delete_pass(NOW_MS)
+    run_pass(delete_steps(rig.manager, NOW_MS))
     rig.memory.crash()
     assert [name for name in rig.disk.list("/data") if name.startswith("t-0")] == []
 

@@ -46,6 +46,48 @@ def test_a_file_grows_at_its_end_whoever_reads(place: tuple[Disk, str]) -> None:
     file.sync()
 
 
+def test_a_file_keeps_its_name_when_it_is_renamed_and_loses_it_when_it_is_removed(place: tuple[Disk, str]) -> None:
+    disk, path = place
+    file = disk.open(f"{path}/a", create=True)
+    disk.rename(f"{path}/a", f"{path}/b")
+    assert file.has_name()
+    disk.open(f"{path}/a", create=True)
+    disk.rename(f"{path}/a", f"{path}/b")
+    assert not file.has_name()
+    other = disk.open(f"{path}/b")
+    disk.remove(f"{path}/b")
+    assert not other.has_name()
+
+
+def test_a_lock_knows_whether_the_system_was_started_anew(place: tuple[Disk, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    disk, path = place
+    found = []
+    for note in (False, True, False, False):
+        lock = disk.lock(f"{path}/.lock")
+        found.append(lock.same_boot)
+        if note:
+            lock.note_boot()
+        lock.release()
+    assert found == [False, False, True, True]
+    if isinstance(disk, MemDisk):
+        disk.crash()
+        disk.makedirs(path)
+    else:
+        monkeypatch.setattr("ottla.log.disk.files._boot_id", lambda: b"another")
+    assert not disk.lock(f"{path}/.lock").same_boot
+
+
+def test_a_system_that_does_not_say_when_it_was_started_may_have_lost_anything(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ottla.log.disk.files._boot_id", lambda: b"")
+    for _ in range(2):
+        lock = OsDisk().lock(f"{tmp_path}/.lock")
+        assert not lock.same_boot
+        lock.note_boot()
+        lock.release()
+
+
 def test_more_parts_than_one_call_takes(place: tuple[Disk, str]) -> None:
     disk, path = place
     file = disk.open(f"{path}/a", create=True)

@@ -1,9 +1,11 @@
-"""log/management/manager.py: several directories, identity, clean and unclean stops, the passes, and a directory that fails."""
+"""log/management/manager.py: several directories, identity, clean and unclean stops, flushes, and a directory that fails."""
 
 from __future__ import annotations
 
 import errno
+import os
 import tracemalloc
+from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 
@@ -12,6 +14,7 @@ import pytest
 from ottla.log.disk.files import OsDisk, remove_tree
 from ottla.log.errors import InconsistentMetadata, LogDirLocked, NoRoom, StorageError
 from ottla.log.management.manager import LogManager
+from ottla.log.management.passes import delete_steps, expiration_steps, retention_steps, run_pass
 from tests.log.support import NOW_MS, TOPIC_ID, batch, settings
 from tests.memdisk import MemDisk
 
@@ -202,7 +205,7 @@ def test_what_is_no_partition_stays(broker: Broker) -> None:
         broker.disk.write_bytes(f"/a/{name}/file", b"x")
     broker.start()
     assert broker.ends() == {}
-    assert broker.manager.delete_pass(NOW_MS) == 1  # what a deletion left
+    assert run_pass(delete_steps(broker.manager, NOW_MS)) == 1  # what a deletion left
     assert {"lost+found", "no-number-x", "-3"} <= set(broker.disk.list("/a"))
     assert not any(name.endswith("-delete") for name in broker.disk.list("/a"))
 
@@ -257,13 +260,9 @@ def test_others_go_on_when_a_directory_fails(broker: Broker) -> None:
     with pytest.raises(StorageError):
         broker.fill("t", 2, 1)
     broker.fill("t", 1, 1)
-    for action in (
-        broker.manager.retention_pass,
-        broker.manager.flush_pass,
-        broker.manager.delete_pass,
-        broker.manager.expiration_pass,
-    ):
-        action(NOW_MS)
+    for steps in (retention_steps, delete_steps, expiration_steps):
+        run_pass(steps(broker.manager, NOW_MS))
+    broker.manager.flush_pass(NOW_MS)
     broker.manager.checkpoint_pass()
     broker.fill("u", 0, 1)
     assert broker.manager.logs["u", 0].path == "/b/u-0"
@@ -329,7 +328,7 @@ def test_the_metadata_log_has_a_place_of_its_own() -> None:
         manager.close()
 
 
-# Passes
+# Flushes
 
 
 def test_flush_jobs(broker: Broker) -> None:
@@ -347,13 +346,60 @@ def test_flush_jobs(broker: Broker) -> None:
     assert broker.manager.flush_pass(NOW_MS + 10_000) == 1
 
 
-def test_retention_and_expiration(broker: Broker) -> None:
-    broker.fill("t", 0, 7)
-    broker.manager.logs["t", 0].append_as_leader(batch(producer=(5, 0, 0)), leader_epoch=0)
-    week = 7 * 86_400_000 + 1
-    assert broker.manager.retention_pass(NOW_MS + week) == 3
-    assert broker.manager.expiration_pass(NOW_MS + 86_399_999) == 0
-    assert broker.manager.expiration_pass(NOW_MS + 86_400_000) == 1
+def test_all_partitions_together_remember_so_many_producers_after_any_start() -> None:
+    broker = Broker()
+    for partition in range(4):
+        broker.fill("t", partition, 1)
+        for pid in range(30):
+            broker.manager.logs["t", partition].append_as_leader(batch(producer=(pid, 0, 0)), leader_epoch=0)
+    for clean in (True, False):
+        broker.manager.close(clean)
+        broker.manager = LogManager(
+            broker.disk, broker.paths, lambda: NOW_MS, broker.config, random=Random(1), max_producers_in_all=50
+        )
+        broker.manager.open_all()
+        remembered = [len(log.producers) for log in broker.manager.logs.values()]
+        assert (min(remembered), sum(remembered) <= 54) == (1, True), remembered
+
+
+# Who may read the data
+
+
+@pytest.fixture
+def umask() -> Iterator[None]:
+    before = os.umask(0o022)
+    yield
+    os.umask(before)
+
+
+@pytest.mark.usefixtures("umask")
+@pytest.mark.parametrize(
+    ("given", "of_directories", "of_files"),
+    [(None, 0o700, 0o600), (0o700, 0o700, 0o600), (0o750, 0o750, 0o640), (0o755, 0o755, 0o644), (0o2770, 0o2750, 0o640)],
+)
+def test_data_is_the_owners_alone_unless_the_directory_says_otherwise(
+    tmp_path: Path, given: int | None, of_directories: int, of_files: int
+) -> None:
+    tmp_path.chmod(0o755)
+    path = tmp_path / "made" / "data"
+    if given is not None:
+        path.mkdir(parents=True)
+        path.chmod(given)
+    config = settings(segment_bytes=3 * SIZE)
+    manager = LogManager(OsDisk(), [str(path)], lambda: NOW_MS, config, random=Random(1))
+    manager.lock()
+    manager.format("cluster", 1)
+    manager.open_all()
+    log = manager.create("t", 0, TOPIC_ID, config)
+    for _ in range(7):
+        log.append_as_leader(batch(producer=(1, 0, log.log_end_offset)), leader_epoch=0)
+    manager.close()
+    assert path.parent.stat().st_mode & 0o777 == 0o755
+    assert path.stat().st_mode & 0o7777 == (of_directories if given is None else given)
+    assert (path / "t-0").stat().st_mode & 0o7777 == of_directories
+    files = [file for file in path.rglob("*") if file.is_file()]
+    assert len(files) > 10
+    assert {file.stat().st_mode & 0o7777 for file in files} == {of_files}
 
 
 # Many
@@ -401,7 +447,7 @@ def test_what_is_set_aside_stays_so_and_its_name_is_free(broker: Broker) -> None
     broker.manager.close()
     broker.start()
     broker.now_ms += 86_400_000
-    broker.manager.delete_pass(broker.now_ms)
+    run_pass(delete_steps(broker.manager, broker.now_ms))
     assert broker.ends() == {}
     (stray,) = (name for path in broker.paths for name in broker.disk.list(path) if name.endswith("-stray"))
     assert stray.startswith("t-0.")

@@ -10,6 +10,7 @@ import pytest
 from ottla.log.errors import StorageError
 from ottla.log.management.manager import LogManager
 from ottla.log.management.moving import FutureLog, create_future, open_future, remove_future
+from ottla.log.management.passes import run_pass
 from ottla.log.names import future_directory_name, future_name_fits, parse_future_name
 from ottla.log.partition import PartitionLog
 from ottla.log.transactions import append_marker, collect_aborted
@@ -57,7 +58,7 @@ class Move:
         self.copy()
         self.future.settle()
         self.future.swap()
-        self.manager.adopt_future(self.future.log)
+        self.manager.adopt(self.future.log)
         return self.future.log
 
 
@@ -269,7 +270,7 @@ def test_a_copy_is_taken_away() -> None:
     directory, name = move.manager.found_futures["t", 0]
     remove_future(directory, name, NOW_MS)
     assert not [left for left in move.disk.list(TWO) if left.endswith("-future")]
-    assert directory.remove_due(NOW_MS) == 1
+    assert run_pass(directory.removals(NOW_MS)) == 1
 
 
 def test_a_deleted_partition_takes_its_copy_with_it() -> None:

@@ -15,6 +15,7 @@ import pytest
 
 from ottla.log.disk.files import OsDisk
 from ottla.log.producers import decode_snapshot
+from ottla.log.timestamps import max_timestamp_offset, offset_for_timestamp
 from ottla.wire.batch import read_header
 from tests.kafka_oracle import KafkaOracle
 from tests.log.support import NOW_MS, Rig, batch, settings
@@ -134,9 +135,9 @@ def test_the_same_requests_make_the_same_files(kafka: KafkaOracle, tmp_path: Pat
     rng = Random(seed)
     for _ in range(30):
         target = NOW_MS + rng.randint(-4000, 12_000)
-        found = rig.log.offset_for_timestamp(target)
+        found = offset_for_timestamp(rig.log, target)
         assert kafka.ask("time", target) == (f"{found.timestamp_ms} {found.offset}" if found else "none")
-    greatest = rig.log.max_timestamp_offset()
+    greatest = max_timestamp_offset(rig.log)
     assert greatest is not None
     assert kafka.ask("time", -3) == f"{greatest.timestamp_ms} {greatest.offset}"
     assert kafka.ask("state") == ours_says(rig)
@@ -222,6 +223,31 @@ def test_kafka_takes_over_ours(kafka: KafkaOracle, tmp_path: Path, seed: int, st
         play_kafka(kafka, made, made.steps[half:])
         play_ours(rig, made.steps[half:])
         assert kafka.ask("state") == ours_says(rig)
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_kafka_passes_over_what_a_start_took_out(kafka: KafkaOracle, tmp_path: Path, *, clean: bool) -> None:
+    made = scenario(400)
+    made.texts["internal.segment.bytes"] = "3000"
+    rig = made.rig(tmp_path / "ours")
+    play_ours(rig, made.steps)
+    rig.manager.close(clean=False)
+    first = min((tmp_path / "ours/t-0").glob("*.log"))
+    data = bytearray(first.read_bytes())
+    data[len(data) // 2] ^= 1
+    first.write_bytes(data)
+    rig.start()
+    rig.manager.close(clean=clean)
+    shutil.copytree(tmp_path / "ours/t-0", tmp_path / "kafka/t-0")
+    kept = {path.name: path.read_bytes() for path in (tmp_path / "ours/t-0").glob("*.damaged")}
+    assert len(kept) > 2
+    kafka.ask("append", rig.now_ms, 12, 0, "00")  # sets its clock; refused
+    kafka.ask("reopen", tmp_path / "kafka/t-0", 0, 0, str(clean).lower(), *made.words)
+    rig.start()
+    assert kafka.ask("state") == ours_says(rig)
+    kafka.ask("roll", 0)
+    theirs = Path(kafka.ask("shut"))
+    assert {path.name: path.read_bytes() for path in theirs.glob("*.damaged")} == kept
 
 
 @pytest.mark.parametrize("seed", range(6))

@@ -21,6 +21,8 @@ from random import Random
 import pytest
 
 from ottla.log.errors import StorageError
+from ottla.log.management.passes import retention_steps, run_pass
+from ottla.log.timestamps import offset_for_timestamp
 from ottla.log.transactions import append_marker, collect_aborted
 from ottla.wire.batch import read_header, stamp
 from tests.log.on_disk import SIZE, path, put, recovery_point, rig_of, sound
@@ -118,7 +120,7 @@ def test_lost_and_broken_indexes_are_built_anew(content: bytes | None, clean: bo
         found = rig.log.read(offset, SIZE, upto=60)
         assert found is not None
         assert read_header(found.read()).last_offset == offset
-        answer = rig.log.offset_for_timestamp(NOW_MS + offset * 10)
+        answer = offset_for_timestamp(rig.log, NOW_MS + offset * 10)
         assert answer is not None
         assert answer.offset == offset
 
@@ -138,7 +140,7 @@ def test_what_was_deleted_goes() -> None:
     """testOpenDeletesObsoleteFiles"""
     rig = Rig(settings(segment_bytes=5 * SIZE, retention_ms=999))
     rig.fill(100, timestamp_ms=NOW_MS - 1000)
-    rig.manager.retention_pass(rig.now_ms)
+    run_pass(retention_steps(rig.manager, rig.now_ms))
     assert rig.names(".deleted")
     rig.restart(clean=False)
     assert (len(rig.log.segments), rig.names(".deleted")) == (1, [])
@@ -197,7 +199,7 @@ def test_the_start_is_that_of_the_first_segment() -> None:
     """testLogStartOffsetWhenRemoteStorageIsEnabled, without it"""
     rig = rig_of(9, per_segment=1)
     rig.log.delete_records_before(5)
-    rig.manager.retention_pass(rig.now_ms)
+    run_pass(retention_steps(rig.manager, rig.now_ms))
     rig.manager.close()
     rig.disk.remove("/data/log-start-offset-checkpoint")
     rig.start()
@@ -288,7 +290,7 @@ def test_producers_whose_records_were_deleted(mid_segment: bool) -> None:
         rig.log.roll()
     rig.append(batch(producer=(2, 0, 0)))
     rig.log.delete_records_before(1)
-    rig.manager.retention_pass(rig.now_ms)
+    run_pass(retention_steps(rig.manager, rig.now_ms))
     assert (producer(rig, 1), producer(rig, 2)) == (0, 0)
     rig.manager.checkpoint_pass()
     rig.manager.close()

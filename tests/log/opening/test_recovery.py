@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ottla.log.errors import StorageError
+from ottla.log.timestamps import offset_for_timestamp
 from tests.log.opening.damaged import SIZE, check, log_path, rewrite, rig_of
 from tests.log.support import NOW_MS, TOPIC_ID
 
@@ -50,7 +51,7 @@ def test_derived_files_may_hold_anything(suffix: str, content: bytes | None, cle
         else:
             rig.disk.write_bytes(f"{rig.path}/{name}", content)
     rig.start()
-    assert rig.log.offset_for_timestamp(NOW_MS) is not None
+    assert offset_for_timestamp(rig.log, NOW_MS) is not None
     check(rig, 11)
 
 
@@ -127,6 +128,16 @@ def test_checkpoints_may_hold_anything(name: str, content: bytes | None, clean: 
         rig.disk.remove(f"/data/{name}")
     rig.start()
     check(rig, 11)
+
+
+def test_leader_epochs_are_not_taken_from_a_batch_of_an_impossible_offset() -> None:
+    """The base offset is outside the CRC, and after a clean stop nobody compares that either. Only this partition is offline."""
+    rig = rig_of(6)
+    rig.manager.close()
+    rig.disk.write_bytes(log_path(rig), b"\x80" + rig.disk.read_bytes(log_path(rig))[1:])
+    rig.disk.remove(f"{rig.path}/leader-epoch-checkpoint")
+    with pytest.raises(StorageError, match="damaged at position 0: it has the base offset -9223372036854775808"):
+        rig.start()
 
 
 def test_start_beyond_the_end_begins_anew() -> None:

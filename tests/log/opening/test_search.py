@@ -10,7 +10,7 @@ import pytest
 
 from ottla.log.disk.files import OsDisk
 from ottla.log.opening.search import BatchSearch, SearchTooLong, Window
-from ottla.wire.batch import HEADER_SIZE
+from ottla.wire.batch import HEADER_SIZE, read_header, restamp
 from tests.log.support import batch
 
 
@@ -34,6 +34,15 @@ def test_it_is_found_wherever_it_stands(behind: int, tmp_path: Path) -> None:
     assert found.next_sound(0) == behind
     assert found.next_sound(behind + 1) == behind + len(batch())
     assert found.next_sound(behind + len(batch()) + 1) is None
+
+
+def test_a_batch_without_records_is_one(tmp_path: Path) -> None:
+    """A compaction leaves such batches, which are a header only, so that a producer's last sequence number is not lost."""
+    old = read_header(batch())
+    empty = restamp(old._replace(records_count=0), b"", attributes=0, max_timestamp=old.max_timestamp)
+    assert len(empty) == HEADER_SIZE
+    for behind in (b"", batch()):
+        assert search(tmp_path / "a.log", bytes(range(1, 100)) + empty + behind).next_sound(0) == 99
 
 
 def test_none_is_found_where_none_is(tmp_path: Path) -> None:

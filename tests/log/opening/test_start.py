@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import re
 import threading
@@ -10,7 +11,7 @@ from random import Random
 import pytest
 
 from ottla.log.disk.files import File, OsDisk, OsFile
-from ottla.log.errors import OpeningStopped, StorageError
+from ottla.log.errors import NoRoom, OpeningStopped, StorageError
 from ottla.log.management.manager import LogManager
 from ottla.log.opening import start
 from tests.log.support import NOW_MS, TOPIC_ID, batch, settings
@@ -65,6 +66,37 @@ def test_threads_open_what_one_opens(threads: int, clean: bool) -> None:
     assert threading.active_count() == 1 or not any(thread.name == "recovery" for thread in threading.enumerate())
 
 
+@pytest.mark.parametrize(("threads", "clean"), [(1, False), (3, False), (3, True)])
+def test_only_what_has_to_be_recovered_is_opened_in_threads(threads: int, clean: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The setting is of one directory, so two directories have two threads at least."""
+    disk = killed()
+    if clean:
+        logs = manager(disk, 1)
+        logs.open_all()
+        logs.close()
+    threads_of: dict[str, set[threading.Thread]] = {"/a": set(), "/b": set()}
+
+    def open_file(self: MemDisk, path: str, create: bool = False) -> File:
+        if path.endswith(".log"):
+            threads_of[path[:2]].add(threading.current_thread())
+        return there(self, path, create)
+
+    there = MemDisk.open
+    monkeypatch.setattr(MemDisk, "open", open_file)
+    manager(disk, threads).open_all()
+    for in_directory in threads_of.values():
+        assert 1 <= len(in_directory) <= threads
+        assert {thread.name for thread in in_directory} == {threading.current_thread().name if clean else "recovery"}
+    assert clean or not threads_of["/a"] & threads_of["/b"]
+
+
+def test_a_partition_that_no_checkpoint_names_was_never_flushed() -> None:
+    logs = manager(killed(), 1)
+    logs.open_all()
+    log = logs.logs["t", 0]
+    assert (log.recovery_point, log.log_start_offset, log.saved_high_watermark) == (0, 0, 0)
+
+
 def test_an_empty_directory_needs_no_recovery() -> None:
     disk = MemDisk()
     logs = manager(disk, 2)
@@ -88,6 +120,47 @@ def test_one_bad_partition_and_one_bad_directory_leave_the_others(threads: int) 
     assert ("t", 3) in logs.unavailable
     assert {("t", partition) for partition in (0, 2, 6, 8, 10)} <= logs.logs.keys()
     assert logs.previous_broker_epoch is None
+
+
+@pytest.mark.parametrize("error", [errno.EMFILE, errno.ENOSPC])
+@pytest.mark.parametrize("threads", [1, 2])
+def test_want_of_room_or_descriptors_is_no_failure_of_the_disk(threads: int, error: int) -> None:
+    disk = killed()
+    disk.fail("open", error, path="/a/t-4/")
+    logs = manager(disk, threads)
+    logs.open_all()
+    assert [directory.failed for directory in logs.directories] == [None, None]
+    assert logs.unavailable.keys() == logs.opening.without_room.keys() == {("t", 4)}
+    logs.opening.open_again(("t", 4))
+    job = logs.opening.without_room["t", 4]
+    assert job.log is not None
+    assert job.log.log_end_offset == 5
+    assert not job.lacks_room
+
+
+def test_what_a_power_cut_left_of_a_partition_that_waits_for_room_is_not_known_yet() -> None:
+    disk = killed()
+    for name in DIRECTORIES:
+        disk.sync_dir(name)
+    disk.crash()
+    disk.fail("open", errno.EMFILE, path="/a/t-4/")
+    logs = manager(disk, 1)
+    logs.open_all()
+    assert logs.opening.without_room
+    logs.close(clean=False)
+    assert [disk.lock(f"{name}/.lock").same_boot for name in DIRECTORIES] == [False, True]
+
+
+@pytest.mark.parametrize(("operation", "path"), [("list", "/b"), ("read_bytes", "/b/recovery-point-offset-checkpoint")])
+def test_a_directory_that_descriptors_do_not_suffice_to_look_into_is_not_taken_for_empty(operation: str, path: str) -> None:
+    disk = killed()
+    logs = manager(disk, 1)
+    logs.open_all()
+    logs.checkpoint_pass()
+    logs.close(clean=False)
+    disk.fail(operation, errno.EMFILE, path=path)
+    with pytest.raises(NoRoom, match=f"/b cannot be opened: .*{path}"):
+        manager(disk, 1).open_all()
 
 
 @pytest.mark.parametrize("threads", [1, 2])
@@ -153,6 +226,9 @@ def test_long_work_logs_its_progress(caplog: pytest.LogCaptureFixture) -> None:
     lines = [record.message for record in caplog.records]
     assert re.fullmatch(r"opening: [34] of 4 partitions left, 0 of 0 MiB checked, \d+ s", lines[0])
     assert len(lines) > 2
+    left = [int(line.split()[1]) for line in lines[:-1]]
+    assert left == sorted(left, reverse=True)
+    assert 0 < left[-1] < left[0]
     assert lines[-1].startswith("opened 4 partitions in /a after an unclean stop, ")
 
 

@@ -45,6 +45,18 @@ def test_a_finished_compaction_takes_its_place(half_done: bool) -> None:
     assert rig.append().base_offset == 11
 
 
+def test_with_a_finished_compaction_all_its_files_take_their_places_and_what_else_was_left_goes() -> None:
+    rig = rig_of(11)
+    rig.manager.close(clean=False)
+    rig.disk.write_bytes(f"{log_path(rig)}.swap", compacted(rig))
+    for name in (f"{0:020d}.index.swap", f"{0:020d}.timeindex.swap", f"{50:020d}.log.deleted", "partition.metadata.tmp"):
+        rig.disk.write_bytes(f"{rig.path}/{name}", b"")
+    rig.start()
+    assert rig.names(".log") == [f"{0:020d}.log", f"{8:020d}.log"]
+    assert [rig.names(ending) for ending in (".swap", ".deleted", ".tmp")] == [[], [], []]
+    assert rig.read() == [1, 7, 8, 9, 10]
+
+
 def test_an_unfinished_compaction_is_forgotten() -> None:
     rig = rig_of(11)
     rig.manager.close(clean=False)

@@ -17,6 +17,8 @@ from tests.log.support import TOPIC_ID, Rig, batch, settings
 from tests.memdisk import PowerCut
 
 MAX_INT = 2**31 - 1
+LAST_OFFSET_DELTA = slice(23, 27)
+"""Where a batch has it."""
 
 
 @pytest.mark.parametrize("codec", [0, GZIP])
@@ -61,6 +63,19 @@ def check_split(rig: Rig) -> None:
 def test_a_segment_with_too_many_offsets_is_split(clean: bool) -> None:
     """testRecoveryOfSegmentWithOffsetOverflow"""
     check_split(rig_with_overflow(clean=clean))
+
+
+def test_offsets_that_go_back_are_damage_and_nothing_is_split_there() -> None:
+    """The new segment had the name of the old one, and the start never ended."""
+    damaged = bytearray(at(0))
+    damaged[LAST_OFFSET_DELTA] = (-2).to_bytes(4, "big", signed=True)
+    rig = Rig(settings())
+    rig.manager.close(clean=True)
+    put(rig, 0, bytes(damaged))
+    put(rig, FAR, at(FAR))
+    with pytest.raises(StorageError, match="the offsets 0 to -2 where 0 is next"):
+        rig.start()
+    assert rig.disk.read_bytes(path(rig, 0)) == damaged
 
 
 def test_a_split_may_be_cut_off_anywhere() -> None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 
 import pytest
 
-from ottla.server.base.answers import chain_answer, combine_answers, make_once, map_answer, recover_answer
+from ottla.server.base.answers import chain_answer, combine_answers, map_answer, recover_answer, wait_for
 from ottla.server.base.promise import Promise
-from tests.noted import noted
 
 
 def text(value: int) -> str:
@@ -29,17 +29,20 @@ def test_what_is_there_is_answered_without_a_promise() -> None:
     assert combine_answers([], len) == 0
 
 
-def test_what_is_named_again_is_made_once() -> None:
-    made: list[str] = []
-    answers = make_once(["a", "b", "a", ""], noted(made, lambda name: [name]))
-    assert (answers, made) == ([["a"], ["b"], ["a"], [""]], ["a", "b", ""])
-    assert answers[0] is answers[2]
+def test_a_coroutine_waits_only_for_what_comes_later() -> None:
+    async def turns(answer: int | Promise[int], later: Promise[int]) -> tuple[int, int]:
+        waiting, passed = asyncio.ensure_future(wait_for(answer)), 0
+        while not waiting.done():
+            await asyncio.sleep(0)
+            passed += 1
+            if passed == 5:
+                later.set_result(7)
+        return waiting.result(), passed
 
-
-def test_what_has_the_same_key_is_made_once_and_what_has_none_each_time() -> None:
-    made: list[int] = []
-    answers = make_once([1, 3, 2, 5, 4], noted(made, int), lambda number: number % 2 or None)
-    assert (answers, made) == ([1, 1, 2, 1, 4], [1, 2, 4])
+    later: Promise[int] = Promise()
+    assert asyncio.run(turns(3, later)) == (3, 1)
+    answer, passed = asyncio.run(turns(later, later))
+    assert (answer, passed > 5) == (7, True)
 
 
 def test_what_comes_later_is_answered_then() -> None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from collections.abc import Awaitable, Callable
 
 import pytest
 
-from ottla.server.base.clock import Clock, LoopClock, wait_at_most
+from ottla.server.base.clock import Bell, Clock, LoopClock, sleep, wait_at_most
 from tests.fakes import ManualClock
 
 
@@ -103,3 +104,38 @@ def test_a_wait_that_is_cancelled_leaves_no_timer() -> None:
         assert not never.done()
 
     run(scenario)
+
+
+def test_sleeping_by_a_clock() -> None:
+    async def scenario() -> None:
+        clock = ManualClock()
+        sleeping = asyncio.ensure_future(sleep(clock, 5))
+        await asyncio.sleep(0)
+        clock.advance(4.9)
+        await asyncio.sleep(0)
+        assert not sleeping.done()
+        clock.advance(0.1)
+        await sleeping
+        cancelled = asyncio.ensure_future(sleep(clock, 5))
+        await asyncio.sleep(0)
+        cancelled.cancel()
+        await asyncio.wait([cancelled])
+        assert clock.waiting == 0
+
+    run(scenario)
+
+
+def test_a_bell_wakes_a_thread_that_rests_and_one_that_is_about_to() -> None:
+    for ring_first in (True, False):
+        bell = Bell()
+        if ring_first:
+            bell.ring()
+        thread = threading.Thread(target=bell.rest, args=(3600,))
+        thread.start()
+        bell.ring()
+        thread.join(30)
+        assert not thread.is_alive()
+    bell = Bell()
+    bell.rest(0)
+    bell.ring()
+    bell.rest(3600)

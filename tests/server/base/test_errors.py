@@ -10,6 +10,7 @@ from ottla.log.errors import (
     CorruptSnapshot,
     InvalidProducerEpoch,
     LogError,
+    NotValidated,
     PolicyViolation,
     RecordListTooLarge,
     RecordTooLarge,
@@ -17,7 +18,7 @@ from ottla.log.errors import (
 from ottla.server.base.errors import NotLeaderOrFollower, append_error, code_of
 from ottla.wire.errors import ErrorCode
 
-NEVER_SENT = {LogError, CorruptSnapshot}
+NEVER_SENT = {LogError, CorruptSnapshot, NotValidated}
 
 
 @pytest.mark.parametrize(

@@ -53,6 +53,43 @@ def test_a_server_accepts_from_its_start_on() -> None:
     asyncio.run(asyncio.wait_for(scenario(), 30))
 
 
+def test_a_connection_is_opened_for_a_protocol_or_refused() -> None:
+    class Sent(asyncio.Protocol):
+        def connection_made(self, transport: asyncio.BaseTransport) -> None:
+            assert isinstance(transport, asyncio.Transport)
+            transport.write(b"hello")
+            transport.close()
+
+    async def scenario() -> None:
+        got: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+
+        async def read(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            got.set_result(await reader.read())
+            writer.close()
+
+        server = await asyncio.start_server(read, "127.0.0.1", 0)
+        port = server.sockets[0].getsockname()[1]
+        await OsNetwork().connect_to(Sent, "127.0.0.1", port)
+        assert await got == b"hello"
+        server.close()
+        await server.wait_closed()
+        with pytest.raises(ConnectionRefusedError):
+            await OsNetwork().connect_to(Sent, "127.0.0.1", port)
+
+    asyncio.run(asyncio.wait_for(scenario(), 30))
+
+
+def test_a_thread_gets_a_connection_that_it_waits_by() -> None:
+    with OsNetwork().bind("127.0.0.1", 0) as sock:
+        sock.listen()
+        with OsNetwork().dial("127.0.0.1", sock.getsockname()[1], 7.5) as made:
+            assert made.gettimeout() == 7.5
+            assert made.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+        port = sock.getsockname()[1]
+    with pytest.raises(OSError, match="refused"):
+        OsNetwork().dial("127.0.0.1", port, 7.5)
+
+
 def test_the_address_of_a_host() -> None:
     assert asyncio.run(OsNetwork().address_of("127.0.0.1")) == "127.0.0.1"
 

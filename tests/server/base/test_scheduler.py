@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from ottla.log.errors import StorageError
-from ottla.server.base.scheduler import SLICE_SECONDS, Scheduler, flush_in_threads
+from ottla.server.base.clock import SLICE_SECONDS
+from ottla.server.base.scheduler import Scheduler, flush_in_threads
 from tests.fakes import MemoryBroker
 from tests.log.support import batch
 

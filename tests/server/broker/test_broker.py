@@ -346,15 +346,18 @@ def test_settings_of_the_broker_that_change_count_at_once_and_after_a_restart() 
     run(scenario)
 
 
-def test_the_settings_of_memory_reach_connections_and_fetch_sessions() -> None:
+def test_the_settings_of_memory_reach_connections_sessions_and_partitions() -> None:
     async def scenario() -> tuple[int, ...]:
         limits = {"ottla_client_memory_bytes": "8000000", "socket_request_max_bytes": "2000000"}
-        broker = Broker(config(**limits), disk=disk())
+        broker = Broker(config(**limits, ottla_producer_ids_per_partition="77"), disk=disk())
         await broker.start()
         assert broker.context is not None
         memory = broker.listeners[0].context.memory
-        result = memory.limit, memory.reserve, broker.context.fetch_sessions.max_bytes
+        log = broker.context.replicas.logs.logs[("__cluster_metadata", 0)]
+        assert log.producers.total is not None
+        producers = log.producers.limit, log.producers.total.limit
+        result = memory.limit, memory.reserve, broker.context.fetch_sessions.max_bytes, *producers
         await broker.stop()
         return result
 
-    assert asyncio.run(scenario()) == (6_000_000, 2_000_000, 2_000_000)
+    assert asyncio.run(scenario()) == (4_000_000, 2_000_000, 2_000_000, 77, 2_000_000 // 512)

@@ -8,6 +8,7 @@ from typing import Any, cast
 
 import pytest
 
+from ottla.log.disk.files import remove_tree
 from ottla.server.base.scheduler import Scheduler
 from ottla.server.broker.passes import Compaction, CoordinatorPasses, schedule_passes
 from tests.fakes import MemoryBroker
@@ -57,6 +58,15 @@ def test_intervals_are_those_of_the_settings() -> None:
 
 def test_due_flushes_are_looked_for_every_second_at_least() -> None:
     assert scheduled()[1].passes["flush"][0] == 1_000
+
+
+def test_partitions_whose_directory_was_removed_are_looked_for() -> None:
+    broker, recorded = scheduled()
+    interval_ms, action = recorded.passes["removed directories"]
+    assert interval_ms == 5_000
+    remove_tree(broker.disk, "/data/t-0")
+    action()
+    assert broker.replicas.get("t", 0) is None
 
 
 def test_the_cleaner_s_pause_is_asked_for_each_time_and_without_the_cleaner_there_is_no_pass() -> None:

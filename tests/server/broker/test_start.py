@@ -12,6 +12,7 @@ from ottla.log.errors import InconsistentMetadata
 from ottla.log.management.manager import LogManager
 from ottla.server.base.network import OsNetwork
 from ottla.server.base.randomness import from_seed, random_uuid
+from ottla.server.broker.broker import Broker
 from ottla.server.broker.start import (
     format_directories,
     make_context,
@@ -20,11 +21,17 @@ from ottla.server.broker.start import (
     share_client_memory,
     start_replicas,
 )
+from ottla.server.metadata.cluster import CannotJoin
 from ottla.server.partitions.fetch_sessions import UNLIMITED
+from ottla.server.requests.context import BrokerContext
 from ottla.server.settings.broker_config import BrokerConfig
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from ottla.wire.primitives import uuid_to_text
 from tests.fakes import CALLER, NOW_MS, ManualClock
+from tests.log.support import batch
 from tests.memdisk import MemDisk
+from tests.server.broker import whole_broker
 
 WANTED = "b3R0bGFDb21wYXRUZXN0cw"
 OTHER = "AAAAAAAAAAAAAAAAAAAAAQ"
@@ -51,6 +58,18 @@ def formatted(disk: MemDisk, log_dirs: str, cluster_id: str | None) -> str:
 def test_empty_directories_get_the_cluster_asked_for_or_one_that_is_drawn() -> None:
     assert formatted(MemDisk(), "/data", WANTED) == WANTED
     assert formatted(MemDisk(), "/data", None) == uuid_to_text(random_uuid(from_seed(7)))
+
+
+def test_a_broker_of_others_controllers_draws_no_cluster_of_its_own() -> None:
+    texts = {"process.roles": "broker", "controller.quorum.bootstrap.servers": "a:1", "node.id": "1", "log.dirs": "/data"}
+    used = BrokerConfig.from_mapping(texts | {"listeners": "PLAINTEXT://127.0.0.1:0"})[0]
+    disk = MemDisk()
+    logs = manager(disk, used)
+    with pytest.raises(CannotJoin, match=r"log.dirs: /data is not formatted, .*kafka-storage.sh format.*--cluster-id"):
+        format_directories(logs, used, None, from_seed(7), OsNetwork())
+    assert not disk.exists("/data/meta.properties")
+    assert format_directories(logs, used, WANTED, from_seed(7), OsNetwork()) == WANTED
+    logs.close()
 
 
 def test_formatted_directories_keep_their_cluster_and_give_it_to_those_beside_them() -> None:
@@ -96,6 +115,43 @@ def test_the_parts_of_a_broker_that_leads_what_it_holds(log_dirs: str) -> None:
     asyncio.run(scenario())
 
 
-def test_fetch_sessions_get_a_quarter_of_the_memory_for_clients() -> None:
-    assert share_client_memory({"ottla.client.memory.bytes": -1}) == (UNLIMITED, UNLIMITED)
-    assert share_client_memory({"ottla.client.memory.bytes": 101}) == (25, 76)
+def test_the_shares_of_the_memory_for_clients_are_no_more_than_all_of_it() -> None:
+    assert share_client_memory({"ottla.client.memory.bytes": -1}) == (UNLIMITED,) * 3
+    assert share_client_memory({"ottla.client.memory.bytes": 101}) == (50, 25, 25)
+
+
+def test_a_start_knows_what_was_promised_before_it_knows_the_metadata() -> None:
+    """A flipped bit after kill -9: where records are flushed before they are acknowledged, that is no torn tail."""
+
+    async def started(disk: MemDisk) -> tuple[Broker, BrokerContext]:
+        broker = Broker(whole_broker.config(), disk=disk)
+        await broker.start()
+        assert broker.context is not None
+        return broker, broker.context
+
+    async def scenario() -> None:
+        disk = whole_broker.disk()
+        broker, context = await started(disk)
+        flushed = CreatableTopic("flushed", 1, 1, configs=[CreatableTopicConfig("flush.messages", "1")])
+        await context.controller.create_topics(CreateTopicsRequest([flushed, CreatableTopic("plain", 1, 1)]), None)
+        for topic in ("flushed", "plain"):
+            replica = context.replicas.get(topic, 0)
+            assert replica is not None
+            for _ in range(3):
+                replica.append(batch())
+        await broker._close(clean=False)
+        for topic in ("flushed", "plain"):
+            path = f"/data/{topic}-0/{0:020d}.log"
+            data = bytearray(disk.read_bytes(path))
+            data[len(batch()) + 70] ^= 1
+            disk.write_bytes(path, bytes(data))
+        broker, context = await started(disk)
+        assert context.replicas.get("flushed", 0) is None
+        assert context.replicas.why_missing("flushed", 0) == ErrorCode.KAFKA_STORAGE_ERROR
+        plain = context.replicas.get("plain", 0)
+        assert plain is not None
+        assert plain.log.log_end_offset == 1
+        assert [name for name in disk.list("/data/plain-0") if ".damaged" in name] == [f"{0:020d}.log.{len(batch())}.damaged"]
+        await broker.stop()
+
+    whole_broker.run(scenario)

@@ -42,6 +42,8 @@ COLD = (
     "ottla.server.metrics",
     "tests.memdisk",
     "ottla.commands",
+    "ottla.server.peers",
+    "ottla.server.quorum",
     "ottla.server.quotas",
     "ottla.server.metadata.quotas",
 )

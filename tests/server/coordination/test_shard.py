@@ -262,14 +262,18 @@ def test_a_record_that_does_not_follow_its_schema_is_left_out_and_no_other_one(c
     assert caplog.messages == ["partition 0 of __letters: skipped a malformed record at offset 1: ValueError('a bad letter')"]
 
 
-def test_many_malformed_records_get_a_few_lines_and_their_number(caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize(("malformed", "lines"), [(10, 10), (11, 11), (12, 11)])
+def test_many_malformed_records_get_a_few_lines_and_their_number(
+    caplog: pytest.LogCaptureFixture, malformed: int, lines: int
+) -> None:
     log = LaggingLog(lag=False)
-    log.append(0, batch_of(*[("bad", "x")] * 11, ("a", "1")))
+    log.append(0, batch_of(*[("bad", "x")] * malformed, ("a", "1")))
     shard = shard_over(log)
     list(shard.load(lambda: log.read(0), lambda: log.replicated(0)))
-    assert shard.seen == [("a", "1", 11, -1)]
-    assert len(caplog.messages) == 11
-    assert caplog.messages[-1] == "partition 0 of __letters: skipped 11 in all"
+    assert shard.seen == [("a", "1", malformed, -1)]
+    assert len(caplog.messages) == lines
+    summary = f"partition 0 of __letters: skipped {malformed} in all"
+    assert (caplog.messages[-1] == summary) == (malformed > 10)
 
 
 def test_records_that_cannot_be_told_apart_are_one_line(caplog: pytest.LogCaptureFixture) -> None:

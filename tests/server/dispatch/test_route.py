@@ -66,6 +66,15 @@ def test_an_answer_that_comes_later() -> None:
     assert route.finish(promise, waiting) == b"\0\0\0\x0a" + b"\0\0\0\7" + BODY
 
 
+def test_no_answer_may_come_later() -> None:
+    promise: Promise[None] = Promise()
+    route, asked = route_of(lambda body, request: promise), request()
+    waiting = route.answer(None, asked)
+    assert isinstance(waiting, Waiting)
+    promise.set_result(None)
+    assert route.finish(promise, waiting) == b""
+
+
 @pytest.mark.parametrize("later", [False, True])
 def test_a_bug_is_logged_with_its_traceback_and_closes(later: bool, caplog: pytest.LogCaptureFixture) -> None:
     promise: Promise[Any] = Promise()

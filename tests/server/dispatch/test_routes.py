@@ -113,8 +113,10 @@ def test_a_request_with_too_many_items_closes_before_it_is_decoded(monkeypatch: 
             dispatch.routes[METADATA << 16 | 13].decode = lambda buf, pos: pytest.fail("it is decoded")
             continue
         text = rf"its Metadata v13 of {len(request)} bytes has more than 1000 items \(ottla.request.max.items\)"
+        assert broker.context.refused_requests == 0
         with pytest.raises(CloseConnection, match=text):
             dispatch.serve(request, session)
+        assert broker.context.refused_requests == 1
 
 
 def test_a_long_request_that_does_not_decode_closes_as_a_short_one_does(broker: MemoryBroker) -> None:
@@ -135,7 +137,9 @@ def test_an_answer_that_is_too_long_closes() -> None:
     text = r"the answer to its DescribeConfigs is longer than 1048576 bytes \(ottla.response.max.bytes\)"
     with pytest.raises(CloseConnection, match=text):
         dispatch.serve(asked(4000), session)
+    assert broker.context.long_answers.refused == 1
     assert len(body(dispatch.serve(asked(100), session))) > 100_000
+    assert broker.context.long_answers.refused == 1
 
 
 class Handler:

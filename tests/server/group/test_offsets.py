@@ -271,6 +271,14 @@ def test_deleting_takes_what_a_transaction_may_still_commit() -> None:
     assert offsets.delete("g", "t", [0, 1]) == offsets.delete("nog", "t", [0]) == []
 
 
+def test_a_group_is_deleted_though_a_transaction_still_holds_what_was_deleted_before() -> None:
+    offsets = Offsets()
+    offsets.replay(commit_record(5), 0, producer_id=9)
+    offsets.replay(commit_record(6, partition=1), 1)
+    offsets.replay(offset_tombstone("g", "t", 0), 2)
+    assert offsets.delete_group("g") == [offset_tombstone("g", "t", 1)]
+
+
 def test_an_aborted_transactions_commits_never_count() -> None:
     offsets = Offsets()
     offsets.replay(commit_record(5), 1, producer_id=9)

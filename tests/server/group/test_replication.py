@@ -79,6 +79,10 @@ class Lagging(Driver):
     def ask(self, handler: Any, body: object, version: int) -> Any:
         return handler.handle(body, self.broker.context(version))
 
+    def next_turn(self) -> None:
+        """Answers that are made in turns go on, once what they waited for has come."""
+        self.clock.advance(0)
+
     def write(self) -> None:
         """Somebody's commit, which is not replicated yet."""
         waiting(self.ask(offset_commit, commit(9, "other"), 9))
@@ -151,6 +155,7 @@ def test_who_asks_for_offsets_waits_for_the_commits_among_them(version: int) -> 
     body = fetch() if version > 7 else OffsetFetchRequest("g", None)
     answer, lost = (waiting(driver.ask(offset_fetch, body, version)) for _ in range(2))
     driver.log.replicate()
+    driver.next_turn()
     response = answer.result()
     topics = response.groups[0].topics if version > 7 else response.topics
     assert [(each.partitions[0].committed_offset, each.partitions[0].error_code) for each in topics] == [(2, 0)]
@@ -165,6 +170,7 @@ def test_offsets_of_several_groups_are_answered_together() -> None:
     driver.write()
     answer = waiting(driver.ask(offset_fetch, body, 9))
     driver.unload()
+    driver.next_turn()
     assert [group.error_code for group in answer.result().groups] == [NOT_COORDINATOR] * 2
 
 
@@ -178,6 +184,7 @@ def test_a_transactional_commit_and_its_marker_are_answered_when_they_are_replic
     driver.broker.groups.transaction_ended(0, 9, committed=True, replicated=marker)
     answer = waiting(driver.ask(offset_fetch, fetch(), 9))
     marker.set_result(None)
+    driver.next_turn()
     assert answer.result().groups[0].topics[0].partitions[0].committed_offset == 5
 
 
@@ -333,6 +340,7 @@ def test_a_group_is_described_when_it_is_replicated(handler: Any, body: object, 
         driver.log.replicate_all()
     else:
         driver.unload()
+    driver.next_turn()
     assert first_code(answer.result()) == (NONE if kept else NOT_COORDINATOR)
 
 
@@ -378,4 +386,5 @@ def test_a_new_leader_answers_when_what_it_found_is_replicated() -> None:
     successor.log.batches, successor.log.waiting = driver.log.batches, driver.log.waiting
     answer = waiting(successor.ask(offset_fetch, fetch(), 9))
     successor.log.replicate_all()
+    successor.next_turn()
     assert answer.result().groups[0].topics[0].partitions[0].committed_offset == 1

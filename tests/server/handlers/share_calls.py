@@ -32,7 +32,13 @@ def share_broker(topics: Mapping[str, int], **settings: str) -> tuple[MemoryBrok
     broker.image.features["share.version"] = 1
     persister = MemoryPersister()
     broker.context.existing_share_partitions = SharePartitions(
-        persister, broker.context.settings, broker.image, broker.replicas, broker.clock, broker.context.controller
+        persister,
+        broker.context.settings,
+        broker.image,
+        broker.replicas,
+        broker.clock,
+        broker.context.controller,
+        broker.context.workers,
     )
     return broker, persister
 

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from ottla.server.metadata import tokens
+from ottla.server.settings.listeners import ListenerAddress
 from ottla.wire.errors import ErrorCode
 from ottla.wire.frame import decode_whole
 from ottla.wire.messages import create_delegation_token as create_messages
@@ -41,10 +42,10 @@ def started(protocol: str = "SASL_PLAINTEXT", **settings: str) -> Node:
     return node
 
 
-def ask(node: Node, api: str, request: WireStruct, version: int, who: str = "User:alice") -> Any:
+def ask(node: Node, api: str, request: WireStruct, version: int, who: str = "User:alice", listener: str = "PLAINTEXT") -> Any:
     messages = import_module(f"ottla.wire.messages.{api}")
     handler = import_module(f"ottla.server.handlers.{api}")
-    context = node.context(version, "PLAINTEXT")
+    context = node.context(version, listener)
     context.session.principal = who
     answer = handler.handle(request, context)
     if inspect.isawaitable(answer):
@@ -75,6 +76,13 @@ def test_who_may_ask(protocol: str, who: str, allowed: bool, api: str, request_:
     assert (answer.error_code != NOT_ALLOWED) == allowed
     if not allowed and api != "describe_delegation_token":
         assert answer.expiry_timestamp_ms == -1
+
+
+@pytest.mark.parametrize(("api", "request_"), EVERYTHING)
+def test_the_controllers_listener_refuses_as_any_other(api: str, request_: WireStruct) -> None:
+    node = started()
+    node.config.controller_listeners = (ListenerAddress("CONTROLLER", "127.0.0.1", 9093, "PLAINTEXT"),)
+    assert ask(node, api, request_, 2, listener="CONTROLLER").error_code == NOT_ALLOWED
 
 
 @pytest.mark.parametrize("version", VERSIONS)

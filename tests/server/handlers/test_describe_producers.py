@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from ottla.log.errors import StorageError
+from ottla.log.management.passes import expiration_steps, run_pass
 from ottla.log.producers import ProducerStates
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.describe_producers import DescribeProducersRequest, ProducerState, TopicRequest
@@ -58,7 +59,7 @@ def test_an_open_transaction(broker: MemoryBroker) -> None:
 
 def test_who_is_forgotten_is_not_shown(broker: MemoryBroker) -> None:
     produce(broker, "t", batch(1, producer=(7, 0, 0)))
-    broker.logs.expiration_pass(NOW_MS + 365 * 86_400_000)
+    run_pass(expiration_steps(broker.logs, NOW_MS + 365 * 86_400_000))
     ((_, (partition,)),) = ask(broker, ("t", [0]))
     assert partition.active_producers == []
 

@@ -177,6 +177,15 @@ def test_where_logs_part(broker: MemoryBroker) -> None:
     assert fetch(broker, "t", 5, last_fetched_epoch=7).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
 
 
+def test_an_epoch_in_which_nothing_was_written_ends_where_the_log_begins(broker: MemoryBroker) -> None:
+    broker.elect("t", leader=1)
+    produce(broker, "t", ONE)
+    together = fetch(broker, "t", 0, last_fetched_epoch=0)
+    assert (together.error_code, together.diverging_epoch, offsets(together)) == (ErrorCode.NONE, None, [0])
+    parted = fetch(broker, "t", 1, last_fetched_epoch=0)
+    assert (parted.diverging_epoch.epoch, parted.diverging_epoch.end_offset) == (0, 0)
+
+
 # Limits
 
 

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from random import Random
 from typing import Any
 
 import pytest
 
+from ottla.log.validate import QUICK_DECOMPRESSED_BYTES
+from ottla.server.base.clock import TURN_NS
+from ottla.server.base.turns import MAX_THREADS
+from ottla.server.partitions.replica import Replica
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.list_offsets import (
     ListOffsetsPartition,
@@ -15,7 +20,8 @@ from ottla.wire.messages.list_offsets import (
 )
 from ottla.wire.records import Record, build_batch
 from tests.fakes import NOW_MS, MemoryBroker
-from tests.server.handlers.data_calls import call, produce, versions
+from tests.log.support import batch, count_decompressed
+from tests.server.handlers.data_calls import call, produce, read, versions
 
 NEWEST = 11
 
@@ -110,3 +116,75 @@ def test_unknown_topics_and_other_leaders(broker: MemoryBroker) -> None:
     assert ask(broker, -1, topic="nope")[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     broker.elect("t", 2)
     assert ask(broker, -1)[0].error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+# What takes longer than a turn
+
+
+def test_a_large_batch_is_searched_in_a_thread(broker: MemoryBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    threads, taken = broker.hold_threads(), count_decompressed(monkeypatch)
+    assert produce(broker, "empty", batch(900, timestamp_ms=NOW_MS - 5000, step_ms=1, value=bytes(1000), codec=4)).error_code == 0
+    large = batch(9000, timestamp_ms=NOW_MS - 4000, step_ms=1, value=bytes(1000), codec=4)
+    broker.replica("empty").log.append_as_leader(large, leader_epoch=0)
+    before = taken()
+    assert found(broker, NOW_MS - 4500, topic="empty") == (NOW_MS - 4500, 500)
+    promise: Any = asked(broker, NOW_MS - 100)
+    for _ in range(2):
+        assert not promise.done()
+        assert 0 < taken() - before <= 2 * QUICK_DECOMPRESSED_BYTES
+        broker.clock.advance()
+    assert len(threads.jobs) == 1
+    threads.end_first()
+    assert not promise.done(), "the thread's end is no turn"
+    broker.clock.advance()
+    ((answer,),) = (each.partitions for each in read("list_offsets", NEWEST, promise.result()).topics)
+    assert (answer.timestamp, answer.offset) == (NOW_MS - 100, 900 + 3900)
+
+
+def asked(broker: MemoryBroker, timestamp: int) -> Any:
+    """What is answered for "empty" 0, or a promise."""
+    partitions = [ListOffsetsPartition(0, -1, timestamp)]
+    return call(broker, "list_offsets", NEWEST, ListOffsetsRequest(-1, 0, [ListOffsetsTopic("empty", partitions)]))
+
+
+def test_what_a_thread_finds_damaged_is_refused(broker: MemoryBroker) -> None:
+    threads = broker.hold_threads()
+    records = bytearray(batch(2, timestamp_ms=NOW_MS, value=Random(1).randbytes(90_000), codec=1))
+    broker.replica("empty").log.append_as_leader(bytes(records), leader_epoch=0)
+    path = broker.replica("empty").log.segments.active.path(".log")
+    broker.disk.write_bytes(path, bytes(records[:70]) + bytes(len(records) - 70))
+    broker.replica("empty").log.segments.active.release_file()
+    promise = asked(broker, NOW_MS)
+    threads.end_first()
+    broker.clock.advance()
+    ((answer,),) = (each.partitions for each in read("list_offsets", NEWEST, promise.result()).topics)
+    assert answer.error_code == ErrorCode.CORRUPT_MESSAGE
+
+
+def test_nobody_searches_for_a_client_that_has_gone(broker: MemoryBroker) -> None:
+    threads = broker.hold_threads()
+    broker.replica("empty").log.append_as_leader(batch(1, value=Random(1).randbytes(90_000), codec=1), leader_epoch=0)
+    promises = [asked(broker, NOW_MS) for _ in range(MAX_THREADS + 1)]
+    promises[-1].cancel()
+    for _ in range(MAX_THREADS):
+        threads.end_first()
+    assert not threads.jobs
+
+
+def test_many_partitions_are_answered_in_turns(broker: MemoryBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    broker.create_topic("wide", 10)
+    looked: list[int] = []
+
+    def slowly(replica: Replica, epoch: int) -> None:
+        looked.append(replica.partition)
+        broker.clock.spend(TURN_NS / 2 / 1e9)
+
+    monkeypatch.setattr(Replica, "check_epoch", slowly)
+    topics = [ListOffsetsTopic("wide", [ListOffsetsPartition(index, -1, -1) for index in range(10)])]
+    promise = call(broker, "list_offsets", NEWEST, ListOffsetsRequest(-1, 0, topics))
+    for turns in range(1, 4):
+        assert len(looked) == 3 * turns
+        assert not promise.done()
+        broker.clock.advance()
+    ((partitions,),) = ((each.partitions for each in read("list_offsets", NEWEST, promise.result()).topics),)
+    assert [(each.partition_index, each.error_code, each.offset) for each in partitions] == [(index, 0, 0) for index in range(10)]

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from typing import Any
 
 import pytest
 
+from ottla.server.base.clock import TURN_NS
+from ottla.server.base.promise import Promise
+from ottla.server.handlers import metadata
 from ottla.server.handlers.metadata import handle
-from ottla.server.metadata.image import Endpoint
+from ottla.server.metadata.image import Endpoint, PartitionImage
 from ottla.server.requests.kept_answers import Encoded
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
@@ -18,6 +22,7 @@ from ottla.wire.messages.internal.register_broker_record import BrokerEndpoint, 
 from ottla.wire.messages.metadata import MAX_VERSION, MIN_VERSION, MetadataRequest, MetadataRequestTopic, MetadataResponse
 from ottla.wire.primitives import ZERO_UUID, WireStruct
 from tests.fakes import CALLER
+from tests.noted import noted
 from tests.server.handlers.admin_calls import call
 from tests.server.metadata.support import CLUSTER_ID, Node, at_once
 
@@ -87,6 +92,37 @@ def test_the_answer_of_all_topics_is_kept_until_the_metadata_changes(node: Node)
     assert [partition.error_code for partition in changed.topics[0].partitions] == [ErrorCode.LEADER_NOT_AVAILABLE, 0]
 
 
+def test_who_asks_for_all_topics_while_the_answer_is_being_made_waits_for_it(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a change, all clients that want all topics ask at once."""
+    made: list[PartitionImage] = []
+    monkeypatch.setattr(metadata._View, "_partition", noted(made, metadata._View._partition, 2))
+    looks = itertools.count()
+    monkeypatch.setattr(node.clock, "ticks_ns", lambda: next(looks) * 2 * TURN_NS)
+    ctx = node.context(9, "PLAINTEXT")
+    first, gone, last = (handle(MetadataRequest(None), ctx) for _ in range(3))
+    assert isinstance(first, Promise)
+    assert isinstance(gone, Promise)
+    assert isinstance(last, Promise)
+    gone.cancel()
+    while node.clock.run():
+        continue
+    assert first.result() is last.result()
+    assert len(made) == 3, "each partition once"
+
+
+def test_who_waits_for_an_answer_makes_it_if_the_other_client_goes(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    looks = itertools.count()
+    monkeypatch.setattr(node.clock, "ticks_ns", lambda: next(looks) * 2 * TURN_NS)
+    ctx = node.context(9, "PLAINTEXT")
+    first, last = (handle(MetadataRequest(None), ctx) for _ in range(2))
+    assert isinstance(first, Promise)
+    assert isinstance(last, Promise)
+    first.cancel()
+    while node.clock.run():
+        continue
+    assert isinstance(last.result(), Encoded)
+
+
 def test_md1_unknown_without_creation(node: Node) -> None:
     assert outline(ask(node, "nope", version=12, allow_auto_topic_creation=False)) == [("nope", 3, 0)]
     assert node.clock.run() == 0
@@ -113,7 +149,6 @@ def test_mdn_names_that_cannot_be(node: Node, name: str) -> None:
 
 
 def test_utf_a_name_that_is_no_utf8(node: Node) -> None:
-    from ottla.server.handlers import metadata
     from ottla.wire.messages.metadata import DECODE_REQUEST, ENCODE_RESPONSE, MetadataResponse
 
     request, _ = DECODE_REQUEST[1](b"\0\0\0\x01\0\x02\xc3\x28", 0)

@@ -14,6 +14,7 @@ from ottla.wire.messages.offset_for_leader_epoch import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
+from tests.fakes import ManualClock
 from tests.server.handlers.group_calls import call, versions
 
 CURRENT = 2
@@ -44,6 +45,7 @@ class Cluster:
     def __init__(self) -> None:
         self.replica = Replica()
         self.replicas = self
+        self.clock = ManualClock()
 
     def get(self, topic: str, partition: int) -> Replica | None:
         return self.replica if (topic, partition) == ("t", 0) else None

@@ -268,9 +268,11 @@ def promised(broker: MemoryBroker, topic: str, batches: dict[int, bytes | None],
     return promise
 
 
-def kept(promise: Any) -> list[tuple[ErrorCode, int, int, int]]:
+def kept(promise: Any, version: int = 9) -> list[tuple[ErrorCode, int, int, int]]:
     assert promise.done()
-    return [code(answer) for topic in read("produce", 9, promise.result()).responses for answer in topic.partition_responses]
+    return [
+        code(answer) for topic in read("produce", version, promise.result()).responses for answer in topic.partition_responses
+    ]
 
 
 def test_flush_messages_1_syncs_before_the_answer(broker: MemoryBroker) -> None:

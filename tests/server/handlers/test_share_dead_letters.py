@@ -155,7 +155,7 @@ def test_a_topic_is_created_where_the_broker_allows_it(name: str, created: bool)
     broker, persister = wanting(name, errors_deadletterqueue_auto_create_topics_enable="true")
     controller: Any = Creating(broker)
     broker.context.existing_share_partitions = SharePartitions(
-        persister, broker.context.settings, broker.image, broker.replicas, broker.clock, controller
+        persister, broker.context.settings, broker.image, broker.replicas, broker.clock, controller, broker.context.workers
     )
 
     async def give_up() -> None:
@@ -175,7 +175,7 @@ def test_letters_wait_for_the_partition_to_be_made(exists: bool) -> None:
     broker, persister = wanting("dlq.g", errors_deadletterqueue_auto_create_topics_enable="true")
     controller: Any = Creating(broker)
     broker.context.existing_share_partitions = SharePartitions(
-        persister, broker.context.settings, broker.image, broker.replicas, broker.clock, controller
+        persister, broker.context.settings, broker.image, broker.replicas, broker.clock, controller, broker.context.workers
     )
     broker.disk.before_change = lambda operation, path: broker.clock.spend(1.0)
     broker.create_topic("others", 3)

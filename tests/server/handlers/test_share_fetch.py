@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from random import Random
 from typing import Any
 
 import pytest
@@ -175,6 +176,20 @@ def test_a_group_that_wants_newer_records_than_there_are_begins_when_they_are_th
     member = Member(broker)
     assert errors(member.fetch([T0])) == {T0: ErrorCode.OFFSET_NOT_AVAILABLE}
     produce(broker, "t", batch(1, timestamp_ms=broker.clock.now_ms()))
+    assert acquired(member.fetch()) == {T0: [(1, 1, 1)]}
+
+
+def test_a_large_batch_is_searched_for_the_beginning_in_a_thread() -> None:
+    broker, persister = share_broker({"t": 1})
+    persister.start_offset = -1
+    threads = broker.hold_threads()
+    group_setting(broker, "share.auto.offset.reset", "by_duration:PT1M")
+    records = batch(2, timestamp_ms=broker.clock.now_ms() - 90_000, step_ms=60_000, value=Random(1).randbytes(90_000), codec=1)
+    broker.replica("t").append(records)
+    member = Member(broker)
+    assert errors(member.fetch([T0])) == {T0: ErrorCode.OFFSET_NOT_AVAILABLE}
+    threads.end_first()
+    broker.clock.advance()
     assert acquired(member.fetch()) == {T0: [(1, 1, 1)]}
 
 

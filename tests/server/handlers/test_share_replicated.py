@@ -72,7 +72,7 @@ def broker(persister: LatePersister) -> MemoryBroker:
     broker.image.features["share.version"] = 1
     context = broker.context
     context.existing_share_partitions = SharePartitions(
-        persister, context.settings, broker.image, broker.replicas, broker.clock, context.controller
+        persister, context.settings, broker.image, broker.replicas, broker.clock, context.controller, context.workers
     )
     produce(broker, "t", batch(10))
     return broker

@@ -64,6 +64,7 @@ class Node(Cluster):
         context = self.broker.context(version)
         config = SimpleNamespace(values=self.values)
         broker = SimpleNamespace(
+            clock=self.broker.clock,
             groups=self.broker.groups,
             metadata=self.broker.metadata,
             config=config,

@@ -1,20 +1,35 @@
-"""Transactions are listed and described when what is said of them is replicated."""
+"""Transactions go on, and are listed and described, when what is said of them is replicated."""
 
 from __future__ import annotations
 
+import asyncio
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from ottla.server.base.promise import Promise
-from ottla.server.handlers import describe_transactions, list_transactions
+from ottla.server.handlers import (
+    add_offsets_to_txn,
+    add_partitions_to_txn,
+    describe_transactions,
+    end_txn,
+    list_transactions,
+)
 from ottla.server.requests.long_answers import LongAnswers
 from ottla.server.requests.request import Request
 from ottla.server.requests.session import Session
 from ottla.server.txn.state import Transaction
 from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
+from ottla.wire.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTransaction,
+)
 from ottla.wire.messages.describe_transactions import DescribeTransactionsRequest
+from ottla.wire.messages.end_txn import EndTxnRequest
 from ottla.wire.messages.list_transactions import ListTransactionsRequest
 from tests.server.coordination.fakes import LaggingLog
 from tests.server.txn.fakes import TID, Driver, TransactionLog
@@ -44,5 +59,60 @@ def test_transactions_are_shown_when_they_are_replicated(kept: bool) -> None:
     else:
         driver.coordinator.close()
         assert listed.result().error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    driver.clock.advance(0)
     (state,) = described.result().transaction_states
     assert state.error_code == (ErrorCode.NONE if kept else ErrorCode.NOT_COORDINATOR)
+
+
+def codes(answer: Any) -> list[int]:
+    """The error codes of an answer to a producer."""
+    if not isinstance(answer, AddPartitionsToTxnResponse):
+        return [answer.error_code]
+    results = [
+        *answer.results_by_topic_v3_and_below,
+        *(each for one in answer.results_by_transaction for each in one.topic_results),
+    ]
+    return [each.partition_error_code for topic in results for each in topic.results_by_partition]
+
+
+MORE = [AddPartitionsToTxnTopic("t", [1, 2])]
+
+
+@pytest.mark.parametrize("kept", [True, False])
+@pytest.mark.parametrize(
+    ("handler", "version", "body", "answers"),
+    [
+        (add_offsets_to_txn, 4, AddOffsetsToTxnRequest(TID, 7, 0, "g"), 1),
+        (add_partitions_to_txn, 3, AddPartitionsToTxnRequest([], TID, 7, 0, MORE), 2),
+        (add_partitions_to_txn, 4, AddPartitionsToTxnRequest([AddPartitionsToTxnTransaction(TID, 7, 0, topics=MORE)]), 2),
+        (end_txn, 4, EndTxnRequest(TID, 7, 0, committed=True), 1),
+    ],
+)
+def test_a_producer_is_answered_when_its_request_is_replicated(
+    kept: bool, handler: Any, version: int, body: Any, answers: int
+) -> None:
+    """If this broker loses the partition meanwhile, the producer asks the new coordinator."""
+    log = LaggingTransactions(lag=False)
+    driver = Driver(log)
+    coordinator = driver.coordinator
+    broker: Any = SimpleNamespace(
+        clock=driver.clock,
+        transaction_coordinator=lambda: coordinator,
+        groups=SimpleNamespace(partition_for=lambda _: 3),
+        metadata=SimpleNamespace(partition=lambda *_: object()),
+    )
+    coordinator.shard(TID).write_transaction(Transaction(TID, 7, 60_000, driver.clock.now_ms(), producer_epoch=0))
+    coordinator.add_partitions(TID, 7, 0, [("t", 0)])
+    log.lag = True
+
+    async def scenario() -> Any:
+        answer = asyncio.ensure_future(handler.handle(body, Request(broker, Session("PLAINTEXT", "::1"), 0, version, 1, "c")))
+        await asyncio.sleep(0)
+        assert not answer.done()
+        if kept:
+            log.replicate_all()
+        else:
+            log.lose()
+        return await answer
+
+    assert codes(asyncio.run(scenario())) == [ErrorCode.NONE if kept else ErrorCode.NOT_COORDINATOR] * answers

@@ -144,6 +144,7 @@ class Node:
         """A request of this version, as a handler sees it."""
         broker: Any = SimpleNamespace(
             quotas=self.quotas,
+            clock=self.clock,
             config=self.config,
             settings=current_settings(self.config, self.image),
             metadata=self.image,

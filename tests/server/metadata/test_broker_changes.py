@@ -138,6 +138,12 @@ def test_pools_grow_in_steps(node: Node) -> None:
         ({"log_local_retention_bytes": "100"}, False),
         ({"log_local_retention_bytes": "101", "log_retention_bytes": "100"}, True),
         ({"log_remote_copy_lag_bytes": "101", "log_retention_bytes": "100"}, True),
+        ({"log_local_retention_bytes": "1", "log_retention_bytes": "0"}, True),
+        ({"log_remote_copy_lag_bytes": "100", "log_retention_bytes": "100"}, False),
+        ({"log_local_retention_bytes": "0", "log_retention_bytes": "100"}, False),
+        ({"log_local_retention_bytes": "0", "log_remote_copy_lag_bytes": "0"}, False),
+        ({"log_local_retention_bytes": "0", "log_remote_copy_lag_bytes": "1"}, True),
+        ({"log_local_retention_bytes": "-1", "log_remote_copy_lag_bytes": "1"}, False),
     ],
 )
 def test_what_stays_here_stays_no_longer_than_at_all(node: Node, settings: dict[str, str], wrong: bool) -> None:

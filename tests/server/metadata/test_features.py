@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from ottla.server.metadata.feature_levels import FORMATTED_FEATURES, SUPPORTED_FEATURES
 from ottla.server.metadata.features import SAFE_DOWNGRADE, UNSAFE_DOWNGRADE, UPGRADE, update
 from ottla.server.metadata.image import MetadataImage
 from ottla.wire.errors import ErrorCode
@@ -14,6 +15,23 @@ from ottla.wire.messages.update_features import FeatureUpdateKey, UpdateFeatures
 
 SUPPORTED = {"metadata.version": (7, 33), "kraft.version": (0, 1), "x.version": (0, 5), "y.version": (0, 2)}
 INVALID = ErrorCode.INVALID_UPDATE_VERSION
+
+
+def test_the_levels_that_this_broker_supports_and_formats_with() -> None:
+    """A level that is not fully supported would be offered to clients, and one too few would be refused to them."""
+    assert SUPPORTED_FEATURES == {
+        "metadata.version": (7, 33),
+        "kraft.version": (0, 1),
+        "transaction.version": (0, 2),
+        "group.version": (0, 1),
+        "share.version": (0, 2),
+        "streams.version": (0, 1),
+        "eligible.leader.replicas.version": (0, 1),
+    }
+    assert {
+        name: highest for name, (_, highest) in SUPPORTED_FEATURES.items() if name in FORMATTED_FEATURES
+    } == FORMATTED_FEATURES
+    assert SUPPORTED_FEATURES.keys() - FORMATTED_FEATURES.keys() == {"metadata.version", "kraft.version"}
 
 
 def an_image(metadata_version: int = 33) -> MetadataImage:

@@ -141,6 +141,11 @@ def test_clearing_eligible_leaders_of_one_topic_and_of_all() -> None:
     image.apply_all([TopicRecord("u", B), partition(0, topic_id=B)])
     for topic_id in (ID, B):
         image.apply(PartitionChangeRecord(0, topic_id, eligible_leader_replicas=[2], last_known_elr=[2]))
+    image.apply_all([TopicRecord("v", A), partition(0, topic_id=A), partition(1, topic_id=A), partition(2, topic_id=A)])
+    image.apply(PartitionChangeRecord(0, A, eligible_leader_replicas=[2]))
+    image.apply(PartitionChangeRecord(1, A, last_known_elr=[2]))
+    events = events_of(image, ClearElrRecord("v"))
+    assert [event.partition for event in events if isinstance(event, PartitionChanged)] == [0, 1], "the third has none"
     events = events_of(image, ClearElrRecord("t"))
     assert [event.partition for event in events if isinstance(event, PartitionChanged)] == [0]
     assert image.topics["t"].partitions[0].elr == ()

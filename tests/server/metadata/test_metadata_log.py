@@ -30,7 +30,7 @@ from ottla.wire.messages.internal.topic_record import TopicRecord
 from ottla.wire.metadata_records import MetadataError
 from ottla.wire.primitives import WireStruct
 from ottla.wire.records import decode_records
-from tests.memdisk import PowerCut
+from tests.memdisk import MemDisk, PowerCut
 from tests.server.metadata.support import METADATA, NOW_MS, Node, at_once, dump
 
 LOG = f"{METADATA}/00000000000000000000.log"
@@ -157,6 +157,27 @@ def test_transactions() -> None:
     list(transactions.feed([end]))
     with pytest.raises(MetadataError):
         list(transactions.feed([end]))
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"{",
+        b"[]",
+        b"[" * 100_000,
+        b'{"leaderEpoch":1}',
+        b'{"leaderEpoch":1e999,"leaderId":1}',
+        b'{"leaderEpoch":2147483647,"leaderId":1}',  # there is no next one
+        b'{"leaderEpoch":-1,"leaderId":1}',
+        b"\xff",
+    ],
+)
+def test_a_quorum_state_that_cannot_be_read_is_refused(content: bytes) -> None:
+    disk = MemDisk()
+    disk.write_bytes("/quorum-state", content)
+    with pytest.raises(MetadataError, match="restore it"):
+        quorum_state.read(disk, "/quorum-state")
 
 
 @pytest.mark.parametrize("damage", ["foreign voters", "unreadable quorum-state", "torn snapshot", "unknown record"])

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from ottla.server.metadata.feature_levels import FORMATTED_FEATURES, SUPPORTED_FEATURES
-from ottla.server.metadata.opening import metadata_log_config
-from ottla.server.settings.broker_config import BrokerConfig
 from ottla.wire.metadata_records import METADATA_VERSION
 from tests.server.metadata.support import Node
 
@@ -27,10 +25,3 @@ def test_a_new_cluster_is_formatted_with_levels_that_it_supports() -> None:
     assert levels.keys() == SUPPORTED_FEATURES.keys()
     for name, (lowest, highest) in SUPPORTED_FEATURES.items():
         assert lowest <= levels[name] <= highest
-
-
-def test_segments_of_the_metadata_log_end_by_settings_of_their_own_and_are_kept_for_snapshots_to_end() -> None:
-    settings = {"metadata.log.segment.bytes": "9000000", "metadata.log.segment.ms": "5", "log.retention.ms": "7"}
-    made = metadata_log_config(BrokerConfig.from_mapping(settings)[0].values)
-    assert (made.segment_bytes, made.segment_ms, made.retention_ms, made.retention_bytes) == (9_000_000, 5, -1, -1)
-    assert made.cleanup_policy == {"delete"}

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from ottla.log.errors import StorageError
+from ottla.log.management.passes import run_pass
 from ottla.server.metadata import snapshot
 from ottla.server.metadata.image import MetadataImage
 from ottla.server.metadata.image_records import freeze
@@ -231,9 +232,9 @@ def test_the_log_is_trimmed_behind_the_snapshots_by_size() -> None:
     deleted = files(node, ".deleted")
     assert any(name.endswith(".log.deleted") for name in deleted)
     assert len([name for name in deleted if ".checkpoint" in name]) == len(before) - len(left)
-    log.directory.remove_due(time.now_ms() + 59_000)
+    run_pass(log.directory.removals(time.now_ms() + 59_000))
     assert files(node, ".checkpoint.deleted")
-    log.directory.remove_due(time.now_ms() + 61_000)
+    run_pass(log.directory.removals(time.now_ms() + 61_000))
     assert not files(node, ".deleted")
     before_image = dump(node.image)["topics"].keys()
     node.kill()

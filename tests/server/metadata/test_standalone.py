@@ -10,6 +10,8 @@ import pytest
 
 from ottla.log.errors import StorageError
 from ottla.server.metadata.image import TOPIC
+from ottla.server.metadata.operation import MAX_RECORDS
+from ottla.server.metadata.topics import Creation
 from ottla.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from ottla.wire.messages.internal.register_broker_record import RegisterBrokerRecord
 from tests.fakes import CALLER
@@ -104,5 +106,44 @@ def test_a_failure_in_the_background_is_logged(caplog: pytest.LogCaptureFixture)
     node.disk.fail("append", path="__cluster_metadata-0")
     controller.create_in_background(["__consumer_offsets"], CALLER)
     node.clock.run()
-    assert "__consumer_offsets are not created" in caplog.text
+    assert "topic __consumer_offsets is not created: KAFKA_STORAGE_ERROR" in caplog.text
     assert not node.image.topics
+
+
+def test_what_one_client_wants_too_much_of_takes_nothing_from_others(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.WARNING, "ottla.server.metadata")
+    node = Node(num_partitions="2000")
+    controller = node.start()
+    controller.create_in_background([f"t{number}" for number in range(MAX_RECORDS + 1)], CALLER)
+    assert node.clock.run() == 0
+    assert caplog.messages == [
+        f"topics {', '.join(f't{number}' for number in range(10))} and {MAX_RECORDS - 9} more are not created: "
+        "so many cannot wait to be created at a time"
+    ]
+    controller.create_in_background([f"t{number}" for number in range(8)], CALLER)
+    controller.create_in_background(["__consumer_offsets"], CALLER)
+    while node.clock.run():
+        continue
+    assert list(node.image.topics) == [*(f"t{number}" for number in range(8)), "__consumer_offsets"]
+
+
+def test_topics_that_are_refused_for_one_reason_are_one_line(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.WARNING, "ottla.server.metadata")
+    node = Node(default_replication_factor="2")
+    node.start().create_in_background([f"t{number}" for number in range(12)], CALLER)
+    node.clock.run()
+    (line,) = caplog.messages
+    assert line.startswith("topics t0, t1, t2, t3, t4, t5, t6, t7, t8, t9 and 2 more are not created: INVALID_REPLICATION_FACTOR")
+
+
+def test_a_bug_is_not_the_end_of_all_creations_in_the_background(monkeypatch: pytest.MonkeyPatch) -> None:
+    node = Node()
+    controller = node.start()
+    with monkeypatch.context() as patch:
+        patch.setattr(Creation, "plan", lambda creation: 1 // 0)
+        controller.create_in_background(["a"], CALLER)
+        with pytest.raises(ZeroDivisionError):
+            node.clock.run()
+    controller.create_in_background(["a", "b"], CALLER)
+    node.clock.run()
+    assert list(node.image.topics) == ["a", "b"]

@@ -52,6 +52,15 @@ def test_who_begins_to_leave_leads_on() -> None:
     assert broker.active
 
 
+def test_there_is_nothing_to_close() -> None:
+    node = Node()
+    node.start()
+    broker = node.image.brokers[1]
+    at_once(node.cluster.close())
+    assert node.image.brokers[1] is broker
+    assert broker.active
+
+
 def test_who_has_no_directory_left_to_write_to_leaves_silently() -> None:
     node = Node()
     node.start()

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from random import Random
 from typing import Any
 
 import pytest
 
-from ottla.server.metadata import placement
-from ottla.server.metadata.image import TOPIC, BrokerImage
-from ottla.server.metadata.names import collision, invalid_reason
-from ottla.server.metadata.operation import LONGEST_MESSAGE, Refused
+from ottla.server.metadata.image import TOPIC
+from ottla.server.metadata.names import invalid_reason
+from ottla.server.metadata.operation import LONGEST_MESSAGE
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.create_topics import (
     CreatableReplicaAssignment,
@@ -224,41 +222,9 @@ def test_no_fenced_broker_leads(node: Node) -> None:
     assert create(node, assigned((0, [3])))[0].error_code == ErrorCode.INVALID_REPLICA_ASSIGNMENT
 
 
-def broker(broker_id: int, rack: str | None = None, *, fenced: bool = False) -> BrokerImage:
-    return BrokerImage(broker_id, 0, bytes(16), {}, rack, fenced, False, (), (), {})
-
-
-def brokers(*made: BrokerImage) -> dict[int, BrokerImage]:
-    return {one.broker_id: one for one in made}
-
-
-def test_placement_spreads_leaders_and_followers() -> None:
-    placed = placement.place(brokers(*map(broker, range(4))), 12, 2, Random(5))
-    leaders = [replicas[0] for replicas in placed]
-    assert all(leaders.count(broker_id) == 3 for broker_id in range(4))
-    assert len(set(placed)) == 12  # each pair of leader and follower once
-    assert all(len(set(replicas)) == 2 for replicas in placed)
-
-
-def test_placement_spreads_replicas_over_racks() -> None:
-    racks = {broker_id: f"r{broker_id % 3}" for broker_id in range(9)}
-    placed = placement.place(brokers(*(broker(broker_id, rack) for broker_id, rack in racks.items())), 9, 3, Random(5))
-    assert all(len({racks[broker_id] for broker_id in replicas}) == 3 for replicas in placed[:9:9])
-    assert {replicas[0] for replicas in placed} == set(range(9))
-
-
-@pytest.mark.parametrize("made", [(), (broker(1, fenced=True),)])
-def test_placement_needs_a_broker(made: tuple[BrokerImage, ...]) -> None:
-    with pytest.raises(Refused) as refused:
-        placement.place(brokers(*made), 1, 1, Random(5))
-    assert refused.value.code == ErrorCode.INVALID_REPLICATION_FACTOR
-
-
 def test_legal_names() -> None:
     assert [name for name in ("a", "A-9_z.", "x" * 249, "...") if invalid_reason(name)] == []
     assert [name for name in ("", ".", "..", "x" * 250, "a b", "a\n", "é", "a/b") if not invalid_reason(name)] == []
-    assert collision("a.b_c", ["x", "a_b.c"]) == "a_b.c"
-    assert collision("abc", ["a.bc"]) is None
 
 
 def test_dt1_dt2_unknown_topics(node: Node) -> None:

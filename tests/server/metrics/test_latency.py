@@ -25,6 +25,21 @@ def test_a_quantile_lies_in_the_bucket_of_its_rank() -> None:
     assert [quantile_ns(took, q / 100) for q in range(101)] == sorted(quantile_ns(took, q / 100) for q in range(101))
 
 
+@pytest.mark.parametrize(
+    ("took", "quantile", "time_ns"),
+    [
+        ([0, 0, 0, 4], 0.5, 6.0),  # from 4 to below 8 ns
+        ([0, 0, 2, 0, 2], 0.5, 4.0),
+        ([0, 0, 2, 0, 2], 0.75, 12.0),
+        ([3, 0, 1], 1.0, 4.0),
+        ([1], 1.0, 1.0),
+        ([0, 1, 1], 0.0, 1.0),
+    ],
+)
+def test_times_lie_evenly_in_their_bucket(took: list[int], quantile: float, time_ns: float) -> None:
+    assert quantile_ns(took, quantile) == time_ns
+
+
 @pytest.mark.parametrize("quantile", [0.0, 0.5, 0.999, 1.0])
 def test_no_times_and_times_of_nothing(quantile: float) -> None:
     assert quantile_ns(buckets(), quantile) == 0.0

@@ -156,6 +156,14 @@ def test_flushes_are_counted_with_their_time() -> None:
     assert (after.total - before.total, after.sum_ns - before.sum_ns) == (1, 7_000_000)
 
 
+def test_what_was_too_much_of_a_request_or_an_answer() -> None:
+    rig = Rig()
+    rig.memory.context.refused_requests = 3
+    rig.memory.context.long_answers.refused = 2
+    assert rig.rows("ottla_request_items_closed_connections_total") == {(): 3}
+    assert rig.rows("ottla_response_bytes_closed_connections_total") == {(): 2}
+
+
 def test_names_are_there_once() -> None:
     names = [metric.name for metric in METRICS]
     assert len(names) == len(set(names))

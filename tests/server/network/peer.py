@@ -6,6 +6,7 @@ The shared buffer is filled with garbage after every read: code that kept a view
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
 from ottla.log.disk.files import FileSlice
@@ -51,10 +52,13 @@ class EchoDispatch:
         self.promises: list[asyncio.Future[bytes]] = []
         self.slices: dict[bytes, FileSlice] = {}
         self.long: dict[bytes, bytes] = {}
+        self.work: Callable[[bytes], object] = lambda request: None
+        """What serving a request is besides its answer."""
 
     def serve(self, frame: Buffer, session: Session) -> bytes | Parts | Waiting | None:
         request = bytes(frame)
         self.served.append(request)
+        self.work(request)
         header = Request(NO_BROKER, session, 3, 0, 0, None)
         if request.startswith(b"wait"):
             self.promises.append(asyncio.get_running_loop().create_future())

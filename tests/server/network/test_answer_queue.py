@@ -40,7 +40,7 @@ class Promising:
             promise = self.promises[request] = Acknowledgement() if b"wait" in request else Promise()
             if b"done" in request:
                 promise.set_result(request[-1:])
-            return Waiting(promise, ROUTE, Request(NO_BROKER, session, 0, 0, 0, None), 0)
+            return Waiting(promise, ROUTE, Request(NO_BROKER, session, request[1], 0, 0, None), 0)
         if b"bad" in request:
             raise CloseConnection("it is bad")
         return None if b"none" in request else framed(request)
@@ -110,6 +110,29 @@ def test_a_later_promise_does_not_hold_up_an_earlier_answer(peer: Peer) -> None:
         promising(peer).keep(B, C)
         await turn()
         assert [answer[-1:] for answer in answers(peer)] == [b"a", b"b", b"c"]
+
+    asyncio.run(run())
+
+
+def test_a_batch_that_is_not_appended_yet_holds_back_those_behind_it(peer: Peer) -> None:
+    async def run() -> None:
+        unappended = PRODUCE + b"later l"
+        await scenario(peer, A, unappended, B)
+        assert promising(peer).served == [A, unappended]
+        promising(peer).keep(unappended)
+        await turn()
+        assert answers(peer) == []
+        promising(peer).keep(A)
+        await turn()
+        assert [answer[-1:] for answer in answers(peer)] == [b"a", b"l"]
+        assert promising(peer).served == [A, unappended, B]
+        await scenario(peer, unappended, C)
+        promising(peer).keep(unappended)
+        await scenario(peer, PRODUCE + b"wait d")
+        assert promising(peer).served[3:] == [unappended]
+        promising(peer).keep(B)
+        await turn()
+        assert promising(peer).served[3:] == [unappended, C, PRODUCE + b"wait d"]
 
     asyncio.run(run())
 
@@ -281,3 +304,66 @@ def test_a_promise_that_fails_closes(peer: Peer, caplog: pytest.LogCaptureFixtur
 
     asyncio.run(run())
     assert "broken" in caplog.text
+
+
+def test_a_large_request_counts_as_held_while_its_answer_comes_later(peer: Peer) -> None:
+    """What it asks for is done in turns or in a thread, and much of the frame is still needed."""
+
+    async def run() -> None:
+        large = OTHER + bytes(peer.buffers.small_frame) + b"later l"
+        for end in ("kept", "gone"):
+            await scenario(peer, large)
+            assert peer.memory.held == peer.connection.held_bytes == len(large), end
+            if end == "kept":
+                promising(peer).keep(large)
+                await turn()
+            else:
+                peer.connection.connection_lost(None)
+            assert peer.memory.held == peer.connection.held_bytes == 0
+
+    asyncio.run(run())
+
+
+def test_a_small_request_is_not_counted(peer: Peer) -> None:
+    async def run() -> None:
+        await scenario(peer, OTHER + b"later l")
+        assert peer.memory.held == 0
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("before", [(), (A,)], ids=["alone", "in a queue"])
+@pytest.mark.parametrize("gone", [False, True])
+def test_what_is_produced_counts_until_it_is_appended_even_if_its_client_has_gone(
+    peer: Peer, before: tuple[bytes, ...], gone: bool
+) -> None:
+    """Otherwise nothing bounds what clients send to be validated in a thread, one connection after the other."""
+
+    async def run() -> None:
+        produced = PRODUCE + b"later l"
+        await scenario(peer, *before, produced)
+        if gone:
+            peer.connection.connection_lost(None)
+        assert (peer.memory.held, peer.connection.held_bytes) == (len(produced), 0)
+        promising(peer).keep(produced)
+        assert peer.memory.held == 0
+        if not gone:
+            promising(peer).keep(*before)
+            await turn()
+            assert len(answers(peer)) == len(before) + 1
+
+    asyncio.run(run())
+
+
+def test_closing_connections_ends_where_it_frees_nothing(peer: Peer) -> None:
+    peer.memory.limit = peer.memory.reserve = 2
+
+    async def run() -> None:
+        await scenario(peer, PRODUCE + b"later l")
+        peer.broker.clock.advance(60.0)
+        assert (peer.memory.evictions, peer.transport.closed) == (0, False)
+        promising(peer).keep(PRODUCE + b"later l")
+        peer.broker.clock.advance(1.0)
+        assert (peer.memory.held, peer.broker.clock.waiting) == (0, 0)
+
+    asyncio.run(run())

@@ -17,7 +17,14 @@ from ottla.log.errors import StorageError
 from ottla.server.base.errors import CloseConnection
 from ottla.server.network import connection as module
 from ottla.server.network import receive_buffers
-from ottla.server.network.connection import BACKLOG_FRAMES, HIGH_WATER, PIECE_BYTES, TURN_BYTES, Connection
+from ottla.server.network.connection import (
+    BACKLOG_FRAMES,
+    HIGH_WATER,
+    JOINED_BYTES,
+    PIECE_BYTES,
+    TURN_BYTES,
+    Connection,
+)
 from ottla.server.requests.session import Session
 from tests.fakes import MemoryBroker
 from tests.server.network.peer import MAX_REQUEST, Peer, framed, turn
@@ -246,6 +253,14 @@ def test_a_lost_connection_cancels_what_waits_but_no_task() -> None:
     asyncio.run(run())
 
 
+def test_only_an_unusual_end_of_a_connection_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    """Clients that go away without a word, as those that were killed do, are no news."""
+    with caplog.at_level(logging.INFO):
+        for end in (None, ConnectionResetError("reset"), BrokenPipeError("pipe"), TimeoutError("no route")):
+            Peer().connection.connection_lost(end)
+    assert [record.message for record in caplog.records] == ["lost the connection of 10.0.0.1:4321: no route"]
+
+
 def test_a_lost_connection_is_freed_without_the_cycle_collector() -> None:
     """It seldom runs here, and 5 kB for every connection that ever was would be there until then."""
     peer = Peer()
@@ -329,6 +344,76 @@ def test_one_read_of_many_requests_is_served_in_turns_with_others() -> None:
     asyncio.run(run())
 
 
+def test_requests_that_take_long_are_served_in_turns_with_others() -> None:
+    """Their answers are small or none at all; what counts is the time."""
+
+    async def run() -> None:
+        peer = Peer()
+        other, transport = peer.connect()
+        peer.dispatch.work = lambda request: peer.broker.clock.advance(0.002)
+        peer.send(framed(b"none") * 4 + framed(b"slow") * 4)
+        assert len(peer.dispatch.served) == 3
+        asyncio.get_running_loop().call_soon(other.buffer_updated, peer.shared_holds(framed(b"me too")))
+        await turn()
+        assert transport.sent == framed(b"me too")
+        assert peer.dispatch.served.index(b"me too") in (3, 6)
+        await turn()
+        assert peer.received() == [b"slow"] * 4
+
+    asyncio.run(run())
+
+
+def test_one_request_needs_no_clock() -> None:
+    peer = Peer()
+    peer.connection._ticks = lambda: 1 // 0
+    peer.send(framed(b"one"))
+    assert peer.received() == [b"one"]
+
+
+def test_produce_requests_that_were_read_are_served_after_their_client_has_closed() -> None:
+    """A producer that wants no acknowledgements closes right behind its last request."""
+
+    async def run() -> None:
+        peer = Peer()
+        peer.dispatch.work = lambda request: peer.broker.clock.advance(0.002)
+        peer.send(framed(b"none") + framed(b"\0\0none") * 7)
+        assert len(peer.dispatch.served) == 3
+        assert peer.connection.eof_received()
+        assert not peer.transport.closed
+        while not peer.transport.closed:
+            await turn()
+        assert len(peer.dispatch.served) == 8
+
+    asyncio.run(run())
+
+
+def test_a_large_request_that_a_task_carries_out_counts_until_it_is_done_even_if_its_client_has_gone() -> None:
+    async def run() -> None:
+        peer = Peer()
+        large = b"task" + bytes(peer.buffers.small_frame)
+        peer.send(framed(large))
+        peer.connection.connection_lost(None)
+        await turn()
+        assert peer.memory.held == len(large)
+        peer.dispatch.promises[0].set_result(b"done")
+        await turn()
+        await turn()
+        assert peer.memory.held == 0
+
+    asyncio.run(run())
+
+
+def test_other_requests_are_not_served_after_their_client_has_closed() -> None:
+    async def run() -> None:
+        peer = Peer()
+        assert not peer.connection.eof_received()
+        peer.dispatch.work = lambda request: peer.broker.clock.advance(0.002)
+        peer.send(framed(b"slow") * 8)
+        assert not peer.connection.eof_received()
+
+    asyncio.run(run())
+
+
 def test_who_is_gone_before_its_next_turn_is_served_no_more() -> None:
     async def run() -> None:
         peer = Peer()
@@ -358,6 +443,16 @@ def test_regions_of_files_are_sent_between_bytes() -> None:
     peer.send(framed(b"a") + framed(b"fetch") + framed(b"b"))
     assert peer.received() == [b"a", data, b"b"]
     assert peer.transport.writes == 1, "a small region goes out with the bytes around it"
+
+
+@pytest.mark.parametrize(("second", "writes"), [(JOINED_BYTES - 5000, 1), (JOINED_BYTES - 4999, 3)])
+def test_small_regions_go_out_with_the_bytes_around_them_up_to_a_size(second: int, writes: int) -> None:
+    peer = Peer()
+    regions = {b"one": region(5000), b"two": region(second)}
+    peer.dispatch.slices.update({name: part for name, (part, _) in regions.items()})
+    peer.send(framed(b"one") + framed(b"two") + framed(b"b"))
+    assert peer.received() == [regions[b"one"][1], regions[b"two"][1], b"b"]
+    assert peer.transport.writes == writes
 
 
 def test_a_slow_peer_costs_one_piece_of_a_large_region() -> None:

@@ -11,7 +11,7 @@ from ottla.server.base.network import OsNetwork
 from ottla.server.network.connection_rates import UNLIMITED, Admission, ConnectionRates
 from ottla.server.network.socket_settings import SocketSettings
 from ottla.server.quotas.ledger import FEW
-from ottla.server.quotas.rates import Windows
+from ottla.server.quotas.rates import Rate, Windows
 from tests.fakes import ManualClock, NotingNetwork
 from tests.server.network.peer import Peer, framed
 
@@ -121,6 +121,16 @@ def test_addresses_that_were_quiet_are_forgotten() -> None:
     assert list(rates._addresses) == [ME]
 
 
+def test_addresses_are_looked_at_again_when_there_are_twice_as_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    looks: list[int] = []
+    monkeypatch.setattr(Rate, "is_idle", lambda _, now_ms: looks.append(now_ms))
+    rates = Rates()
+    rates.set_quotas({(("ip", None),): {"connection_creation_rate": 1.0}})
+    for number in range(2 * FEW + 1):
+        rates.admit("A", f"10.0.{number // 256}.{number % 256}")
+    assert len(looks) == FEW + 2 * FEW
+
+
 # At a listener
 
 
@@ -159,12 +169,13 @@ def test_a_connection_that_is_turned_away_is_closed_later(caplog: Any) -> None:
     peer.broker.clock.advance(10)
 
 
-def test_one_connection_too_many_is_refused_at_once_and_has_no_turn() -> None:
+def test_one_connection_too_many_is_refused_at_once_and_has_no_turn(caplog: pytest.LogCaptureFixture) -> None:
     peer = LimitedPeer()
     peer.connect()
     peer.listener.settings = SocketSettings(max_connections=2)
     for _ in range(3):
         assert peer.connect()[1].aborted
+    assert "max.connections (2) is reached" in caplog.text
     peer.listener.settings = SocketSettings()
     assert [peer.connect()[1].reading for _ in range(2)] == [True, False]
     assert len(peer.listener.connections) == 4

@@ -16,6 +16,7 @@ from typing import Any, Final
 
 import pytest
 
+from ottla.log.management.passes import run_pass
 from ottla.log.partition import PartitionLog
 from ottla.server.broker.broker import Broker
 from ottla.server.handlers import alter_replica_log_dirs
@@ -48,12 +49,12 @@ async def records_deleted(broker: Broker, log: PartitionLog) -> None:
     await rolled(broker, log)
     replica(broker).delete_records_before(HIGH_WATERMARK)
     assert log.apply_retention(log.now_ms()) > 0
-    assert log.directory.remove_due(log.now_ms() + 2 * MINUTE_MS) > 0
+    assert run_pass(log.directory.removals(log.now_ms() + 2 * MINUTE_MS)) > 0
 
 
 async def too_old(broker: Broker, log: PartitionLog) -> None:
     assert log.apply_retention(log.now_ms() + log.config.retention_ms + 10 * MINUTE_MS) == 1
-    assert log.directory.remove_due(log.now_ms() + 2 * MINUTE_MS) > 0
+    assert run_pass(log.directory.removals(log.now_ms() + 2 * MINUTE_MS)) > 0
 
 
 async def compacted(broker: Broker, log: PartitionLog) -> None:
@@ -68,14 +69,14 @@ async def compacted(broker: Broker, log: PartitionLog) -> None:
     await cleaning.run_pass()
     cleaning.stop()
     assert log.size_bytes < before / 10
-    log.directory.remove_due(log.now_ms() + 2 * MINUTE_MS)
+    run_pass(log.directory.removals(log.now_ms() + 2 * MINUTE_MS))
 
 
 async def topic_deleted(broker: Broker, log: PartitionLog) -> None:
     assert broker.context is not None
     await broker.context.controller.delete_topics(DeleteTopicsRequest([DeleteTopicState("t")], timeout_ms=1000), CALLER)
     assert log.closed
-    assert log.directory.remove_due(log.now_ms() + 2 * MINUTE_MS) > 0
+    assert run_pass(log.directory.removals(log.now_ms() + 2 * MINUTE_MS)) > 0
 
 
 async def moved(broker: Broker, log: PartitionLog) -> None:
@@ -88,7 +89,7 @@ async def moved(broker: Broker, log: PartitionLog) -> None:
     await asyncio.wait(list(broker.context.log_dirs._moves.values()))
     assert log.closed
     assert not replica(broker).log.closed
-    assert log.directory.remove_due(log.now_ms() + 2 * MINUTE_MS) > 0
+    assert run_pass(log.directory.removals(log.now_ms() + 2 * MINUTE_MS)) > 0
 
 
 async def descriptor_given_up(broker: Broker, log: PartitionLog) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.server.network.receive_buffers import FIRST_BUFFER, GROWTH, KEPT_BYTES, ReceiveBuffers
+from ottla.server.network.receive_buffers import FIRST_BUFFER, GROWTH, KEPT_BUFFERS, KEPT_BYTES, ReceiveBuffers
 
 
 @pytest.mark.parametrize(
@@ -15,6 +15,9 @@ from ottla.server.network.receive_buffers import FIRST_BUFFER, GROWTH, KEPT_BYTE
         (100_000, 30_000, 100_000),
         (KEPT_BYTES, 1000, FIRST_BUFFER),
         (1_000_000, 250_000, KEPT_BYTES),
+        (1_000_000, 249_999, GROWTH * 249_999),
+        (KEPT_BYTES // 2, KEPT_BYTES // 2, KEPT_BYTES // 2),
+        (KEPT_BYTES // 2 + 1, KEPT_BYTES // 2, KEPT_BYTES),
         (KEPT_BYTES + 1, KEPT_BYTES, KEPT_BYTES + 1),
     ],
 )
@@ -29,3 +32,12 @@ def test_a_kept_buffer_serves_any_frame_that_fits() -> None:
     assert buffers.take(KEPT_BYTES + 1, 250_000) is not buffer
     assert buffers.take(70_000, 1) is buffer
     assert buffers.take(70_000, 1) is not buffer
+    buffers.give_back(buffer)
+    assert buffers.take(KEPT_BYTES, 1) is buffer
+
+
+def test_a_few_buffers_of_the_right_size_are_kept() -> None:
+    buffers = ReceiveBuffers()
+    for size in (KEPT_BYTES - 1, *[KEPT_BYTES] * (KEPT_BUFFERS + 1), KEPT_BYTES + 1):
+        buffers.give_back(bytearray(size))
+    assert [len(buffers.take(100, 2)) for _ in range(KEPT_BUFFERS + 1)] == [*[KEPT_BYTES] * KEPT_BUFFERS, 100]

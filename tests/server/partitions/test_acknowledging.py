@@ -8,7 +8,7 @@ from ottla.log.errors import StorageError
 from ottla.server.base.errors import NotLeaderOrFollower
 from ottla.server.partitions.acknowledging import flush_and_promise, when_acknowledged
 from ottla.server.partitions.replica import Replica
-from tests.fakes import MemoryBroker
+from tests.fakes import NODE_ID, MemoryBroker
 from tests.log.support import batch
 from tests.server.partitions.followers import TWO, Led
 
@@ -16,7 +16,8 @@ from tests.server.partitions.followers import TWO, Led
 def waiting(led: Led, *, by_all: bool) -> list[Exception | None]:
     """Appends a batch. Returns a list to which its outcome is added."""
     called: list[Exception | None] = []
-    when_acknowledged(led.replica, led.append(), led.broker.context.flushing, called.append, by_all=by_all)
+    end_offset = led.append()
+    when_acknowledged(led.replica, led.replica.role, end_offset, led.broker.context.flushing, called.append, by_all=by_all)
     return called
 
 
@@ -89,11 +90,24 @@ def test_leadership_that_ends_while_a_flush_is_waited_for() -> None:
     assert [type(error) for error in called] == [NotLeaderOrFollower]
 
 
+@pytest.mark.parametrize("back", [False, True])
+def test_leadership_that_ends_before_anybody_asks(back: bool) -> None:
+    """A request that appends in turns asks after the last one."""
+    led = Led()
+    called: list[Exception | None] = []
+    role, end_offset = led.replica.role, led.append()
+    led.broker.elect("t", TWO)
+    if back:
+        led.broker.elect("t", NODE_ID)
+    when_acknowledged(led.replica, role, end_offset, led.broker.context.flushing, called.append, by_all=True)
+    assert [type(error) for error in called] == [NotLeaderOrFollower]
+
+
 def test_one_replica_needs_its_flush_only_whoever_leads_by_then() -> None:
     broker, replica = lone()
     called: list[Exception | None] = []
     end_offset = replica.append(batch(1)).last_offset + 1
-    when_acknowledged(replica, end_offset, broker.context.flushing, called.append, by_all=True)
+    when_acknowledged(replica, replica.role, end_offset, broker.context.flushing, called.append, by_all=True)
     broker.elect("t", -1)
     broker.clock.advance()
     assert called == [None]

@@ -8,8 +8,9 @@ from typing import Any, cast
 import pytest
 
 from ottla.log.errors import NoRoom
+from ottla.server.base.clock import SLICE_SECONDS
 from ottla.server.metadata.names import CONSUMER_OFFSETS
-from ottla.server.partitions.backlog import RETRY_SECONDS, SLICE_SECONDS, Backlog, TopicIdPartition
+from ottla.server.partitions.backlog import RETRY_SECONDS, Backlog, TopicIdPartition
 from ottla.wire.errors import ErrorCode
 from tests.fakes import ManualClock, MemoryBroker
 from tests.log.support import batch
@@ -150,6 +151,16 @@ def test_one_failure_puts_off_all_that_are_still_to_be_made() -> None:
     assert rig.turn() == []
 
 
+def test_nobody_waits_for_what_is_put_off_for_want_of_room() -> None:
+    rig = Rig()
+    rig.make(*range(10))
+    waiting = rig.backlog.settled()
+    assert waiting is not None
+    rig.room = 0
+    rig.turn()
+    assert waiting.done()
+
+
 def test_a_new_partition_that_finds_room_brings_the_others() -> None:
     rig = Rig()
     rig.room = 0
@@ -191,6 +202,21 @@ def test_nothing_is_tried_after_a_stop() -> None:
     rig.make(0)
     rig.backlog.close(clean=False)
     assert rig.retry() == []
+
+
+@pytest.mark.parametrize(("clean", "done"), [(True, ["delete log", "sync"]), (False, [])])
+def test_only_a_clean_stop_deletes_and_only_deletions_are_synced(clean: bool, done: list[str]) -> None:
+    rig = Rig()
+    rig.make(*range(4))
+    rig.turns.append([])
+    rig.backlog.close(clean=clean)
+    assert rig.turns[-1] == []
+    rig = Rig()
+    rig.make(*range(4))
+    rig.backlog.delete(cast(Any, "log"))
+    rig.turns.append([])
+    rig.backlog.close(clean=clean)
+    assert rig.turns[-1] == done
 
 
 # In a broker

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from ottla.log.management.moving import create_future
+from ottla.server.base.answers import wait_for
 from ottla.server.metadata.image import BROKER, NO_LEADER, UNASSIGNED
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
@@ -111,6 +112,7 @@ def test_a_crash_before_the_directories_are_in_the_metadata() -> None:
         broker = await started(storage)
         assert broker.context is not None
         await broker.context.controller.create_topics(CreateTopicsRequest([CreatableTopic("t", 2, 1)]), CALLER)
+        await wait_for(broker.context.replicas.settled())
         partitions = broker.context.metadata.topics["t"].partitions.values()
         assert [partition.directories for partition in partitions] == [(UNASSIGNED,)] * 2
         places = [place(broker, index=index) for index in range(2)]

@@ -6,18 +6,26 @@ from __future__ import annotations
 
 import errno
 import re
+from random import Random
 
 import pytest
 
 from ottla.log.config import LogConfig
+from ottla.log.disk.files import remove_tree
 from ottla.log.errors import FencedLeaderEpoch, StorageError, UnknownLeaderEpoch
+from ottla.log.management.manager import LogManager
+from ottla.log.management.passes import delete_steps, run_pass
 from ottla.server.metadata.image import BROKER, TOPIC
 from ottla.server.metadata.names import CLUSTER_METADATA
+from ottla.server.partitions.backlog import RETRY_SECONDS
 from ottla.server.partitions.replicas import Replicas
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.internal.config_record import ConfigRecord
+from ottla.wire.messages.internal.partition_record import PartitionRecord
+from ottla.wire.messages.internal.topic_record import TopicRecord
 from tests.fakes import MemoryBroker
 from tests.log.support import batch
+from tests.memdisk import MemDisk
 
 
 def test_a_topic_makes_its_logs_and_its_deletion_takes_them() -> None:
@@ -61,7 +69,7 @@ def test_a_topic_id_that_is_not_the_topics_deletes_nothing(caplog: pytest.LogCap
     assert re.fullmatch(r"t-0\.[0-9a-f]{32}-stray", aside)
     assert f"if the records in /data/{aside} are this topic's, stop the broker, remove partition.metadata" in caplog.text
     again.clock.advance(86_400)
-    again.logs.delete_pass(again.clock.now_ms())
+    run_pass(delete_steps(again.logs, again.clock.now_ms()))
     again.logs.close()
 
     # What the line says brings the records back.
@@ -71,6 +79,22 @@ def test_a_topic_id_that_is_not_the_topics_deletes_nothing(caplog: pytest.LogCap
     broker.disk.remove(f"/data/{aside}/partition.metadata")
     broker.disk.rename(f"/data/{aside}", "/data/t-0")
     assert MemoryBroker({"t": 1}, disk=broker.disk).replica("t").log.log_end_offset == 3
+
+
+def test_a_partition_whose_directory_is_removed_is_not_there_any_more_and_who_waits_hears_it() -> None:
+    broker = MemoryBroker({"t": 2})
+    replica = broker.replica("t")
+    woken: list[int] = []
+    replica.watchers["me"] = lambda: woken.append(1)
+    broker.replicas.drop_removed()
+    assert woken == []
+    remove_tree(broker.disk, "/data/t-0")
+    broker.replicas.drop_removed()
+    assert woken == [1]
+    assert not replica.is_leader
+    assert broker.replicas.get("t", 0) is broker.replicas.get_by_id(broker.topic_id("t"), 0) is None
+    assert broker.replicas.why_missing("t", 0) == ErrorCode.KAFKA_STORAGE_ERROR
+    assert broker.replica("t", 1).is_leader
 
 
 def test_leadership_follows_the_image_and_wakes_who_waits() -> None:
@@ -154,3 +178,132 @@ def test_what_a_deleted_topic_did_stays_in_the_broker_s_sum() -> None:
     assert (broker.replicas.past_traffic.appends, broker.replicas.past_traffic.messages_in) == (2, 6)
     broker.create_topic("t")
     assert broker.replicas.traffic["t"].appends == 0
+
+
+# What a start finds after a kill
+
+
+def killed(topics: dict[str, int]) -> MemDisk:
+    """The disk of a broker that was killed when each partition of the topics had two records."""
+    broker = MemoryBroker(topics)
+    for name, partitions in topics.items():
+        for index in range(partitions):
+            broker.replica(name, index).append(batch(2))
+    broker.logs.close(clean=False)
+    return broker.disk
+
+
+def restarted(broker: MemoryBroker) -> Replicas:
+    """The replicas of the same broker after a kill."""
+    broker.logs.close(clean=False)
+    config = LogConfig.from_overrides({}, broker.config.values)
+    logs = LogManager(broker.disk, broker.config.log_dirs, broker.clock.now_ms, config, random=Random(1))
+    logs.open_all()
+    replicas = Replicas(logs, broker.image, broker.settings, broker.clock)
+    replicas.start()
+    return replicas
+
+
+def visible(replicas: Replicas) -> int | None:
+    """Returns up to which offset consumers of t-0 see records, None if it is not here."""
+    replica = replicas.get("t", 0)
+    return replica.log.high_watermark if replica is not None else None
+
+
+@pytest.mark.parametrize("of_topic", [True, False])
+def test_what_recovery_finds_is_durable_before_readers_see_it_if_every_append_is_to_be(of_topic: bool) -> None:
+    """Found by the simulated broker: after a kill, readers saw records that a power cut then took."""
+    broker = MemoryBroker({}, {} if of_topic else {"log.flush.interval.messages": "1"})
+    if of_topic:
+        broker.create_topic("t", flush_messages="1")
+    else:
+        broker.create_topic("t")
+    broker.replica("t").append(batch(2))
+    assert visible(broker.replicas) == 0
+    assert visible(restarted(broker)) == 2
+    broker.disk.crash()
+    assert MemoryBroker({"t": 1}, disk=broker.disk).replica("t").log.log_end_offset == 2
+
+
+def test_a_start_flushes_nothing_that_need_not_be() -> None:
+    broker = MemoryBroker({"t": 1})
+    broker.replica("t").append(batch(2))
+    assert visible(restarted(broker)) == 2
+    broker.disk.crash()
+    assert MemoryBroker({"t": 1}, disk=broker.disk).replica("t").log.log_end_offset == 0
+
+
+@pytest.mark.parametrize("error", [errno.EIO, errno.EMFILE])
+def test_what_recovery_finds_and_no_flush_covers_is_not_shown(error: int) -> None:
+    broker = MemoryBroker({}, {"log.flush.interval.messages": "1"})
+    broker.create_topic("t")
+    broker.replica("t").append(batch(2))
+    broker.disk.fail("sync", error, path=".log")
+    replicas = restarted(broker)
+    assert visible(replicas) is None
+    assert (replicas.logs.directories[0].failed is None) == (error == errno.EMFILE)
+    broker.clock.advance(RETRY_SECONDS)
+    assert visible(replicas) == (2 if error == errno.EMFILE else None)
+
+
+@pytest.mark.parametrize("error", [errno.ENOSPC, errno.EMFILE])
+def test_what_a_start_has_no_room_for_comes_alive_when_there_is(error: int) -> None:
+    disk = killed({"t": 2})
+    for _ in range(2):
+        disk.fail("open", error, path="/t-0/")
+    broker = MemoryBroker({"t": 2}, disk=disk)
+    assert broker.replica("t", 1).is_leader
+    assert broker.replicas.why_missing("t", 0) is ErrorCode.KAFKA_STORAGE_ERROR
+    assert broker.replicas.drop_lost() == {}, "it is not lost"
+    broker.clock.advance(RETRY_SECONDS)
+    assert broker.replicas.get("t", 0) is None
+    broker.clock.advance(RETRY_SECONDS)
+    assert broker.replica("t", 0).is_leader
+    assert broker.replica("t", 0).log.log_end_offset == 2
+
+
+def test_a_start_says_once_for_how_many_new_partitions_there_is_no_room(caplog: pytest.LogCaptureFixture) -> None:
+    broker = MemoryBroker({"t": 3})
+    logs = LogManager(
+        broker.disk, ["/other"], broker.clock.now_ms, LogConfig.from_overrides({}, None), random=Random(1), metadata_dir="/data2"
+    )
+    logs.lock()
+    for _ in range(3):
+        broker.disk.fail("open", errno.EMFILE, path="/other/t-")
+    replicas = Replicas(logs, broker.image, broker.settings, broker.clock)
+    replicas.start()
+    assert len(replicas) == 0
+    (line,) = (record.getMessage() for record in caplog.records if "until there is room" in record.getMessage())
+    assert line.startswith("not available until there is room: 3 partitions; ")
+    broker.clock.advance(RETRY_SECONDS)
+    assert len(replicas) == 3
+
+
+def test_a_topic_whose_directory_was_removed_can_be_deleted_and_made_again() -> None:
+    broker = MemoryBroker({"t": 1})
+    broker.replica("t").append(batch(2))
+    remove_tree(broker.disk, broker.replica("t").log.path)
+    broker.replicas.drop_removed()
+    broker.delete_topic("t")
+    other = broker.topic_id("another")
+    broker.image.apply_all([TopicRecord("t", other), PartitionRecord(0, other, [1], [1], leader=1, leader_epoch=0)])
+    assert broker.replica("t").is_leader
+    assert broker.replica("t").log.log_end_offset == 0
+
+
+def test_what_is_opened_late_and_belongs_to_no_topic_any_more_is_set_aside() -> None:
+    disk = killed({"t": 1, "u": 1})
+    for name in "tu":
+        disk.fail("open", errno.EMFILE, path=f"/{name}-0/")
+    broker = MemoryBroker({"t": 1, "u": 1}, disk=disk)
+    for name in "tu":
+        broker.delete_topic(name)
+    other = broker.topic_id("another")
+    broker.image.apply_all([TopicRecord("u", other), PartitionRecord(0, other, [1], [1], leader=1, leader_epoch=0)])
+    broker.clock.advance(RETRY_SECONDS)
+    broker.clock.advance()
+    assert broker.replicas.get("t", 0) is None
+    assert broker.replica("u").log.log_end_offset == 0
+    assert broker.replica("u").topic_id == other
+    aside = [name for name in disk.list("/data") if name.endswith("-stray")]
+    assert [name[:3] for name in sorted(aside)] == ["t-0", "u-0"]

@@ -102,11 +102,16 @@ def test_a_complaint_says_where_the_text_stood(tmp_path: Path) -> None:
 
 def test_settings_without_effect_are_logged(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
-    options = ServeOptions(override=("num.io.threads=9", "num.partitions=2", "num.partitons=2"))
+    listener = "listener.name.plaintext."
+    given = ("num.io.threads=9", "num.partitions=2", "num.partitons=2", f"{listener}max.connections=3")
+    options = ServeOptions(override=(*given, f"{listener}max.connection.creation.rate=4"))
     _log_ignored_settings(*gather(options, {}, read_bytes))
     assert [(record.levelname, record.getMessage()) for record in caplog.records] == [
         ("WARNING", "num.partitons is not a broker setting of Kafka 4.4: did you mean num.partitions? [--override]"),
-        ("INFO", "these settings are accepted but have no effect in ottla: num.io.threads"),
+        (
+            "INFO",
+            "these settings are accepted but have no effect in ottla: listener.name.plaintext.max.connections, num.io.threads",
+        ),
     ]
 
 

@@ -11,6 +11,7 @@ import pytest
 
 from ottla.server.base.errors import CloseConnection
 from ottla.server.base.promise import Promise
+from ottla.server.handlers import produce as produce_handler
 from ottla.server.handlers import share_fetch
 from ottla.server.metadata.operation import NO_LIMIT, Caller, Permits, Refused
 from ottla.server.requests.kept_answers import KeptAnswers
@@ -72,6 +73,21 @@ def test_a_produce_that_nobody_waits_for_mutes(broker: LimitedBroker) -> None:
     assert broker.serve(produced(900, acks=0), 9) is None
     assert broker.client.muted == [(broker.frame_bytes - 100) * 100]
     assert broker.quotas.request.shares == {}
+
+
+@pytest.mark.parametrize("ended", ["kept", "failed", "cancelled"])
+def test_a_produce_that_nobody_waits_for_mutes_when_it_is_appended(
+    broker: LimitedBroker, monkeypatch: pytest.MonkeyPatch, ended: str
+) -> None:
+    promise: Promise[None] = Promise()
+    monkeypatch.setattr(produce_handler, "handle", lambda body, request: promise)
+    broker.limit(producer_byte_rate=10.0)
+    broker.serve(produced(900, acks=0), 9)
+    assert broker.client.muted == []
+    {"kept": lambda: promise.set_result(None), "cancelled": promise.cancel}.get(
+        ended, lambda: promise.set_exception(CloseConnection("because"))
+    )()
+    assert broker.client.muted == ([(broker.frame_bytes - 100) * 100] if ended == "kept" else [])
 
 
 def test_an_answer_that_waits_for_a_flush_has_its_throttle_time_then(broker: LimitedBroker) -> None:
@@ -204,6 +220,14 @@ def test_a_share_fetch_gets_what_is_acquired_for_it_and_waits_then(
     assert broker.client.muted == [answer.throttle_time_ms]
 
 
+def test_a_share_fetch_of_a_client_without_a_limit_does_not_wait(broker: LimitedBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    topic = ShareFetchableTopicResponse(bytes(16), [PartitionData(0, records=b"x" * 1500)])
+    monkeypatch.setattr(share_fetch, "handle", lambda body, request: ShareFetchResponse(responses=[topic]))
+    broker.limit(("client-id", "other"), consumer_byte_rate=1.0)
+    answer = broker.serve(ShareFetchRequest("g", "m", 0, max_bytes=10**6), 2)
+    assert (answer.throttle_time_ms, broker.client.muted) == (0, [])
+
+
 @pytest.mark.parametrize("kept_before", [True, False])
 def test_a_promised_answer_is_charged_once_whenever_its_promise_is_kept(
     broker: LimitedBroker, monkeypatch: pytest.MonkeyPatch, *, kept_before: bool
@@ -316,6 +340,19 @@ def test_older_versions_are_let_through_with_a_throttle_time(broker: LimitedBrok
     assert permits.throttle_time_ms == 1000
     permits.take(2)
     assert permits.throttle_time_ms == 2000
+
+
+def test_what_is_given_back_can_be_taken_again(broker: LimitedBroker) -> None:
+    broker.limit(controller_mutation_rate=2.0)
+    for version in (5, 7):
+        request = broker.request(version)
+        request.client_id = f"c{version}"
+        permits = request.permits(6)
+        permits.take(25)
+        permits.give_back(25)
+        assert permits.throttle_time_ms == 0
+        permits.take(20)
+        assert permits.throttle_time_ms == 0, "of 20"
 
 
 @pytest.mark.parametrize(("version", "code"), [(5, 0), (6, 89)])

@@ -61,6 +61,22 @@ def test_nobody_is_forgotten_whose_use_matters() -> None:
     assert len(ledger.shares) == FEW + 10
 
 
+def test_shares_are_looked_at_again_when_there_are_twice_as_many() -> None:
+    """Looking at all of them for each new one would take ever longer."""
+    looks: list[int] = []
+
+    class Busy(Rate):
+        def is_idle(self, now_ms: int) -> bool:
+            looks.append(now_ms)
+            return False
+
+    ledger = Ledger(Busy, WINDOWS)
+    ledger.set_limits({(("client-id", None),): 10.0})
+    for n in range(4 * FEW + 1):
+        ledger.measure_of(("u", str(n)), n)
+    assert looks == [number for number in (FEW, 2 * FEW, 4 * FEW) for _ in range(number)]
+
+
 def test_who_was_forgotten_is_not_measured_elsewhere() -> None:
     """What is resolved and what is measured are kept apart, and each is forgotten at its own time."""
     ledger = ledger_of()

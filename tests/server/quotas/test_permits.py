@@ -13,7 +13,7 @@ from ottla.wire.messages.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsTopic,
 )
-from ottla.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from ottla.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from ottla.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from tests.fakes import CALLER
 from tests.server.metadata.support import Node
@@ -33,6 +33,9 @@ class Counted(Permits):
         if partitions > self.left:
             raise Refused(EXCEEDED)
         self.left -= partitions
+
+    def give_back(self, partitions: int) -> None:
+        self.left += partitions
 
 
 @pytest.fixture
@@ -78,6 +81,23 @@ def test_adding_partitions(node: Node) -> None:
     assert codes == {"a": 0, "b": EXCEEDED, "nope": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
     assert permits.asked == [3, 2]
     assert [len(topic.partitions) for topic in node.image.topics.values()] == [5, 3]
+
+
+def test_what_is_planned_anew_is_charged_once(node: Node) -> None:
+    """A large topic is encoded in slices, and planned again if the metadata changes meanwhile."""
+    permits = Counted(3100)
+
+    async def meanwhile() -> CreateTopicsResponse:
+        large = CreateTopicsRequest([CreatableTopic("large", 3000, 1)])
+        first = asyncio.ensure_future(node.controller.create_topics(large, CALLER, permits))
+        await asyncio.sleep(0)
+        assert not first.done()
+        await node.controller.create_topics(CreateTopicsRequest([CreatableTopic("c", 1, 1)]), CALLER)
+        return await first
+
+    answer = asyncio.run(meanwhile())
+    assert answer.topics[0].error_code == 0
+    assert (permits.asked, permits.left) == ([3000, 3000], 100)
 
 
 @pytest.mark.parametrize(("brokers", "asked"), [([[1], [1]], []), ([[9]], [1])])

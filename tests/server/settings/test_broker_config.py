@@ -54,6 +54,23 @@ def test_without_anything_it_is_a_loopback_broker() -> None:
     assert set(result.values) == set(BROKER_SETTINGS) | set(OWN_SETTINGS)
 
 
+@pytest.mark.parametrize(
+    "controllers", [{"controller.quorum.bootstrap.servers": "a:9093,b:9093"}, {"controller.quorum.voters": "2@a:9093,3@b:9093"}]
+)
+def test_kafka_s_file_of_a_broker_is_taken_as_it_is(controllers: dict[str, str]) -> None:
+    texts = STOCK | {
+        "process.roles": "broker",
+        "listeners": "PLAINTEXT://:9092",
+        "advertised.listeners": "PLAINTEXT://localhost:9092",
+    }
+    del texts["controller.quorum.voters"]
+    result, unknown = BrokerConfig.from_mapping(texts | controllers)
+    assert unknown == []
+    assert result.follows_controllers
+    assert result.controller_listeners == ()
+    assert not BrokerConfig.from_mapping(STOCK)[0].follows_controllers
+
+
 def test_kafka_s_own_file_is_taken_as_it_is() -> None:
     result, unknown = BrokerConfig.from_mapping(STOCK)
     assert unknown == []
@@ -107,10 +124,23 @@ def test_a_listener_that_is_not_advertised_advertises_itself() -> None:
         ({"inter.broker.listener.name": "B"}, "inter.broker.listener.name: B is not in listeners; name one that is"),
         ({"advertised.listeners": "CONTROLLER://a:1", "listeners": "PLAINTEXT://:1,CONTROLLER://:2"},
          "advertised.listeners: none of them is for clients; advertise a listener that is not for controllers"),
-        ({"process.roles": "broker"}, "process.roles: 'broker' needs other nodes, and ottla does not join a quorum yet; "
-         "set process.roles=broker,controller"),
+        ({"process.roles": "controller"}, "process.roles: 'controller' is not possible, because the controllers of a cluster are "
+         "Apache Kafka's; set process.roles=broker to join them, or process.roles=broker,controller for a single node"),
+        ({"process.roles": "broker"},
+         "process.roles: a broker needs to know its controllers; set controller.quorum.bootstrap.servers=host:port"),
+        ({"process.roles": "broker", "controller.quorum.voters": "2@a:1,1@b:1"},
+         "node.id: 1 is a controller's (controller.quorum.voters); give the broker another node.id"),
+        ({"process.roles": "broker", "controller.quorum.voters": "2@a:1", "listeners": "PLAINTEXT://:1,CONTROLLER://:2"},
+         "listeners: CONTROLLER is for controllers (controller.listener.names), which this node is not; remove it"),
+        ({"process.roles": "broker", "controller.quorum.voters": "2@a:1", "listener.security.protocol.map":
+          "PLAINTEXT:PLAINTEXT,CONTROLLER:SSL"}, "controller.listener.names: the controllers' listener CONTROLLER uses SSL, "
+         "which ottla does not support yet; use PLAINTEXT (listener.security.protocol.map)"),
+        ({"process.roles": "broker", "controller.quorum.voters": "2@a:1", "controller.listener.names": "C",
+          "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT"}, "controller.listener.names: the controllers' listener C uses "
+         "None, which ottla does not support yet; use PLAINTEXT (listener.security.protocol.map)"),
         ({"controller.quorum.voters": "1@a:1,2@b:1"},
-         "controller.quorum.voters: 2@b:1 is another node, and ottla does not join a quorum yet; leave node 1 as the only voter"),
+         "controller.quorum.voters: 2 is another node, and ottla is a controller only of itself; leave node 1 as the only voter, "
+         "or set process.roles=broker to join the quorum"),
         ({"controller.quorum.voters": "a:1"}, "controller.quorum.voters: 'a:1' has the element 'a:1', which is not id@host:port"),
         ({"authorizer.class.name": "a.B"}, "authorizer.class.name: ottla has no authorization yet; remove it"),
     ],

@@ -8,9 +8,10 @@ from collections.abc import Mapping
 import pytest
 
 from ottla.log.config import TOPIC_SETTINGS
-from ottla.log.config_def import Setting
+from ottla.log.config_def import ConfigType, Setting
 from ottla.server.settings.broker_settings import BROKER_SETTINGS, OWN_SETTINGS
 from ottla.server.settings.group_settings import CLIENT_METRICS_SETTINGS, GROUP_SETTINGS
+from scripts import limits_page
 from scripts.settings_page import PAGE, WHY_IDLE, fits, page, why_idle
 
 TABLES: tuple[Mapping[str, Setting], ...] = (
@@ -25,14 +26,30 @@ SHOWN = [setting for table in TABLES for setting in table.values() if not settin
 
 def test_the_page_is_that_of_the_tables() -> None:
     assert PAGE.read_text() == page(), "the tables have changed: run python -m scripts.settings_page"
+    assert limits_page.PAGE.read_text() == limits_page.page(), "the tables have changed: run python -m scripts.settings_page"
+
+
+def test_every_setting_of_our_own_that_bounds_something_is_among_the_limits() -> None:
+    text = limits_page.page()
+    assert [name for name in OWN_SETTINGS.keys() - limits_page.NO_LIMITS if f"| `{name}` |" not in text] == []
+    assert OWN_SETTINGS.keys() >= limits_page.NO_LIMITS
+    assert "| `max.connections` | none | The most connections of the broker" in text
+
+
+def test_a_new_setting_of_our_own_is_listed_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    new = Setting("ottla.new.bound", ConfigType.INT, 5, doc="What it bounds.")
+    monkeypatch.setitem(OWN_SETTINGS, new.name, new)
+    assert f"## {limits_page.REST}\n" in limits_page.page()
+    assert "| `ottla.new.bound` | `5` | What it bounds. |" in limits_page.page()
 
 
 def test_every_setting_stands_where_it_belongs() -> None:
-    effective, _, idle = page().partition("## Known, and without effect yet")
+    effective, _, idle = page().partition("## Accepted, without effect")
     rows = re.findall(r"^\| `([^`]+)` ", effective, re.MULTILINE)
     listed = [name for line in idle.splitlines() if line.startswith("- ") for name in re.findall(r"`([^`]+)`", line)]
     assert sorted(rows) == sorted(setting.name for setting in SHOWN if setting.effective)
     assert sorted(listed) == sorted(setting.name for setting in SHOWN if not setting.effective)
+    assert f"Of Kafka's {len(SHOWN) - len(OWN_SETTINGS)} settings, these {len(listed)} are checked" in idle
 
 
 def test_every_reason_has_settings() -> None:

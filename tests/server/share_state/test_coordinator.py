@@ -217,6 +217,11 @@ def test_the_log_begins_at_the_oldest_snapshot_that_counts() -> None:
         driver.write((0, 0, 1, 2), start_offset=-1)
     driver.coordinator.prune()
     assert driver.offsets()[0] == 1, "the other was not written again"
+    pruned: list[int] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(driver.log, "delete_before", lambda _partition, offset: pruned.append(offset))
+        driver.coordinator.prune()
+    assert pruned == [], "nothing has come since"
     driver.begin(OTHER, state_epoch=2)
     driver.coordinator.prune()
     assert driver.offsets()[0] == 5

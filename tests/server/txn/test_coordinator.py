@@ -172,6 +172,28 @@ async def test_with_version_2_an_end_brings_a_new_id_when_epochs_are_used_up() -
     assert await driver.end(producer, commit=True) == after, "again"
 
 
+@pytest.mark.parametrize("by_end", [False, True])
+@in_loop
+async def test_after_a_rotation_the_old_id_is_known_with_its_last_epoch_only(by_end: bool) -> None:
+    driver = Driver()
+    await driver.init()
+    driver.coordinator.shard(TID).write_transaction(driver.now()._replace(producer_epoch=EXHAUSTED_EPOCH))
+    last = Producer(1000, EXHAUSTED_EPOCH)
+    if by_end:
+        driver.add(last)
+        assert await driver.end(last, commit=True) == (1001, 0)
+    else:
+        assert await driver.init(Expected(*last)) == (1001, 0)
+    for coordinator in (driver, driver.restarted()):
+        for epoch in (0, 5, EXHAUSTED_EPOCH - 1):
+            assert await refused(coordinator.init(Expected(1000, epoch))) is ErrorCode.PRODUCER_FENCED
+            old_end = coordinator.end(Producer(1000, epoch), commit=True)
+            assert await refused(old_end) is ErrorCode.INVALID_PRODUCER_ID_MAPPING
+        assert await refused(coordinator.init(Expected(999, EXHAUSTED_EPOCH))) is ErrorCode.PRODUCER_FENCED
+        assert (coordinator.now().producer_id, coordinator.now().producer_epoch) == (1001, 0)
+    assert await driver.init(Expected(*last)) == (1001, 0), "it never got its answer, and asks again"
+
+
 @pytest.mark.parametrize(
     ("producer", "code"),
     [
@@ -370,6 +392,25 @@ async def test_a_record_that_does_not_decode_is_left_out(caplog: pytest.LogCaptu
 
 
 # Time
+
+
+@in_loop
+async def test_what_could_not_be_loaded_at_the_start_is_aborted_without_anybody_asking(monkeypatch: pytest.MonkeyPatch) -> None:
+    driver = Driver()
+    driver.add(await driver.init(timeout_ms=5_000))
+    driver.clock.advance(6)
+
+    def offline(partition: int) -> object:
+        raise StorageError("not here yet")
+
+    again = Driver(driver.log, driver.clock)
+    with monkeypatch.context() as patch:
+        patch.setattr(driver.log, "read", offline)
+        again.coordinator.refresh()
+        await again.coordinator.abort_overdue()
+    assert again.markers == []
+    await again.coordinator.abort_overdue()
+    assert [(topic, partition, marker.committed) for topic, partition, marker in again.markers] == [("t", 0, False)]
 
 
 @BOTH

@@ -42,7 +42,7 @@ def test_groups_are_found_by_id_if_they_are_consumer_groups() -> None:
     rig.shard.groups["old"] = ClassicGroup("old", 0)
     services = rig.services
     assert services.find("g") is services.existing("g") is group
-    for other, why in (("old", "is a classic group, not a consumer group"), ("nowhere", "not found")):
+    for other, why in (("old", "is a classic group; this request is for consumer groups"), ("nowhere", "not found")):
         assert services.find(other) is None
         with pytest.raises(GroupError, match=f"{other} {why}") as error:
             services.existing(other)

@@ -15,7 +15,7 @@ from ottla.server.group.errors import GroupError
 from ottla.server.group.streams.group import StreamsGroup, StreamsState
 from ottla.server.group.streams.topology import Status
 from ottla.wire.errors import ErrorCode
-from ottla.wire.messages.streams_group_heartbeat import StreamsGroupHeartbeatResponse, TaskOffset
+from ottla.wire.messages.streams_group_heartbeat import KeyValue, RequestEndpoint, StreamsGroupHeartbeatResponse, TaskOffset
 from tests.server.group.streams.support import GROUP, READS_T, Cluster, Member, settle, subtopology, two_members
 
 COUNTS = (subtopology("0", "t", sinks=["between"]), subtopology("1", repartition={"between": 0}, changelogs=["log"]))
@@ -288,6 +288,72 @@ def test_a_static_member_comes_back_as_another_process() -> None:
     back.join(READS_T)
     settle(one, back)
     assert (back.active, sorted(cluster.group.targets)) == (had, ["m1", "m3"])
+
+
+def located(answer: StreamsGroupHeartbeatResponse) -> dict[str, tuple[dict[str, list[int]], dict[str, list[int]]]]:
+    """What an answer says of the processes: host -> (partitions of active tasks, those of standby tasks), by topic."""
+    assert answer.partitions_by_user_endpoint is not None
+    return {
+        each.user_endpoint.host: (
+            {place.topic: place.partitions for place in each.active_partitions},
+            {place.topic: place.partitions for place in each.standby_partitions},
+        )
+        for each in answer.partitions_by_user_endpoint
+    }
+
+
+def test_members_know_whom_to_ask_for_a_partition() -> None:
+    """Only processes with an endpoint are listed; a topic with fewer partitions than there are tasks has only those."""
+    cluster = Cluster(num_standby_replicas="1")
+    for name, count in (("between", 3), ("log", 3), ("few", 1)):
+        cluster.make_topic(name, count)
+    reads = (subtopology("0", "t", "few", changelogs=["log"]),)
+    one, two = Member(cluster, "m1"), Member(cluster, "m2")
+    alone = one.join(*reads, user_endpoint=RequestEndpoint("here", 1))
+    assert located(alone) == {"here": ({"t": [0, 1, 2], "few": [0]}, {})}
+    two.join(*reads)
+    settle(one, two)
+    assert list(located(one.own())) == ["here"], "the other has no endpoint"
+    two.own(user_endpoint=RequestEndpoint("there", 2))
+    settle(one, two)
+    found = located(one.own())
+    assert sorted(found) == ["here", "there"]
+    for member, host, other in ((one, "here", "there"), (two, "there", "here")):
+        active, standby = found[host]
+        assert active == {"t": member.active["0"]} | ({"few": [0]} if 0 in member.active["0"] else {})
+        assert standby == found[other][0], "each has a copy of what the other works on"
+
+
+def test_a_static_member_that_came_back_is_found_at_its_new_place_only() -> None:
+    cluster = Cluster()
+    gone = Member(cluster, "m1", "i1")
+    gone.join(READS_T, user_endpoint=RequestEndpoint("here", 1))
+    gone.beat(member_epoch=-2)
+    back = Member(cluster, "m2", "i1", process="process-m1")
+    answer = back.join(READS_T, user_endpoint=RequestEndpoint("there", 1))
+    assert located(answer) == {"there": ({"t": [0, 1, 2]}, {})}
+
+
+def test_which_changes_of_a_member_require_an_assignment() -> None:
+    """Those of a member that keeps its tasks over restarts only if they say where its tasks may run."""
+    cluster = Cluster()
+    dynamic, static = Member(cluster, "m1"), Member(cluster, "m2", "i2")
+    dynamic.join(READS_T)
+    static.join(READS_T)
+    settle(dynamic, static)
+    for member, changes, required in (
+        (static, {"rebalance_timeout_ms": 70_000}, False),
+        (static, {"rack_id": "r"}, True),
+        (static, {"client_tags": [KeyValue("zone", "a")]}, True),
+        (static, {"process_id": "elsewhere"}, True),
+        (static, {"process_id": "elsewhere"}, False),
+        (dynamic, {"rebalance_timeout_ms": 70_000}, True),
+        (dynamic, {"rebalance_timeout_ms": 70_000}, False),
+    ):
+        epoch = cluster.group.epoch
+        member.own(**changes)
+        assert cluster.group.epoch == epoch + required, changes
+        settle(dynamic, static)
 
 
 def test_a_static_member_that_stays_away_is_put_out() -> None:

@@ -1,0 +1,49 @@
+"""The nodes of a cluster as processes: controllers of Apache Kafka, and brokers of ottla that join them.
+
+Both read Kafka's own server.properties. The quorum is a dynamic one (kraft.version 1), whose voter is in the metadata log.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from compat_tests.brokers import Ottla
+from compat_tests.reference.kafka import HOST, RealKafka, answers_api_versions
+
+CONTROLLER_ID = 3000
+
+
+class KafkaController(RealKafka):
+    """The one controller of a cluster, which is no broker."""
+
+    kind = "controller"
+
+    def place(self) -> dict[str, str]:
+        return {
+            "process.roles": "controller",
+            "node.id": str(CONTROLLER_ID),
+            "listeners": f"CONTROLLER://{HOST}:{self.port}",
+            "controller.quorum.bootstrap.servers": self.bootstrap,
+            "log.dirs": str(self.data_dir),
+        }
+
+    def answers(self) -> bool:
+        return answers_api_versions(self.port)
+
+
+class OttlaBroker(Ottla):
+    """A broker of ottla whose controllers are others; `controllers` is the address of one of them."""
+
+    def __init__(self, directory: Path, node_id: int, controllers: str, settings: dict[str, str] | None = None) -> None:
+        self.node_id = node_id
+        self.controllers = controllers
+        super().__init__(directory, settings)
+
+    def place(self) -> dict[str, str]:
+        return {
+            "process.roles": "broker",
+            "node.id": str(self.node_id),
+            "listeners": f"PLAINTEXT://{HOST}:{self.port}",
+            "controller.quorum.bootstrap.servers": self.controllers,
+            "log.dirs": str(self.data_dir),
+        }

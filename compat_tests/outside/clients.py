@@ -1,0 +1,112 @@
+"""What a client of any kind does here, whichever library it is made of. A key is a partition as text, `topic-partition`.
+
+Errors of the libraries become one of two. `Abortable`: the transaction can only be aborted, and then certainly has not happened.
+Any other `ClientError`: nobody knows what came of it, and the client may be of no more use.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final, Protocol
+
+from compat_tests.anomalies.history import Key
+
+PATIENCE_S: Final = 20
+"""How long clients wait for an answer: longer than any pause, see faults.py."""
+DELIVERY_S: Final = 600
+"""How long an idempotent producer repeats a record: for the whole run."""
+TRANSACTION_S: Final = 20
+"""A transaction is aborted by its coordinator after so long."""
+MOST_POLLED: Final = 500
+
+Sent = Callable[[int | None], None]
+"""Called with a record's offset when it is written; with None if it is given up."""
+Committed = Mapping[Key, int]
+"""Offsets of a group."""
+
+
+class ClientError(Exception):
+    """Something did not work, and nobody knows whether it happened."""
+
+
+class Abortable(ClientError):
+    """The transaction has not been committed, and must be aborted."""
+
+
+class Sender(Protocol):
+    """An idempotent producer. It keeps the order of what it sends, and repeats what was not answered."""
+
+    def send(self, key: Key, value: int, sent: Sent) -> None:
+        """Sends a record; `sent` is called later, from any thread. Raises ClientError."""
+        ...
+
+    def turn(self, seconds: float) -> None:
+        """Waits, and lets `sent` be called meanwhile. Raises ClientError."""
+        ...
+
+    def init(self) -> None:
+        """Takes over the transactional id. Raises ClientError."""
+        ...
+
+    def begin(self) -> None: ...
+
+    def send_offsets(self, group: str, offsets: Committed) -> None: ...
+
+    def commit(self) -> None:
+        """Commits the transaction; every `sent` of it has been called when it returns. Raises Abortable or ClientError."""
+        ...
+
+    def abort(self) -> None: ...
+
+    def close(self) -> None:
+        """Gives up, without waiting for anything."""
+        ...
+
+
+class Poller(Protocol):
+    """A consumer that no group assigns anything to. It may commit a group's offsets all the same."""
+
+    def assign(self, positions: Mapping[Key, int]) -> None:
+        """Goes on reading there, and nowhere else. Raises ClientError."""
+        ...
+
+    def poll(self, seconds: float) -> list[tuple[Key, int, int]]:
+        """Returns (key, offset, value) of the records that come within this time. Raises ClientError."""
+        ...
+
+    def commit(self, offsets: Committed) -> None:
+        """Commits offsets. Raises ClientError."""
+        ...
+
+    def committed(self, keys: list[Key]) -> Committed:
+        """Returns the group's offsets, -1 where there is none. Raises ClientError."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class Library(Protocol):
+    """One library. A sender without a transactional id is merely idempotent; a poller without a group commits nothing."""
+
+    name: str
+
+    def sender(self, bootstrap: str, transactional_id: str | None = None) -> Sender: ...
+
+    def poller(self, bootstrap: str, group: str, *, committed: bool) -> Poller:
+        """`committed`: it reads committed records only."""
+        ...
+
+
+def place_of(key: Key) -> tuple[str, int]:
+    """Returns topic and partition."""
+    topic, _, partition = key.rpartition("-")
+    return topic, int(partition)
+
+
+def encode(value: int) -> bytes:
+    """Returns a record's bytes, between 8 and about 600 of them, so that segments fill."""
+    return b"%d " % value + b"." * (value * 7919 % 600)
+
+
+def decode(data: Any) -> int:
+    return int(bytes(data).split(b" ", 1)[0])

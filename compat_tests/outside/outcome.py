@@ -1,0 +1,57 @@
+"""What came of a run of the checker outside: one line for people, and the history for whoever wants to look closer."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from compat_tests.anomalies.history import Event
+from compat_tests.anomalies.records import Anomaly
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What came of a run."""
+
+    seed: int
+    found: list[Anomaly]
+    events: list[Event] = field(repr=False)
+    done: Counter[tuple[str, str]]
+    """(what was done, its outcome) -> how often."""
+    broken: Counter[str]
+    lives: int
+    ended_by_itself: int
+    replaced: int
+    seconds: float
+
+    @property
+    def names(self) -> set[str]:
+        return {anomaly.name for anomaly in self.found}
+
+    def lines(self) -> Iterator[str]:
+        """Yields the history, an event a line, for `python -m compat_tests.anomalies.checker`."""
+        for event in self.events:
+            yield json.dumps(event, separators=(",", ":"))
+
+    def __str__(self) -> str:
+        broken = ", ".join(f"{count} {kind}" for kind, count in sorted(self.broken.items())) or "nothing"
+        done = ", ".join(
+            f"{self.done[f, 'ok']} {name}"
+            + (f" ({self.done[f, 'fail']} not, {self.done[f, 'info']} unknown)" if brackets else "")
+            for f, name, brackets in (
+                ("send", "sends", True),
+                ("txn", "transactions", True),
+                ("commit", "commits", True),
+                ("committed", "committed", False),
+                ("poll", "polls", False),
+            )
+        )
+        by_name = Counter(anomaly.name for anomaly in self.found)
+        found = ", ".join(f"{count} {name}" for name, count in sorted(by_name.items())) or "0 anomalies"
+        itself = f" ({self.ended_by_itself} ended by itself)" if self.ended_by_itself else ""
+        return (
+            f"seed {self.seed}, {self.seconds:.0f} s: {broken}; {self.lives} lives{itself}, {self.replaced} clients replaced; "
+            f"{done}; {found}"
+        )

@@ -1,0 +1,226 @@
+"""A whole run: the broker starts, clients work while things break, everything is repaired and every client has to get on, all is
+read from the beginning, and the checker of anomalies judges. A run is bounded: in time by its seconds and `STUCK_S`, and clients
+pause between what they do.
+
+Beside the anomalies of the history there are those of the run: the broker ended by itself (`ended`), did not start or stop
+(`no-start`, `no-stop`), wrote a traceback to its log (`exception`), a client got nothing done after the repair (`stuck`), or
+there is something that nobody ever did (`idle`), and so nothing is proved.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Collection
+from typing import Final
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from compat_tests.anomalies.checker import check
+from compat_tests.anomalies.history import READ_COMMITTED, READ_UNCOMMITTED, Key, operations
+from compat_tests.anomalies.records import Anomaly
+from compat_tests.outside.aiokafka_clients import AioKafka
+from compat_tests.outside.breaking import Breaking, Room, failed_to_start
+from compat_tests.outside.clients import PATIENCE_S, ClientError, Library, decode, place_of
+from compat_tests.outside.confluent_clients import QUIET, Confluent
+from compat_tests.outside.faults import plan
+from compat_tests.outside.kafka_python_clients import KafkaPython
+from compat_tests.outside.outcome import Outcome
+from compat_tests.outside.transactions import Transactions
+from compat_tests.outside.workers import Administration, Place, Queue, Reading, Register, SharedRecorder, Worker, ends
+from compat_tests.reference.kafka import BrokerFailed, BrokerProcess
+
+QUEUES: Final = {"q": 2}
+APPENDED: Final = {"t": 2}
+"""Topics and their partitions: for the queue only, and for transactions as well."""
+STUCK_S: Final = 120.0
+"""How long a client may achieve nothing after the repair. It is much, for the clients wait between attempts."""
+_THINGS_AFTER: Final = 3
+_LAST_READ_S: Final = 120.0
+_KINDS_DONE: Final = ("send", "txn", "poll", "commit", "committed", "init", "topics")
+
+
+def play(
+    broker: BrokerProcess,
+    seed: int,
+    seconds: float,
+    kinds: Collection[str],
+    *,
+    room: Room | None = None,
+    say: Callable[[str], None] | None = None,
+) -> Outcome:
+    """Plays one run on a new broker, which it ends, and returns what came of it. Raises RuntimeError if a client of the run has
+    an error of its own.
+    """
+    began = time.monotonic()
+    breaking = Breaking(broker, room, say)
+    keys = [f"{topic}-{at}" for topic, count in (QUEUES | APPENDED).items() for at in range(count)]
+    recorder = SharedRecorder()
+    place = Place(broker.bootstrap, seed, recorder, keys, [key for key in keys if place_of(key)[0] in QUEUES])
+    workers: list[Worker] = []
+    try:
+        broker.start()
+        _create_topics(broker.bootstrap)
+        workers = _workers(place)
+        for worker in workers:
+            worker.thread.start()
+        breaking.through(plan(seed, seconds, kinds), seconds)
+        recorder.mark(0, "heal")
+        if say:
+            say("all is repaired")
+        breaking.found += _wait_for_all(workers, breaking)
+        place.stop.set()
+        for worker in workers:
+            worker.thread.join(2 * PATIENCE_S)
+            if say and worker.thread.is_alive():
+                say(f"{worker.name} does not end")
+        if say:
+            say("all is read once more")
+        _read_all(broker.bootstrap, recorder, keys)
+        _read_groups(broker.bootstrap, recorder, place)
+        if code := broker.stop():
+            breaking.found.append(Anomaly("no-stop", "the broker", f"it ended with {code}"))
+    except BrokerFailed as error:
+        breaking.found.append(failed_to_start(error))
+    finally:
+        place.stop.set()
+        broker.kill()
+    for worker in workers:
+        if worker.wrong is not None:
+            raise RuntimeError(f"{worker.name} has an error of its own") from worker.wrong
+    done = operations(recorder.events)
+    counts = Counter((operation.f, operation.outcome) for operation in done)
+    found = [*breaking.found, *_exceptions(broker), *check(recorder.events, stuck_ns=int(STUCK_S * 1e9))]
+    found += [Anomaly("idle", f, "nobody ever succeeded with it") for f in _KINDS_DONE if not counts[f, "ok"]]
+    replaced = sum(worker.replaced for worker in workers)
+    seconds = time.monotonic() - began
+    return Outcome(
+        seed, found, recorder.events, counts, breaking.broken, breaking.lives, breaking.ended_by_itself, replaced, seconds
+    )
+
+
+def _workers(place: Place) -> list[Worker]:
+    libraries: list[Library] = [Confluent(), KafkaPython(), AioKafka()]
+    workers: list[Worker] = [Administration(place)]
+    for library in libraries:
+        workers += [
+            Queue(place, library),
+            Reading(place, library, committed=True),
+            Reading(place, library, committed=False),
+            Register(place, library),
+            Transactions(place, library, library.name),
+        ]
+    first, _, last = libraries
+    workers += [Transactions(place, library, "shared") for library in (first, last)]
+    return workers
+
+
+def _create_topics(bootstrap: str) -> None:
+    admin = AdminClient({"bootstrap.servers": bootstrap}, logger=QUIET)
+    topics = [NewTopic(name, count, 1, config={"segment.bytes": "1048576"}) for name, count in (QUEUES | APPENDED).items()]
+    for future in admin.create_topics(topics).values():
+        future.result(PATIENCE_S)
+
+
+def _wait_for_all(workers: list[Worker], breaking: Breaking) -> list[Anomaly]:
+    """Waits until every client has done some things more, and reports those that do not."""
+    wanted = {worker: worker.done + _THINGS_AFTER for worker in workers}
+    until = time.monotonic() + STUCK_S
+    while late := [worker for worker in workers if worker.done < wanted[worker] and worker.wrong is None]:
+        if time.monotonic() > until:
+            return [Anomaly("stuck", worker.name, f"not {_THINGS_AFTER} things in {STUCK_S:.0f} s") for worker in late]
+        breaking.watch_for(0.2)
+    return []
+
+
+# The end: everything is read once more
+
+
+def _read_all(bootstrap: str, recorder: SharedRecorder, keys: list[Key]) -> None:
+    """Reads every key from its beginning to its end, when no transaction is open any more, with both isolations."""
+    until = time.monotonic() + _LAST_READ_S
+    admin = AdminClient({"bootstrap.servers": bootstrap, "socket.timeout.ms": PATIENCE_S * 1000}, logger=QUIET)
+    last: dict[Key, list[int]] = {}
+    while time.monotonic() < until:
+        try:
+            last = ends(admin, keys)
+        except (KafkaException, TimeoutError, ClientError):
+            continue
+        if all(high_watermark == stable for high_watermark, stable in last.values()):
+            break
+        threading.Event().wait(0.5)  # open transactions are ended by the coordinator in its own time
+    for isolation in (READ_UNCOMMITTED, READ_COMMITTED):
+        process = recorder.process()
+        for key in keys:
+            operation = recorder.invoke(process, "poll", isolation=isolation, final=True, keys=[key])
+            records, position = _read_whole(bootstrap, key, isolation, until)
+            mops = [["poll", {key: records}]]
+            high_watermark, stable = last.get(key, (0, -1))
+            if position >= high_watermark == stable:
+                operation.ok(mops=mops)
+            else:
+                operation.info(mops=mops, ends=last.get(key))
+
+
+def _read_whole(bootstrap: str, key: Key, isolation: str, until: float) -> tuple[list[list[int]], int]:
+    """Returns [offset, value] of all records of a key, and where they end: -1 if the time was over before."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": "the last reader",
+            "isolation.level": isolation,
+            "enable.partition.eof": True,
+            "enable.auto.commit": False,
+            "auto.offset.reset": "earliest",
+        },
+        logger=QUIET,
+    )
+    records: list[list[int]] = []
+    try:
+        consumer.assign([TopicPartition(*place_of(key), 0)])
+        while time.monotonic() < until:
+            for message in consumer.consume(1000, 0.5):
+                error, offset = message.error(), message.offset()
+                assert offset is not None
+                if error is None:
+                    records.append([offset, decode(message.value())])
+                elif error.code() == KafkaError._PARTITION_EOF:
+                    return records, offset
+        return records, -1
+    finally:
+        consumer.close()
+
+
+def _read_groups(bootstrap: str, recorder: SharedRecorder, place: Place) -> None:
+    """Asks for every group's offsets once more."""
+    groups = {
+        each.fields["group"]: sorted({*each.fields["offsets"]})
+        for each in operations(recorder.events)
+        if each.f in ("commit", "txn") and "group" in each.fields
+    }
+    until = time.monotonic() + _LAST_READ_S
+    for group in sorted(groups):
+        keys = place.queues if group == Register.group else groups[group]
+        poller = Confluent().poller(bootstrap, group, committed=True)
+        process = recorder.process()
+        try:
+            while time.monotonic() < until:
+                operation = recorder.invoke(process, "committed", group=group)
+                try:
+                    operation.ok(offsets=dict(poller.committed(keys)))
+                    break
+                except ClientError:
+                    operation.info()
+        finally:
+            poller.close()
+
+
+def _exceptions(broker: BrokerProcess) -> list[Anomaly]:
+    """Returns the tracebacks in the broker's log: those of ottla are bugs, whatever clients saw of them."""
+    if broker.kind != "ottla" or not broker.log_file.exists():
+        return []
+    lines = broker.log_file.read_text(errors="replace").splitlines()
+    at = [number for number, line in enumerate(lines) if line.startswith("Traceback")]
+    return [Anomaly("exception", "the broker", "\n".join(lines[max(number - 1, 0) : number + 40])) for number in at]

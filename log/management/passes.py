@@ -1,0 +1,67 @@
+"""The passes over all logs that come back again and again and may be long: retention, producers that expire, files to remove.
+
+Each is a generator that pauses after every log or file, so that who runs it can do other things in between, and that returns what
+it amounts to in the end. A log directory that fails in a pass is offline, and the pass goes on with the others.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Generator
+from typing import TYPE_CHECKING, TypeAlias
+
+from ottla.log.errors import CorruptRecord, StorageError
+
+if TYPE_CHECKING:
+    from ottla.log.management.manager import LogManager
+    from ottla.log.partition import PartitionLog
+
+_log = logging.getLogger("ottla.log.manager")
+
+Steps: TypeAlias = Generator[None, None, int]
+
+
+def retention_steps(manager: LogManager, now_ms: int) -> Steps:
+    """Deletes the segments that retention allows to (every log.retention.check.interval.ms); returns how many. A log that is
+    being cleaned is left out; its turn comes after the cleanings (log/compaction/cleaner_manager.py)."""
+    return _each(manager, lambda log: 0 if (log.topic, log.partition) in manager.in_cleaning else log.apply_retention(now_ms))
+
+
+def expiration_steps(manager: LogManager, now_ms: int) -> Steps:
+    """Forgets producers that have long been silent (every producer.id.expiration.check.interval.ms); returns how many."""
+    return _each(manager, lambda log: log.forget_expired_producers(now_ms))
+
+
+def _each(manager: LogManager, action: Callable[[PartitionLog], int]) -> Steps:
+    done = 0
+    for log in manager.online_logs():
+        try:
+            done += action(log)
+        except StorageError:  # logged where the directory went offline
+            continue
+        except CorruptRecord as error:
+            _log.error("%r is damaged: %s", log, error)
+            continue
+        yield
+    return done
+
+
+def delete_steps(manager: LogManager, now_ms: int) -> Steps:
+    """Removes files and directories whose file.delete.delay.ms is over; returns how many."""
+    removed = 0
+    for directory in manager.directories:
+        if directory.failed is None:
+            try:
+                removed += yield from directory.removals(now_ms)
+            except StorageError:  # logged where the directory went offline
+                continue
+    return removed
+
+
+def run_pass(steps: Steps) -> int:
+    """Takes all steps at once, for a program that has nothing else to do meanwhile; returns what they amount to."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            return int(end.value)

@@ -1,0 +1,144 @@
+"""Fuzzes the decoders, guided by coverage: what a stranger or a broken disk may say must be read or refused as promised.
+
+    python -m scripts.fuzz --seconds 30 --jobs 2     each target so long, two at a time
+    python -m scripts.fuzz --hours 8                 eight hours in all, shared by the targets, in rounds
+    python -m scripts.fuzz --hours 1 --target codecs
+
+Each module in tests/fuzz/targets is a target, and says in its docstring what it promises. atheris runs it in a process of its own
+(tests/fuzz/run.py), on the sources of ottla whether it is compiled or not. Inputs that led somewhere new are kept in
+build/fuzz/corpus and are where the next run begins; a new corpus begins with the target's own seeds.
+
+scripts/test runs it with a new corpus and --seed, so that it draws the same inputs each time: no change fails by the luck of the
+draw.
+
+An input that breaks a promise is kept in build/fuzz/found, shown, and makes the exit code 1; the other targets go on. Time bounds
+only how long is looked for one: no test fails because it was slow.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Final, NamedTuple
+
+ROOT: Final = Path(__file__).resolve().parents[1]
+TARGETS: Final = ROOT / "tests" / "fuzz" / "targets"
+BUILD: Final = ROOT / "build" / "fuzz"
+ROUND_SECONDS: Final = 600
+"""How long a target runs before the next has its turn, so that a run that is ended early has seen all of them."""
+_SHOWN: Final = 4000
+_EXECUTIONS: Final = re.compile(r"stat::number_of_executed_units:\s*(\d+)")
+_COVERED: Final = re.compile(r"cov: (\d+)")
+
+
+class Outcome(NamedTuple):
+    """One run of a target. `failure` is the end of what it printed if it failed, `found` the inputs that broke a promise."""
+
+    target: str
+    cpu_seconds: float
+    executions: int
+    covered: int
+    found: list[Path]
+    failure: str
+
+
+def names() -> list[str]:
+    """Returns the names of all targets."""
+    return sorted(path.stem for path in TARGETS.glob("[a-z]*.py"))
+
+
+def run(target: str, seconds: int, build: Path, seed: int | None = None) -> Outcome:
+    """Fuzzes one target for so long in a process of its own. The same seed draws the same inputs from the same corpus."""
+    found = build / "found"
+    found.mkdir(parents=True, exist_ok=True)
+    before = set(found.iterdir())
+    corpus = build / "corpus" / target
+    options = [f"-max_total_time={seconds}", f"-artifact_prefix={found}/{target}-"]
+    environment = dict(os.environ)
+    if seed is not None:
+        options.append(f"-seed={seed}")
+        environment["PYTHONHASHSEED"] = "0"
+    log = build / f"{target}.log"
+    with log.open("w") as output:
+        command = [sys.executable, "-m", "tests.fuzz.run", target, str(corpus), *options]
+        process = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=output, stderr=output)
+        _, status, used = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    printed = log.read_text(errors="replace")
+    executions, covered = _EXECUTIONS.search(printed), _COVERED.findall(printed)
+    return Outcome(
+        target,
+        used.ru_utime + used.ru_stime,
+        int(executions[1]) if executions else 0,
+        int(covered[-1]) if covered else 0,
+        sorted(set(found.iterdir()) - before),
+        printed[-_SHOWN:] if process.returncode else "",
+    )
+
+
+def show(outcome: Outcome) -> None:
+    rate = outcome.executions / max(outcome.cpu_seconds, 1e-9)
+    print(
+        f"{outcome.target}: {outcome.executions:,} inputs in {outcome.cpu_seconds:.0f} s of CPU ({rate:,.0f} a second), "
+        f"{outcome.covered:,} places reached{', FAILED' if outcome.failure else ''}",
+        flush=True,
+    )
+    if outcome.failure:
+        print(outcome.failure, file=sys.stderr)
+    for path in outcome.found:
+        print(f"once more: python -m tests.fuzz.run {outcome.target} {path}\n{path.read_bytes().hex()}", file=sys.stderr)
+
+
+def note(outcome: Outcome, build: Path) -> None:
+    """Adds the run to figures.json, which counts what every target ever had."""
+    path = build / "figures.json"
+    figures = json.loads(path.read_text()) if path.exists() else {}
+    had = figures.setdefault(outcome.target, {"cpu_seconds": 0.0, "executions": 0, "found": 0})
+    had["cpu_seconds"] = round(had["cpu_seconds"] + outcome.cpu_seconds, 1)
+    had["executions"] += outcome.executions
+    had["found"] += bool(outcome.failure)
+    path.write_text(json.dumps(figures, indent=1, sort_keys=True) + "\n")
+
+
+def turns(targets: list[str], hours: float, round_seconds: int = ROUND_SECONDS) -> list[tuple[str, int]]:
+    """Returns the targets one after the other, round after round, each with the seconds of its turn: so many hours in all."""
+    each = hours * 3600 / len(targets)
+    rounds = max(1, round(each / round_seconds))
+    return [(target, max(1, round(each / rounds))) for _ in range(rounds) for target in targets]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--target", action="append", choices=names(), help="only this one; may be given several times")
+    parser.add_argument("--jobs", type=int, default=1, help="so many targets at a time")
+    parser.add_argument("--build", type=Path, default=BUILD, help="where corpora and what was found are kept")
+    parser.add_argument("--seed", type=int, help="draw the same inputs each time; without it, others")
+    length = parser.add_mutually_exclusive_group(required=True)
+    length.add_argument("--seconds", type=int, help="for each target")
+    length.add_argument("--hours", type=float, help="for all targets together")
+    arguments = parser.parse_args()
+    targets = arguments.target or names()
+    plan: list[tuple[str, int]] = [(target, arguments.seconds or 0) for target in targets]
+    if arguments.hours:
+        plan = turns(targets, arguments.hours)
+    began = time.monotonic()
+    failed = set()
+    with ThreadPoolExecutor(arguments.jobs) as pool:
+        for outcome in pool.map(lambda turn: run(turn[0], turn[1], arguments.build.resolve(), arguments.seed), plan):
+            show(outcome)
+            note(outcome, arguments.build)
+            if outcome.failure:
+                failed.add(outcome.target)
+    print(f"{len(targets)} targets in {time.monotonic() - began:.0f} s; failed: {', '.join(sorted(failed)) or 'none'}")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,156 @@
+"""Writes docs/limits.md: what a broker bounds, by what the bound protects, with the defaults from the tables of settings.
+
+`python -m scripts.settings_page` writes it along with docs/settings.md, and tests/server/settings/test_settings_page.py fails
+when it is out of date. A setting of ottla's own that is new and in no section here is listed in the last one.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from ottla.log.config import MAX_BATCH_BYTES
+from ottla.log.config_def import Setting, text_of
+from ottla.server.metadata.names import MAX_LENGTH
+from ottla.server.metadata.operation import MAX_RECORDS
+from ottla.server.metrics.http import MAX_CONNECTIONS, MAX_HEAD_BYTES
+from ottla.server.network.answer_queue import MAX_ANSWERS
+from ottla.server.partitions.fetch_sessions import UNKNOWN_KEPT
+from ottla.server.settings.broker_settings import BROKER_SETTINGS, OWN_SETTINGS, documentation
+from ottla.server.telemetry.otlp import MOST_FIELDS
+from ottla.server.telemetry.subscriptions import MAX_INSTANCES, MAX_NUMBERS, MAX_NUMBERS_OF_ONE
+from ottla.wire.primitives import LONGEST_STRING
+
+PAGE: Final = Path(__file__).resolve().parents[1] / "docs" / "limits.md"
+
+
+class Fixed(NamedTuple):
+    """A bound without a setting: what is bounded, by how much, and what happens beyond it."""
+
+    what: str
+    most: int
+    beyond: str
+
+
+Section = tuple[tuple[str, ...], tuple[Fixed, ...]]
+SECTIONS: Final[dict[str, Section]] = {
+    "Connections": (
+        (
+            "max.connections", "max.connections.per.ip", "max.connections.per.ip.overrides", "max.connection.creation.rate",
+            "connections.max.idle.ms", "socket.listen.backlog.size",
+        ),
+        (),
+    ),
+    "Memory for clients": (
+        ("ottla.client.memory.bytes",),
+        (),
+    ),
+    "Requests and answers": (
+        (
+            "socket.request.max.bytes", "ottla.request.max.items", "queued.max.request.bytes", "queued.max.requests",
+            "ottla.response.max.bytes", "fetch.max.bytes", "max.request.partition.size.limit",
+            "max.incremental.fetch.session.cache.slots",
+        ),
+        (
+            Fixed("Produce requests of one connection that wait for an fsync", MAX_ANSWERS, "further ones wait to be read"),
+            Fixed("partitions of a fetch session that do not exist", UNKNOWN_KEPT, "no session is made; Kafka has no limit"),
+        ),
+    ),
+    "Records": (
+        (
+            "message.max.bytes", "max.decompressed.message.bytes", MAX_BATCH_BYTES, "ottla.producer.ids.per.partition",
+            "producer.id.expiration.ms", "transaction.max.timeout.ms", "ottla.damaged.files.max.bytes",
+        ),
+        (),
+    ),
+    "Topics and settings": (
+        ("ottla.max.partitions",),
+        (
+            Fixed("partitions and settings that one request changes", MAX_RECORDS, "44 POLICY_VIOLATION, as in Kafka"),
+            Fixed("characters of a topic's name", MAX_LENGTH, "17 INVALID_TOPIC_EXCEPTION, as in Kafka"),
+            Fixed("bytes of a setting's name, and of its value", LONGEST_STRING, "40 INVALID_CONFIG; Kafka has no limit"),
+        ),
+    ),
+    "Groups": (
+        (
+            "group.max.size", "group.consumer.max.size", "group.share.max.size", "group.streams.max.size",
+            "group.share.max.share.sessions", "group.share.partition.max.record.locks", "group.share.delivery.count.limit",
+            "group.max.session.timeout.ms", "group.consumer.max.session.timeout.ms", "group.share.max.session.timeout.ms",
+            "group.streams.max.session.timeout.ms", "offset.metadata.max.bytes", "offsets.retention.minutes",
+        ),
+        (),
+    ),
+    "Clients' metrics": (
+        ("telemetry.max.bytes",),
+        (
+            Fixed("clients that are remembered", MAX_INSTANCES, "the one that has been silent the longest is forgotten"),
+            Fixed("fields of one push", MOST_FIELDS, "87 INVALID_RECORD"),
+            Fixed("numbers that are kept of one client", MAX_NUMBERS_OF_ONE, "further ones are not kept"),
+            Fixed("numbers that are kept of all clients", MAX_NUMBERS, "further ones are not kept"),
+        ),
+    ),
+    "The port of /metrics": (
+        (),
+        (
+            Fixed("connections", MAX_CONNECTIONS, "further ones are closed at once"),
+            Fixed("bytes of the head of a request", MAX_HEAD_BYTES, "431 Request Header Fields Too Large"),
+        ),
+    ),
+    "Compaction": (
+        (
+            "log.cleaner.threads", "log.cleaner.dedupe.buffer.size", "log.cleaner.io.buffer.size",
+            "log.cleaner.io.max.bytes.per.second",
+        ),
+        (),
+    ),
+}  # fmt: skip
+NO_LIMITS: Final = frozenset(("ottla.client.metrics", "ottla.metrics.host", "ottla.metrics.port"))
+"""Settings of ottla's own that bound nothing."""
+_AS_GOOD_AS_NONE: Final = frozenset(("2147483647", "2147483639", "-1", "1.7976931348623157E308"))
+"""Defaults that bound nothing: the largest numbers, and what means no limit."""
+REST: Final = "Of ottla's own"
+HEAD: Final = """# Limits
+
+What a broker accepts, keeps and does at once is bounded as follows. Where Kafka has the setting, the default is Kafka's; many of
+these bound nothing, because Kafka leaves the choice to you. [Settings](settings.md) lists all settings, with the values that are
+accepted, and says which can change while the broker runs. [When not to use ottla](when-not.md) says what no limit protects you
+from. Client quotas, which slow clients down instead of refusing them, are described in
+[Everyday commands](commands.md#ottla-quota).
+
+This page is written by `scripts/limits_page.py`.
+"""
+
+
+def rows_of(setting: Setting) -> str:
+    """Returns the table's row of a setting."""
+    text = text_of(setting.default)
+    shown = "none" if not text or text in _AS_GOOD_AS_NONE else f"`{text}`"
+    return f"| `{setting.name}` | {shown} | {documentation(setting)} |"
+
+
+def sections() -> dict[str, Section]:
+    """Returns all sections, with a last one for settings of ottla's own that are in no other."""
+    listed = {name for names, _ in SECTIONS.values() for name in names}
+    rest = tuple(sorted(OWN_SETTINGS.keys() - listed - NO_LIMITS))
+    return {**SECTIONS, REST: (rest, ())} if rest else SECTIONS
+
+
+def page() -> str:
+    """Returns the page's text."""
+    lines = [HEAD]
+    for title, (names, fixed) in sections().items():
+        lines += [f"## {title}", ""]
+        if names:
+            lines += ["| setting | default | |", "|---|---|---|"]
+            lines += [rows_of(BROKER_SETTINGS.get(name) or OWN_SETTINGS[name]) for name in names]
+            lines.append("")
+        if fixed:
+            lines += ["| fixed | | beyond it |", "|---|---|---|"]
+            lines += [f"| {each.what} | {each.most:,} | {each.beyond} |" for each in fixed]
+            lines.append("")
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page())
+    print(PAGE)

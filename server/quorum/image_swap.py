@@ -1,0 +1,56 @@
+"""Puts another image in the place of the one that everybody holds, as after a snapshot: the difference becomes events.
+
+A node that has been away for long gets a snapshot instead of the records that it missed. What follows the image (replicas,
+coordinators, listeners) sees events as if each thing had changed once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, cast
+
+from ottla.server.metadata.image import (
+    TOPIC,
+    BrokerChanged,
+    ConfigChanged,
+    Event,
+    MetadataImage,
+    PartitionChanged,
+    QuotasChanged,
+    TopicCreated,
+    TopicDeleted,
+)
+
+
+def swap(image: MetadataImage, new: MetadataImage) -> None:
+    """Gives `image` the content of `new`, which must not be used afterwards, and sends the events of the difference."""
+    events = list(_differences(image, new))
+    image.replace(new, events)
+
+
+def _differences(old: MetadataImage, new: MetadataImage) -> Iterator[Event]:
+    """Yields deletions first: a new topic may have the name of a deleted one."""
+    for topic_id, topic in old.topics_by_id.items():
+        if topic_id not in new.topics_by_id:
+            yield TopicDeleted(topic)
+    for broker_id in old.brokers.keys() | new.brokers.keys():
+        if old.brokers.get(broker_id) != new.brokers.get(broker_id):
+            yield BrokerChanged(broker_id)
+    for topic_id, topic in new.topics_by_id.items():
+        before = old.topics_by_id.get(topic_id)
+        if before is None:
+            yield TopicCreated(topic)
+        for index, partition in topic.partitions.items():
+            previous = before.partitions.get(index) if before is not None else None
+            if previous != partition:
+                yield PartitionChanged(topic, index, partition, previous)
+    for resource in old.configs.keys() | new.configs.keys():
+        gone = resource[0] == TOPIC and resource[1] not in new.topics
+        if not gone and old.configs.get(resource) != new.configs.get(resource):
+            yield ConfigChanged(*resource)
+    if _quotas(old) != _quotas(new):
+        yield QuotasChanged()
+
+
+def _quotas(image: MetadataImage) -> dict[tuple[object, ...], float]:
+    return {key: cast(Any, record).value for key, record in image.kept.items() if key[0] == "quota"}

@@ -1,0 +1,173 @@
+"""The targets of the fuzzer: what they begin with holds, and a fault that is planted behind any of their promises is noticed."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Iterator
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from ottla.log.compaction import cleaner
+from ottla.log.compaction.cleaner import Cleaner
+from ottla.log.compaction.filtered_batch import FilteredBatch
+from ottla.log.index import OffsetIndex
+from ottla.log.management.manager import LogManager
+from ottla.log.opening.search import BatchSearch
+from ottla.log.validate import validate_for_append
+from ottla.server.group.shard import GroupShard
+from ottla.server.metadata import snapshot
+from ottla.server.metadata.image_records import Frozen
+from ottla.server.share_state.shard import ShareStateShard
+from ottla.server.txn.shard import TransactionShard
+from ottla.wire import compression
+from ottla.wire.compression import GZIP
+from ottla.wire.messages import metadata
+from ottla.wire.records import decode_records
+from scripts.fuzz import names
+from tests.fuzz.run import LONGEST_INPUT
+
+MOST_SEED_BYTES = 64 * 1024
+
+
+def target(name: str) -> ModuleType:
+    return importlib.import_module(f"tests.fuzz.targets.{name}")
+
+
+@pytest.mark.parametrize("name", names())
+def test_what_a_target_begins_with_holds(name: str) -> None:
+    module = target(name)
+    seeds = list(module.seeds())
+    assert len(seeds) > 5
+    assert max(map(len, seeds)) <= LONGEST_INPUT
+    assert sum(map(len, seeds)) < MOST_SEED_BYTES
+    for seed in seeds:
+        module.check(seed)
+        module.check(seed[: len(seed) // 2])
+    module.check(b"")
+
+
+def test_what_is_no_record_may_claim_to_be_too_large_one_later() -> None:
+    """The pieces of a section that is garbage begin anywhere."""
+    begin = "02050204224d1860408238000000ef80f8fffdff026b6c76616c75652006001d4068020201"
+    end = "42001f0242002e1f0442002e1f0642002e1f0842002e1f0a33002550200202680100000000"
+    target("codecs").check(bytes.fromhex(begin + end))
+
+
+@pytest.mark.parametrize("name", names())
+def test_a_target_says_what_it_promises(name: str) -> None:
+    assert "input is" in (target(name).__doc__ or "")
+
+
+def broken(*arguments: Any, **more: Any) -> Any:
+    raise KeyError("planted")
+
+
+Plant = Callable[[pytest.MonkeyPatch], None]
+
+
+def check_all(module: ModuleType, inputs: list[bytes]) -> None:
+    for data in inputs:
+        module.check(data)
+
+
+def replaced(place: str, name: str, by: Any) -> Plant:
+    return lambda monkeypatch: monkeypatch.setattr(target(place), name, by)
+
+
+def item(table: Any, key: Any, by: Any) -> Plant:
+    return lambda monkeypatch: monkeypatch.setitem(table, key, by)
+
+
+def method(kind: type | ModuleType, name: str, by: Any) -> Plant:
+    return lambda monkeypatch: monkeypatch.setattr(kind, name, by)
+
+
+real_gunzip = compression._DECOMPRESS[GZIP]
+
+
+def with_a_byte_more(data: Any, max_bytes: int) -> Iterator[bytes]:
+    yield from real_gunzip(data, max_bytes)
+    yield b"?"
+
+
+def in_one_piece(data: Any, max_bytes: int) -> Iterator[bytes]:
+    yield b"".join(real_gunzip(data, max_bytes))
+
+
+def unbounded(data: Any, max_bytes: int) -> Iterator[bytes]:
+    yield from real_gunzip(data, 1 << 40)
+
+
+def with_another_end(*arguments: Any, **more: Any) -> Any:
+    valid = validate_for_append(*arguments, **more)
+    whole = b"".join(valid.tail)
+    valid.tail = [whole[:-1] + bytes([whole[-1] ^ 1])]
+    return valid
+
+
+def forgetful(manager: LogManager, clean: bool = True, broker_epoch: int = -1) -> None:
+    for log in manager.logs.values():
+        manager._disk.write_bytes(log.segments.first.path(".log"), b"")
+
+
+def with_nothing_left(batch: Any, header: Any, obsolete: bool, rules: Any) -> FilteredBatch:
+    return FilteredBatch([], -1, 1, 0, 0)
+
+
+real_records = Frozen.records
+
+
+def without_the_last(frozen: Frozen) -> Iterator[Any]:
+    return iter(list(real_records(frozen))[:-1])
+
+
+PLANTED = {
+    "a request raises something else": ("requests", item(metadata.DECODE_REQUEST, 13, broken)),
+    "a request is written as nothing": ("requests", item(metadata.ENCODE_REQUEST, 13, lambda message, out: None)),
+    "elements are not counted": ("requests", replaced("requests", "count_items", lambda layout, buf, pos, most: (0, len(buf)))),
+    "a response raises something else": ("responses", item(metadata.DECODE_RESPONSE, 13, broken)),
+    "a response is written as nothing": ("responses", item(metadata.ENCODE_RESPONSE, 13, lambda message, out: None)),
+    "a codec gives a byte more": ("codecs", item(compression._DECOMPRESS, GZIP, with_a_byte_more)),
+    "a codec gives all at once": ("codecs", item(compression._DECOMPRESS, GZIP, in_one_piece)),
+    "a codec knows no bound": ("codecs", item(compression._DECOMPRESS, GZIP, unbounded)),
+    "a codec raises something else": ("codecs", item(compression._DECOMPRESS, GZIP, broken)),
+    "record pieces are missing": ("codecs", replaced("codecs", "record_pieces", lambda *_: iter([]))),
+    "a record is missing": ("batches", replaced("batches", "decode_records", lambda *given: decode_records(*given)[:-1])),
+    "a checked batch is not sound": ("batches", replaced("batches", "validate_for_append", with_another_end)),
+    "a check raises something else": ("batches", replaced("batches", "validate_for_append", broken)),
+    "a cleaning raises something else": ("cleaning", method(Cleaner, "groups", broken)),
+    "a cleaning loses what it should keep": ("cleaning", method(cleaner, "filter_batch", with_nothing_left)),
+    "find finds nothing": ("scan", replaced("scan", "find", lambda *_: None)),
+    "a walk ends early": ("scan", replaced("scan", "walk_batches", lambda *_: iter([]))),
+    "a search finds nothing": ("scan", method(BatchSearch, "next_sound", lambda search, start: None)),
+    "an opening raises something else": ("log_directory", method(LogManager, "open_all", broken)),
+    "a stop loses the log": ("log_directory", method(LogManager, "close", forgetful)),
+    "a follower raises something else": ("log_directory", replaced("log_directory", "append_as_follower", broken)),
+    "an index is written as nothing": ("small_files", method(OffsetIndex, "encode", lambda index: b"")),
+    "a name raises something else": ("small_files", replaced("small_files", "parse_future_name", broken)),
+    "a record raises something else": ("metadata_log", replaced("metadata_log", "decode_value", broken)),
+    "a snapshot misses a record": ("metadata_log", method(Frozen, "records", without_the_last)),
+    "a snapshot raises something else": ("metadata_log", method(snapshot, "read", broken)),
+    "a group is not replayed": ("coordinators", method(GroupShard, "replay", broken)),
+    "a marker is not replayed": ("coordinators", method(GroupShard, "end_transaction", broken)),
+    "a transaction is not replayed": ("coordinators", method(TransactionShard, "replay", broken)),
+    "share state is not replayed": ("coordinators", method(ShareStateShard, "replay", broken)),
+    "metrics raise something else": ("payloads", replaced("payloads", "points", broken)),
+    "a text raises something else": ("payloads", replaced("payloads", "parse_key", broken)),
+}
+
+
+@pytest.mark.parametrize("name", PLANTED)
+def test_a_planted_fault_is_noticed(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    place, plant = PLANTED[name]
+    module = target(place)
+    seeds = list(module.seeds())
+    plant(monkeypatch)
+    with pytest.raises((AssertionError, KeyError)):
+        check_all(module, seeds)
+
+
+def test_every_target_has_planted_faults() -> None:
+    assert {place for place, _ in PLANTED.values()} == set(names())

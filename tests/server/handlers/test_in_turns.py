@@ -1,0 +1,153 @@
+"""Requests that name many things: their handlers do a bounded number of them in a turn, and answer the same as in one turn."""
+
+from __future__ import annotations
+
+import importlib
+import itertools
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from ottla.server.base.clock import TURN_NS
+from ottla.server.base.promise import Promise
+from ottla.server.group.errors import GroupError
+from ottla.server.handlers import offset_fetch
+from ottla.server.requests.request import Request
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest
+from ottla.wire.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
+from ottla.wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from ottla.wire.messages.describe_groups import DescribeGroupsRequest
+from ottla.wire.messages.describe_producers import DescribeProducersRequest, TopicRequest
+from ottla.wire.messages.find_coordinator import FindCoordinatorRequest
+from ottla.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
+from ottla.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopics
+from ottla.wire.messages.offset_for_leader_epoch import (
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
+)
+from ottla.wire.messages.share_group_describe import ShareGroupDescribeRequest
+from ottla.wire.messages.streams_group_describe import StreamsGroupDescribeRequest
+from ottla.wire.messages.write_txn_markers import WritableTxnMarker, WritableTxnMarkerTopic, WriteTxnMarkersRequest
+from tests.fakes import MemoryBroker
+from tests.server.group.fakes import Broker, in_loop
+from tests.server.handlers.test_find_coordinator import Cluster
+
+MANY = 60
+ITEMS_A_TURN = 3
+NAMES = [f"n{number}" for number in range(MANY)]
+INDEXES = range(MANY)
+WIDE = 20 * 100
+"""Partitions of one topic, of which a hundred are a step."""
+
+EPOCHS = [OffsetForLeaderPartition(index, -1, 0) for index in INDEXES]
+DATA: dict[str, tuple[int, Any]] = {
+    "delete_records": (2, DeleteRecordsRequest([DeleteRecordsTopic("t", [DeleteRecordsPartition(each, 0) for each in INDEXES])])),
+    "describe_configs": (4, DescribeConfigsRequest([DescribeConfigsResource(2, name) for name in NAMES])),
+    "describe_producers": (0, DescribeProducersRequest([TopicRequest("t", [*INDEXES])])),
+    "metadata": (12, MetadataRequest([MetadataRequestTopic(name=name) for name in NAMES], allow_auto_topic_creation=False)),
+    "offset_for_leader_epoch": (
+        4,
+        OffsetForLeaderEpochRequest(
+            topics=[OffsetForLeaderTopic("t", [OffsetForLeaderPartition(each, -1, 0) for each in INDEXES])]
+        ),
+    ),
+    "write_txn_markers": (
+        2,
+        WriteTxnMarkersRequest([WritableTxnMarker(7, 0, False, [WritableTxnMarkerTopic("t", [*INDEXES])], 0)]),
+    ),
+}
+GROUPS: dict[str, tuple[int, Any]] = {
+    "consumer_group_describe": (1, ConsumerGroupDescribeRequest(NAMES)),
+    "describe_groups": (6, DescribeGroupsRequest(NAMES)),
+    "find_coordinator": (6, FindCoordinatorRequest(coordinator_keys=NAMES)),
+    "offset_fetch": (9, OffsetFetchRequest(groups=[OffsetFetchRequestGroup(name) for name in NAMES])),
+    "share_group_describe": (1, ShareGroupDescribeRequest(NAMES)),
+    "streams_group_describe": (0, StreamsGroupDescribeRequest(NAMES)),
+}
+
+
+def answer(module: str, version: int, body: Any, request: Request, ticks_a_look: int) -> tuple[bytes, int]:
+    """The answer's bytes, and in how many turns it was made if each look at the clock finds it so much later."""
+    clock: Any = request.broker.clock
+    looks = itertools.count()
+    later: list[Any] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(clock, "ticks_ns", lambda: next(looks) * ticks_a_look)
+        patch.setattr(clock, "call_later", lambda seconds, callback: later.append(callback))
+        found = importlib.import_module(f"ottla.server.handlers.{module}").handle(body, request)
+        turns = 1
+        while later:
+            assert not found.done()
+            later.pop()()
+            turns += 1
+    if isinstance(found, Promise):
+        found = found.result()
+    parts: list[Any] = []
+    importlib.import_module(f"ottla.wire.messages.{module}").ENCODE_RESPONSE[version](found, parts)
+    return b"".join(parts), turns
+
+
+def check(module: str, version: int, body: Any, request: Request, least_turns: int) -> None:
+    """Takes half a turn for each look at the clock, so that the third item is the last of a turn."""
+    whole, turns = answer(module, version, body, request, 0)
+    assert turns == 1
+    assert len(whole) > MANY
+    pieces, turns = answer(module, version, body, request, TURN_NS // 2)
+    assert pieces == whole
+    assert turns >= least_turns
+
+
+@pytest.mark.parametrize("module", DATA)
+def test_many_topics_or_partitions(module: str) -> None:
+    broker = MemoryBroker({"t": MANY})
+    version, body = DATA[module]
+    check(module, version, body, broker.request(version), MANY // ITEMS_A_TURN)
+
+
+@pytest.mark.parametrize("module", GROUPS)
+@in_loop
+async def test_many_groups(module: str) -> None:
+    version, body = GROUPS[module]
+    broker: Any = Cluster([1])
+    broker.config = SimpleNamespace(values={"group.coordinator.rebalance.protocols": ["streams"]})
+    check(module, version, body, broker.context(version), MANY // ITEMS_A_TURN)
+
+
+@pytest.mark.parametrize(("version", "topics"), [(0, []), (12, [MetadataRequestTopic(name="wide")])], ids=["all", "one"])
+def test_the_partitions_of_one_wide_topic(version: int, topics: Any) -> None:
+    broker = MemoryBroker({"wide": WIDE})
+    check("metadata", version, MetadataRequest(topics), broker.request(version), WIDE // 100 // ITEMS_A_TURN)
+
+
+@in_loop
+async def test_the_offsets_of_one_group() -> None:
+    topics = [OffsetFetchRequestTopics("t", partition_indexes=[*range(WIDE)])]
+    body = OffsetFetchRequest(groups=[OffsetFetchRequestGroup("g", topics=topics)])
+    check("offset_fetch", 9, body, Broker().context(9), WIDE // 100 // ITEMS_A_TURN)
+
+
+@pytest.mark.parametrize("code", [ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS])
+@in_loop
+async def test_offsets_of_a_group_that_is_not_here_any_more_are_not_absent(code: ErrorCode) -> None:
+    """An answer without offsets would send the consumers to the beginning or the end."""
+    broker = Broker()
+    request = broker.context(9)
+    topics = [OffsetFetchRequestTopics("t", partition_indexes=[*range(WIDE)])]
+    with pytest.MonkeyPatch.context() as patch:
+        looks = itertools.count()
+        patch.setattr(broker.clock, "ticks_ns", lambda: next(looks) * TURN_NS)
+        promise = offset_fetch.handle(OffsetFetchRequest(groups=[OffsetFetchRequestGroup("g", topics=topics)]), request)
+
+        def shard(group_id: str) -> Any:
+            if code is ErrorCode.NOT_COORDINATOR:
+                raise GroupError(code)
+            return "another one, which is loaded"
+
+        patch.setattr(broker.groups, "shard", shard)
+        broker.clock.advance(0)
+    assert isinstance(promise, Promise)
+    (group,) = promise.result().groups
+    assert (group.error_code, group.topics) == (code, [])

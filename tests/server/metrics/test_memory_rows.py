@@ -1,0 +1,53 @@
+"""What the rows of the memory that clients fill say; test_names.py has those of a whole broker."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+from ottla.log.producers import PRODUCER_BYTES
+from ottla.server.metrics.memory_rows import MEMORY_ROWS
+
+REMEMBERED = ("producer_ids",), 7 * PRODUCER_BYTES
+
+
+class Producers(list[int]):
+    """What a partition remembers of producers, of which it has forgotten some."""
+
+    forgotten = 11
+
+
+def rows(listeners: int) -> dict[str, list[tuple[tuple[str, ...], float]]]:
+    memory = SimpleNamespace(held=500, waits=7, evictions=2)
+    listener = SimpleNamespace(context=SimpleNamespace(memory=memory))
+    logs = {("t", index): SimpleNamespace(producers=Producers(range(count))) for index, count in enumerate((3, 4))}
+    sources: Any = SimpleNamespace(
+        logs=SimpleNamespace(logs=logs),
+        listeners=[listener] * listeners,
+        context=SimpleNamespace(
+            fetch_sessions=SimpleNamespace(held_bytes=4000, partition_count=10),
+            config=SimpleNamespace(values={"ottla.client.memory.bytes": 9000}),
+            refused_requests=13,
+            long_answers=SimpleNamespace(refused=17),
+        ),
+    )
+    return {name: list(make(sources)) for name, _, _, _, make in MEMORY_ROWS}
+
+
+def test_all_listeners_share_one_account() -> None:
+    assert rows(2) == {
+        "ottla_client_memory_bytes": [(("connections",), 500), (("fetch_sessions",), 4000), REMEMBERED],
+        "ottla_client_memory_limit_bytes": [((), 9000)],
+        "ottla_client_memory_waits_total": [((), 7)],
+        "ottla_client_memory_closed_connections_total": [((), 2)],
+        "ottla_request_items_closed_connections_total": [((), 13)],
+        "ottla_response_bytes_closed_connections_total": [((), 17)],
+        "kafka_server_fetchsessioncache_numincrementalfetchpartitionscached": [((), 10)],
+        "ottla_log_forgotten_producer_ids": [((), 22)],
+    }
+
+
+def test_before_the_listeners_are_open_there_is_none() -> None:
+    found = rows(0)
+    assert found["ottla_client_memory_bytes"] == [(("fetch_sessions",), 4000), REMEMBERED]
+    assert found["ottla_client_memory_waits_total"] == found["ottla_client_memory_closed_connections_total"] == []

@@ -1,0 +1,68 @@
+"""Envelopes: the bytes that go, and what comes back."""
+
+from __future__ import annotations
+
+import pytest
+
+from ottla.server.metadata.operation import Caller
+from ottla.server.peers.outcomes import Disconnected, UnsupportedVersion
+from ottla.server.quorum.envelope import Enveloped, encode_host, encode_principal
+from ottla.wire.header import decode_request_header, encode_response_header
+from ottla.wire.messages import create_topics
+from ottla.wire.messages.create_topics import CreatableTopic, CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
+from ottla.wire.messages.internal import default_principal_data
+
+KEY = create_topics.API_KEY
+ALICE = Caller("User:alice", "10.1.2.3", "the client", 2)
+
+
+def answer(version: int, correlation_id: int = 0) -> bytes:
+    parts: list[bytes] = [encode_response_header(KEY, version, correlation_id)]
+    create_topics.ENCODE_RESPONSE[version](CreateTopicsResponse(topics=[CreatableTopicResult("t")]), parts)
+    return b"".join(parts)
+
+
+@pytest.mark.parametrize(("theirs", "version"), [((2, 7), 7), ((2, 5), 5)])
+def test_the_request_goes_in_the_newest_version_that_both_have_whatever_the_client_used(
+    theirs: tuple[int, int], version: int
+) -> None:
+    enveloped = Enveloped(CreateTopicsRequest([CreatableTopic("t", 3, 1)]), ALICE)
+    sealed = enveloped.seal({KEY: theirs}, "a:9093")
+    header, pos = decode_request_header(sealed.request_data, 0)
+    assert header == (KEY, version, 0, "the client")
+    request, end = create_topics.DECODE_REQUEST[version](sealed.request_data, pos)
+    assert (request.topics[0].name, end) == ("t", len(sealed.request_data))
+    assert sealed.request_principal == encode_principal("User:alice")
+    assert sealed.client_host_address == b"\x0a\1\2\3"
+    assert enveloped.open(answer(version)).topics[0].name == "t"
+    assert enveloped.name == "CreateTopics"
+
+
+def test_a_controller_that_is_too_old() -> None:
+    with pytest.raises(UnsupportedVersion, match="a:9093 does not know CreateTopics"):
+        Enveloped(CreateTopicsRequest(), ALICE).seal({}, "a:9093")
+
+
+@pytest.mark.parametrize("data", [answer(7, correlation_id=1), answer(7)[:9], b""])
+def test_what_is_no_answer(data: bytes) -> None:
+    enveloped = Enveloped(CreateTopicsRequest(), ALICE)
+    enveloped.seal({KEY: (2, 7)}, "a:9093")
+    with pytest.raises(Disconnected, match="none to CreateTopics"):
+        enveloped.open(data)
+
+
+@pytest.mark.parametrize(
+    ("principal", "kind", "name"), [("User:alice", "User", "alice"), ("User:CN=a:b,O=c", "User", "CN=a:b,O=c")]
+)
+def test_principals(principal: str, kind: str, name: str) -> None:
+    data = encode_principal(principal)
+    found, end = default_principal_data.DECODE[0](data, 2)
+    assert (data[:2], found.type, found.name, found.token_authenticated, end) == (b"\0\0", kind, name, False, len(data))
+
+
+@pytest.mark.parametrize(
+    ("host", "packed"),
+    [("127.0.0.1", b"\x7f\0\0\1"), ("::1", bytes(15) + b"\1"), ("fe80::1%eth0", b"\xfe\x80" + bytes(13) + b"\1")],
+)
+def test_addresses(host: str, packed: bytes) -> None:
+    assert encode_host(host) == packed
