@@ -129,7 +129,7 @@ def keep_compacted(bootstrap: str) -> None:
 
 
 def is_small(partition: Path) -> bool:
-    """Are the partition's segments compacted, all in all? Not while the cleaner renames one, which may go between look and count."""
+    """Are the partition's segments compacted, all in all? While the cleaner renames one, that cannot be said."""
     try:
         return sum(file.stat().st_size for file in partition.glob("*.log")) < COMPACTED_BYTES
     except FileNotFoundError:

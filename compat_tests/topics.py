@@ -22,8 +22,8 @@ class Described(NamedTuple):
 
 
 def make_topics(bootstrap: str, partitions: int, *names: str) -> None:
-    """Creates topics, and returns when their partitions answer, which with Kafka is some time after the request has been answered.
-    Raises KafkaException for those that cannot be created."""
+    """Creates topics, and returns when their partitions answer; with Kafka that is some time after the request's answer. Raises
+    KafkaException for those that cannot be created."""
     admin = AdminClient({"bootstrap.servers": bootstrap})  # kept in a name: its futures fail when it is collected
     for made in admin.create_topics([NewTopic(name, partitions, 1) for name in names]).values():
         made.result(30)

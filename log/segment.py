@@ -452,7 +452,7 @@ class Segment:
         self.end_indexing()
 
     def rewrite_indexes(self) -> None:
-        """Has the next `write_indexes` write all of them again, because what it wrote could not be synced."""
+        """Makes the next `write_indexes` write all of them again, because what it wrote could not be synced."""
         self.indexes_dirty = self.longer_on_disk = True
         if self._txn_index is not None and self._txn_index is not NO_ABORTS:
             self._txn_index.changed = True

@@ -15,7 +15,6 @@ from ottla.server.peers.call import Call, next_correlation_id
 from ottla.server.peers.handshake import SOFTWARE, Versions, common_version, read_versions
 from ottla.server.peers.outcomes import Disconnected, PeerError, TimedOut
 from ottla.wire.frame import MALFORMED
-from ottla.wire.header import decode_response_header
 from ottla.wire.messages import api_versions
 from ottla.wire.primitives import WireStruct
 
@@ -68,15 +67,8 @@ class BlockingConnection:
             raise self._late(call) from error
         except OSError as error:
             raise Disconnected(f"the connection to {self.name} broke: {error}") from error
-        return self._decode(call, frame)
-
-    def _decode(self, call: Call, frame: bytes) -> Any:
-        assert call.decode is not None
         try:
-            correlation_id, pos = decode_response_header(call.codecs.api.key, call.version, frame, 0)
-            if correlation_id != call.correlation_id:
-                raise Disconnected(f"{self.name} answered {correlation_id} instead of {call.correlation_id}")
-            return call.decode(frame, pos)[0]
+            return call.decode_answer(frame)
         except MALFORMED as error:
             raise Disconnected(f"{self.name} sent something that is no answer to {call.name}: {error}") from error
 

@@ -13,13 +13,14 @@ from typing import Any, Final, NamedTuple
 from ottla.server.base.clock import Cancellable
 from ottla.server.base.promise import Promise
 from ottla.wire.api import APIS, Api
-from ottla.wire.header import encode_request_header
+from ottla.wire.header import decode_response_header, encode_request_header
 from ottla.wire.primitives import Buffer, Parts, WireStruct
 
 Decode = Callable[[Buffer, int], tuple[Any, int]]
 """Decodes a message at a position of a buffer and returns it and the position behind it. Raises one of frame.MALFORMED."""
 
 _LAST_CORRELATION_ID: Final = 2**31 - 1
+_CORRELATION_ID_BYTES: Final = 4
 
 
 class Codecs(NamedTuple):
@@ -66,6 +67,19 @@ class Call:
         self.codecs.encode_request[version](self.request, parts)
         parts[0] = sum(map(len, parts)).to_bytes(4, "big")
         return b"".join(parts)
+
+    def decode_answer(self, frame: Buffer) -> Any:
+        """Returns the answer that is in a frame without its size. Raises one of MALFORMED if there is none, or one to another
+        request."""
+        assert self.decode is not None, "encode comes first"
+        correlation_id = int.from_bytes(frame[:_CORRELATION_ID_BYTES], "big", signed=True)
+        if correlation_id != self.correlation_id:
+            raise ValueError(f"it has the correlation id {correlation_id}, and {self.correlation_id} is due")
+        _, pos = decode_response_header(self.codecs.api.key, self.version, frame, 0)
+        answer, end = self.decode(frame, pos)
+        if end != len(frame):
+            raise ValueError(f"it ends at byte {end} of {len(frame)}")
+        return answer
 
     def succeed(self, answer: object) -> None:
         """Keeps the promise."""

@@ -18,12 +18,11 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 from struct import Struct
-from typing import Any, Final, cast
+from typing import Final, cast
 
 from ottla.server.peers.call import Call, next_correlation_id
 from ottla.server.peers.outcomes import Disconnected, PeerError, TimedOut
 from ottla.wire.frame import MALFORMED
-from ottla.wire.header import decode_response_header
 from ottla.wire.primitives import Buffer
 
 _SIZE: Final = Struct(">i")
@@ -180,22 +179,9 @@ class Connection(asyncio.BufferedProtocol):
             return
         call = self._in_flight[0]
         try:
-            answer = _decode(call, frame)
+            answer = call.decode_answer(frame)
         except MALFORMED as error:
             self.end(f"what {self.name} answered to {call.name} version {call.version} cannot be read: {error}")
             return
         self._in_flight.popleft()
         call.succeed(answer)
-
-
-def _decode(call: Call, frame: Buffer) -> Any:
-    """Returns the answer that is in a frame. Raises one of MALFORMED if there is none, or one to another request."""
-    assert call.decode is not None
-    (correlation_id,) = _SIZE.unpack_from(frame)
-    if correlation_id != call.correlation_id:
-        raise ValueError(f"it has the correlation id {correlation_id}, and {call.correlation_id} is due")
-    _, pos = decode_response_header(call.codecs.api.key, call.version, frame, 0)
-    answer, end = call.decode(frame, pos)
-    if end != len(frame):
-        raise ValueError(f"it ends at byte {end} of {len(frame)}")
-    return answer

@@ -325,7 +325,7 @@ class QuorumCluster(Cluster):
     async def _unless_it_fails(self, work: Awaitable[_T]) -> _T:
         """Returns what `work` returns. Raises what it raises, or what ended the fetching of the metadata, if that came first."""
         assert self._fetching is not None
-        waiting = asyncio.ensure_future(_wait_for(work))
+        waiting = asyncio.ensure_future(work)
         try:
             await asyncio.wait((waiting, self._fetching), return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -335,10 +335,6 @@ class QuorumCluster(Cluster):
             return waiting.result()
         self._fetching.result()
         raise AssertionError("the fetching ends only by an exception")
-
-
-async def _wait_for(work: Awaitable[_T]) -> _T:
-    return await work
 
 
 def quorum_addresses(config: BrokerConfig) -> tuple[dict[int, Address], list[Address]]:

@@ -85,7 +85,7 @@ def test_no_common_version() -> None:
         (lambda header: b"", "closed the connection"),
         (lambda header: (MAX_ANSWER_BYTES + 1).to_bytes(4, "big"), "announces an answer of 1048577 bytes"),
         (lambda header: b"\xff\xff\xff\xff", "announces an answer of -1 bytes"),
-        (lambda header: frame(header, BrokerHeartbeatResponse(), correlation_id=9), "answered 9 instead of 1"),
+        (lambda header: frame(header, BrokerHeartbeatResponse(), correlation_id=9), "it has the correlation id 9, and 1 is due"),
         (lambda header: b"\0\0\0\7" + fine(header)[4:11], "no answer to BrokerHeartbeat"),
     ],
 )
