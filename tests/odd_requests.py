@@ -53,6 +53,11 @@ USUAL: Final[dict[str, Any]] = {
     "iterations": 4096,
     "mechanism": 1,
     "resource_type": 2,
+    "resource_type_filter": 2,
+    "resource_pattern_type": 3,
+    "pattern_type_filter": 3,
+    "operation": 3,
+    "permission_type": 3,
     "voter_id": 7,
     "leader_epoch": -1,
     "current_leader_epoch": -1,
@@ -96,7 +101,7 @@ def _fields(module: str) -> dict[str, list[Field]]:
 
 def requests(api: Api, topic: str, topic_id: bytes) -> Iterator[tuple[str, int, bytes]]:
     """Yields what is odd, the version, and the encoded body of each request; usual ones name the topic."""
-    makers = [_Maker(api.module, topic, topic_id, copies) for copies in (1, 0, 2)]
+    makers = [Maker(api.module, topic, topic_id, copies) for copies in (1, 0, 2)]
     for version in range(api.min_version, api.max_version + 1):
         for maker, what in zip(makers, ("usual", "empty", "twice"), strict=True):
             yield from _encoded(api, version, what, [maker.request(api)])
@@ -124,7 +129,7 @@ def _repeated(count: int) -> Callable[[list[Any]], list[Any]]:
     return lambda usual: usual * count
 
 
-class _Maker:
+class Maker:
     """Makes requests of one API, with so many `copies` of each element in every array."""
 
     def __init__(self, module: str, topic: str, topic_id: bytes, copies: int) -> None:

@@ -57,13 +57,15 @@ class Layout(NamedTuple):
     least_bytes: int
 
 
-def check_items(api_key: int, version: int, buf: Buffer, pos: int, most: int) -> None:
-    """Checks that the request whose body is at `pos` has at most `most` elements. Raises TooManyItems; or one of frame.MALFORMED,
-    for bytes that do not decode either, or a string that is too long. A request that is too short for so many is not looked at.
+def check_items(api_key: int, version: int, buf: Buffer, pos: int, most: int, few: int) -> int:
+    """Returns how many elements the request whose body is at `pos` has; 0 if it is too short for more than `few`, and is not
+    looked at. Raises TooManyItems if it has more than `most`; or one of frame.MALFORMED, for bytes that do not decode either, or
+    a string that is too long.
     """
     layout = layout_of(api_key, version)
-    if layout is not None and len(buf) - pos > most * layout.least_bytes:
-        count_items(layout, buf, pos, most)
+    if layout is None or len(buf) - pos <= few * layout.least_bytes:
+        return 0
+    return count_items(layout, buf, pos, most)[0]
 
 
 def count_items(layout: Layout, buf: Buffer, pos: int, most: int) -> tuple[int, int]:

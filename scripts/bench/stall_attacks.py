@@ -238,7 +238,7 @@ def wide_topic(partitions: int) -> create_topics.CreateTopicsRequest:
 
 
 THOUSAND: Final = 1_000
-MOST: Final = 99 * THOUSAND
+MOST: Final = 49 * THOUSAND
 """About as many things as a request may name by default (ottla.request.max.items)."""
 
 
@@ -307,26 +307,26 @@ def with_names() -> list[Attack]:
     return [
         Attack("DeleteRecords of 9,990 partitions", pipelined(lambda: deleted_records(9_990), 2), create("t", 9_990)),
         Attack("DescribeConfigs of one broker 2,000 times", pipelined(lambda: described_broker(2 * THOUSAND), 4)),
-        Attack("DescribeConfigs of one broker 99,000 times", pipelined(lambda: described_broker(MOST), 4)),
+        Attack("DescribeConfigs of one broker 49,000 times", pipelined(lambda: described_broker(MOST), 4)),
         Attack(
             "DescribeProducers of one partition 500,000 times",
             pipelined(lambda: described_producers(500 * THOUSAND), 0),
             create("t"),
         ),
-        Attack("DescribeProducers of one partition 99,000 times", pipelined(lambda: described_producers(MOST), 0), create("t")),
+        Attack("DescribeProducers of one partition 49,000 times", pipelined(lambda: described_producers(MOST), 0), create("t")),
         Attack("OffsetFetch of one group of 9,990 offsets 200 times", pipelined(lambda: group_asked(200), 9), group_of(9_990)),
         Attack(
             "DescribeGroups of a million empty names",
             pipelined(lambda: describe_groups.DescribeGroupsRequest([""] * THOUSAND * THOUSAND), 5),
         ),
-        Attack("DescribeGroups of 99,000 names", pipelined(lambda: describe_groups.DescribeGroupsRequest(named(MOST)), 5)),
+        Attack("DescribeGroups of 49,000 names", pipelined(lambda: describe_groups.DescribeGroupsRequest(named(MOST)), 5)),
         Attack(
-            "FindCoordinator of 99,000 groups",
+            "FindCoordinator of 49,000 groups",
             pipelined(lambda: find_coordinator.FindCoordinatorRequest(coordinator_keys=named(MOST)), 4),
         ),
         Attack("Metadata of 900,000 empty names", pipelined(lambda: asked_names(900 * THOUSAND), 12)),
         Attack("Metadata of 900,000 unknown names", pipelined(lambda: asked_names(900 * THOUSAND, "n"), 12)),
-        Attack("Metadata of 99,000 unknown names", pipelined(lambda: asked_names(MOST, "n"), 12)),
+        Attack("Metadata of 49,000 unknown names", pipelined(lambda: asked_names(MOST, "n"), 12)),
         Attack(
             "Metadata of all of 10,000 partitions x 20",
             pipelined(lambda: metadata.MetadataRequest(None), 12, 20),

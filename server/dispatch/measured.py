@@ -33,7 +33,7 @@ class RequestCounts:
 
     def __init__(self) -> None:
         self.requests = 0
-        """The number of requests whose body was decoded."""
+        """The number of requests whose body was decoded, or is to be decoded in a thread."""
         self.took = [0] * BUCKETS
         """The numbers of answers by the time they took: bucket n is for 2**(n-1) to 2**n - 1 ns. A request that closed its
         connection is not counted."""
@@ -105,13 +105,29 @@ class MeasuredRoute(Route):
         self._note(response, started, request)
         return frame
 
+    def wait_for(self, answer: Promise[Any], request: Request) -> Waiting:
+        self._counts.requests += 1
+        return Waiting(answer, self, request, self._watch.ticks())
+
+    def errors_in(self, answer: Any, request: Request) -> dict[int, int]:
+        errors: dict[int, int] = {}
+        if self._error_places and (request.failed or not self.plan.traits.reports_failure):
+            count_errors(answer, self._error_places, errors)
+        return errors
+
+    def add_errors(self, errors: dict[int, int]) -> None:
+        counted = self._counts.errors
+        for code, times in errors.items():
+            counted[code] = counted.get(code, 0) + times
+
     def finish(self, answer: asyncio.Future[Any] | Promise[Any], waiting: Waiting) -> bytes | Parts:
         frame = super().finish(answer, waiting)
         self._note(answer.result(), waiting.started, waiting.request)
         return frame
 
     def _note(self, response: Any, started: int, request: Request) -> None:
-        """Counts a finished answer; None stands for one that the client did not want. A kept answer (Encoded) has no errors."""
+        """Counts a finished answer; None stands for one that the client did not want. An answer that was encoded before
+        has no errors, or they have been counted."""
         counts = self._counts
         took = self._watch.ticks() - started
         counts.took_ns += took

@@ -36,6 +36,8 @@ class Plan(NamedTuple):
     own_steps: Steps
     """The functions of the codecs and the handler, without any link around them."""
     response: type[WireStruct]
+    few_bytes: int
+    """The elements of lists are counted in requests that are longer."""
 
     @property
     def number(self) -> int:
@@ -46,10 +48,11 @@ class Plan(NamedTuple):
 class Route:
     """Serves one API at one version."""
 
-    __slots__ = ("decode", "encode", "handle", "head", "plan", "regions")
+    __slots__ = ("decode", "encode", "few_bytes", "handle", "head", "plan", "regions")
 
     def __init__(self, plan: Plan, steps: Steps) -> None:
         self.plan = plan
+        self.few_bytes = plan.few_bytes
         self.decode = steps.decode
         self.handle = steps.handle
         self.encode = steps.encode
@@ -70,6 +73,17 @@ class Route:
             raise
         except Exception as error:
             raise log_failure(error, request) from error
+
+    def wait_for(self, answer: Promise[Any], request: Request) -> Waiting:
+        """Returns what stands for a request whose body is not decoded yet; the promise is of what the handler answers."""
+        return Waiting(answer, self, request)
+
+    def errors_in(self, answer: Any, request: Request) -> dict[int, int]:
+        """Returns how often each error code stands in an answer; this route counts none. Any thread may call this."""
+        return {}
+
+    def add_errors(self, errors: dict[int, int]) -> None:
+        """Counts the errors of an answer that was encoded before it is finished; this route counts none."""
 
     def finish(self, answer: asyncio.Future[Any] | Promise[Any], waiting: Waiting) -> bytes | Parts:
         """Returns the frame of an answer that has come, nothing if the client wants none. Raises CloseConnection."""

@@ -13,8 +13,9 @@ has returned. Decoders copy every field except `records`, which stay a view. Amo
 handler appends them before it does anything else. A handler that waits *before* it is done with a view has to copy it.
 
 **What is too much.** A request is a number of things to do, and 100 MB hold a hundred million. So the elements of its lists are
-counted before it is decoded (`ottla.request.max.items`), in a frame that is long enough to hold too many, which few are. More of
-them close the connection, as a frame does that is too long: not every answer has a place for an error that says so.
+counted before it is decoded (`ottla.request.max.items`), in a frame that is long enough to hold many, which few are. Too many of
+them close the connection, as a frame does that is too long: not every answer has a place for an error that says so. And what has
+so many that decoding takes longer than a turn is decoded in a thread, from a copy (in_thread.py).
 
 An exception in a handler is a bug of ours: it is logged once, with its traceback, and the connection is closed, since no answer
 would be honest. A handler closes the connection on purpose by raising `CloseConnection`.
@@ -23,6 +24,7 @@ would be honest. A handler closes the connection on purpose by raising `CloseCon
 from __future__ import annotations
 
 from importlib import import_module
+from typing import Final
 
 from ottla.server.base.errors import CloseConnection
 from ottla.server.dispatch.chain import Chain
@@ -38,6 +40,12 @@ from ottla.wire.errors import ErrorCode
 from ottla.wire.frame import MALFORMED
 from ottla.wire.header import API_VERSIONS, decode_request_header
 from ottla.wire.primitives import Buffer, Parts
+
+ITEMS_AT_ONCE: Final = 5000
+"""So many elements are decoded in about a turn."""
+BYTES_AT_ONCE: Final = 2 * ITEMS_AT_ONCE
+"""Requests of so many bytes are not looked at, because few elements take less than two. Those of Produce have records, which are
+longer; there it is a byte for each element that is allowed."""
 
 
 class Dispatch:
@@ -75,8 +83,12 @@ class Dispatch:
                 return unsupported_api_versions(correlation_id)
             route = self._reserved.run(lambda: self._open_route(key, version))
         try:
-            if len(frame) > self._max_items:  # an element takes at least a byte
-                self._check_number_of_items(key, version, frame, pos)
+            if len(frame) > route.few_bytes and self._count_items(key, version, frame, pos) > ITEMS_AT_ONCE:
+                from ottla.server.dispatch.in_thread import answer_from_thread  # not loaded as long as requests are small
+
+                return answer_from_thread(
+                    route, frame, pos, Request(self._broker, session, key, version, correlation_id, client_id)
+                )
             body, end = route.decode(frame, pos)
         except MALFORMED as error:
             raise CloseConnection(f"its {APIS[key].name} v{version} does not decode: {error!r}") from None
@@ -84,13 +96,14 @@ class Dispatch:
             raise CloseConnection(f"its {APIS[key].name} v{version} ends {end - len(frame)} bytes after the frame")
         return route.answer(body, Request(self._broker, session, key, version, correlation_id, client_id))
 
-    def _check_number_of_items(self, key: int, version: int, frame: Buffer, pos: int) -> None:
-        """Raises CloseConnection if the request at `pos` has more elements in its lists than are allowed, or one of MALFORMED."""
+    def _count_items(self, key: int, version: int, frame: Buffer, pos: int) -> int:
+        """Returns how many elements the lists of the request at `pos` have, 0 if that is certainly not more than ITEMS_AT_ONCE.
+        Raises CloseConnection if there are more than are allowed, or one of MALFORMED."""
         from ottla.wire.items import TooManyItems, check_items  # not loaded as long as requests are small
 
         most = self._max_items
         try:
-            check_items(key, version, frame, pos, most)
+            return check_items(key, version, frame, pos, most, min(most, ITEMS_AT_ONCE))
         except TooManyItems:
             self._broker.refused_requests += 1
             text = f"its {APIS[key].name} v{version} of {len(frame)} bytes has more than {most} items (ottla.request.max.items)"
@@ -113,7 +126,8 @@ class Dispatch:
         if handler.TRAITS.long_answer:
             encode = self._broker.long_answers.around(encode, api.name)
         steps = Steps(messages.DECODE_REQUEST[version], handler.handle, encode)
-        plan = Plan(api, version, handler.TRAITS, steps, getattr(messages, f"{api.name}Response"))
+        few_bytes = self._max_items if api.module == "produce" else min(self._max_items, BYTES_AT_ONCE)
+        plan = Plan(api, version, handler.TRAITS, steps, getattr(messages, f"{api.name}Response"), few_bytes)
         route = self.routes[plan.number] = self._chain.compose(plan)
         return route
 

@@ -23,7 +23,8 @@ MAX_BYTES: Final = 8 * 1024 * 1024
 
 
 class Encoded(WireStruct):
-    """Holds an answer encoded in the version of its request: `body` is everything after the header. It has no errors."""
+    """Holds an answer encoded in the version of its request: `body` is everything after the header. Its errors are
+    not counted."""
 
     __slots__ = ("body",)
 

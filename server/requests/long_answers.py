@@ -5,13 +5,14 @@ handlers of such APIs work out each thing once (`answer_once` in server/base/tur
 A list made by `shared` may stand in many places of an answer: its elements are encoded at the first, and the bytes are used
 again. While any list made here is encoded, the small parts that come out of the codec are joined as they come, because they take
 many times the memory of their bytes; and an answer that gets longer than `ottla.response.max.bytes` is given up, which closes
-the connection.
+the connection. An answer may be encoded in any thread (server/dispatch/in_thread.py).
 
 The codecs know nothing of this. They only go over a list, and going over one of these lists is where it happens.
 """
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final, TypeAlias, TypeVar
 
@@ -42,23 +43,20 @@ class AnswerList(list[T]):
 
     def __iter__(self) -> Iterator[T]:
         items = super().__iter__()
-        return items if self._answers.parts is None else self._answers.encode(self, items)
+        under_way = self._answers.under_way
+        return items if under_way.parts is None else under_way.encode(self, items)
 
 
 class LongAnswers:
-    """Makes the lists of one broker's long answers, and knows the one that is being encoded. `limit` is in bytes."""
+    """Makes the lists of one broker's long answers, and knows those that are being encoded. `limit` is in bytes."""
 
-    __slots__ = ("_bytes", "_counted", "_encoded", "_limit", "parts", "refused")
+    __slots__ = ("_limit", "refused", "under_way")
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self.parts: Parts | None = None
-        """What has been encoded of the answer under way; None between answers."""
+        self.under_way = _UnderWay(limit)
         self.refused = 0
         """How many answers were given up because they were too long."""
-        self._bytes = 0  # of the first `_counted` parts
-        self._counted = 0
-        self._encoded: dict[int, bytes] = {}  # of shared lists, by the identity of the list, which the answer keeps alive
 
     def bounded(self, items: Iterable[T]) -> list[T]:
         """Returns a list for one place in an answer."""
@@ -72,20 +70,36 @@ class LongAnswers:
         """Returns the step that encodes the answers of the API of this name. It raises AnswerTooLong."""
 
         def encode_long(answer: Any, parts: Parts) -> None:
-            self.parts = parts
+            under_way = self.under_way
+            under_way.parts = parts
             try:
                 encode(answer, parts)
-                self._count(parts)
+                under_way.count(parts)
             except AnswerTooLong:
                 self.refused += 1
                 text = f"the answer to its {name} is longer than {self._limit} bytes (ottla.response.max.bytes)"
                 raise AnswerTooLong(text) from None
             finally:
-                self.parts = None
-                self._bytes = self._counted = 0
-                self._encoded.clear()
+                under_way.forget()
 
         return encode_long
+
+
+class _UnderWay(threading.local):
+    """Holds how far the encoding of an answer has come, for each thread its own."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self.parts: Parts | None = None
+        """What has been encoded of the answer under way; None between answers."""
+        self._bytes = 0  # of the first `_counted` parts
+        self._counted = 0
+        self._encoded: dict[int, bytes] = {}  # of shared lists, by the identity of the list, which the answer keeps alive
+
+    def forget(self) -> None:
+        self.parts = None
+        self._bytes = self._counted = 0
+        self._encoded.clear()
 
     def encode(self, items: AnswerList[T], each: Iterator[T]) -> Iterator[T]:
         """Yields the items that have to be encoded now: all, or none if these items were encoded before. `each` is an iterator
@@ -95,7 +109,7 @@ class LongAnswers:
         known = self._encoded.get(id(items))
         if known is not None:
             parts.append(known)
-            self._count(parts)
+            self.count(parts)
             return
         first = start = len(parts)
         for item in each:
@@ -109,12 +123,12 @@ class LongAnswers:
 
     def _join(self, parts: Parts, start: int) -> None:
         """Makes one part of those from `start` on. Raises AnswerTooLong."""
-        self._count(parts)
+        self.count(parts)
         if len(parts) - start > 1:
             parts[start:] = [b"".join(parts[start:])]
             self._counted = len(parts)
 
-    def _count(self, parts: Parts) -> None:
+    def count(self, parts: Parts) -> None:
         """Raises AnswerTooLong if the parts are too long in all."""
         self._bytes += sum(map(len, parts[self._counted :]))
         self._counted = len(parts)

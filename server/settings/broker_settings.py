@@ -218,7 +218,7 @@ OWN_SETTINGS: Final[dict[str, Setting]] = {
         Setting(
             "ottla.request.max.items",
             ConfigType.INT,
-            100_000,
+            50_000,
             1000,
             doc="The most things that one request may name: the elements of all its lists together. A request with more closes "
             "its connection before it is decoded, with a line in the log.",

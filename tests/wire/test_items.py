@@ -85,9 +85,9 @@ def test_an_element_takes_at_least_the_bytes_that_its_layout_says() -> None:
 
 def test_short_requests_are_not_looked_at() -> None:
     no_request = b"\xff" * 500
-    check_items(DESCRIBE_GROUPS, 6, no_request, 0, 500)
+    assert check_items(DESCRIBE_GROUPS, 6, no_request, 0, 1000, 500) == 0
     with pytest.raises(MALFORMED):
-        check_items(DESCRIBE_GROUPS, 6, no_request, 0, 499)
+        check_items(DESCRIBE_GROUPS, 6, no_request, 0, 1000, 499)
 
 
 def test_too_many_are_refused_before_they_are_walked() -> None:
@@ -113,9 +113,9 @@ def test_records_are_no_elements() -> None:
     raw = encoded(
         produce.ENCODE_REQUEST[9], produce.ProduceRequest(None, -1, 1, [produce.TopicProduceData("t", bytes(16), data)])
     )
-    check_items(PRODUCE, 9, raw, 0, 2)
+    assert check_items(PRODUCE, 9, raw, 0, 2, 0) == 2
     with pytest.raises(TooManyItems):
-        check_items(PRODUCE, 9, raw, 0, 1)
+        check_items(PRODUCE, 9, raw, 0, 1, 0)
 
 
 @pytest.mark.parametrize("length", [126, 127, 128, 32_767, 32_768, 3_000_000])
@@ -125,8 +125,8 @@ def test_a_string_is_no_longer_than_kafka_reads(length: int) -> None:
         assert count_items(layout(API_VERSIONS, 3), raw, 0, 1) == (0, len(raw))
         return
     with pytest.raises(ValueError, match=f"a string of {length} bytes"):
-        check_items(API_VERSIONS, 3, raw, 0, 1000)
-    check_items(API_VERSIONS, 3, raw, 0, len(raw))
+        check_items(API_VERSIONS, 3, raw, 0, 1000, 1000)
+    assert check_items(API_VERSIONS, 3, raw, 0, len(raw), len(raw)) == 0
 
 
 def test_unknown_tagged_fields_count() -> None:

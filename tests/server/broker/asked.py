@@ -41,12 +41,12 @@ PATIENCE: Final = 12
 class Asked:
     """A broker in memory, and one client."""
 
-    def __init__(self, storage: MemDisk | None = None) -> None:
-        self.clock = ManualClock()
+    def __init__(self, storage: MemDisk | None = None, clock: Any = None, network: Any = None, **settings: str) -> None:
+        self.clock = clock or ManualClock()
         self.disk = storage or disk()
         topics = ("offsets_topic", "transaction_state_log", "share_coordinator_state_topic")
-        settings = config(**{f"{topic}_num_partitions": "1" for topic in topics})
-        self.broker = Broker(settings, disk=self.disk, clock=self.clock, random=from_seed(1))
+        configured = config(**{f"{topic}_num_partitions": "1" for topic in topics}, **settings)
+        self.broker = Broker(configured, disk=self.disk, clock=self.clock, random=from_seed(1), network=network)
         self.session = Session("PLAINTEXT", "127.0.0.1")
 
     @property
@@ -83,7 +83,7 @@ class Asked:
         try:
             answer = handler.handle(decoded, Request(context, self.session, api.key, version, 1, "client"))
             if inspect.isawaitable(answer):
-                answer = await self._wait_for(answer)
+                answer = await self.wait_for(answer)
         except CloseConnection:
             return None
         if isinstance(answer, Encoded):
@@ -94,7 +94,7 @@ class Asked:
             return answer
         return None
 
-    async def _wait_for(self, answer: Any) -> Any:
+    async def wait_for(self, answer: Any) -> Any:
         waiting = asyncio.ensure_future(_result(answer))
         for _ in range(PATIENCE):
             for _ in range(3):

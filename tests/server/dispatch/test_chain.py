@@ -30,7 +30,7 @@ def own_steps(seen: list[str]) -> Steps:
 
 
 def plan(steps: Steps) -> Plan:
-    return Plan(HEARTBEAT, 4, heartbeat.TRAITS, steps, HeartbeatResponse)
+    return Plan(HEARTBEAT, 4, heartbeat.TRAITS, steps, HeartbeatResponse, 1000)
 
 
 def steps_of(route: Route) -> Steps:

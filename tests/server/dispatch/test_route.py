@@ -26,7 +26,7 @@ BODY = b"\0\0\0\5\0\x1b"
 def route_of(handle: Handle, version: int = 3, module: str = "heartbeat") -> Route:
     traits = {"heartbeat": heartbeat, "fetch": fetch}[module].TRAITS
     steps = Steps(messages.DECODE_REQUEST[version], handle, messages.ENCODE_RESPONSE[version])
-    return Route(Plan(BY_MODULE[module], version, traits, steps, HeartbeatResponse), steps)
+    return Route(Plan(BY_MODULE[module], version, traits, steps, HeartbeatResponse, 1000), steps)
 
 
 def request(version: int = 3) -> Request:

@@ -37,7 +37,7 @@ def echo(answer: Any, parts: list[Any]) -> None:
 
 
 STEPS = Steps(lambda buf, pos: (buf, pos), lambda body, request: body, echo)
-ROUTE = Route(Plan(BY_MODULE["heartbeat"], 0, heartbeat.TRAITS, STEPS, HeartbeatResponse), STEPS)
+ROUTE = Route(Plan(BY_MODULE["heartbeat"], 0, heartbeat.TRAITS, STEPS, HeartbeatResponse, 1000), STEPS)
 
 
 def framed(body: bytes) -> bytes:

@@ -59,7 +59,7 @@ def test_what_stands_in_many_places_is_encoded_once() -> None:
     answers.around(ENCODE, "DescribeProducers")(DescribeProducersResponse(topics=answers.bounded(topics)), parts)
     assert b"".join(parts) == wanted
     assert Noted.encoded == 10
-    assert answers.parts is None
+    assert answers.under_way.parts is None
 
 
 def test_the_bytes_of_one_answer_are_not_used_for_the_next() -> None:

@@ -1,0 +1,73 @@
+"""Decodes requests about thousands of things in a thread, and encodes their answers there, so that nobody else waits for that.
+
+The handler is called on the loop when the body is there, like any other; what it answers belongs to this request alone from then
+on. A client that goes meanwhile cancels what is left; what a handler has begun as a task goes on, as it does for short requests.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from ottla.server.base.errors import CloseConnection
+from ottla.server.base.promise import Promise
+from ottla.server.base.turns import Steps, take_steps
+from ottla.server.dispatch.route import Route, Waiting
+from ottla.server.requests.kept_answers import Encoded
+from ottla.server.requests.request import Request
+from ottla.wire.frame import MALFORMED
+from ottla.wire.primitives import Buffer, Parts, WireStruct
+
+
+def answer_from_thread(route: Route, frame: Buffer, pos: int, request: Request) -> Waiting:
+    """Returns what stands for the request whose body is at `pos` of the frame."""
+    promise: Promise[Any] = Promise()
+    try:
+        taken = take_steps(_answer(route, memoryview(bytes(frame)), pos, request), request.broker.clock)
+    except Exception as error:  # noqa: BLE001 - `Route.finish` logs it
+        promise.set_exception(error)
+    else:
+        if isinstance(taken, Promise):
+            promise = taken
+        else:
+            promise.set_result(taken)
+    return route.wait_for(promise, request)
+
+
+def _answer(route: Route, frame: memoryview, pos: int, request: Request) -> Steps[Any]:
+    """Makes steps that return what the handler answers. They raise CloseConnection."""
+    api, version = route.plan.api, request.api_version
+    decode = route.plan.own_steps.decode  # without the links around it, which belong on the loop
+    decoded = request.broker.workers().run(lambda: decode(frame, pos))
+    yield decoded
+    try:
+        body, end = decoded.result()
+    except MALFORMED as error:
+        raise CloseConnection(f"its {api.name} v{version} does not decode: {error!r}") from None
+    except RuntimeError:  # the system gives us no thread
+        body, end = decode(frame, pos)
+    if end > len(frame):
+        raise CloseConnection(f"its {api.name} v{version} ends {end - len(frame)} bytes after the frame")
+    answer = route.handle(body, request)
+    if not isinstance(answer, WireStruct) and answer is not None:
+        if not isinstance(answer, Promise):
+            answer = asyncio.shield(answer)
+        yield answer
+        answer = answer.result()
+    if answer is None or type(answer) is Encoded or route.regions:
+        return answer
+    encoded = request.broker.workers().run(lambda: _encode(route, answer, request))
+    yield encoded
+    try:
+        body, errors = encoded.result()
+    except RuntimeError:
+        return answer
+    route.add_errors(errors)
+    return Encoded(body)
+
+
+def _encode(route: Route, answer: WireStruct, request: Request) -> tuple[bytes, dict[int, int]]:
+    """Returns the bytes of an answer, and the error codes in it that count."""
+    parts: Parts = []
+    route.encode(answer, parts)
+    return b"".join(parts), route.errors_in(answer, request)

@@ -1,0 +1,147 @@
+"""Sends the longest requests of every API to a broker in memory; nothing of it is compiled (__main__.py)."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import inspect
+from collections.abc import Iterable, Iterator
+from random import Random
+from typing import Any, Final, NamedTuple
+
+from ottla.server.base.errors import CloseConnection
+from ottla.server.dispatch import routes
+from ottla.server.dispatch.route import Waiting
+from ottla.server.handlers import BROKER, served
+from ottla.server.requests.session import Session
+from ottla.wire.api import Api
+from ottla.wire.header import encode_request_header
+from ottla.wire.messages import create_topics
+from tests.server.broker.asked import Asked
+from tests.sim.network import Port
+from tests.stalls.big_requests import PARTITIONS, TOPICS, big_requests, topic_name
+from tests.stalls.work import Time, Work, WorkClock, WorkLoop
+
+SCALE: Final = 20
+"""Requests have a twentieth of the items that they may have, and turns a twentieth of their length."""
+MOST: Final = 50_000
+"""How many items a request may have, `ottla.request.max.items`."""
+FEW: Final = 6_000
+"""How many items the requests of the first round have, of which nothing is told."""
+WIDE: Final = "wide"
+PATIENCE_S: Final = 30.0
+
+
+class Seen(NamedTuple):
+    """What one request did. `path` is the list in it that was long, `way` how its items differ (big_requests.py), and `units` the
+    most work between two looks at the network."""
+
+    api: str
+    path: str
+    way: str
+    units: int
+    outcome: str
+
+
+class Sweep:
+    """Asks one broker, `scale` times less than it takes."""
+
+    def __init__(self, *, measured: bool) -> None:
+        self.work, self.scale = (Time(), 1) if measured else (Work(), SCALE)
+        self.loop = WorkLoop(self.work)
+
+    async def ask_all(self, apis: Iterable[Api], most: int) -> list[Seen]:
+        """Asks one broker all requests of these APIs, with up to `most` items."""
+        broker = InVirtualTime(self)
+        await broker.start()
+        topic_ids = await broker.make_topics()
+        assert broker.broker.context is not None
+        dispatch = routes.Dispatch(broker.broker.context)
+        return [
+            Seen(api.name, request.path, request.way, *await self._ask(dispatch, api, request.body))
+            for api in apis
+            for request in big_requests(api, api.max_version, most, WIDE, topic_ids)
+        ]
+
+    async def _ask(self, dispatch: routes.Dispatch, api: Api, body: bytes) -> tuple[int, str]:
+        """Sends a request; returns the longest work, and what came of it."""
+        frame = encode_request_header(api.key, api.max_version, 1, "client") + body
+        await asyncio.sleep(10)  # what the one before has left to do
+        with self.work:
+            self.loop.forget()
+            await asyncio.sleep(0)
+            outcome = "answered"
+            try:
+                answer = dispatch.serve(memoryview(frame), Session("PLAINTEXT", "127.0.0.1"))
+                if isinstance(answer, Waiting):
+                    promised = await asyncio.wait_for(_done(answer.answer), PATIENCE_S)
+                    answer.route.finish(promised, answer)
+            except CloseConnection as reason:
+                outcome = f"closed: {reason}"
+            except TimeoutError:
+                outcome = "not answered"
+            for _ in range(3):
+                await asyncio.sleep(0)
+        return self.loop.longest, outcome
+
+
+class InVirtualTime(Asked):
+    """The broker that is asked, on a loop whose time is virtual."""
+
+    def __init__(self, sweep: Sweep) -> None:
+        clock = WorkClock(sweep.loop, sweep.work, sweep.scale)
+        most = {"ottla_max_partitions": "1000", "ottla_request_max_items": str(MOST // sweep.scale)}
+        super().__init__(None, clock, Port(sweep.loop, Random(16), contextvars.copy_context()), **most)
+
+    async def make_topics(self) -> list[bytes]:
+        """Makes what requests name; returns the ids of the topics."""
+        await self.make_everything()
+        names = [topic_name(number) for number in range(TOPICS)]
+        topics = [
+            create_topics.CreatableTopic(WIDE, PARTITIONS, 1),
+            *(create_topics.CreatableTopic(name, 1, 1) for name in names),
+        ]
+        await self.ask(create_topics.CreateTopicsRequest(topics, 1000))
+        await self.settle()
+        assert self.broker.context is not None
+        return [self.broker.context.metadata.topics[name].topic_id for name in (WIDE, *names)]
+
+    async def wait_for(self, answer: Any) -> Any:
+        return (await asyncio.wait_for(_done(answer), PATIENCE_S)).result()
+
+    async def settle(self) -> None:
+        await asyncio.sleep(1)
+
+
+async def _done(promised: Any) -> Any:
+    """Returns what is promised once it is there; it may have failed."""
+    if inspect.iscoroutine(promised):
+        promised = asyncio.ensure_future(promised)
+    if not promised.done():
+        woken = asyncio.get_running_loop().create_future()
+        promised.add_done_callback(lambda _: None if woken.done() else woken.set_result(None))
+        await woken
+    return promised
+
+
+def sweep(apis: str, *, measured: bool = False) -> Iterator[Seen]:
+    """Yields what each long request did, of the APIs whose name contains `apis`; each API has a broker of its own."""
+    chosen = [api for api in served(BROKER).values() if apis in api.name]
+    _run(chosen, FEW, measured)  # whatever is imported, is imported now
+    for api in chosen:
+        yield from _run([api], MOST, measured)
+
+
+def _run(apis: list[Api], most: int, measured: bool) -> list[Seen]:
+    one = Sweep(measured=measured)
+    bounds = routes.ITEMS_AT_ONCE, routes.BYTES_AT_ONCE
+    routes.ITEMS_AT_ONCE, routes.BYTES_AT_ONCE = (bound // one.scale for bound in bounds)  # type: ignore[misc]
+    asyncio.set_event_loop(one.loop)
+    try:
+        return one.loop.run_until_complete(one.ask_all(apis, most // one.scale))
+    finally:
+        routes.ITEMS_AT_ONCE, routes.BYTES_AT_ONCE = bounds  # type: ignore[misc]
+        for task in asyncio.all_tasks(one.loop):
+            task.cancel()
+        one.loop.close()
+        asyncio.set_event_loop(None)

@@ -1,0 +1,111 @@
+"""No request keeps everybody else waiting for longer than 50 ms, whatever it is about and however much it names.
+
+That is counted in work, not in time (work.py): the most calls of functions that the broker does between two looks at the network.
+`AT_ONCE` has the lists for which it does more. A list that needs less than is said there fails as well as one that needs more, so
+the table can only get shorter.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections import defaultdict
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from ottla.server.handlers import BROKER, served
+from ottla.wire.api import Api
+from tests.stalls.sweep import SCALE, Seen
+from tests.stalls.work import UNITS_A_SECOND
+
+pytestmark = pytest.mark.slow
+
+BOUND_MS: Final = 50.0
+TOO_MUCH_MORE: Final = 1.2
+"""Figures may be off by so much: other versions of Python count a little differently."""
+
+AT_ONCE: Final[dict[str, float]] = {
+    "AddPartitionsToTxn.transactions": 132,
+    "AddPartitionsToTxn.transactions.topics.partitions": 70,
+    "AlterConfigs.resources": 220,
+    "AlterConfigs.resources.configs": 70,
+    "AlterReplicaLogDirs.dirs.topics": 55,
+    "AlterReplicaLogDirs.dirs.topics.partitions": 80,
+    "AlterUserScramCredentials.deletions": 91,
+    "AlterUserScramCredentials.upsertions": 720,
+    "CreateTopics.topics": 51,
+    "DeleteGroups.groups_names": 240,
+    "DeleteShareGroupState.topics": 205,
+    "DeleteShareGroupState.topics.partitions": 360,
+    "DeleteTopics.topics": 70,
+    "DescribeShareGroupOffsets.groups.topics.partitions": 341,
+    "ElectLeaders.topic_partitions.partitions": 60,
+    "Fetch.topics.partitions": 58,
+    "IncrementalAlterConfigs.resources": 245,
+    "IncrementalAlterConfigs.resources.configs": 90,
+    "InitializeShareGroupState.topics": 918,
+    "InitializeShareGroupState.topics.partitions": 1825,
+    "JoinGroup.protocols": 81,
+    "LeaveGroup.members": 100,
+    "OffsetCommit.topics": 400,
+    "OffsetCommit.topics.partitions": 770,
+    "OffsetDelete.topics": 110,
+    "Produce.topic_data": 56,
+    "ReadShareGroupState.topics": 195,
+    "ReadShareGroupState.topics.partitions": 340,
+    "ReadShareGroupStateSummary.topics": 211,
+    "ReadShareGroupStateSummary.topics.partitions": 400,
+    "ShareAcknowledge.topics": 51,
+    "ShareFetch.topics": 51,
+    "StreamsGroupHeartbeat.topology.subtopologies": 62,
+    "StreamsGroupTopologyDescriptionUpdate.topology_description.global_stores": 60,
+    "StreamsGroupTopologyDescriptionUpdate.topology_description.subtopologies": 57,
+    "StreamsGroupTopologyDescriptionUpdate.topology_description.subtopologies.nodes": 53,
+    "TxnOffsetCommit.topics": 421,
+    "TxnOffsetCommit.topics.partitions": 810,
+    "WriteShareGroupState.topics": 140,
+    "WriteShareGroupState.topics.partitions": 185,
+}
+"""The lists whose longest requests are over the bound: milliseconds of work at once."""
+
+
+def milliseconds(units: int) -> float:
+    """Returns how long so much work takes with as many items as a request may have."""
+    return units * SCALE * 1000 / UNITS_A_SECOND
+
+
+@pytest.fixture(scope="module")
+def seen() -> dict[str, list[Seen]]:
+    """What was seen of each API."""
+    command = [sys.executable, "-m", "tests.stalls"]
+    root = Path(__file__).resolve().parents[2]
+    environment = os.environ | {"PYTHONHASHSEED": "0"}
+    done = subprocess.run(command, cwd=root, stdout=subprocess.PIPE, text=True, check=True, timeout=280, env=environment)
+    found: dict[str, list[Seen]] = defaultdict(list)
+    for line in done.stdout.splitlines():
+        one = Seen(*json.loads(line))
+        found[one.api].append(one)
+    return found
+
+
+@pytest.mark.parametrize("api", served(BROKER).values(), ids=lambda api: api.module)
+def test_every_api(api: Api, seen: dict[str, list[Seen]]) -> None:
+    longest: dict[str, float] = defaultdict(float)
+    for one in seen[api.name]:
+        path = f"{one.api}.{one.path}"
+        longest[path] = max(longest[path], milliseconds(one.units))
+    over = {path: ms for path, ms in longest.items() if ms > BOUND_MS}
+    known = {path: ms for path, ms in AT_ONCE.items() if path.startswith(f"{api.name}.")}
+    assert {path: round(ms) for path, ms in over.items() if path not in known} == {}, "more at once than others should wait for"
+    assert set(known) - set(over) == set(), "no longer too much at once: take it out of AT_ONCE"
+    for path, ms in known.items():
+        assert ms / TOO_MUCH_MORE < over[path] < ms * TOO_MUCH_MORE, f"{path} takes {over[path]:.0f} ms"
+
+
+def test_all_long_requests_are_answered(seen: dict[str, list[Seen]]) -> None:
+    """Otherwise nothing is known of them."""
+    assert [one for api in seen.values() for one in api if one.outcome != "answered"] == []
