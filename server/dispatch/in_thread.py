@@ -50,9 +50,11 @@ def _answer(route: Route, frame: memoryview, pos: int, request: Request) -> Step
         raise CloseConnection(f"its {api.name} v{version} ends {end - len(frame)} bytes after the frame")
     answer = route.handle(body, request)
     if not isinstance(answer, WireStruct) and answer is not None:
-        if not isinstance(answer, Promise):
+        if asyncio.iscoroutine(answer) or isinstance(answer, asyncio.Task):
             answer = asyncio.shield(answer)
         yield answer
+        if answer.cancelled():  # somebody else gave it up
+            raise CloseConnection("its request was cancelled")
         answer = answer.result()
     if answer is None or type(answer) is Encoded or route.regions:
         return answer

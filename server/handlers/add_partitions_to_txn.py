@@ -15,6 +15,8 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Sequence
 
+from ottla.server.base.promise import Promise
+from ottla.server.base.turns import Steps, take_steps
 from ottla.server.requests.request import Request
 from ottla.server.requests.traits import Traits
 from ottla.server.security.rights import Inside, Need, Operation, Resource
@@ -44,6 +46,7 @@ CLIENT_VERSION_OF_BROKERS = 2
 
 
 _Results = list[AddPartitionsToTxnTopicResult]
+_Answers = list[_Results | Awaitable[_Results]]
 
 
 def handle(
@@ -51,7 +54,9 @@ def handle(
 ) -> AddPartitionsToTxnResponse | Awaitable[AddPartitionsToTxnResponse]:
     if request.api_version >= BATCHED_SINCE:
         names = [each.transactional_id for each in body.transactions]
-        answers = [_add(each, request) for each in body.transactions]
+        answers = take_steps(_add_each(body.transactions, request), request.broker.clock)
+        if isinstance(answers, Promise):
+            return _batched_answer_later(names, answers)
         now = [each for each in answers if isinstance(each, list)]
         return _batched_answer(names, now) if len(now) == len(answers) else _batched_answer_later(names, answers)
     only = AddPartitionsToTxnTransaction(
@@ -76,10 +81,17 @@ def _batched_answer(names: Sequence[str], answers: Sequence[_Results]) -> AddPar
     return AddPartitionsToTxnResponse(results_by_transaction=list(map(AddPartitionsToTxnResult, names, answers)))
 
 
-async def _batched_answer_later(
-    names: Sequence[str], answers: Sequence[_Results | Awaitable[_Results]]
-) -> AddPartitionsToTxnResponse:
+async def _batched_answer_later(names: Sequence[str], later: _Answers | Promise[_Answers]) -> AddPartitionsToTxnResponse:
+    answers = await later if isinstance(later, Promise) else later
     return _batched_answer(names, [each if isinstance(each, list) else await each for each in answers])
+
+
+def _add_each(transactions: Sequence[AddPartitionsToTxnTransaction], request: Request) -> Steps[_Answers]:
+    answers: _Answers = []
+    for each in transactions:
+        answers.append(_add(each, request))
+        yield None
+    return answers
 
 
 def _add(transaction: AddPartitionsToTxnTransaction, request: Request) -> _Results | Awaitable[_Results]:

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from functools import partial
 
-from ottla.server.base.answers import chain_answer, combine_answers, recover_answer
+from ottla.server.base.answers import chain_answer, recover_answer
 from ottla.server.base.promise import Promise
+from ottla.server.base.turns import Steps, answer_once, take_steps
 from ottla.server.group.errors import GroupError
 from ottla.server.group.kind import Kind
 from ottla.server.group.shard import GroupShard
@@ -24,8 +25,11 @@ TRAITS = Traits(Inside(Need(Operation.DELETE, Resource.GROUP)))
 
 
 def handle(body: DeleteGroupsRequest, request: Request) -> DeleteGroupsResponse | Promise[DeleteGroupsResponse]:
-    deleted = [_delete(group_id, request) for group_id in dict.fromkeys(body.groups_names)]
-    return combine_answers(deleted, lambda results: DeleteGroupsResponse(results=results))
+    def steps() -> Steps[DeleteGroupsResponse]:
+        results = yield from answer_once(dict.fromkeys(body.groups_names), lambda group_id: _delete(group_id, request))
+        return DeleteGroupsResponse(results=results)
+
+    return take_steps(steps(), request.broker.clock)
 
 
 def _delete(group_id: str, request: Request) -> DeletableGroupResult | Promise[DeletableGroupResult]:

@@ -39,4 +39,5 @@ def handle(
         ask,
         lambda partition, error: PartitionResult(partition, error.code, error.text),
         lambda results: DeleteShareGroupStateResponse([DeleteStateResult(*each) for each in results]),
+        request.broker.clock,
     )

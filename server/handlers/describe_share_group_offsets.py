@@ -15,9 +15,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from ottla.server.base.answers import chain_answer, combine_answers, map_answer, recover_answer
+from ottla.server.base.answers import map_answer, recover_answer
 from ottla.server.base.promise import Promise
-from ottla.server.base.turns import Steps, answer_once, take_steps
+from ottla.server.base.turns import Steps, all_kept, take_steps
 from ottla.server.group.errors import GroupError
 from ottla.server.group.share.protocol import ShareProtocol
 from ottla.server.requests.request import Request
@@ -36,11 +36,11 @@ from ottla.wire.messages.describe_share_group_offsets import (
     DescribeShareGroupOffsetsResponsePartition,
     DescribeShareGroupOffsetsResponseTopic,
 )
+from ottla.wire.primitives import ZERO_UUID
 
 TRAITS = Traits(Inside(Need(Operation.DESCRIBE, Resource.GROUP), Need(Operation.DESCRIBE, Resource.TOPIC)), long_answer=True)
 
 UNKNOWN: Final = -1
-_Topics = list[DescribeShareGroupOffsetsResponseTopic | Promise[DescribeShareGroupOffsetsResponseTopic]]
 _LAST_INT64: Final = 2**63 - 1
 
 
@@ -48,50 +48,55 @@ def handle(
     body: DescribeShareGroupOffsetsRequest, request: Request
 ) -> DescribeShareGroupOffsetsResponse | Promise[DescribeShareGroupOffsetsResponse]:
     def answer() -> Steps[DescribeShareGroupOffsetsResponse]:
-        groups = yield from answer_once(body.groups, lambda group: _describe(group, request), _whole)
+        whole: dict[str, DescribeShareGroupOffsetsResponseGroup] = {}
+        """Groups that were asked for as a whole, which takes few bytes."""
+        groups = []
+        for group in body.groups:
+            if group.topics is not None or group.group_id not in whole:
+                described = yield from _describe(group, request)
+                if group.topics is None:
+                    whole[group.group_id] = described
+            else:
+                described = whole[group.group_id]
+            groups.append(described)
+            yield None
         return DescribeShareGroupOffsetsResponse(groups=request.broker.long_answers.bounded(groups))
 
     return take_steps(answer(), request.broker.clock)
 
 
-def _whole(group: DescribeShareGroupOffsetsRequestGroup) -> str | None:
-    """Returns what the answer follows from if a group is asked for as a whole, which takes few bytes; else None."""
-    return group.group_id if group.topics is None else None
-
-
-def _describe(
-    group: DescribeShareGroupOffsetsRequestGroup, request: Request
-) -> DescribeShareGroupOffsetsResponseGroup | Promise[DescribeShareGroupOffsetsResponseGroup]:
+def _describe(group: DescribeShareGroupOffsetsRequestGroup, request: Request) -> Steps[DescribeShareGroupOffsetsResponseGroup]:
     if not is_enabled(request.broker.metadata):
         return DescribeShareGroupOffsetsResponseGroup(group.group_id, [], ErrorCode.UNSUPPORTED_VERSION)
     if group.topics is not None:
-        return _described(group.group_id, _describe_topics(group.group_id, group.topics, request), request)
+        described = yield from _describe_topics(group.group_id, group.topics, request)
+        return _described(group.group_id, described, request)
     try:
         shard = request.broker.groups.shard(group.group_id)
         found = shard.protocol(ShareProtocol).initialized_partitions(group.group_id)
     except GroupError as error:
         return DescribeShareGroupOffsetsResponseGroup(group.group_id, [], error.code, error.message)
+    outcome = shard.outcome()
     topics = request.broker.metadata.topics_by_id
     there = {topics[topic_id].name: sorted(partitions) for topic_id, partitions in found.items() if topic_id in topics}
-    described = [_topic(group.group_id, *each, request) for each in there.items()]
-    return chain_answer(
-        shard.outcome(),
-        lambda code: (
-            DescribeShareGroupOffsetsResponseGroup(group.group_id, [], code)
-            if code
-            else _described(group.group_id, described, request)
-        ),
-    )
+    described = []
+    for name, partitions in there.items():
+        described.append((yield from _topic(group.group_id, name, partitions, request)))
+    (code,) = yield from all_kept([outcome])
+    if code:
+        return DescribeShareGroupOffsetsResponseGroup(group.group_id, [], code)
+    return _described(group.group_id, described, request)
 
 
 def _described(
-    group_id: str, topics: _Topics, request: Request
-) -> DescribeShareGroupOffsetsResponseGroup | Promise[DescribeShareGroupOffsetsResponseGroup]:
-    shared = request.broker.long_answers.shared
-    return combine_answers(topics, lambda found: DescribeShareGroupOffsetsResponseGroup(group_id, shared(found)))
+    group_id: str, topics: list[DescribeShareGroupOffsetsResponseTopic], request: Request
+) -> DescribeShareGroupOffsetsResponseGroup:
+    return DescribeShareGroupOffsetsResponseGroup(group_id, request.broker.long_answers.shared(topics))
 
 
-def _describe_topics(group_id: str, topics: Iterable[DescribeShareGroupOffsetsRequestTopic], request: Request) -> _Topics:
+def _describe_topics(
+    group_id: str, topics: Iterable[DescribeShareGroupOffsetsRequestTopic], request: Request
+) -> Steps[list[DescribeShareGroupOffsetsResponseTopic]]:
     """Describes the topics that were asked for. One that is named twice is answered once, unless it does not exist."""
     there: dict[str, list[int]] = {}
     missing = []
@@ -101,15 +106,23 @@ def _describe_topics(group_id: str, topics: Iterable[DescribeShareGroupOffsetsRe
         else:
             unknown = [DescribeShareGroupOffsetsResponsePartition(partition, UNKNOWN) for partition in topic.partitions]
             missing.append(DescribeShareGroupOffsetsResponseTopic(topic.topic_name, partitions=unknown))
-    return [*(_topic(group_id, *each, request) for each in there.items()), *missing]
+        yield None
+    described = []
+    for name, partitions in there.items():
+        described.append((yield from _topic(group_id, name, partitions, request)))
+    return described + missing
 
 
 def _topic(
     group_id: str, name: str, partitions: Iterable[int], request: Request
-) -> DescribeShareGroupOffsetsResponseTopic | Promise[DescribeShareGroupOffsetsResponseTopic]:
-    topic_id = request.broker.metadata.topics[name].topic_id
-    asked = [_partition(group_id, name, topic_id, partition, request) for partition in dict.fromkeys(partitions)]
-    return combine_answers(asked, lambda found: DescribeShareGroupOffsetsResponseTopic(name, topic_id, found))
+) -> Steps[DescribeShareGroupOffsetsResponseTopic]:
+    topic = request.broker.metadata.topics.get(name)
+    topic_id = topic.topic_id if topic is not None else ZERO_UUID  # it has been deleted since the first turn
+    asked = []
+    for partition in dict.fromkeys(partitions):
+        asked.append(_partition(group_id, name, topic_id, partition, request))
+        yield None
+    return DescribeShareGroupOffsetsResponseTopic(name, topic_id, (yield from all_kept(asked)))
 
 
 def _partition(

@@ -39,5 +39,6 @@ def handle(
         ask,
         lambda partition, error: PartitionResult(partition, error.code, error.text),
         lambda results: InitializeShareGroupStateResponse([InitializeStateResult(*each) for each in results]),
+        request.broker.clock,
         empty_topics=True,
     )

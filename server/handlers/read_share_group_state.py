@@ -47,6 +47,7 @@ def handle(
         ask,
         lambda partition, error: PartitionResult(partition, error.code, error.text),
         lambda results: ReadShareGroupStateResponse([ReadStateResult(*each) for each in results]),
+        request.broker.clock,
     )
 
 

@@ -40,4 +40,5 @@ def handle(
         ask,
         lambda partition, error: PartitionResult(partition, error.code, error.text),
         lambda results: ReadShareGroupStateSummaryResponse([ReadStateSummaryResult(*each) for each in results]),
+        request.broker.clock,
     )

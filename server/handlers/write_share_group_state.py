@@ -50,4 +50,5 @@ def handle(
         ask,
         lambda partition, error: PartitionResult(partition, error.code, error.text),
         lambda results: WriteShareGroupStateResponse([WriteStateResult(*each) for each in results]),
+        request.broker.clock,
     )

@@ -1,4 +1,4 @@
-"""Answers the five requests to the share coordinator partition by partition, each with its own error code.
+"""Answers the five requests to the share coordinator partition by partition, in turns, each with its own error code.
 
 The answers are grouped by topic; a share partition that is named twice is processed twice and answered once. As in Kafka, a
 request without a group id or topics does nothing and gets an empty answer. So does a request with a topic that has no partitions,
@@ -10,8 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Protocol, TypeVar
 
-from ottla.server.base.answers import combine_answers, recover_answer
+from ottla.server.base.answers import recover_answer
+from ottla.server.base.clock import Clock
 from ottla.server.base.promise import Promise
+from ottla.server.base.turns import Steps, all_kept, take_steps
 from ottla.server.share_state.errors import ShareStateError
 
 
@@ -39,6 +41,7 @@ def answer_each(
     ask: Callable[[bytes, P], R | Promise[R]],
     refuse: Callable[[int, ShareStateError], R],
     answer: Callable[[list[tuple[bytes, list[R]]]], A],
+    clock: Clock,
     *,
     empty_topics: bool = False,
 ) -> A | Promise[A]:
@@ -47,17 +50,22 @@ def answer_each(
     """
     if not group_id or not (empty_topics or all(topic.partitions for topic in topics)):
         return answer([])
-    asked: dict[bytes, dict[int, R | Promise[R]]] = {}
-    for topic in topics:
-        of_topic = asked.setdefault(topic.topic_id, {})
-        for each in topic.partitions:
-            of_topic[each.partition] = _ask(ask, refuse, topic.topic_id, each)
 
-    def in_topics(results: list[R]) -> A:
-        left = iter(results)
-        return answer([(topic_id, [next(left) for _ in of_topic]) for topic_id, of_topic in asked.items() if of_topic])
+    def steps() -> Steps[A]:
+        asked: dict[bytes, dict[int, R | Promise[R]]] = {}
+        for topic in topics:
+            of_topic = asked.setdefault(topic.topic_id, {})
+            for each in topic.partitions:
+                of_topic[each.partition] = _ask(ask, refuse, topic.topic_id, each)
+                yield None
+        results: list[tuple[bytes, list[R]]] = []
+        for topic_id, of_topic in asked.items():
+            if of_topic:
+                results.append((topic_id, (yield from all_kept(of_topic.values()))))
+            yield None
+        return answer(results)
 
-    return combine_answers([result for of_topic in asked.values() for result in of_topic.values()], in_topics)
+    return take_steps(steps(), clock)
 
 
 def _ask(

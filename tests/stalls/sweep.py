@@ -13,11 +13,12 @@ from ottla.server.base.errors import CloseConnection
 from ottla.server.dispatch import routes
 from ottla.server.dispatch.route import Waiting
 from ottla.server.handlers import BROKER, served
+from ottla.server.metadata import operation, scram, standalone
 from ottla.server.requests.session import Session
 from ottla.wire.api import Api
 from ottla.wire.header import encode_request_header
-from ottla.wire.messages import create_topics
-from tests.server.broker.asked import Asked
+from ottla.wire.messages import create_topics, incremental_alter_configs
+from tests.server.broker.asked import INTERNAL, Asked
 from tests.sim.network import Port
 from tests.stalls.big_requests import PARTITIONS, TOPICS, big_requests, topic_name
 from tests.stalls.work import Time, Work, WorkClock, WorkLoop
@@ -29,6 +30,20 @@ MOST: Final = 50_000
 FEW: Final = 6_000
 """How many items the requests of the first round have, of which nothing is told."""
 WIDE: Final = "wide"
+BOUNDS: Final = tuple(
+    (module, name, getattr(module, name))
+    for module, name in (
+        (routes, "ITEMS_AT_ONCE"),
+        (routes, "BYTES_AT_ONCE"),
+        (operation, "MAX_RECORDS"),
+        (operation, "PART_SIZE"),
+        (scram, "MAX_RECORDS"),
+        (standalone, "MAX_RECORDS"),
+    )
+)
+"""Bounds of the broker that are no settings, with the modules that have them; they are scaled as well."""
+BATCH_BYTES: Final = 1_048_588
+"""How many bytes a batch may have by default."""
 PATIENCE_S: Final = 30.0
 
 
@@ -91,6 +106,7 @@ class InVirtualTime(Asked):
     def __init__(self, sweep: Sweep) -> None:
         clock = WorkClock(sweep.loop, sweep.work, sweep.scale)
         most = {"ottla_max_partitions": "1000", "ottla_request_max_items": str(MOST // sweep.scale)}
+        self.scale = sweep.scale
         super().__init__(None, clock, Port(sweep.loop, Random(16), contextvars.copy_context()), **most)
 
     async def make_topics(self) -> list[bytes]:
@@ -102,6 +118,9 @@ class InVirtualTime(Asked):
             *(create_topics.CreatableTopic(name, 1, 1) for name in names),
         ]
         await self.ask(create_topics.CreateTopicsRequest(topics, 1000))
+        size = incremental_alter_configs.AlterableConfig("max.message.bytes", 0, str(BATCH_BYTES // self.scale))
+        resources = [incremental_alter_configs.AlterConfigsResource(2, name, [size]) for name in INTERNAL]
+        await self.ask(incremental_alter_configs.IncrementalAlterConfigsRequest(resources))
         await self.settle()
         assert self.broker.context is not None
         return [self.broker.context.metadata.topics[name].topic_id for name in (WIDE, *names)]
@@ -134,13 +153,12 @@ def sweep(apis: str, *, measured: bool = False) -> Iterator[Seen]:
 
 def _run(apis: list[Api], most: int, measured: bool) -> list[Seen]:
     one = Sweep(measured=measured)
-    bounds = routes.ITEMS_AT_ONCE, routes.BYTES_AT_ONCE
-    routes.ITEMS_AT_ONCE, routes.BYTES_AT_ONCE = (bound // one.scale for bound in bounds)  # type: ignore[misc]
+    for module, name, bound in BOUNDS:
+        setattr(module, name, bound // one.scale)
     asyncio.set_event_loop(one.loop)
     try:
         return one.loop.run_until_complete(one.ask_all(apis, most // one.scale))
     finally:
-        routes.ITEMS_AT_ONCE, routes.BYTES_AT_ONCE = bounds  # type: ignore[misc]
         for task in asyncio.all_tasks(one.loop):
             task.cancel()
         one.loop.close()

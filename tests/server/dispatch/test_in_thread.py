@@ -58,6 +58,7 @@ class Serving:
         """Ends all threads; returns the frame of the answer."""
         assert isinstance(waiting, Waiting)
         assert isinstance(waiting.answer, Promise)
+        self.broker.clock.advance(0)
         while self.threads.jobs:
             self.end_thread()
         found = waiting.route.finish(waiting.answer, waiting)
@@ -174,6 +175,17 @@ def test_a_task_goes_on_without_its_client(serving: Serving) -> None:
         assert done == [True]
 
     asyncio.run(scenario())
+
+
+def test_an_answer_that_is_given_up_closes_the_connection(serving: Serving) -> None:
+    later: Promise[Any] = Promise()
+    serving.serve(asked(2))
+    serving.dispatch.routes[2 << 16 | 7].handle = lambda body, request: later
+    waiting = serving.serve(asked(MANY))
+    serving.end_thread()
+    later.cancel()
+    with pytest.raises(CloseConnection, match="its request was cancelled"):
+        serving.answer(waiting)
 
 
 def test_its_errors_are_counted(serving: Serving) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib
 import itertools
 from types import SimpleNamespace
@@ -12,14 +13,26 @@ import pytest
 from ottla.server.base.clock import TURN_NS
 from ottla.server.base.promise import Promise
 from ottla.server.group.errors import GroupError
-from ottla.server.handlers import offset_fetch
+from ottla.server.handlers import add_partitions_to_txn, offset_fetch
 from ottla.server.requests.request import Request
 from ottla.wire.errors import ErrorCode
+from ottla.wire.messages import delete_share_group_state as deleting
+from ottla.wire.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTransaction,
+)
 from ottla.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest
+from ottla.wire.messages.delete_groups import DeleteGroupsRequest
 from ottla.wire.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from ottla.wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from ottla.wire.messages.describe_groups import DescribeGroupsRequest
 from ottla.wire.messages.describe_producers import DescribeProducersRequest, TopicRequest
+from ottla.wire.messages.describe_share_group_offsets import (
+    DescribeShareGroupOffsetsRequest,
+    DescribeShareGroupOffsetsRequestGroup,
+    DescribeShareGroupOffsetsRequestTopic,
+)
 from ottla.wire.messages.find_coordinator import FindCoordinatorRequest
 from ottla.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from ottla.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopics
@@ -34,6 +47,7 @@ from ottla.wire.messages.write_txn_markers import WritableTxnMarker, WritableTxn
 from tests.fakes import MemoryBroker
 from tests.server.group.fakes import Broker, in_loop
 from tests.server.handlers.test_find_coordinator import Cluster
+from tests.server.share_state.fakes import TOPIC_ID, Driver
 
 MANY = 60
 ITEMS_A_TURN = 3
@@ -61,6 +75,7 @@ DATA: dict[str, tuple[int, Any]] = {
 }
 GROUPS: dict[str, tuple[int, Any]] = {
     "consumer_group_describe": (1, ConsumerGroupDescribeRequest(NAMES)),
+    "delete_groups": (2, DeleteGroupsRequest(NAMES)),
     "describe_groups": (6, DescribeGroupsRequest(NAMES)),
     "find_coordinator": (6, FindCoordinatorRequest(coordinator_keys=NAMES)),
     "offset_fetch": (9, OffsetFetchRequest(groups=[OffsetFetchRequestGroup(name) for name in NAMES])),
@@ -114,6 +129,43 @@ async def test_many_groups(module: str) -> None:
     broker: Any = Cluster([1])
     broker.config = SimpleNamespace(values={"group.coordinator.rebalance.protocols": ["streams"]})
     check(module, version, body, broker.context(version), MANY // ITEMS_A_TURN)
+
+
+def test_the_partitions_of_a_share_group() -> None:
+    driver = Driver()
+    data = [deleting.DeleteStateData(TOPIC_ID, [deleting.PartitionData(index) for index in INDEXES])]
+    broker = SimpleNamespace(share_coordinator=lambda: driver.coordinator, clock=driver.clock)
+    request: Any = SimpleNamespace(broker=broker, api_version=0)
+    check("delete_share_group_state", 0, deleting.DeleteShareGroupStateRequest("g", data), request, MANY // ITEMS_A_TURN)
+
+
+def test_the_partitions_that_a_share_group_is_described_by() -> None:
+    driver = Driver()
+    broker = MemoryBroker({"t": MANY})
+    broker.image.features["share.version"] = 1
+    broker.context.existing_share_coordinator = driver.coordinator
+    topics = [DescribeShareGroupOffsetsRequestTopic("t", [*INDEXES])]
+    body = DescribeShareGroupOffsetsRequest([DescribeShareGroupOffsetsRequestGroup("g", topics)])
+    check("describe_share_group_offsets", 1, body, broker.request(1), MANY // ITEMS_A_TURN)
+
+
+@in_loop
+async def test_transactions_whose_partitions_are_added() -> None:
+    """Nobody may have to wait for the answer of any of them, so it comes from a task."""
+    broker = MemoryBroker({})
+    transactions = [AddPartitionsToTxnTransaction(name, 1, 0, topics=[AddPartitionsToTxnTopic("none", [0])]) for name in NAMES]
+    clock: Any = broker.clock
+    looks = itertools.count()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(clock, "ticks_ns", lambda: next(looks) * TURN_NS // 2)
+        later: Any = add_partitions_to_txn.handle(AddPartitionsToTxnRequest(transactions), broker.request(5))
+        assert clock.waiting == 1
+        answer = asyncio.ensure_future(later)
+        while clock.waiting:
+            clock.advance()
+        results = (await answer).results_by_transaction
+    assert [each.transactional_id for each in results] == NAMES
+    assert {each.topic_results[0].results_by_partition[0].partition_error_code for each in results} == {3}
 
 
 @pytest.mark.parametrize(("version", "topics"), [(0, []), (12, [MetadataRequestTopic(name="wide")])], ids=["all", "one"])

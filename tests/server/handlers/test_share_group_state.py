@@ -53,7 +53,8 @@ def ask(driver: Driver, module: str, version: int, topics: dict[bytes, list[int]
     request_class, topic_class, partition = WHOLE[module]
     request = request_class(group, [topic_class(topic_id, list(map(partition, indexes))) for topic_id, indexes in topics.items()])
     request = messages.DECODE_REQUEST[version](encoded(messages.ENCODE_REQUEST[version], request), 0)[0]
-    context = SimpleNamespace(broker=SimpleNamespace(share_coordinator=lambda: driver.coordinator), api_version=version)
+    broker = SimpleNamespace(share_coordinator=lambda: driver.coordinator, clock=driver.clock)
+    context = SimpleNamespace(broker=broker, api_version=version)
     answer = handler.handle(request, context)
     return messages.DECODE_RESPONSE[version](encoded(messages.ENCODE_RESPONSE[version], answer), 0)[0]
 
