@@ -94,7 +94,7 @@ def dump(
         metadata=not skip_record_metadata,
         max_bytes=max_bytes,
         indexes=Indexes.SANITY if index_sanity_check else Indexes.WRONG if verify_index_only else Indexes.ALL,
-        is_secret=None if show_secrets else context.obj or every_setting,
+        is_secret=None if show_secrets else context.obj.is_secret if context.obj else every_setting,
     )
     write = _write_json if as_json else _write_text
     problems = 0

@@ -28,6 +28,7 @@ COVERED_BY: Final[dict[str, str]] = {
     "commands/log_verify.py": "tests/commands/test_verify.py",
     "commands/pipeline_frame.py": "tests/commands/test_pipeline.py",
     "commands/pipeline_gaps.py": "tests/commands/test_pipeline.py",
+    "commands/program.py": "tests/commands/test_format.py",
     "commands/segment_walk.py": "tests/commands/test_verify.py",
     "commands/topic.py": "tests/commands/test_vanishing.py",
     "commands/topic_rows.py": "tests/commands/test_rows.py",

@@ -25,7 +25,7 @@ from ottla.log.disk.files import Disk, Lock, OpenFiles, remove_tree
 from ottla.log.errors import InconsistentMetadata, NoRoom, StorageError
 from ottla.log.flush import FlushJob
 from ottla.log.management.clean_shutdown import sync_all
-from ottla.log.management.identity import METADATA_TOPIC, check_empty, make_directory, new_directory_id
+from ottla.log.management.identity import METADATA_TOPIC, check_empty, check_owner, make_directory, meta_path, write_identity
 from ottla.log.names import DELETE_DIR_SUFFIX, FUTURE_DIR_SUFFIX
 from ottla.log.open_options import Opening
 from ottla.log.opening.recovery import create_log
@@ -139,7 +139,7 @@ class LogManager:
         found = {}
         for directory in self.directories:
             try:
-                meta = checkpoint.read_meta_properties(self._disk, _meta(directory.path))
+                meta = checkpoint.read_meta_properties(self._disk, meta_path(directory.path))
             except OSError:
                 if directory.failed is None:
                     raise
@@ -149,25 +149,18 @@ class LogManager:
         return found
 
     def format(self, cluster_id: str, node_id: int) -> dict[str, MetaProperties]:
-        """Formats the directories that are new as this broker's, and checks that the others are its own. Raises
-        InconsistentMetadata or OSError."""
-        result = {}
-        for path, found in self.meta_properties().items():
-            meta = found
-            if meta is None:
-                check_empty(self._disk, path, self.meta_properties().values())
-                meta = MetaProperties(cluster_id, node_id, checkpoint.uuid_text(new_directory_id(self._random)))
-                self._disk.makedirs(path)
-                self._disk.write_bytes(_meta(path), checkpoint.encode_meta_properties(meta, self._now_ms()))
-                _log.info("formatted %s for cluster %s, node %d", path, cluster_id, node_id)
-            elif (meta.cluster_id, meta.node_id) != (cluster_id, node_id):
-                raise InconsistentMetadata(
-                    f"{path} belongs to node {meta.node_id} of cluster {meta.cluster_id}; this is node {node_id} of {cluster_id}"
-                )
-            result[path] = meta
+        """Formats the directories that are new as this broker's, if the others are its own. Raises InconsistentMetadata, before
+        anything is written, or OSError."""
+        found = self.meta_properties()
+        check_owner({path: meta for path, meta in found.items() if meta is not None}, cluster_id, node_id)
+        new = [path for path, meta in found.items() if meta is None]
+        for path in new:
+            check_empty(self._disk, path, found.values())
+        for path in new:
+            self._disk.makedirs(path)
+            found[path] = write_identity(self._disk, path, cluster_id, node_id, self._random, self._now_ms())
+        result = {path: meta for path, meta in found.items() if meta is not None}
         self.directory_ids = {path: checkpoint.uuid_bytes(meta.directory_id) for path, meta in result.items()}
-        if len(set(self.directory_ids.values())) < len(result):
-            raise InconsistentMetadata(f"two of {', '.join(result)} have the same directory.id")
         return result
 
     # Partitions
@@ -493,7 +486,3 @@ class LogManager:
             return
         except OSError as error:
             directory.fail("writing the clean-shutdown marker", error)
-
-
-def _meta(path: str) -> str:
-    return f"{path}/{checkpoint.META_PROPERTIES}"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
 from typing import Annotated, Final
 
 import typer
@@ -9,8 +11,11 @@ import typer
 from ottla import __version__
 from ottla.commands import config, group, log, pipeline, quota, topic, txn
 from ottla.commands.consume import consume
+from ottla.commands.format import format_directories
+from ottla.commands.output import Failure
 from ottla.commands.produce import produce
-from ottla.server.program.serve import ServeOptions, run
+from ottla.commands.program import Node, Program
+from ottla.server.program.serve import CannotStart, ServeOptions, gather, run
 
 KAFKA_VERSION: Final = "4.4.0"
 """The version of Kafka whose protocol and formats these are."""
@@ -44,15 +49,24 @@ _Version = Annotated[bool, typer.Option("--version", callback=_show_version, is_
 def program(context: typer.Context, version: _Version = False) -> None:
     """Runs before every command. Its help text is _HELP.
 
-    Commands know nothing about the broker's code, so `log dump` learns from here which settings of brokers are secrets.
+    Commands know nothing about the broker's code, so they learn from here what they need of it.
     """
-    context.obj = _is_secret
+    context.obj = Program(_is_secret, _read_node)
 
 
 def _is_secret(setting: str) -> bool:
     from ottla.server.settings.broker_settings import is_hidden  # loaded with the first setting in a dump
 
     return is_hidden(setting)
+
+
+def _read_node(path: str) -> Node:
+    """Reads a configuration as `ottla serve` would. Raises Failure."""
+    try:
+        config, _ = gather(ServeOptions(path), os.environ, lambda name: Path(name).read_bytes())
+    except CannotStart as error:
+        raise Failure(str(error)) from error
+    return Node(config.node_id, tuple(config.log_dirs), config.metadata_log_dir, config.follows_controllers)
 
 
 @app.command(help=_SERVE_HELP)
@@ -98,4 +112,5 @@ app.add_typer(txn.app, name="txn")
 app.add_typer(config.app, name="config")
 app.add_typer(quota.app, name="quota")
 app.add_typer(log.app, name="log")
+app.command("format")(format_directories)
 app.add_typer(pipeline.app, name="pipeline")
