@@ -1,8 +1,8 @@
 """AlterPartitionReassignments v0-1 says which brokers are to hold a partition (KIP-455, KIP-860).
 
-This broker is the whole cluster, so its own id is the only possible target and nothing ever has to move: a partition that is
-already here is answered with success, as by Kafka. `kafka-reassign-partitions` sends this request before it moves a partition
-between log directories (AlterReplicaLogDirs).
+A broker whose controllers are others passes it on to them. All else here is about a broker that is the whole cluster, so its own
+id is the only possible target and nothing ever has to move: a partition that is already here is answered with success, as by
+Kafka. `kafka-reassign-partitions` sends this request before it moves a partition between log directories (AlterReplicaLogDirs).
 
 - Null `replicas` cancel a reassignment: there is none, so the answer is 85 NO_REASSIGNMENT_IN_PROGRESS.
 - 39 INVALID_REPLICA_ASSIGNMENT: no replicas, a broker named twice, or a broker that does not exist. 3 UNKNOWN_TOPIC_OR_PARTITION.
@@ -10,10 +10,14 @@ between log directories (AlterReplicaLogDirs).
   INVALID_REPLICA_ASSIGNMENT, with a message.
 - A `timeout_ms` of 0 or less is answered 7 REQUEST_TIMED_OUT for everything. Any other value has no effect, since the answer
   never waits. Neither has the permission in v1 to change the number of replicas.
+- 56 KAFKA_STORAGE_ERROR for everything: no controller answered.
 """
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
+
+from ottla.log.errors import StorageError
 from ottla.server.metadata.names import MAX_LENGTH
 from ottla.server.requests.request import Request
 from ottla.server.requests.traits import Traits
@@ -30,9 +34,13 @@ from ottla.wire.messages.alter_partition_reassignments import (
 TRAITS = Traits(Whole(Need(Operation.ALTER, Resource.CLUSTER)))
 
 
-def handle(body: AlterPartitionReassignmentsRequest, request: Request) -> AlterPartitionReassignmentsResponse:
+def handle(
+    body: AlterPartitionReassignmentsRequest, request: Request
+) -> AlterPartitionReassignmentsResponse | Awaitable[AlterPartitionReassignmentsResponse]:
+    if request.broker.config.follows_controllers:
+        return _forward(body, request)
     if body.timeout_ms <= 0 and body.topics:
-        return _out_of_time(body)
+        return _refuse(body, ErrorCode.REQUEST_TIMED_OUT)
     responses = []
     for topic in body.topics:
         answers = [_alter(topic.name, partition, request) for partition in topic.partitions]
@@ -44,11 +52,20 @@ def handle(body: AlterPartitionReassignmentsRequest, request: Request) -> AlterP
     )
 
 
-def _out_of_time(body: AlterPartitionReassignmentsRequest) -> AlterPartitionReassignmentsResponse:
-    code = ErrorCode.REQUEST_TIMED_OUT
+async def _forward(body: AlterPartitionReassignmentsRequest, request: Request) -> AlterPartitionReassignmentsResponse:
+    try:
+        answer: AlterPartitionReassignmentsResponse = await request.broker.controller.forward(body, request.caller())
+    except StorageError as error:
+        return _refuse(body, ErrorCode.KAFKA_STORAGE_ERROR, str(error))
+    return answer
+
+
+def _refuse(
+    body: AlterPartitionReassignmentsRequest, code: ErrorCode, message: str | None = None
+) -> AlterPartitionReassignmentsResponse:
     return AlterPartitionReassignmentsResponse(
         error_code=code,
-        error_message=None,
+        error_message=message,
         responses=[
             ReassignableTopicResponse(
                 topic.name, [ReassignablePartitionResponse(each.partition_index, code, None) for each in topic.partitions]

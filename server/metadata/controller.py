@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ottla.server.metadata.operation import NO_LIMIT, Permits
 
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from ottla.wire.messages.remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
     from ottla.wire.messages.renew_delegation_token import RenewDelegationTokenRequest, RenewDelegationTokenResponse
     from ottla.wire.messages.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
+    from ottla.wire.primitives import WireStruct
 
 
 class Controller(ABC):
@@ -122,6 +123,11 @@ class Controller(ABC):
     @abstractmethod
     async def describe_quorum(self, request: DescribeQuorumRequest, caller: Caller) -> DescribeQuorumResponse:
         """Answers which nodes vote on the metadata, which one leads, and how far each has replicated."""
+
+    async def forward(self, request: WireStruct, caller: Caller) -> Any:
+        """Returns the answer of the cluster's controllers to a request that a broker on its own answers without any, about
+        reassignments or access rules. Only for a broker whose controllers are others (`BrokerConfig.follows_controllers`)."""
+        raise NotImplementedError
 
     @abstractmethod
     async def allocate_producer_ids(self) -> range:

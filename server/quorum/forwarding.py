@@ -93,8 +93,8 @@ class QuorumController(Controller):
 
     # Passing on
 
-    async def _forward(self, request: WireStruct, caller: Caller) -> Any:
-        """Returns the controller's answer to a client's request. Raises ControllerUnreachable."""
+    async def forward(self, request: WireStruct, caller: Caller) -> Any:
+        """See Controller. Raises ControllerUnreachable."""
         enveloped = Enveloped(request, caller)
 
         def seal(peer: Peer) -> EnvelopeRequest:
@@ -123,7 +123,7 @@ class QuorumController(Controller):
         if caller is None:
             answer = await self._create(request)
         else:
-            answer = await self._forward(request, caller)
+            answer = await self.forward(request, caller)
         if not request.validate_only:
             made = [topic.name for topic in answer.topics if topic.error_code == ErrorCode.NONE]
             await self._settle(lambda: all(name in self._image.topics for name in made))
@@ -143,7 +143,7 @@ class QuorumController(Controller):
     async def delete_topics(
         self, request: DeleteTopicsRequest, caller: Caller, permits: Permits = NO_LIMIT
     ) -> DeleteTopicsResponse:
-        answer: DeleteTopicsResponse = await self._forward(request, caller)
+        answer: DeleteTopicsResponse = await self.forward(request, caller)
         gone = [topic.topic_id for topic in answer.responses if topic.error_code == ErrorCode.NONE]
         await self._settle(lambda: not any(topic_id in self._image.topics_by_id for topic_id in gone))
         return answer
@@ -151,7 +151,7 @@ class QuorumController(Controller):
     async def create_partitions(
         self, request: CreatePartitionsRequest, caller: Caller, permits: Permits = NO_LIMIT
     ) -> CreatePartitionsResponse:
-        answer: CreatePartitionsResponse = await self._forward(request, caller)
+        answer: CreatePartitionsResponse = await self.forward(request, caller)
         if not request.validate_only:
             counts = {topic.name: topic.count for topic in request.topics}
             made = [result.name for result in answer.results if result.error_code == ErrorCode.NONE]
@@ -165,19 +165,19 @@ class QuorumController(Controller):
     async def incremental_alter_configs(
         self, request: IncrementalAlterConfigsRequest, caller: Caller
     ) -> IncrementalAlterConfigsResponse:
-        answer: IncrementalAlterConfigsResponse = await self._forward(request, caller)
+        answer: IncrementalAlterConfigsResponse = await self.forward(request, caller)
         return answer
 
     async def alter_configs(self, request: AlterConfigsRequest, caller: Caller) -> AlterConfigsResponse:
-        answer: AlterConfigsResponse = await self._forward(request, caller)
+        answer: AlterConfigsResponse = await self.forward(request, caller)
         return answer
 
     async def alter_client_quotas(self, request: AlterClientQuotasRequest, caller: Caller) -> AlterClientQuotasResponse:
-        answer: AlterClientQuotasResponse = await self._forward(request, caller)
+        answer: AlterClientQuotasResponse = await self.forward(request, caller)
         return answer
 
     async def elect_leaders(self, request: ElectLeadersRequest, caller: Caller) -> ElectLeadersResponse:
-        answer: ElectLeadersResponse = await self._forward(request, caller)
+        answer: ElectLeadersResponse = await self.forward(request, caller)
         return answer
 
     async def allocate_producer_ids(self) -> range:
@@ -194,51 +194,51 @@ class QuorumController(Controller):
     async def alter_user_scram_credentials(
         self, request: AlterUserScramCredentialsRequest, caller: Caller
     ) -> AlterUserScramCredentialsResponse:
-        answer: AlterUserScramCredentialsResponse = await self._forward(request, caller)
+        answer: AlterUserScramCredentialsResponse = await self.forward(request, caller)
         return answer
 
     async def create_delegation_token(
         self, request: CreateDelegationTokenRequest, caller: Caller
     ) -> CreateDelegationTokenResponse:
-        answer: CreateDelegationTokenResponse = await self._forward(request, caller)
+        answer: CreateDelegationTokenResponse = await self.forward(request, caller)
         return answer
 
     async def renew_delegation_token(self, request: RenewDelegationTokenRequest, caller: Caller) -> RenewDelegationTokenResponse:
-        answer: RenewDelegationTokenResponse = await self._forward(request, caller)
+        answer: RenewDelegationTokenResponse = await self.forward(request, caller)
         return answer
 
     async def expire_delegation_token(
         self, request: ExpireDelegationTokenRequest, caller: Caller
     ) -> ExpireDelegationTokenResponse:
-        answer: ExpireDelegationTokenResponse = await self._forward(request, caller)
+        answer: ExpireDelegationTokenResponse = await self.forward(request, caller)
         return answer
 
     # The cluster and the quorum
 
     async def update_features(self, request: UpdateFeaturesRequest, caller: Caller) -> UpdateFeaturesResponse:
-        answer: UpdateFeaturesResponse = await self._forward(request, caller)
+        answer: UpdateFeaturesResponse = await self.forward(request, caller)
         return answer
 
     async def unregister_broker(self, broker_id: int, caller: Caller) -> None:
-        answer = await self._forward(UnregisterBrokerRequest(broker_id), caller)
+        answer = await self.forward(UnregisterBrokerRequest(broker_id), caller)
         if answer.error_code != ErrorCode.NONE:
             raise Refused(ErrorCode(answer.error_code), answer.error_message)
 
     async def unregister_controller(self, controller_id: int, caller: Caller) -> None:
-        answer = await self._forward(UnregisterControllerRequest(controller_id), caller)
+        answer = await self.forward(UnregisterControllerRequest(controller_id), caller)
         if answer.error_code != ErrorCode.NONE:
             raise Refused(ErrorCode(answer.error_code), answer.error_message)
 
     async def add_raft_voter(self, request: AddRaftVoterRequest, caller: Caller) -> AddRaftVoterResponse:
-        answer: AddRaftVoterResponse = await self._forward(request, caller)
+        answer: AddRaftVoterResponse = await self.forward(request, caller)
         return answer
 
     async def remove_raft_voter(self, request: RemoveRaftVoterRequest, caller: Caller) -> RemoveRaftVoterResponse:
-        answer: RemoveRaftVoterResponse = await self._forward(request, caller)
+        answer: RemoveRaftVoterResponse = await self.forward(request, caller)
         return answer
 
     async def describe_quorum(self, request: DescribeQuorumRequest, caller: Caller) -> DescribeQuorumResponse:
-        answer: DescribeQuorumResponse = await self._forward(request, caller)
+        answer: DescribeQuorumResponse = await self.forward(request, caller)
         return answer
 
     # In the background

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 import inspect
 from collections.abc import Awaitable, Callable
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
@@ -23,6 +25,12 @@ from ottla.wire.api import APIS
 from ottla.wire.errors import ErrorCode
 from ottla.wire.header import decode_request_header, encode_response_header
 from ottla.wire.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
+from ottla.wire.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+)
+from ottla.wire.messages.create_acls import AclCreation, CreateAclsRequest
 from ottla.wire.messages.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
@@ -30,11 +38,13 @@ from ottla.wire.messages.create_partitions import (
     CreatePartitionsTopicResult,
 )
 from ottla.wire.messages.create_topics import CreatableTopic, CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
+from ottla.wire.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
 from ottla.wire.messages.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
 from ottla.wire.messages.envelope import EnvelopeRequest, EnvelopeResponse
 from ottla.wire.messages.internal.partition_record import PartitionRecord
 from ottla.wire.messages.internal.remove_topic_record import RemoveTopicRecord
 from ottla.wire.messages.internal.topic_record import TopicRecord
+from ottla.wire.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
 from ottla.wire.messages.unregister_broker import UnregisterBrokerResponse
 from ottla.wire.messages.unregister_controller import UnregisterControllerResponse
 from ottla.wire.primitives import WireStruct
@@ -112,6 +122,46 @@ def test_every_operation_goes_in_an_envelope_and_its_answer_comes_back(name: str
         assert type(await asking) is type(response)
 
     forwards(scenario)
+
+
+FORWARDED: dict[str, Any] = {
+    "alter_partition_reassignments": AlterPartitionReassignmentsRequest(
+        topics=[ReassignableTopic("t", [ReassignablePartition(0, [1, 2])])]
+    ),
+    "list_partition_reassignments": ListPartitionReassignmentsRequest(),
+    "create_acls": CreateAclsRequest([AclCreation(2, "t", 3, "User:u", "*", 3, 3)]),
+    "delete_acls": DeleteAclsRequest([DeleteAclsFilter(1, None, 3, None, None, 1, 1)]),
+}
+
+
+@pytest.mark.parametrize("name", FORWARDED)
+def test_what_needs_no_controller_on_a_node_of_its_own_goes_there_too(name: str) -> None:
+    handler = importlib.import_module(f"ottla.server.handlers.{name}")
+    request = FORWARDED[name]
+    response = getattr(
+        importlib.import_module(f"ottla.wire.messages.{name}"), type(request).__name__.replace("Request", "Response")
+    )()
+
+    async def scenario(rig: Rig) -> None:
+        broker = SimpleNamespace(config=SimpleNamespace(follows_controllers=True), controller=rig.controller)
+        asked = cast(Any, SimpleNamespace(broker=broker, caller=lambda: ALICE))
+        asking = asyncio.ensure_future(handler.handle(request, asked))
+        await turns()
+        assert rig.answer(response) == request
+        assert await asking == response
+        unanswered = asyncio.ensure_future(handler.handle(request, asked))
+        await turns()
+        rig.played.answer(EnvelopeResponse(None, ErrorCode.CLUSTER_AUTHORIZATION_FAILED))
+        assert ErrorCode.KAFKA_STORAGE_ERROR in codes(await unanswered)
+
+    forwards(scenario)
+
+
+def codes(answer: Any) -> list[int]:
+    """Returns the error codes of an answer, or of the elements of its first list."""
+    if hasattr(answer, "error_code"):
+        return [answer.error_code]
+    return [each.error_code for each in getattr(answer, "results", None) or answer.filter_results]
 
 
 def test_a_topic_that_was_made_is_in_the_image_when_the_answer_comes() -> None:
