@@ -36,6 +36,7 @@ from ottla.server.broker.idle_settings import IdleSettings
 from ottla.server.broker.passes import Compaction, schedule_passes
 from ottla.server.broker.quotas_configured import quotas_configured
 from ottla.server.broker.start import (
+    check_membership,
     format_directories,
     make_context,
     open_cluster,
@@ -200,6 +201,8 @@ class Broker:
             recovery_config_for=partial(recovery_config, self._disk, self.config),
         )
         self._watch(logs)
+        if self.config.follows_controllers:
+            await check_membership(self._disk, self.config, self._wanted_cluster_id, clock, self._random, self._network)
         logs.lock()
         self.cluster_id = format_directories(logs, self.config, self._wanted_cluster_id, self._random, self._network)
         await open_partitions(logs)

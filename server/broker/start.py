@@ -6,10 +6,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ottla.log.errors import InconsistentMetadata
+from ottla.log.management.identity import check_owner, read_identities
 from ottla.server.base.randomness import random_uuid
 from ottla.server.broker import optional_parts
 from ottla.server.coordination.internal_topic import InternalTopicLog
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from random import Random
 
     from ottla.log.config import LogConfig
+    from ottla.log.disk.checkpoint import MetaProperties
     from ottla.log.disk.files import Disk
     from ottla.log.management.manager import LogManager
     from ottla.server.base.clock import Clock
@@ -45,26 +47,44 @@ def format_directories(
     Raises StorageError and its subclasses. Raises OSError if an address cannot be bound, before anything is formatted, so that
     such a start leaves nothing behind.
     """
-    agreed = _agreed_cluster_id(logs, config, wanted_cluster_id)
-    if agreed is None and config.follows_controllers:
-        raise CannotJoin(
-            f"log.dirs: {', '.join(config.log_dirs)} is not formatted, so its cluster is not known; format it with "
-            "`kafka-storage.sh format`, or start with --cluster-id"
-        )
+    found = logs.meta_properties().values()
+    agreed = _agreed_cluster_id([meta for meta in found if meta is not None], config, wanted_cluster_id)
     cluster_id = agreed or uuid_to_text(random_uuid(random))
-    if None in logs.meta_properties().values():
+    if None in found:
         for address in config.listeners:
             network.bind(address.host, address.port).close()
     logs.format(cluster_id, config.node_id)
     return cluster_id
 
 
-def _agreed_cluster_id(logs: LogManager, config: BrokerConfig, wanted_cluster_id: str | None) -> str | None:
+async def check_membership(
+    disk: Disk, config: BrokerConfig, wanted_cluster_id: str | None, clock: Clock, random: Random, network: Network
+) -> None:
+    """Makes sure that a broker whose controllers are others may use its log directories, before anything is written to them: they
+    are its own and, if some have to be formatted, a controller of their cluster answers. Waits until one does.
+
+    Raises CannotJoin and InconsistentMetadata.
+    """
+    found = read_identities(disk, (*config.log_dirs, config.metadata_log_dir))
+    cluster_id = _agreed_cluster_id(found.formatted.values(), config, wanted_cluster_id)
+    if cluster_id is None:
+        raise CannotJoin(
+            f"log.dirs: {', '.join(config.log_dirs)} is not formatted, so its cluster is not known; format it with "
+            "`ottla format --cluster-id ID --config FILE` or kafka-storage.sh, or start with --cluster-id"
+        )
+    check_owner(found.formatted, cluster_id, config.node_id)
+    if found.new:
+        from ottla.server.quorum.first_contact import ask_for_cluster  # loaded only by such a broker's first start
+
+        await ask_for_cluster(config, cluster_id, clock, random, network)
+
+
+def _agreed_cluster_id(formatted: Iterable[MetaProperties], config: BrokerConfig, wanted_cluster_id: str | None) -> str | None:
     """Returns the cluster id of the formatted directories, or else the one asked for; None if any will do.
 
     Raises InconsistentMetadata.
     """
-    found = {meta.cluster_id for meta in logs.meta_properties().values() if meta is not None}
+    found = {meta.cluster_id for meta in formatted}
     if not found:
         return wanted_cluster_id
     cluster_id = found.pop()

@@ -30,9 +30,10 @@ from ottla.server.metadata.image import MetadataImage
 from ottla.server.metadata.metadata_log import TOPIC_ID
 from ottla.server.metadata.names import CLUSTER_METADATA
 from ottla.server.metadata.snapshot import SnapshotId
-from ottla.server.peers.outcomes import PeerError
+from ottla.server.peers.outcomes import PeerError, UnsupportedVersion
 from ottla.server.quorum.finder import NO_EPOCH, NOBODY
 from ottla.server.quorum.image_swap import swap
+from ottla.server.quorum.silence import Silence
 from ottla.server.quorum.snapshot_fetch import SnapshotGone, fetch_snapshot
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData, ReplicaState
@@ -52,8 +53,6 @@ OLDEST_FETCH: Final = 13
 """The oldest version that names topics by id; Kafka 4.0 has newer ones."""
 NO_ROOM_SECONDS: Final = 1.0
 """The pause after a disk had no room for what was fetched. It is fetched again then."""
-REMIND_SECONDS: Final = 30.0
-"""How often the log says that no controller can be reached."""
 
 logger = logging.getLogger("ottla.server.quorum")
 
@@ -96,8 +95,7 @@ class MetadataFetcher:
         self._clock = clock
         self._random = random
         self._on_progress = on_progress
-        self._answered_at = clock.monotonic()
-        self._remind_at = self._answered_at + REMIND_SECONDS
+        self._silence = Silence(clock)
         self._saved: tuple[int, int, int] | None = None
         """The epoch, the leader and the form of quorum-state."""
 
@@ -112,11 +110,13 @@ class MetadataFetcher:
                 )
             except PeerError as error:
                 self._finder.did_not_answer(address)
-                self._remind(error)
+                self._silence.go_on(error)
                 if leader is not None:
                     self._on_progress()
+                if isinstance(error, UnsupportedVersion):  # after anything else the peer makes a pause
+                    await sleep(self._clock, self._settings.retry_ms / 1000)
                 continue
-            self._answered_at = self._clock.monotonic()
+            self._silence.end()
             try:
                 goes_on = await self._take(answer, address)
             except NoRoom as error:
@@ -125,14 +125,6 @@ class MetadataFetcher:
                 continue
             if not goes_on:
                 await sleep(self._clock, self._settings.retry_ms / 1000)
-
-    def _remind(self, error: PeerError) -> None:
-        now = self._clock.monotonic()
-        if now >= self._remind_at:
-            self._remind_at = now + REMIND_SECONDS
-            silent_s = int(now - self._answered_at)
-            text = "no controller has answered for %d s; it goes on trying (controller.quorum.bootstrap.servers): %s"
-            logger.warning(text, silent_s, error)
 
     def _request(self) -> FetchRequest:
         log, settings = self._log, self._settings
@@ -264,7 +256,7 @@ class MetadataFetcher:
             return
         except PeerError as error:
             self._finder.did_not_answer(address)
-            self._remind(error)
+            self._silence.go_on(error)
             return
         new = MetadataImage(self._image.cluster_id)
         log.begin_at(snapshot_id, new)

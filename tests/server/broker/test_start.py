@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from random import Random
+from unittest.mock import patch
 
 import pytest
 
@@ -14,6 +15,7 @@ from ottla.server.base.network import OsNetwork
 from ottla.server.base.randomness import from_seed, random_uuid
 from ottla.server.broker.broker import Broker
 from ottla.server.broker.start import (
+    check_membership,
     format_directories,
     make_context,
     open_cluster,
@@ -23,6 +25,7 @@ from ottla.server.broker.start import (
 )
 from ottla.server.metadata.cluster import CannotJoin
 from ottla.server.partitions.fetch_sessions import UNLIMITED
+from ottla.server.quorum import first_contact
 from ottla.server.requests.context import BrokerContext
 from ottla.server.settings.broker_config import BrokerConfig
 from ottla.wire.errors import ErrorCode
@@ -60,16 +63,40 @@ def test_empty_directories_get_the_cluster_asked_for_or_one_that_is_drawn() -> N
     assert formatted(MemDisk(), "/data", None) == uuid_to_text(random_uuid(from_seed(7)))
 
 
-def test_a_broker_of_others_controllers_draws_no_cluster_of_its_own() -> None:
-    texts = {"process.roles": "broker", "controller.quorum.bootstrap.servers": "a:1", "node.id": "1", "log.dirs": "/data"}
+def membership(disk: MemDisk, cluster_id: str | None, log_dirs: str = "/data,/more") -> list[str]:
+    """Checks the membership of node 1 whose controllers are others; returns the cluster ids for which they were asked."""
+    texts = {"process.roles": "broker", "controller.quorum.bootstrap.servers": "a:1", "node.id": "1", "log.dirs": log_dirs}
     used = BrokerConfig.from_mapping(texts | {"listeners": "PLAINTEXT://127.0.0.1:0"})[0]
+    asked: list[str] = []
+
+    async def ask(config: BrokerConfig, wanted: str, *others: object) -> None:
+        asked.append(wanted)
+
+    with patch.object(first_contact, "ask_for_cluster", ask):
+        asyncio.run(check_membership(disk, used, cluster_id, ManualClock(), from_seed(7), OsNetwork()))
+    return asked
+
+
+def test_a_broker_of_others_controllers_draws_no_cluster_of_its_own() -> None:
     disk = MemDisk()
-    logs = manager(disk, used)
-    with pytest.raises(CannotJoin, match=r"log.dirs: /data is not formatted, .*kafka-storage.sh format.*--cluster-id"):
-        format_directories(logs, used, None, from_seed(7), OsNetwork())
-    assert not disk.exists("/data/meta.properties")
-    assert format_directories(logs, used, WANTED, from_seed(7), OsNetwork()) == WANTED
-    logs.close()
+    with pytest.raises(CannotJoin, match=r"log.dirs: /data, /more is not formatted, .*ottla format --cluster-id.*--cluster-id"):
+        membership(disk, None)
+    assert membership(disk, WANTED) == [WANTED]
+    assert disk.changes == 0, "nothing is written"
+
+
+def test_the_controllers_are_asked_only_if_something_is_to_be_formatted() -> None:
+    disk = MemDisk()
+    formatted(disk, "/data", WANTED)
+    assert membership(disk, None, "/data") == membership(disk, WANTED, "/data") == []
+    assert membership(disk, None) == [WANTED], "a disk was added"
+    with pytest.raises(InconsistentMetadata, match=f"/data, /more belongs to cluster {WANTED}, not to {OTHER}"):
+        membership(disk, OTHER)
+    meta = disk.read_bytes("/data/meta.properties").replace(b"node.id=1", b"node.id=2")
+    disk.write_bytes("/data/meta.properties", meta)
+    with pytest.raises(InconsistentMetadata, match="/data belongs to node 2 of cluster"):
+        membership(disk, WANTED)
+    assert not disk.exists("/more")
 
 
 def test_formatted_directories_keep_their_cluster_and_give_it_to_those_beside_them() -> None:

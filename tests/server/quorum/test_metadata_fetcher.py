@@ -11,8 +11,9 @@ import pytest
 
 from ottla.server.base.randomness import from_seed
 from ottla.server.metadata.cluster import CannotJoin
-from ottla.server.peers.outcomes import Disconnected
-from ottla.server.quorum.metadata_fetcher import REMIND_SECONDS, Fetching, MetadataFetcher
+from ottla.server.peers.outcomes import Disconnected, UnsupportedVersion
+from ottla.server.quorum.metadata_fetcher import Fetching, MetadataFetcher
+from ottla.server.quorum.silence import FIRST_SECONDS
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.fetch import (
     EpochEndOffset,
@@ -271,10 +272,21 @@ def test_without_an_answer_the_others_are_asked_and_somebody_is_told_once_a_whil
         assert set(asked) == {A, B}
         assert caplog.text == ""
         for _ in range(3):
-            rig.played.clock.advance(REMIND_SECONDS / 2 + 1)
+            rig.played.clock.advance(FIRST_SECONDS)
             rig.played.answer(Disconnected("refused"))
             await turns()
         assert caplog.text.count("no controller has answered for") == 1
+
+    follows(scenario)
+
+
+def test_controllers_that_are_too_old_are_not_asked_without_a_pause() -> None:
+    async def scenario(rig: Rig) -> None:
+        rig.played.answer(UnsupportedVersion("it has Fetch 4 to 11"))
+        await turns(50)
+        assert rig.played.open == []
+        await rig.played.pass_time(0.02)
+        assert len(rig.played.open) == 1
 
     follows(scenario)
 
