@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
 from typing import Annotated, Final
 
 import typer
@@ -15,7 +13,7 @@ from ottla.commands.format import format_directories
 from ottla.commands.output import Failure
 from ottla.commands.produce import produce
 from ottla.commands.program import Node, Program
-from ottla.server.program.serve import CannotStart, ServeOptions, gather, run
+from ottla.server.program.serve import CannotStart, ServeOptions, gather_here, run
 
 KAFKA_VERSION: Final = "4.4.0"
 """The version of Kafka whose protocol and formats these are."""
@@ -63,7 +61,7 @@ def _is_secret(setting: str) -> bool:
 def _read_node(path: str) -> Node:
     """Reads a configuration as `ottla serve` would. Raises Failure."""
     try:
-        config, _ = gather(ServeOptions(path), os.environ, lambda name: Path(name).read_bytes())
+        config, _ = gather_here(ServeOptions(path))
     except CannotStart as error:
         raise Failure(str(error)) from error
     return Node(config.node_id, tuple(config.log_dirs), config.metadata_log_dir, config.follows_controllers)

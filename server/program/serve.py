@@ -90,6 +90,11 @@ def gather(
     return config, given
 
 
+def gather_here(options: ServeOptions) -> tuple[BrokerConfig, dict[str, Given]]:
+    """Returns what `gather` returns, with this process's environment and files. Raises CannotStart."""
+    return gather(options, os.environ, lambda path: Path(path).read_bytes())
+
+
 def _named_options(options: ServeOptions, given: Mapping[str, Given]) -> dict[str, Given]:
     result: dict[str, Given] = {}
     if options.data_dir is not None:
@@ -153,7 +158,7 @@ def run(options: ServeOptions) -> int:
     """Runs a broker until a signal comes; returns the exit code."""
     _begin_logging(os.environ.get(LOG_LEVEL, "INFO"))
     try:
-        config, given = gather(options, os.environ, lambda path: Path(path).read_bytes())
+        config, given = gather_here(options)
         _log_ignored_settings(config, given)
         _raise_open_files()
         with asyncio.Runner(loop_factory=loop_factory()) as runner:
