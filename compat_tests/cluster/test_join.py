@@ -1,4 +1,5 @@
-"""One broker of ottla joins a controller of Apache Kafka 4.4.0 and serves topics of one replica: the join, clients, a restart.
+"""One broker of ottla joins a controller of Apache Kafka 4.4.0 and serves topics of one replica: the join, clients,
+restarts of both, and what keeps a broker from joining: one line, exit code 1, and nothing written.
 
 The controllers take a broker back only when the session of its last start is over, or when it left in order: so a kill -9 costs
 `broker.session.timeout.ms`, 2 s here.
@@ -8,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,10 +17,19 @@ import pytest
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
+from compat_tests.brokers import Address
 from compat_tests.cluster.nodes import CONTROLLER_ID, KafkaController, OttlaBroker
-from compat_tests.reference.kafka import CLUSTER_ID
+from compat_tests.reference.kafka import CLUSTER_ID, HOST, free_port
 from compat_tests.test_apache_tools import Tools
 from compat_tests.waiting import collect, wait_for
+from compat_tests.wire import Connection
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+)
+from ottla.wire.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
 
 NODE_ID = 1
 RECORDS = 200
@@ -133,11 +144,106 @@ def test_a_broker_that_starts_again_has_its_partitions_back(controller: KafkaCon
         broker.stop()
 
 
-def test_another_cluster_is_refused_and_nothing_is_served(controller: KafkaController, tmp_path: Path) -> None:
-    class Stranger(OttlaBroker):
-        def environment(self) -> dict[str, str]:
-            return super().environment() | {"CLUSTER_ID": "AAAAAAAAAAAAAAAAAAAAAw"}
+class Unformatted(OttlaBroker):
+    """A broker that is told a cluster id for its directory, and is expected to end."""
 
-    stranger = Stranger(tmp_path, 21, controller.bootstrap)
-    with pytest.raises(RuntimeError, match="belongs to another cluster than AAAAAAAAAAAAAAAAAAAAAw"):
-        stranger.start()
+    cluster_id: str | None = None
+
+    def environment(self) -> dict[str, str]:
+        environment = super().environment()
+        environment.pop("CLUSTER_ID")
+        return environment if self.cluster_id is None else environment | {"CLUSTER_ID": self.cluster_id}
+
+    def last_line(self) -> str:
+        """Starts, and returns the last line of what the broker said when it ended with exit code 1."""
+        self.directory.mkdir(parents=True, exist_ok=True)
+        self.properties.write_text("".join(f"{key}={value}\n" for key, value in self.settings.items()))
+        done = subprocess.run(
+            self.command(), cwd=self.directory, env=self.environment(), capture_output=True, text=True, timeout=60, check=False
+        )
+        assert done.returncode == 1, done.stderr
+        return done.stderr.splitlines()[-1]
+
+
+def test_another_cluster_is_refused_and_nothing_is_written(controller: KafkaController, tmp_path: Path) -> None:
+    stranger = Unformatted(tmp_path, 21, controller.bootstrap)
+    stranger.cluster_id = "AAAAAAAAAAAAAAAAAAAAAw"
+    said = stranger.last_line()
+    assert said.startswith(f"ottla: --cluster-id: {controller.bootstrap} belongs to another cluster than AAAAAAAAAAAAAAAAAAAAAw")
+    assert not stranger.data_dir.exists()
+
+
+def test_a_directory_that_is_not_formatted_is_refused_with_the_command(controller: KafkaController, tmp_path: Path) -> None:
+    stranger = Unformatted(tmp_path, 21, controller.bootstrap)
+    assert "is not formatted, so its cluster is not known; format it with `ottla format --cluster-id ID" in stranger.last_line()
+    assert not stranger.data_dir.exists()
+
+
+def test_a_directory_of_another_node_is_refused(controller: KafkaController, tmp_path: Path) -> None:
+    stranger = Unformatted(tmp_path, 21, controller.bootstrap)
+    stranger.data_dir.mkdir(parents=True)
+    meta = f"version=1\ncluster.id={CLUSTER_ID}\nnode.id=22\ndirectory.id=0PTJG8ptL8_TQgsdUAkd_w\n"
+    (stranger.data_dir / "meta.properties").write_text(meta)
+    said = stranger.last_line()
+    assert f"log.dirs: {stranger.data_dir} belongs to node 22 of cluster {CLUSTER_ID}; this is node 21 of" in said
+    assert [path.name for path in stranger.data_dir.iterdir()] == ["meta.properties"]
+
+
+def test_a_node_id_in_use_is_refused(controller: KafkaController, broker: OttlaBroker, tmp_path: Path) -> None:
+    twin = Unformatted(tmp_path, NODE_ID, controller.bootstrap, {"initial.broker.registration.timeout.ms": "3000"})
+    twin.cluster_id = CLUSTER_ID
+    said = twin.last_line()
+    assert said.startswith(f"ottla: node.id {NODE_ID} could not register within 3000 ms (initial.broker.registration.timeout.ms)")
+    assert said.endswith("DUPLICATE_BROKER_REGISTRATION; is another broker of this node.id running?")
+
+
+def test_without_a_controller_it_goes_on_trying_and_writes_nothing(tmp_path: Path) -> None:
+    waiting = Unformatted(tmp_path, 23, f"{HOST}:{free_port()}")
+    waiting.cluster_id = CLUSTER_ID
+    waiting.properties.write_text("".join(f"{key}={value}\n" for key, value in waiting.settings.items()))
+    with open(waiting.log_file, "wb") as log:
+        waiting.process = waiting.spawn(log)
+    try:
+        said = "no controller has answered for"
+        wait_for(lambda: said in waiting.log_file.read_text(), waiting.log_tail)
+        assert waiting.process.poll() is None
+        assert not waiting.answers()
+        assert not waiting.data_dir.exists()
+    finally:
+        assert waiting.stop() == 0
+
+
+@pytest.mark.parametrize("how", ["stop", "kill"])
+def test_a_broker_outlives_its_controller(tmp_path: Path, how: str) -> None:
+    controller = KafkaController(tmp_path / "controller")
+    controller.start()
+    broker = OttlaBroker(tmp_path / "broker", NODE_ID, controller.bootstrap)
+    try:
+        broker.start()
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+        admin.create_topics([NewTopic("before", 1, 1)])["before"].result(30)
+        getattr(controller, how)()
+        produce(broker, "before", ["while nobody controls"])
+        controller.start()
+        AdminClient({"bootstrap.servers": broker.bootstrap}).create_topics([NewTopic("after", 1, 1)])["after"].result(60)
+        produce(broker, "after", ["again"])
+        assert consume(broker, "before", f"readers-{how}", 1) == ["while nobody controls"]
+        assert broker.stop() == 0
+    finally:
+        broker.kill()
+        controller.stop()
+
+
+def test_a_reassignment_goes_to_the_controllers(broker: OttlaBroker) -> None:
+    """Both ways: the answer about a broker that does not exist is the controllers', and so is the list of what moves."""
+    AdminClient({"bootstrap.servers": broker.bootstrap}).create_topics([NewTopic("moved", 1, 1)])["moved"].result(30)
+    connection = Connection(Address(broker.kind, broker.port, 0, str(broker.log_file)))
+    try:
+        asked = ReassignableTopic("moved", [ReassignablePartition(0, [NODE_ID, 99])])
+        answer = connection.call(AlterPartitionReassignmentsRequest(5000, True, [asked]), 1)
+        (refused,) = answer.responses[0].partitions
+        assert refused.error_code == ErrorCode.INVALID_REPLICA_ASSIGNMENT
+        assert not refused.error_message.startswith("There are no brokers"), "these are our own words"
+        assert connection.call(ListPartitionReassignmentsRequest(5000), 0).topics == []
+    finally:
+        connection.close()
