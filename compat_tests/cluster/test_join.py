@@ -194,7 +194,9 @@ def test_a_node_id_in_use_is_refused(controller: KafkaController, broker: OttlaB
     twin.cluster_id = CLUSTER_ID
     said = twin.last_line()
     assert said.startswith(f"ottla: node.id {NODE_ID} could not register within 3000 ms (initial.broker.registration.timeout.ms)")
-    assert said.endswith("DUPLICATE_BROKER_REGISTRATION; is another broker of this node.id running?")
+    assert said.endswith(
+        "DUPLICATE_BROKER_REGISTRATION; another broker of this node.id seems to run: stop it, or give this one another node.id"
+    )
 
 
 def test_without_a_controller_it_goes_on_trying_and_writes_nothing(tmp_path: Path) -> None:

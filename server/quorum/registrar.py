@@ -29,6 +29,16 @@ def _is_elsewhere(answer: BrokerRegistrationResponse) -> bool:
     return verdict(answer.error_code) is Verdict.ANOTHER_CONTROLLER
 
 
+def _describe_delay(node_id: int, timeout_ms: int, said: ErrorCode) -> str:
+    text = (
+        f"node.id {node_id} could not register within {timeout_ms} ms (initial.broker.registration.timeout.ms): the controllers "
+        f"answer {said.name}"
+    )
+    if said != ErrorCode.DUPLICATE_BROKER_REGISTRATION:
+        return text
+    return f"{text}; another broker of this node.id seems to run: stop it, or give this one another node.id"
+
+
 async def register(channel: Channel, request: BrokerRegistrationRequest, clock: Clock, timeout_ms: int) -> int:
     """Registers the broker and returns its epoch. Raises CannotJoin, also when the time is over."""
     deadline = clock.monotonic() + timeout_ms / 1000
@@ -36,15 +46,12 @@ async def register(channel: Channel, request: BrokerRegistrationRequest, clock: 
     while True:
         left_ms = int((deadline - clock.monotonic()) * 1000)
         if left_ms <= 0:
-            name = ErrorCode(said).name
-            raise CannotJoin(
-                f"node.id {request.broker_id} could not register within {timeout_ms} ms "
-                f"(initial.broker.registration.timeout.ms): the controllers answer {name}"
-                + ("; is another broker of this node.id running?" if said == ErrorCode.DUPLICATE_BROKER_REGISTRATION else "")
-            )
+            raise CannotJoin(_describe_delay(request.broker_id, timeout_ms, ErrorCode(said)))
         try:
             answer: BrokerRegistrationResponse = await channel.ask(request, left_ms, is_refused=_is_elsewhere)
         except ControllerUnreachable as error:
+            if said:  # only the last attempt has no answer, because its time was short
+                raise CannotJoin(_describe_delay(request.broker_id, timeout_ms, ErrorCode(said))) from error
             name = "initial.broker.registration.timeout.ms"
             raise CannotJoin(f"node.id {request.broker_id} could not register ({name}): {error}") from error
         what = verdict(answer.error_code)

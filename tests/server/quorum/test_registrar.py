@@ -58,8 +58,24 @@ def test_at_last_it_says_what_may_be_wrong() -> None:
             if played.open:
                 played.answer(BUSY)
             await played.pass_time(0.3)
-        with pytest.raises(CannotJoin, match=r"node.id 4 .* within 3000 ms .*is another broker of this node.id running"):
+        with pytest.raises(
+            CannotJoin, match=r"node.id 4 .* within 3000 ms .*another broker of this node.id seems to run: stop it"
+        ):
             registering.result()
+
+    run(scenario)
+
+
+def test_a_last_attempt_without_an_answer_does_not_hide_what_was_said() -> None:
+    async def scenario(played: Played) -> None:
+        registering = begin(played)
+        await turns()
+        played.answer(BUSY)
+        await played.pass_time(0.3)
+        played.answer(Disconnected("no time left"))
+        await played.pass_time(TIMEOUT_MS / 1000)
+        with pytest.raises(CannotJoin, match=r"DUPLICATE_BROKER_REGISTRATION; another broker of this node.id"):
+            await registering
 
     run(scenario)
 
