@@ -371,6 +371,7 @@ def test_what_is_deleted_is_answered_when_that_is_replicated(kept: bool) -> None
         driver.log.replicate_all()
     else:
         driver.unload()
+    driver.next_turn()
     code = NONE if kept else NOT_COORDINATOR
     assert [top_code(forgotten.result()), first_code(deleted.result())] == [code] * 2
 
