@@ -17,10 +17,44 @@ import math
 import re
 from collections.abc import Callable
 from enum import IntEnum
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, NoReturn
 
-Value = bool | int | float | str | tuple[str, ...] | None
-"""The parsed value of a setting: a LIST is a tuple, CLASS and PASSWORD are text."""
+
+class Secret:
+    """The value of a PASSWORD, which nothing shows by accident: only `reveal` returns it. In messages, logs and tracebacks it is
+    `[hidden]`, and it cannot be pickled. An empty one is false.
+    """
+
+    __slots__ = ("_text",)
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def reveal(self) -> str:
+        """Returns the secret itself, for the code that signs, decrypts or compares with it."""
+        return self._text
+
+    def __repr__(self) -> str:
+        return "[hidden]"
+
+    def __format__(self, spec: str) -> str:
+        return format(repr(self), spec)
+
+    def __bool__(self) -> bool:
+        return bool(self._text)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Secret) and self._text == other._text
+
+    def __hash__(self) -> int:
+        return hash(self._text)
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a secret is not written down")
+
+
+Value = bool | int | float | str | Secret | tuple[str, ...] | None
+"""The parsed value of a setting: a LIST is a tuple, CLASS is text, PASSWORD a Secret."""
 
 
 class ConfigType(IntEnum):
@@ -147,6 +181,8 @@ class Setting(NamedTuple):
             case ConfigType.LIST:
                 words = _COMMA.split(text) if text else []
                 return tuple(dict.fromkeys(words) if self.unique else words)
+            case ConfigType.PASSWORD:
+                return Secret(text)
             case _:
                 return text
 

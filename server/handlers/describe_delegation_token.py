@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+from ottla.log.config_def import Secret
 from ottla.server.metadata.tokens import hmac_of, principal_of, settings_of, tokens
 from ottla.server.requests.request import Request
 from ottla.server.requests.traits import Traits
@@ -40,7 +41,7 @@ def handle(body: DescribeDelegationTokenRequest, request: Request) -> DescribeDe
     return DescribeDelegationTokenResponse(tokens=[_described(token, secret_key) for token in found])
 
 
-def _described(token: DelegationTokenRecord, secret_key: str) -> DescribedDelegationToken:
+def _described(token: DelegationTokenRecord, secret_key: Secret) -> DescribedDelegationToken:
     return DescribedDelegationToken(
         *principal_of(token.owner),
         *principal_of(token.requester),

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from random import Random
 from typing import Any, Final, NamedTuple
 
-from ottla.log.config_def import LONG_MAX
+from ottla.log.config_def import LONG_MAX, Secret
 from ottla.server.base.randomness import random_uuid
 from ottla.server.metadata.image import MetadataImage
 from ottla.server.metadata.operation import Outcome, Refused
@@ -49,7 +49,7 @@ def principal_of(text: str) -> Principal:
 class TokenSettings(NamedTuple):
     """The settings of delegation tokens. Without a secret key there are no tokens."""
 
-    secret_key: str | None
+    secret_key: Secret | None
     max_lifetime_ms: int
     expiry_time_ms: int
 
@@ -67,12 +67,12 @@ def tokens(image: MetadataImage) -> Iterator[DelegationTokenRecord]:
     return (record for record in image.kept.values() if isinstance(record, DelegationTokenRecord))
 
 
-def hmac_of(token_id: str, secret_key: str) -> bytes:
+def hmac_of(token_id: str, secret_key: Secret) -> bytes:
     """Returns the HMAC-SHA-512 that the holder of the token presents."""
-    return hmac.digest(secret_key.encode(), token_id.encode(), "sha512")
+    return hmac.digest(secret_key.reveal().encode(), token_id.encode(), "sha512")
 
 
-def token_for(image: MetadataImage, secret_key: str, shown: bytes) -> DelegationTokenRecord | None:
+def token_for(image: MetadataImage, secret_key: Secret, shown: bytes) -> DelegationTokenRecord | None:
     """Returns the token to which this HMAC belongs, None if there is none."""
     for token in tokens(image):
         if hmac.compare_digest(hmac_of(token.token_id, secret_key), shown):
@@ -160,7 +160,7 @@ def expired(image: MetadataImage, now_ms: int) -> list[WireStruct]:
     return [RemoveDelegationTokenRecord(token.token_id) for token in tokens(image) if is_expired(token, now_ms)]
 
 
-def _secret_key(image: MetadataImage, settings: TokenSettings) -> str:
+def _secret_key(image: MetadataImage, settings: TokenSettings) -> Secret:
     """Raises Refused with 35 UNSUPPORTED_VERSION or 61 DELEGATION_TOKEN_AUTH_DISABLED."""
     if settings.secret_key is None:
         raise Refused(ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED)

@@ -67,6 +67,18 @@ FIXED_HERE: Final = frozenset(("listeners", "listener.security.protocol.map"))
 OF_ONE_LISTENER: Final = frozenset((MAX_CREATION_RATE,))
 """The settings that also count for a single listener, `listener.name.<name>.<setting>`. Any other does nothing there."""
 
+LISTENER_PREFIX: Final = "listener.name."
+"""The beginning of the name of a listener's own setting. The listener's name follows, in lower case."""
+
+OF_ONE_MECHANISM: Final = (
+    "sasl.jaas.config",
+    "sasl.login.callback.handler.class",
+    "sasl.login.class",
+    "sasl.server.callback.handler.class",
+    "connections.max.reauth.ms",
+)
+"""The settings that a listener may have once for each SASL mechanism: `listener.name.<name>.<mechanism>.<setting>`."""
+
 SAME_IN_OTHER_UNITS: Final = (
     ("log.retention.ms", "log.retention.minutes", "log.retention.hours"),
     ("log.roll.jitter.ms", "log.roll.jitter.hours"),
@@ -264,11 +276,14 @@ def documentation(setting: Setting) -> str:
 
 
 def base_name(name: str) -> str:
-    """Returns the setting that a listener's own overrides: `ssl.keystore.type` for `listener.name.internal.ssl.keystore.type`."""
-    if name.startswith("listener.name."):
-        rest = name.split(".", 3)
-        return rest[3] if len(rest) == 4 else name
-    return name
+    """Returns the setting that a listener's own overrides: `ssl.keystore.type` for `listener.name.internal.ssl.keystore.type`,
+    and `sasl.jaas.config` for `listener.name.internal.plain.sasl.jaas.config`, which is that of one mechanism."""
+    if not name.startswith(LISTENER_PREFIX):
+        return name
+    rest = name.split(".", 3)
+    if len(rest) < 4:
+        return name
+    return next((key for key in OF_ONE_MECHANISM if rest[3].endswith(f".{key}")), rest[3])
 
 
 def is_idle(name: str) -> bool:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
+import pickle
 
 import pytest
 
-from ottla.log.config_def import ConfigError, ConfigType, InvalidSetting, Setting, Update, Value, text_of
+from ottla.log.config_def import ConfigError, ConfigType, InvalidSetting, Secret, Setting, Update, Value, text_of
 
 
 def setting(kind: ConfigType) -> Setting:
@@ -121,9 +122,21 @@ def test_texts_are_java_s(value: float | tuple[str, ...] | None, text: str | Non
 
 def test_passwords_are_never_written() -> None:
     password = setting(ConfigType.PASSWORD)
-    assert password.parse("secret") == "secret"
-    assert password.format("secret") is None
+    secret = password.parse(" secret ")
+    assert secret == Secret("secret") != Secret("other")
+    assert password.format(secret) is None
     assert password.sensitive
+
+
+def test_a_secret_shows_itself_to_who_asks_for_it_only() -> None:
+    secret = Secret("hunter2")
+    assert secret.reveal() == "hunter2"
+    assert f"{secret} {secret!r} {secret:>10}" == "[hidden] [hidden]   [hidden]"
+    assert "%s" % secret == str([secret])[1:-1] == text_of(secret) == "[hidden]"  # noqa: UP031 - as a log line does it
+    assert secret != "hunter2"
+    assert (bool(secret), bool(Secret("")), {secret: 1}[Secret("hunter2")]) == (True, False, 1)
+    with pytest.raises(TypeError, match="is not written down"):
+        pickle.dumps(secret)
 
 
 def test_only_read_only_ones_need_a_restart() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ottla.log.config_def import LONG_MAX
+from ottla.log.config_def import LONG_MAX, Secret
 from ottla.server.metadata import tokens
 from ottla.server.metadata.image import MetadataImage
 from ottla.server.metadata.operation import Outcome
@@ -27,7 +27,7 @@ from ottla.wire.messages.renew_delegation_token import RenewDelegationTokenReque
 
 NOW_MS = 1_800_000_000_000
 DAY_MS = 86_400_000
-SETTINGS = TokenSettings("secret", 7 * DAY_MS, DAY_MS)
+SETTINGS = TokenSettings(Secret("secret"), 7 * DAY_MS, DAY_MS)
 ALICE, BOB, EVE = (Principal("User", name) for name in ("alice", "bob", "eve"))
 
 
@@ -78,8 +78,8 @@ def test_a_token_as_it_comes() -> None:
     day, week = NOW_MS + DAY_MS, NOW_MS + 7 * DAY_MS
     assert (made.issue_timestamp_ms, made.expiry_timestamp_ms, made.max_timestamp_ms) == (NOW_MS, day, week)
     assert rig.only == DelegationTokenRecord("User:alice", "User:alice", ["User:bob"], NOW_MS, week, day, made.token_id)
-    assert tokens.token_for(rig.image, "secret", made.hmac) == rig.only
-    assert tokens.token_for(rig.image, "another", made.hmac) is None
+    assert tokens.token_for(rig.image, Secret("secret"), made.hmac) == rig.only
+    assert tokens.token_for(rig.image, Secret("another"), made.hmac) is None
 
 
 def test_a_token_for_somebody_else() -> None:
@@ -106,7 +106,7 @@ def test_how_long_it_lasts(wanted_ms: int, lasts_ms: int, at_most_ms: int) -> No
 
 
 def test_times_have_an_end() -> None:
-    made = Rig(settings=TokenSettings("secret", LONG_MAX, LONG_MAX)).create()
+    made = Rig(settings=TokenSettings(Secret("secret"), LONG_MAX, LONG_MAX)).create()
     assert (made.expiry_timestamp_ms, made.max_timestamp_ms) == (LONG_MAX, LONG_MAX)
 
 

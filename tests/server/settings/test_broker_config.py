@@ -168,6 +168,9 @@ def test_advice() -> None:
     ("name", "base"),
     [
         ("listener.name.internal.ssl.keystore.type", "ssl.keystore.type"),
+        ("listener.name.internal.plain.sasl.jaas.config", "sasl.jaas.config"),
+        ("listener.name.internal.scram-sha-256.connections.max.reauth.ms", "connections.max.reauth.ms"),
+        ("listener.name.internal.plain.ssl.keystore.type", "plain.ssl.keystore.type"),
         ("listener.name.internal", "listener.name.internal"),
         ("num.partitions", "num.partitions"),
     ],
