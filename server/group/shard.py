@@ -19,6 +19,7 @@ from ottla.server.base.clock import Clock
 from ottla.server.coordination.shard import NO_PRODUCER_ID, CoordinatorShard
 from ottla.server.group.classic.group import ClassicGroup
 from ottla.server.group.cluster import Cluster
+from ottla.server.group.commits import PreparedCommit, prepare
 from ottla.server.group.coordinator_config import GroupCoordinatorConfig
 from ottla.server.group.errors import GroupError
 from ottla.server.group.group import Group
@@ -205,11 +206,13 @@ class GroupShard(CoordinatorShard[GroupRecord]):
         retention_ms: int = -1,
         missing_group: ErrorCode = ErrorCode.ILLEGAL_GENERATION,
         transaction: InTransaction | None = None,
+        prepared: PreparedCommit | None = None,
     ) -> None:
         """Stores offsets of a member or, with epoch -1, of a group without members.
 
         `missing_group` is the error if there is an epoch, but no group. In a `transaction` the offsets count once it is
-        committed. If it raises GroupError, nothing is stored.
+        committed. `prepared` is what `prepare_commit` returned for the same arguments, if somebody has called it. If it raises
+        GroupError, nothing is stored.
         """
         group = self.groups.get(group_id)
         if group is not None and transaction is not None:
@@ -221,13 +224,19 @@ class GroupShard(CoordinatorShard[GroupRecord]):
         if group is not None:
             self._protocol(group.kind).admit_partitions(group, committer, commits)
         if commits:
-            records = Offsets.commit(group_id, commits, self.clock.now_ms(), retention_ms)
+            records, batch = prepared or self.prepare_commit(group_id, commits, retention_ms, transaction)
             try:
-                self.run(Result(records, None, transaction=transaction))
+                self.write(batch, records, NO_PRODUCER_ID if transaction is None else transaction.producer_id)
             except GroupError as error:
                 if error.code in _TOO_LARGE:  # this API has a code of its own for that
                     raise GroupError(ErrorCode.INVALID_COMMIT_OFFSET_SIZE) from error
                 raise
+
+    def prepare_commit(
+        self, group_id: str, commits: Sequence[Commit], retention_ms: int = -1, transaction: InTransaction | None = None
+    ) -> PreparedCommit:
+        """Encodes what `commit` will write. Any thread may call this."""
+        return prepare(group_id, commits, self.clock.now_ms(), retention_ms, self.settings.offsets_codec, transaction)
 
     def admit_fetch(self, group_id: str, committer: Committer) -> None:
         """Checks that the sender may fetch the group's offsets. Raises GroupError if it may not."""

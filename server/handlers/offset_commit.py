@@ -18,8 +18,12 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import NamedTuple
 
+from ottla.server.base.answers import chain_answer
 from ottla.server.base.promise import Promise
+from ottla.server.base.turns import Steps, take_steps
+from ottla.server.group.commits import AT_ONCE, PARTITIONS_A_STEP, PreparedCommit, prepare_in_thread
 from ottla.server.group.errors import GroupError
 from ottla.server.group.requests import Commit, Committer
 from ottla.server.requests.request import Request
@@ -38,12 +42,42 @@ TRAITS = Traits(Inside(Need(Operation.READ, Resource.GROUP), Need(Operation.READ
 
 
 def handle(body: OffsetCommitRequest, request: Request) -> OffsetCommitResponse | Promise[OffsetCommitResponse]:
-    group_id = body.group_id
+    return chain_answer(take_steps(_prepare(body, request), request.broker.clock), lambda commit: _store(commit, body, request))
+
+
+class _Commit(NamedTuple):
+    """What a request wants to store. `response` is the answer if that succeeds; it has an entry for each of the `accepted`
+    partitions, whose fate the group decides. `commits` are those that can be stored."""
+
+    response: OffsetCommitResponse
+    accepted: list[OffsetCommitResponsePartition]
+    commits: list[Commit]
+    prepared: PreparedCommit | None = None
+
+
+def _prepare(body: OffsetCommitRequest, request: Request) -> Steps[_Commit]:
     commits: list[Commit] = []
     refused: dict[tuple[str, bytes], OffsetCommitResponseTopic] = {}
-    topics = [answer for topic in body.topics if (answer := _read_topic(topic, request, commits, refused)).partitions]
+    topics = []
+    for topic in body.topics:
+        answer = yield from _read_topic(topic, request, commits, refused)
+        if answer.partitions:
+            topics.append(answer)
     accepted = [partition for topic in topics for partition in topic.partitions]
     response = OffsetCommitResponse(topics=_merge(refused, topics) if refused else topics)
+    if len(commits) <= AT_ONCE:
+        return _Commit(response, accepted, commits)
+    broker = request.broker
+    try:
+        encode = partial(broker.groups.shard(body.group_id).prepare_commit, body.group_id, commits, body.retention_time_ms)
+    except GroupError:
+        return _Commit(response, accepted, commits)  # `_store` is refused as well
+    return _Commit(response, accepted, commits, (yield from prepare_in_thread(encode, broker.workers)))
+
+
+def _store(commit: _Commit, body: OffsetCommitRequest, request: Request) -> OffsetCommitResponse | Promise[OffsetCommitResponse]:
+    response, accepted, commits, prepared = commit
+    group_id = body.group_id
     if not accepted:
         return response  # there is nothing to store, so as in Kafka the group is not even looked at
     try:
@@ -54,6 +88,7 @@ def handle(body: OffsetCommitRequest, request: Request) -> OffsetCommitResponse 
             commits,
             retention_ms=body.retention_time_ms,
             missing_group=ErrorCode.GROUP_ID_NOT_FOUND if request.api_version >= 9 else ErrorCode.ILLEGAL_GENERATION,
+            prepared=prepared,
         )
     except GroupError as error:
         return _refuse(response, accepted, error.code)
@@ -75,8 +110,8 @@ def _read_topic(
     request: Request,
     commits: list[Commit],
     refused: dict[tuple[str, bytes], OffsetCommitResponseTopic],
-) -> OffsetCommitResponseTopic:
-    """Returns the answer for the partitions that exist, which the group decides on later.
+) -> Steps[OffsetCommitResponseTopic]:
+    """Makes steps that return the answer for the partitions that exist, which the group decides on later.
 
     Offsets that can be stored are added to `commits`; topics and partitions that do not exist to `refused`.
     """
@@ -86,7 +121,9 @@ def _read_topic(
     missing = ErrorCode.UNKNOWN_TOPIC_ID if image is None and by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     max_bytes = request.broker.groups.settings.offset_metadata_max_bytes
     answers, absent = [], []
-    for partition in topic.partitions:
+    for at, partition in enumerate(topic.partitions):
+        if at % PARTITIONS_A_STEP == 0:
+            yield None
         index = partition.partition_index
         if image is None or index not in image.partitions:
             absent.append(OffsetCommitResponsePartition(index, missing))

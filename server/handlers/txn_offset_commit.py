@@ -14,8 +14,13 @@
 
 from __future__ import annotations
 
-from ottla.server.base.answers import map_answer
+from functools import partial
+from typing import NamedTuple
+
+from ottla.server.base.answers import chain_answer, map_answer
 from ottla.server.base.promise import Promise
+from ottla.server.base.turns import Steps, take_steps
+from ottla.server.group.commits import AT_ONCE, PARTITIONS_A_STEP, PreparedCommit, prepare_in_thread
 from ottla.server.group.errors import GroupError
 from ottla.server.group.records import InTransaction
 from ottla.server.group.requests import Commit, Committer
@@ -49,10 +54,44 @@ NEW_ERRORS_SINCE = 6
 
 
 def handle(body: TxnOffsetCommitRequest, request: Request) -> TxnOffsetCommitResponse | Promise[TxnOffsetCommitResponse]:
+    return chain_answer(take_steps(_prepare(body, request), request.broker.clock), lambda commit: _store(commit, body, request))
+
+
+class _Commit(NamedTuple):
+    """What a request wants to store, as in offset_commit.py."""
+
+    response: TxnOffsetCommitResponse
+    accepted: list[TxnOffsetCommitResponsePartition]
+    commits: list[Commit]
+    prepared: PreparedCommit | None = None
+
+
+def _prepare(body: TxnOffsetCommitRequest, request: Request) -> Steps[_Commit]:
     commits: list[Commit] = []
     accepted: list[TxnOffsetCommitResponsePartition] = []
-    named = [topic for topic in body.topics if topic.partitions]
-    response = TxnOffsetCommitResponse(topics=[_read_topic(topic, request, commits, accepted) for topic in named])
+    topics = []
+    for topic in body.topics:
+        if not topic.partitions:
+            continue
+        answer = yield from _read_topic(topic, request, commits, accepted)
+        topics.append(answer)
+    response = TxnOffsetCommitResponse(topics=topics)
+    if len(commits) <= AT_ONCE:
+        return _Commit(response, accepted, commits)
+    broker = request.broker
+    transaction = InTransaction(body.producer_id, body.producer_epoch)
+    try:
+        shard = broker.groups.member_shard(body.group_id)
+    except GroupError:
+        return _Commit(response, accepted, commits)  # `_store` is refused as well
+    encode = partial(shard.prepare_commit, body.group_id, commits, transaction=transaction)
+    return _Commit(response, accepted, commits, (yield from prepare_in_thread(encode, broker.workers)))
+
+
+def _store(
+    commit: _Commit, body: TxnOffsetCommitRequest, request: Request
+) -> TxnOffsetCommitResponse | Promise[TxnOffsetCommitResponse]:
+    response, accepted = commit.response, commit.accepted
     if not accepted:
         return response
 
@@ -63,12 +102,12 @@ def handle(body: TxnOffsetCommitRequest, request: Request) -> TxnOffsetCommitRes
             partition.error_code = partition.error_code if code is ErrorCode.NONE else code
         return response
 
-    return map_answer(_commit(body, commits, request), answer)
+    return map_answer(_commit(body, commit, request), answer)
 
 
-def _commit(body: TxnOffsetCommitRequest, commits: list[Commit], request: Request) -> ErrorCode | Promise[ErrorCode]:
+def _commit(body: TxnOffsetCommitRequest, commit: _Commit, request: Request) -> ErrorCode | Promise[ErrorCode]:
     """Has the group store the offsets as part of the transaction; returns the error code for all of them."""
-    broker, version = request.broker, request.api_version
+    broker, version, commits = request.broker, request.api_version, commit.commits
     transaction = InTransaction(body.producer_id, body.producer_epoch)
     try:
         shard = broker.groups.member_shard(body.group_id)
@@ -89,6 +128,7 @@ def _commit(body: TxnOffsetCommitRequest, commits: list[Commit], request: Reques
             commits,
             missing_group=ErrorCode.GROUP_ID_NOT_FOUND if version >= NEW_ERRORS_SINCE else ErrorCode.ILLEGAL_GENERATION,
             transaction=transaction,
+            prepared=commit.prepared,
         )
     except GroupError as error:
         stale = error.code is ErrorCode.STALE_MEMBER_EPOCH and version < NEW_ERRORS_SINCE
@@ -101,14 +141,17 @@ def _read_topic(
     request: Request,
     commits: list[Commit],
     accepted: list[TxnOffsetCommitResponsePartition],
-) -> TxnOffsetCommitResponseTopic:
-    """Returns the answer for one topic. Adds offsets to store to `commits`, and answers of existing partitions to `accepted`."""
+) -> Steps[TxnOffsetCommitResponseTopic]:
+    """Makes steps that return the answer for one topic. Adds offsets to store to `commits`, and answers of partitions that exist
+    to `accepted`."""
     by_id, metadata = request.api_version >= TOPIC_IDS_SINCE, request.broker.metadata
     image = metadata.topics_by_id.get(topic.topic_id) if by_id else metadata.topics.get(topic.name)
     missing = ErrorCode.UNKNOWN_TOPIC_ID if image is None and by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     max_bytes = request.broker.groups.settings.offset_metadata_max_bytes
     answers = []
-    for partition in topic.partitions:
+    for at, partition in enumerate(topic.partitions):
+        if at % PARTITIONS_A_STEP == 0:
+            yield None
         index = partition.partition_index
         answer = TxnOffsetCommitResponsePartition(index)
         answers.append(answer)

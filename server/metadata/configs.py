@@ -10,17 +10,17 @@ Broker settings that only count at a start are refused with 42 INVALID_REQUEST, 
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
-from typing import Any, Final, Protocol, TypeVar
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 from ottla.log.config import TOPIC_SETTINGS
 from ottla.log.config_def import ConfigError, ConfigType, Setting, text_of
 from ottla.server.metadata import broker_changes, eligible
 from ottla.server.metadata.controller_settings import ControllerSettings
 from ottla.server.metadata.image import BROKER, CLIENT_METRICS, GROUP, TOPIC, MetadataImage
-from ottla.server.metadata.operation import Outcome, Refused, check_name, check_size
+from ottla.server.metadata.operation import NO_LIMIT, InParts, Refused, check_name, check_size
 from ottla.server.settings.broker_settings import BROKER_SETTINGS
 from ottla.server.settings.group_settings import CLIENT_METRICS_SETTINGS, GROUP_SETTINGS, wrong_match
 from ottla.wire.errors import ErrorCode
@@ -32,7 +32,7 @@ from ottla.wire.messages.incremental_alter_configs import (
     IncrementalAlterConfigsResponse,
 )
 from ottla.wire.messages.internal.config_record import ConfigRecord
-from ottla.wire.primitives import LONGEST_STRING
+from ottla.wire.primitives import LONGEST_STRING, WireStruct
 
 SET: Final = 0
 DELETE: Final = 1
@@ -60,38 +60,68 @@ class _Named(Protocol):
 _Resource = TypeVar("_Resource", bound=_Named)
 
 
-def alter(
-    image: MetadataImage, settings: ControllerSettings, request: IncrementalAlterConfigsRequest
-) -> Outcome[IncrementalAlterConfigsResponse]:
-    """Carries out IncrementalAlterConfigs. If `validate_only`, the outcome has no records."""
-    made, refusals = alter_each(request.resources, partial(_alter, image, settings))
-    answers = [
-        AlterConfigsResourceResponse(*refusal, resource.resource_type, resource.resource_name)
-        for resource, refusal in zip(request.resources, refusals, strict=True)
-    ]
-    done = [] if request.validate_only else [*made, *eligible.clearing_records(image, made)]
-    return Outcome(done, IncrementalAlterConfigsResponse(responses=answers))
+class Refusal(NamedTuple):
+    """The error code and message of a resource; the code is NONE if it is not refused."""
+
+    code: int = ErrorCode.NONE
+    message: str | None = None
 
 
-def alter_each(
-    resources: Sequence[_Resource], alter_one: Callable[[_Resource], list[ConfigRecord]]
-) -> tuple[list[ConfigRecord], list[tuple[int, str | None]]]:
-    """Calls `alter_one` for each resource. Returns the records of those that are not refused, and (code, message) of each."""
-    times = Counter((resource.resource_type, resource.resource_name) for resource in resources)
-    made: list[ConfigRecord] = []
-    refusals: list[tuple[int, str | None]] = []
-    for resource in resources:
-        try:
-            if times[resource.resource_type, resource.resource_name] > 1:
-                raise Refused(ErrorCode.INVALID_REQUEST, "A request may name each resource only once.")
-            changes = alter_one(resource)
-            check_size(len(made) + len(changes))
-        except Refused as refused:
-            refusals.append((refused.code, refused.message))
-            continue
-        refusals.append((ErrorCode.NONE, None))
-        made += changes
-    return made, refusals
+class AlterationInParts(InParts[_Resource, Refusal]):
+    """Changes to the settings of many resources, each on its own. A resource that is named twice is refused."""
+
+    def __init__(self, image: MetadataImage, resources: Sequence[_Resource], *, validate_only: bool) -> None:
+        super().__init__(resources, NO_LIMIT)
+        self._image = image
+        self._validate_only = validate_only
+        self._times = Counter((resource.resource_type, resource.resource_name) for resource in resources)
+        self._made = self._made_before = 0
+        """How many records the operation has by now, and had before the present part."""
+
+    @abstractmethod
+    def alter(self, resource: _Resource) -> list[ConfigRecord]:
+        """Returns the records of one resource. Raises Refused."""
+
+    def plan(self) -> list[WireStruct]:
+        self._made_before = self._made
+        return super().plan()
+
+    def undo(self) -> None:
+        self._made = self._made_before
+        super().undo()
+
+    def plan_topic(self, topic: _Resource) -> tuple[Sequence[WireStruct], Refusal]:
+        """Returns the records of one resource, or none if they are only validated. Raises Refused."""
+        if self._times[topic.resource_type, topic.resource_name] > 1:
+            raise Refused(ErrorCode.INVALID_REQUEST, "A request may name each resource only once.")
+        changes = self.alter(topic)
+        check_size(self._made + len(changes))
+        self._made += len(changes)
+        return () if self._validate_only else [*changes, *eligible.clearing_records(self._image, changes)], Refusal()
+
+    def refuse(self, topic: _Resource, code: ErrorCode, message: str | None) -> Refusal:
+        return Refusal(code, message)
+
+
+class Alteration(AlterationInParts[AlterConfigsResource]):
+    """IncrementalAlterConfigs."""
+
+    def __init__(self, image: MetadataImage, settings: ControllerSettings, request: IncrementalAlterConfigsRequest) -> None:
+        super().__init__(image, request.resources, validate_only=request.validate_only)
+        self._settings = settings
+        self._request = request
+
+    def alter(self, resource: AlterConfigsResource) -> list[ConfigRecord]:
+        return _alter(self._image, self._settings, resource)
+
+    def answer(self) -> IncrementalAlterConfigsResponse:
+        """Returns the answer once the operation is over."""
+        return IncrementalAlterConfigsResponse(
+            responses=[
+                AlterConfigsResourceResponse(*refusal, resource.resource_type, resource.resource_name)
+                for resource, refusal in zip(self._request.resources, self.results, strict=True)
+            ]
+        )
 
 
 def records(resource_type: int, name: str, changes: Mapping[str, str | None] | Mapping[str, str]) -> list[ConfigRecord]:
@@ -133,8 +163,10 @@ def check_resource(settings: ControllerSettings, kind: int, name: str) -> None:
         raise Refused(ErrorCode.INVALID_REQUEST, f"This is broker {settings.node_id}; its settings are not those of '{name}'.")
 
 
-def check_once(names: Iterable[str]) -> None:
-    """Raises Refused with 42 INVALID_REQUEST if a name occurs twice."""
+def check_names(names: Sequence[str]) -> None:
+    """Raises Refused with 44 POLICY_VIOLATION if there are more settings than one request may change, and with 42 INVALID_REQUEST
+    if a name occurs twice."""
+    check_size(len(names))
     if any(count > 1 for count in Counter(names).values()):
         raise Refused(ErrorCode.INVALID_REQUEST, "A request may name each setting of a resource only once.")
 
@@ -153,7 +185,7 @@ def _alter(image: MetadataImage, settings: ControllerSettings, resource: AlterCo
 
 def _check_request(resource: AlterConfigsResource) -> None:
     """Raises Refused with 42 INVALID_REQUEST for what is wrong with any kind of resource."""
-    check_once(config.name for config in resource.configs)
+    check_names([config.name for config in resource.configs])
     nulls = [config.name for config in resource.configs if config.value is None and config.config_operation != DELETE]
     if nulls:
         raise Refused(ErrorCode.INVALID_REQUEST, f"Only DELETE may have no value: {', '.join(nulls)}.")

@@ -170,14 +170,18 @@ class StandaloneController(Controller):
     async def incremental_alter_configs(
         self, request: IncrementalAlterConfigsRequest, caller: Caller
     ) -> IncrementalAlterConfigsResponse:
-        from ottla.server.metadata import configs
+        from ottla.server.metadata.configs import Alteration
 
-        return self._carry_out(configs.alter(self.image, self._settings, request))
+        alteration = Alteration(self.image, self._settings, request)
+        await self._carry_out_in_parts(alteration)
+        return alteration.answer()
 
     async def alter_configs(self, request: AlterConfigsRequest, caller: Caller) -> AlterConfigsResponse:
-        from ottla.server.metadata import replace_configs
+        from ottla.server.metadata.replace_configs import Replacement
 
-        return self._carry_out(replace_configs.replace(self.image, self._settings, request))
+        replacement = Replacement(self.image, self._settings, request)
+        await self._carry_out_in_parts(replacement)
+        return replacement.answer()
 
     async def alter_client_quotas(self, request: AlterClientQuotasRequest, caller: Caller) -> AlterClientQuotasResponse:
         from ottla.server.metadata import quotas

@@ -30,8 +30,6 @@ TOO_MUCH_MORE: Final = 1.2
 
 AT_ONCE: Final[dict[str, float]] = {
     "AddPartitionsToTxn.transactions.topics.partitions": 70,
-    "AlterConfigs.resources": 220,
-    "AlterConfigs.resources.configs": 70,
     "AlterReplicaLogDirs.dirs.topics": 55,
     "AlterReplicaLogDirs.dirs.topics.partitions": 80,
     "AlterUserScramCredentials.deletions": 91,
@@ -40,12 +38,8 @@ AT_ONCE: Final[dict[str, float]] = {
     "DeleteTopics.topics": 70,
     "ElectLeaders.topic_partitions.partitions": 60,
     "Fetch.topics.partitions": 58,
-    "IncrementalAlterConfigs.resources": 245,
-    "IncrementalAlterConfigs.resources.configs": 90,
     "JoinGroup.protocols": 81,
     "LeaveGroup.members": 100,
-    "OffsetCommit.topics": 335,
-    "OffsetCommit.topics.partitions": 640,
     "OffsetDelete.topics": 110,
     "Produce.topic_data": 56,
     "ShareAcknowledge.topics": 51,
@@ -54,8 +48,6 @@ AT_ONCE: Final[dict[str, float]] = {
     "StreamsGroupTopologyDescriptionUpdate.topology_description.global_stores": 60,
     "StreamsGroupTopologyDescriptionUpdate.topology_description.subtopologies": 57,
     "StreamsGroupTopologyDescriptionUpdate.topology_description.subtopologies.nodes": 53,
-    "TxnOffsetCommit.topics": 341,
-    "TxnOffsetCommit.topics.partitions": 650,
 }
 """The lists whose longest requests are over the bound: milliseconds of work at once."""
 

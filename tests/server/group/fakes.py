@@ -11,6 +11,7 @@ from typing import Any, TypeVar, cast
 
 from ottla.server.base.promise import Promise
 from ottla.server.base.randomness import from_system
+from ottla.server.base.turns import Workers
 from ottla.server.group.classic.group import ClassicGroup
 from ottla.server.group.coordinator import GroupCoordinator
 from ottla.server.group.coordinator_config import GroupCoordinatorConfig
@@ -27,6 +28,7 @@ from ottla.wire.messages.offset_commit import OffsetCommitRequest, OffsetCommitR
 from ottla.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
 from ottla.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from ottla.wire.primitives import ZERO_UUID
+from tests.fakes import Threads
 from tests.server.coordination.memory import NODE_ID, TOPICS, CoordinatorClock, CoordinatorLog
 
 T = TypeVar("T")
@@ -67,6 +69,8 @@ class Broker:
             config_of=lambda kind, name: self.configs.get((kind, name), {}),
         )
         self.long_answers = LongAnswers(1 << 26)
+        self.threads = Threads()
+        self.workers = lambda: Workers(self.threads.run)
         self.random = random or from_system()
         self.groups = GroupCoordinator(
             self.log, self.clock, GroupCoordinatorConfig(**settings), NODE_ID, self.metadata, self.random

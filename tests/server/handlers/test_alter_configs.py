@@ -62,7 +62,7 @@ def test_a_log_that_cannot_be_written(node: Node, monkeypatch: pytest.MonkeyPatc
     def fail(*_: object) -> None:
         raise StorageError("the disk is gone")
 
-    monkeypatch.setattr(node.controller, "commit", fail)
+    monkeypatch.setattr(node.controller, "_commit", fail)
     answer = call(node, "alter_configs", request((TOPIC, "t", {"flush.ms": "7"}), (TOPIC, "nope", {})), 2)
     assert [(each.error_code, each.error_message, each.resource_name) for each in answer.responses] == [
         (ErrorCode.KAFKA_STORAGE_ERROR, "the disk is gone", "t"),

@@ -11,12 +11,21 @@ from typing import Any
 
 import pytest
 
+from ottla.server.metadata import operation
+from ottla.server.metadata.configs import SET
+from ottla.server.metadata.image import TOPIC
 from ottla.server.metadata.operation import PART_SIZE
 from ottla.wire.batch import read_header
 from ottla.wire.errors import ErrorCode
+from ottla.wire.messages import alter_configs as replacing
 from ottla.wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from ottla.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from ottla.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from ottla.wire.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
 from tests.fakes import CALLER
 from tests.server.metadata.support import Node
 
@@ -172,3 +181,47 @@ def test_a_metadata_log_that_never_rests_does_not_keep_a_large_topic_for_ever(no
     answer = asyncio.run(while_encoding(node, creation("large", partitions=9000), *others[:2]))
     assert answer.topics[0].error_code == 0
     assert len(node.image.topics["large"].partitions) == 9000
+
+
+def settings_of(*topics: str, validate_only: bool = False) -> IncrementalAlterConfigsRequest:
+    resources = [AlterConfigsResource(TOPIC, name, [AlterableConfig("flush.ms", SET, "7")]) for name in topics]
+    return IncrementalAlterConfigsRequest(resources, validate_only)
+
+
+def test_the_settings_of_many_topics_are_changed_in_parts(node: Node) -> None:
+    carried_out(node.controller.create_topics(creation(*names(PART_SIZE)), CALLER))
+    before = len(batches(node))
+    answer, turns = carried_out(node.controller.incremental_alter_configs(settings_of(*names(PART_SIZE), "none"), CALLER))
+    assert batches(node)[before:] == [PART_SIZE // 2] * 2  # each counts two
+    assert turns >= 3
+    assert [(each.resource_name, each.error_code) for each in answer.responses[-2:]] == [(names(PART_SIZE)[-1], 0), ("none", 3)]
+    assert node.image.config_of(TOPIC, names(PART_SIZE)[-1]) == {"flush.ms": "7"}
+    resources = [replacing.AlterConfigsResource(TOPIC, name, []) for name in names(PART_SIZE)]
+    _, turns = carried_out(node.controller.alter_configs(replacing.AlterConfigsRequest(resources), CALLER))
+    assert turns >= 2
+    assert node.image.config_of(TOPIC, names(PART_SIZE)[-1]) == {}
+
+
+def test_settings_that_are_only_validated_are_not_written(node: Node) -> None:
+    carried_out(node.controller.create_topics(creation("t"), CALLER))
+    before = len(batches(node))
+    answer, _ = carried_out(node.controller.incremental_alter_configs(settings_of("t", validate_only=True), CALLER))
+    assert (answer.responses[0].error_code, batches(node)[before:]) == (0, [])
+
+
+def test_the_parts_together_change_as_much_as_one_request_may(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(operation, "MAX_RECORDS", PART_SIZE - 1)
+    carried_out(node.controller.create_topics(creation(*names(40)), CALLER))
+    carried_out(node.controller.create_topics(creation(*names(PART_SIZE)[40:80]), CALLER))
+    monkeypatch.setattr(operation, "MAX_RECORDS", 70)
+    monkeypatch.setattr(operation, "PART_SIZE", 16)
+    answer, _ = carried_out(node.controller.incremental_alter_configs(settings_of(*names(80)), CALLER))
+    assert [each.error_code for each in answer.responses] == [0] * 70 + [ErrorCode.POLICY_VIOLATION] * 10
+
+
+def test_settings_whose_part_cannot_be_written(node: Node) -> None:
+    carried_out(node.controller.create_topics(creation(*names(PART_SIZE)), CALLER))
+    node.disk.fail("append", errno.ENOSPC, path="__cluster_metadata-0", skip=1)
+    answer, _ = carried_out(node.controller.incremental_alter_configs(settings_of(*names(PART_SIZE)), CALLER))
+    half = PART_SIZE // 2
+    assert [each.error_code for each in answer.responses] == [0] * half + [ErrorCode.KAFKA_STORAGE_ERROR] * half
