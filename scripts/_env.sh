@@ -68,6 +68,7 @@ build_clients() { # fetches and builds those clients with their own tools; needs
 
 fetch_jars() { # Apache Kafka's, Spark's connectors and the rest that Maven knows; and archives of Kafka's classes for quick JVMs
     local pom
+    PYTHONPATH=. python3 -m compat_tests.reference.maven kafka >/dev/null || return
     for pom in compat_tests/reference/poms/*.pom.xml; do
         PYTHONPATH=. python3 -m compat_tests.reference.maven "$(basename "$pom" .pom.xml)" >/dev/null || return
     done

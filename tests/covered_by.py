@@ -12,6 +12,8 @@ COVERED_BY: Final[dict[str, str]] = {
     "commands/check_directory.py": "tests/commands/test_verify.py",
     "commands/check_partition.py": "tests/commands/test_verify.py",
     "commands/check_segment.py": "tests/commands/test_verify.py",
+    "commands/cluster/errors.py": "tests/commands/cluster/test_java.py",
+    "commands/cluster/process.py": "tests/commands/cluster/test_running.py",
     "commands/config_rows.py": "tests/commands/test_rows.py",
     "commands/dump_forms.py": "tests/commands/test_dump.py",
     "commands/dump_schemas.py": "tests/commands/test_dump.py",

@@ -8,6 +8,7 @@ import typer
 
 from ottla import __version__
 from ottla.commands import config, group, log, pipeline, quota, topic, txn
+from ottla.commands.cluster.command import run_cluster
 from ottla.commands.consume import consume
 from ottla.commands.format import format_directories
 from ottla.commands.output import Failure
@@ -111,4 +112,5 @@ app.add_typer(config.app, name="config")
 app.add_typer(quota.app, name="quota")
 app.add_typer(log.app, name="log")
 app.command("format")(format_directories)
+app.command("cluster")(run_cluster)
 app.add_typer(pipeline.app, name="pipeline")

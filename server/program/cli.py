@@ -1,7 +1,7 @@
 """Starts the `ottla` command.
 
     ottla [serve] [server.properties] [options]
-    ottla topic | produce | consume | group | txn | config | quota | log | format | pipeline ...
+    ottla topic | produce | consume | group | txn | config | quota | log | format | cluster | pipeline ...
 
 Without a command `ottla` serves, so `ottla`, `ottla server.properties` and `ottla --port 0` all start a broker.
 
@@ -21,7 +21,10 @@ from typing import Any, Final, NoReturn
 
 from ottla.server.program.serve import ServeOptions, run
 
-COMMANDS: Final = ("serve", "topic", "produce", "consume", "group", "txn", "config", "quota", "log", "format", "pipeline")
+COMMANDS: Final = (
+    *("serve", "topic", "produce", "consume", "group", "txn", "config", "quota", "log"),
+    *("format", "cluster", "pipeline"),
+)
 _OF_THE_PROGRAM: Final = ("--help", "-h", "--version", "--install-completion", "--show-completion")
 
 _COMPLETION: Final = "_OTTLA_COMPLETE"
