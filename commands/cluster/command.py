@@ -20,17 +20,16 @@ import signal
 import sys
 from pathlib import Path
 from random import SystemRandom
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, Any, Final, NoReturn
 
 import typer
 
 from ottla.commands import output
 from ottla.commands.cluster import jars
 from ottla.commands.cluster.errors import ClusterError
-from ottla.commands.cluster.java import find_java
 from ottla.commands.cluster.layout import MOST_NODES, REPLICATION, check_overrides, plan
 from ottla.commands.cluster.process import NodeProcess
-from ottla.commands.cluster.running import Interrupted, Programs, RunningCluster
+from ottla.commands.cluster.running import Interrupted, RunningCluster, find_programs
 
 
 class Signals:
@@ -63,32 +62,26 @@ class Signals:
         self.came = signal.Signals(number)
 
 
+_Nodes = Annotated[
+    int | None,
+    typer.Option("--nodes", min=1, max=MOST_NODES, help="How many brokers; 3 for a new cluster.", show_default=False),
+]
+_Controllers = Annotated[
+    int | None,
+    typer.Option("--controllers", min=1, max=MOST_NODES, help="How many controllers; 1 for a new cluster.", show_default=False),
+]
+_PORT_HELP: Final = "The first broker's port, the others have the next ones; 9092 for a new cluster, 0 picks free ones."
+_Port = Annotated[int | None, typer.Option(min=0, max=65535, help=_PORT_HELP, show_default=False)]
+_KAFKA_HELP: Final = "An unpacked Apache Kafka to take the controllers from, instead of Maven."
+
+
 @output.guarded
 def run_cluster(
-    nodes: Annotated[
-        int | None,
-        typer.Option("--nodes", min=1, max=MOST_NODES, help="How many brokers; 3 for a new cluster.", show_default=False),
-    ] = None,
-    controllers: Annotated[
-        int | None,
-        typer.Option(
-            "--controllers", min=1, max=MOST_NODES, help="How many controllers; 1 for a new cluster.", show_default=False
-        ),
-    ] = None,
+    nodes: _Nodes = None,
+    controllers: _Controllers = None,
     directory: Annotated[Path, typer.Option("--dir", metavar="DIR", help="Where everything is kept.")] = Path("ottla-cluster"),
-    port: Annotated[
-        int | None,
-        typer.Option(
-            min=0,
-            max=65535,
-            help="The first broker's port, the others have the next ones; 9092 for a new cluster, 0 picks free ones.",
-            show_default=False,
-        ),
-    ] = None,
-    kafka: Annotated[
-        Path | None,
-        typer.Option("--kafka", metavar="DIR", help="An unpacked Apache Kafka to take the controllers from, instead of Maven."),
-    ] = None,
+    port: _Port = None,
+    kafka: Annotated[Path | None, typer.Option("--kafka", metavar="DIR", help=_KAFKA_HELP)] = None,
     kafka_version: Annotated[
         str, typer.Option("--kafka-version", metavar="VERSION", help="The version that Maven fetches.")
     ] = jars.NEWEST,
@@ -105,12 +98,11 @@ def run_cluster(
     try:
         check_overrides(overrides)
         layout = plan(directory, nodes, controllers, port, SystemRandom())
-        java = find_java(os.environ)
-        programs = Programs(java, jars.unpacked(kafka) if kafka is not None else jars.fetched(kafka_version))
+        programs = find_programs(os.environ, kafka, kafka_version)
     except ClusterError as error:
         _fail(error)
     with Signals() as signals:
-        cluster = RunningCluster(
+        signals.cluster = RunningCluster(
             layout,
             programs,
             os.environ,
@@ -119,15 +111,14 @@ def run_cluster(
             should_stop=lambda: signals.came is not None,
             stop_fd=signals.fd,
         )
-        signals.cluster = cluster
         try:
-            cluster.start()
+            signals.cluster.start()
         except ClusterError as error:
             _fail(error)
         except Interrupted:
             output.note("stopped before the cluster was ready")
             return
-        in_order = _stay(cluster, signals, as_json)
+        in_order = _stay(signals.cluster, signals, as_json)
     if not in_order:
         raise typer.Exit(output.FAILED)
 

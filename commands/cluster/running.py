@@ -19,8 +19,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from ottla.commands.cluster import jars
 from ottla.commands.cluster import layout as layouts
 from ottla.commands.cluster.errors import ClusterError
+from ottla.commands.cluster.java import find_java
 from ottla.commands.cluster.layout import Layout, Place
 from ottla.commands.cluster.process import NodeProcess
 
@@ -56,6 +58,13 @@ class Programs(NamedTuple):
     def kafka(self, *arguments: str, options: Sequence[str] = ()) -> list[str]:
         """Returns the command that runs a main class of Kafka's."""
         return [self.java, *JVM_OPTIONS, *options, "-cp", f"{self.jars}/*", *arguments]
+
+
+def find_programs(environment: Mapping[str, str], kafka: Path | None = None, version: str = jars.NEWEST) -> Programs:
+    """Returns what this machine has: its Java, and the jars of the unpacked Kafka or those that Maven fetches. Raises
+    ClusterError."""
+    java = find_java(environment)
+    return Programs(java, jars.unpacked(kafka) if kafka is not None else jars.fetched(version))
 
 
 class RunningCluster:
