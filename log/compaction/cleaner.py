@@ -227,6 +227,7 @@ class Cleaner:
             stats.bytes_read += header.size
             if not check_crc(batch, header):  # a copy with a new CRC would hide the damage for good
                 raise CorruptRecord(f"{segment!r}: the CRC of the batch at position {position} does not match")
+            output.go_on(header, f"{segment!r}: the batch at position {position}")
             obsolete = transactions.on_control_batch(header, batch) if header.is_control else transactions.on_batch(header)
             try:
                 result = filter_batch(batch, header, obsolete, rules)
@@ -261,7 +262,15 @@ class _Output:
         self._throttle = throttle
         self._parts: list[Buffer] = []
         self._gathered = 0
+        self._next_offset = segment.base_offset
         segment.reset_indexes()
+
+    def go_on(self, header: BatchHeader, what: str) -> None:
+        """Notes the next batch that there was, whether or not anything stays of it. Raises CorruptRecord if it does not begin
+        above the one before: no CRC covers an offset, and one that is wrong would hide the latest records of keys."""
+        if header.base_offset < self._next_offset:
+            raise CorruptRecord(f"{what} begins at offset {header.base_offset}, and {self._next_offset} would be the next")
+        self._next_offset = header.next_offset
 
     def add(self, batch: FilteredBatch, header: BatchHeader) -> None:
         segment = self._segment

@@ -155,6 +155,22 @@ def test_a_damaged_batch_header_ends_the_cleaning(position: int, byte: int) -> N
     assert rig.names(".cleaned") == []
 
 
+@pytest.mark.parametrize("segments", [1, 2])
+def test_offsets_that_go_back_end_the_cleaning(segments: int) -> None:
+    """No CRC covers a base offset. A fuzzer found that the worker failed at such a batch if an index entry was due there."""
+    rig = CleanerRig(index_interval_bytes=0)
+    rig.put_each([0, 1, 0, 1])
+    size = rig.log.segments[0].size // 4
+    if segments == 2:
+        rig.roll()
+        rig.put_each([2])
+    rig.roll()
+    damaged(rig, size + 6, 3)
+    assert rig.cleaner.clean_pass() == 0
+    assert "begins at offset 2, and 770 would be the next" in rig.cleaner.uncleanable["t", 0]
+    assert rig.names(".cleaned") == []
+
+
 def test_a_log_that_is_gone_is_forgotten() -> None:
     rig = CleanerRig()
     rig.cleaner.leave_alone(rig.log, "for a test")
