@@ -14,7 +14,13 @@ from typing import Final
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 UNKNOWN: Final = "unknown"
-WRITTEN: Final = ("compat_tests/results", "compat_tests/kafka_tests/results.*", "docs/compatibility.*")
+WRITTEN: Final = (
+    "compat_tests/results",
+    "compat_tests/kafka_tests/results.*",
+    "docs/compatibility.*",
+    "docs/proofs.*",
+    "tests/fuzz/corpora",
+)
 """What runs write, and so cannot tell one source from another."""
 
 

@@ -3,6 +3,7 @@
     python -m scripts.check_outside [--broker ottla|kafka] [--runs 10] [--seed 1] [--seconds 100] [--faults kill,pause]
     python -m scripts.check_outside --faults full,kill        on a small file system, which has no room now and then
     python -m scripts.check_outside --faults power,pause --filesystem xfs    on a machine that loses its power (scripts/powercut)
+    python -m scripts.check_outside --runs 10 --record       and note it in docs/proofs.md
     python -m scripts.check_outside --planted NAME            with a fault of tests/sim/planted.py in the broker, to be found
 
 A seed decides what breaks when and what clients try; what happens between them is their own. Every run is a new broker and one
@@ -34,6 +35,7 @@ from compat_tests.outside.faults import KINDS
 from compat_tests.outside.outcome import Outcome
 from compat_tests.outside.play import play
 from compat_tests.reference.kafka import BrokerProcess
+from scripts import proofs
 from scripts.powercut.broker import FILESYSTEMS, OttlaInGuest, prepare_network
 from scripts.powercut.run import KERNEL
 
@@ -92,6 +94,7 @@ def run_all(arguments: Namespace) -> int:
     """Plays the runs; returns how many found something."""
     kinds = [kind for kind in arguments.faults.split(",") if kind]
     bad = 0
+    origin = proofs.origin()
     for seed in range(arguments.seed, arguments.seed + arguments.runs):
         directory = Path(tempfile.mkdtemp(prefix=f"outside-{arguments.broker}-{seed}-"))
         say = (lambda text: print(f"    {time.strftime('%H:%M:%S')} {text}", flush=True)) if arguments.verbose else None
@@ -101,11 +104,23 @@ def run_all(arguments: Namespace) -> int:
         print(f"{arguments.broker}, {outcome}", flush=True)
         bad += bool(outcome.found)
         _show(outcome)
+        if arguments.record:
+            record(arguments, outcome, origin)
         if outcome.found or arguments.keep is not None:
             kept = _keep(outcome, directory, arguments.keep)
             print(f"    history.jsonl and broker.log are in {kept}", flush=True)
         shutil.rmtree(directory, ignore_errors=True)
     return bad
+
+
+def record(arguments: Namespace, outcome: Outcome, origin: dict[str, str]) -> None:
+    """Adds a run to the ledger of proofs."""
+    faults = ", ".join(sorted(filter(None, arguments.faults.split(",")))) or "none"
+    if "power" in faults:
+        faults += f" ({arguments.filesystem})"
+    found = [f"{arguments.broker}, {faults}, seed {outcome.seed}: {name}" for name in sorted(outcome.names)]
+    about = {"broker": arguments.broker, "faults": faults, "seconds each": f"{arguments.seconds:g}"}
+    proofs.record(proofs.OUTSIDE, {**origin, **about}, {"runs": 1, **outcome.counts}, seeds=[outcome.seed], found=found)
 
 
 def _show(outcome: Outcome) -> None:
@@ -138,12 +153,15 @@ def main() -> int:
     parser.add_argument("--faults", default="kill,pause", help=f"of {','.join(KINDS)}; none: a control")
     parser.add_argument("--filesystem", choices=FILESYSTEMS, default=FILESYSTEMS[0], help="of the machine that loses its power")
     parser.add_argument("--planted", default="", metavar="NAME")
+    parser.add_argument("--record", action="store_true", help="note each run in docs/proofs.md")
     parser.add_argument("--keep", type=Path, metavar="DIRECTORY")
     parser.add_argument("--verbose", action="store_true")
     arguments = parser.parse_args()
     kinds = {kind for kind in arguments.faults.split(",") if kind}
     if not kinds <= {*KINDS}:
         parser.error(f"no such faults: {', '.join(sorted(kinds - {*KINDS}))}")
+    if arguments.record and arguments.planted:
+        parser.error("--record is for a broker as it is")
     if "power" in kinds:
         if arguments.broker != "ottla" or arguments.planted or not kinds <= {"power", "pause"}:
             parser.error("power is for ottla as it is, and goes with pause only")

@@ -3,10 +3,12 @@
     python -m scripts.fuzz --seconds 30 --jobs 2     each target so long, two at a time
     python -m scripts.fuzz --hours 8                 eight hours in all, shared by the targets, in rounds
     python -m scripts.fuzz --hours 1 --target codecs
+    python -m scripts.fuzz --hours 1 --record --keep    and note it in docs/proofs.md, for the next one to go on from there
 
 Each module in tests/fuzz/targets is a target, and says in its docstring what it promises. atheris runs it in a process of its own
-(tests/fuzz/run.py), on the sources of ottla whether it is compiled or not. Inputs that led somewhere new are kept in
-build/fuzz/corpus and are where the next run begins; a new corpus begins with the target's own seeds.
+(tests/fuzz/run.py), on the sources of ottla whether it is compiled or not. Each run begins with the target's own seeds and with
+the inputs in tests/fuzz/corpora. Those that led somewhere new are in build/fuzz/corpus, for the next run here, and --keep adds
+the shortest of them to tests/fuzz/corpora, for everybody.
 
 scripts/test runs it with a new corpus and --seed, so that it draws the same inputs each time: no change fails by the luck of the
 draw.
@@ -28,6 +30,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from scripts import proofs
+
 ROOT: Final = Path(__file__).resolve().parents[1]
 TARGETS: Final = ROOT / "tests" / "fuzz" / "targets"
 BUILD: Final = ROOT / "build" / "fuzz"
@@ -36,6 +40,7 @@ ROUND_SECONDS: Final = 600
 _SHOWN: Final = 4000
 _EXECUTIONS: Final = re.compile(r"stat::number_of_executed_units:\s*(\d+)")
 _COVERED: Final = re.compile(r"cov: (\d+)")
+_RAISED: Final = re.compile(r"Uncaught Python exception: ===\n(.*)")
 
 
 class Outcome(NamedTuple):
@@ -107,6 +112,20 @@ def note(outcome: Outcome, build: Path) -> None:
     path.write_text(json.dumps(figures, indent=1, sort_keys=True) + "\n")
 
 
+def record(outcome: Outcome, origin: dict[str, str]) -> None:
+    """Adds the run to the ledger of proofs."""
+    raised = _RAISED.search(outcome.failure)
+    found = [f"{outcome.target}: {raised[1] if raised else 'it ended'}"] if outcome.failure else []
+    counts = {"cpu_seconds": outcome.cpu_seconds, "inputs": outcome.executions}
+    proofs.record(proofs.FUZZ, {**origin, "target": outcome.target}, counts, found=found)
+
+
+def keep(target: str, build: Path) -> None:
+    """Adds what the corpus of a target reaches to the inputs in tests/fuzz/corpora. Raises CalledProcessError."""
+    command = [sys.executable, "-m", "tests.fuzz.kept", target, str(build / "corpus" / target)]
+    subprocess.run(command, cwd=ROOT, check=True)
+
+
 def turns(targets: list[str], hours: float, round_seconds: int = ROUND_SECONDS) -> list[tuple[str, int]]:
     """Returns the targets one after the other, round after round, each with the seconds of its turn: so many hours in all."""
     each = hours * 3600 / len(targets)
@@ -120,6 +139,8 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=1, help="so many targets at a time")
     parser.add_argument("--build", type=Path, default=BUILD, help="where corpora and what was found are kept")
     parser.add_argument("--seed", type=int, help="draw the same inputs each time; without it, others")
+    parser.add_argument("--record", action="store_true", help="note the run in docs/proofs.md")
+    parser.add_argument("--keep", action="store_true", help="add what it found to the inputs that every run begins with")
     length = parser.add_mutually_exclusive_group(required=True)
     length.add_argument("--seconds", type=int, help="for each target")
     length.add_argument("--hours", type=float, help="for all targets together")
@@ -130,12 +151,19 @@ def main() -> int:
         plan = turns(targets, arguments.hours)
     began = time.monotonic()
     failed = set()
+    origin = proofs.origin()
     with ThreadPoolExecutor(arguments.jobs) as pool:
         for outcome in pool.map(lambda turn: run(turn[0], turn[1], arguments.build.resolve(), arguments.seed), plan):
             show(outcome)
             note(outcome, arguments.build)
+            if arguments.record:
+                record(outcome, origin)
             if outcome.failure:
                 failed.add(outcome.target)
+    for target in targets if arguments.keep else ():
+        keep(target, arguments.build.resolve())
+    if arguments.record:
+        proofs.main()
     print(f"{len(targets)} targets in {time.monotonic() - began:.0f} s; failed: {', '.join(sorted(failed)) or 'none'}")
     return 1 if failed else 0
 

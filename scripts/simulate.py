@@ -3,6 +3,7 @@
     python -m scripts.simulate --seeds 0-99999 [--processes 2] [--history DIRECTORY]
     python -m scripts.simulate --seed 4711 --verbose          the same run again, with everything that happens
     python -m scripts.simulate --seeds 0-199 --planted NAME   with a fault planted in the broker
+    python -m scripts.simulate --more 1000 --record           with seeds that nobody had, and noted in docs/proofs.md
 
 A seed decides everything: the clients, what breaks and when (tests/sim/simulation.py). Seeds that find something are printed with
 what they found, and the exit code is then 1. The same seed of the same sources is the same run; after a change of the sources it
@@ -17,9 +18,11 @@ import subprocess
 import sys
 import time
 from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import IO, Any, Final
+
+from scripts import proofs
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 _EVERY_SAID: Final = 1000
@@ -38,7 +41,7 @@ def environment() -> dict[str, str]:
     return {**os.environ, "PYTHONHASHSEED": "0", "PYTHONPATH": path}
 
 
-def simulate(first: int, last: int, processes: int, *more: str) -> Iterator[dict[str, Any]]:
+def simulate(first: int, last: int, processes: int, *more: str) -> Generator[dict[str, Any]]:
     """Simulates the seeds in several processes, and yields what each came to as it comes. Raises RuntimeError if a process
     fails.
     """
@@ -65,11 +68,49 @@ def _lines(running: list[subprocess.Popen[str]]) -> Iterator[dict[str, Any]]:
                 raise RuntimeError(f"{process.args!r} ended with {process.returncode}")
 
 
+class Tally:
+    """What the seeds of a run have come to so far."""
+
+    def __init__(self) -> None:
+        self.began = time.monotonic()
+        self.seeds: list[int] = []
+        self.bad: list[dict[str, Any]] = []
+        self.events = self.lives = self.virtual_s = 0
+
+    def add(self, outcome: dict[str, Any]) -> None:
+        self.seeds.append(outcome["seed"])
+        self.events += outcome["events"]
+        self.lives += outcome["lives"]
+        self.virtual_s += outcome["virtual_s"]
+        if outcome["found"]:
+            self.bad.append(outcome)
+
+    @property
+    def seconds(self) -> float:
+        return time.monotonic() - self.began
+
+    def __str__(self) -> str:
+        done = len(self.seeds)
+        return (
+            f"{done} seeds in {self.seconds:.0f} s ({done / self.seconds:.1f} a second), {self.lives} lives of the broker, "
+            f"{self.events} events of clients, {self.virtual_s / 3600:.1f} simulated hours; {len(self.bad)} seeds found something"
+        )
+
+    def record(self, origin: dict[str, str]) -> None:
+        """Adds the run to the ledger of proofs."""
+        found = [f"seed {bad['seed']}: {name} at {where}" for bad in self.bad for name, where, _ in bad["found"]]
+        counts = {"lives": self.lives, "events": self.events, "virtual_s": self.virtual_s}
+        proofs.record(proofs.SIMULATION, origin, counts, seeds=self.seeds, found=found)
+
+
 def main() -> int:
     parser = ArgumentParser(description=__doc__, formatter_class=RawDescriptionHelpFormatter)
     wanted = parser.add_mutually_exclusive_group(required=True)
     wanted.add_argument("--seeds", help="a range, as 0-999")
     wanted.add_argument("--seed", type=int)
+    wanted.add_argument("--more", type=int, help="so many seeds above all in docs/proofs.json")
+    parser.add_argument("--minutes", type=float, help="end after this time, with however many seeds")
+    parser.add_argument("--record", action="store_true", help="note the run in docs/proofs.md")
     parser.add_argument("--verbose", action="store_true", help="say everything that happens")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--planted")
@@ -77,6 +118,8 @@ def main() -> int:
     arguments = parser.parse_args()
     if arguments.verbose and arguments.seed is None:
         parser.error("--verbose is for one --seed")
+    if arguments.record and (arguments.planted or arguments.seed is not None):
+        parser.error("--record is for many seeds of the broker as it is")
     more = [*(("--planted", arguments.planted) if arguments.planted else ()), *(("--verbose",) if arguments.verbose else ())]
     if arguments.history is not None:
         arguments.history.mkdir(parents=True, exist_ok=True)
@@ -88,26 +131,35 @@ def main() -> int:
 
 
 def _simulate_all(arguments: Namespace, more: list[str]) -> int:
+    first, last = _range(arguments)
+    tally, origin = Tally(), proofs.origin()
+    outcomes = simulate(first, last, arguments.processes, *more)
+    try:
+        for outcome in outcomes:
+            tally.add(outcome)
+            if outcome["found"]:
+                print(f"seed {outcome['seed']}:", flush=True)
+                for name, where, what in outcome["found"]:
+                    print(f"    {name} at {where}: {what}", flush=True)
+            if len(tally.seeds) % _EVERY_SAID == 0:
+                print(f"{len(tally.seeds)} seeds, {len(tally.bad)} of them found something, {tally.seconds:.0f} s", flush=True)
+            if arguments.minutes is not None and tally.seconds > 60 * arguments.minutes:
+                break
+    finally:
+        outcomes.close()
+        if arguments.record and tally.seeds:
+            tally.record(origin)
+    print(tally)
+    return int(bool(tally.bad))
+
+
+def _range(arguments: Namespace) -> tuple[int, int]:
+    """Returns the first and the last seed."""
+    if arguments.more is not None:
+        first = proofs.next_seed(proofs.Ledger().runs)
+        return first, first + arguments.more - 1
     first, _, last = arguments.seeds.partition("-")
-    began = time.monotonic()
-    done = events = lives = bad = 0
-    virtual_s = 0
-    for outcome in simulate(int(first), int(last or first), arguments.processes, *more):
-        done, events, lives = done + 1, events + outcome["events"], lives + outcome["lives"]
-        virtual_s += outcome["virtual_s"]
-        if outcome["found"]:
-            bad += 1
-            print(f"seed {outcome['seed']}:", flush=True)
-            for name, where, what in outcome["found"]:
-                print(f"    {name} at {where}: {what}", flush=True)
-        if done % _EVERY_SAID == 0:
-            print(f"{done} seeds, {bad} of them found something, {time.monotonic() - began:.0f} s", flush=True)
-    took = time.monotonic() - began
-    print(
-        f"{done} seeds in {took:.0f} s ({done / took:.1f} a second), {lives} lives of the broker, {events} events of clients, "
-        f"{virtual_s / 3600:.1f} simulated hours; {bad} seeds found something"
-    )
-    return int(bad > 0)
+    return int(first), int(last or first)
 
 
 if __name__ == "__main__":

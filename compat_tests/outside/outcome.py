@@ -30,6 +30,12 @@ class Outcome:
     def names(self) -> set[str]:
         return {anomaly.name for anomaly in self.found}
 
+    @property
+    def counts(self) -> dict[str, int]:
+        """Returns how much was done with success, and how much was wrong, for the ledger of proofs."""
+        done = {"sends": "send", "transactions": "txn", "commits": "commit", "polls": "poll"}
+        return {"lives": self.lives, **{name: self.done[f, "ok"] for name, f in done.items()}, "anomalies": len(self.found)}
+
     def lines(self) -> Iterator[str]:
         """Yields the history, an event a line, for `python -m compat_tests.anomalies.checker`."""
         for event in self.events:

@@ -2,6 +2,7 @@
 
     python -m scripts.soak --hours 2 --kill-every 60 --out FILE
     python -m scripts.soak --hours 2 --out FILE --report        the report on samples that are there, complete or not
+    python -m scripts.soak --hours 2 --out FILE --record        and note it in docs/proofs.md
 
 Each broker has a directory, a process and a load of its own (load.py): topics whose segments come and go by age and by size, a
 compacted one, transactions, groups and members, topics, connections, fetch sessions, producer ids. One lives as long as the run:
@@ -19,10 +20,12 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
 from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
 from pathlib import Path
 
-from scripts.soak.report import report
+from scripts import proofs
+from scripts.soak.report import counts_of, report, rows_of
 
 
 def command(options: Namespace, name: str) -> list[str]:
@@ -50,6 +53,15 @@ def run(options: Namespace, names: list[str]) -> None:
             life.wait()
 
 
+def record(files: dict[str, Path], wrong: list[str], origin: dict[str, str]) -> None:
+    """Adds the run to the ledger of proofs. Its hours are those of the shorter life."""
+    lives = [counts_of(rows_of(path)) for path in files.values()]
+    counts = {name: sum(life[name] for life in lives) for name in lives[0]} | {"hours": min(life["hours"] for life in lives)}
+    verdict = "something is wrong" if wrong else "level"
+    about = {"began": time.strftime("%H:%M", time.gmtime(time.time() - counts["hours"] * 3600)), "verdict": verdict}
+    proofs.record(proofs.SOAK, {**origin, **about}, counts, found=wrong)
+
+
 def main() -> int:
     parser = ArgumentParser(description=__doc__, formatter_class=RawDescriptionHelpFormatter)
     parser.add_argument("--hours", type=float, default=2.0)
@@ -60,15 +72,20 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--report", action="store_true", help="run nothing")
+    parser.add_argument("--record", action="store_true", help="note the run in docs/proofs.md")
     options = parser.parse_args()
     names = ["lasting", "killed"] if options.kill_every else ["lasting"]
+    origin = proofs.origin()
     if not options.report:
         options.out.parent.mkdir(parents=True, exist_ok=True)
         run(options, names)
-    text, good = report({name: file_of(options.out, name) for name in names}, options.hours * 3600)
+    files = {name: file_of(options.out, name) for name in names}
+    text, wrong = report(files, options.hours * 3600)
     options.out.write_text(text)
     print(text)
-    return 0 if good else 1
+    if options.record:
+        record(files, wrong, origin)
+    return int(bool(wrong))
 
 
 if __name__ == "__main__":

@@ -136,26 +136,37 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "\n".join([said(head), rule, *map(said, rows)])
 
 
-def summary(title: str, rows: Sequence[Row]) -> str:
-    """Returns a line that says how much was done and what failed."""
+def counts_of(rows: Sequence[Row]) -> dict[str, float]:
+    """Returns how much was done in one life of a broker, by what it is."""
     kinds = [row["kind"] for row in rows]
     samples = [row for row in rows if row["kind"] == "sample"]
-    hours = rows[-1]["t"] / 3600 if rows else 0
-    checked = sum(row["records"] for row in rows if row["kind"] == "check")
+    return {
+        "hours": rows[-1]["t"] / 3600 if rows else 0,
+        "rounds": samples[-1]["rounds"] if samples else 0,
+        "kills": max(kinds.count("start") - 1, 0),
+        "checks": kinds.count("check"),
+        "promises": sum(row["records"] for row in rows if row["kind"] == "check"),
+    }
+
+
+def summary(title: str, rows: Sequence[Row]) -> str:
+    """Returns a line that says how much was done and what failed."""
+    counts = counts_of(rows)
     failed = "".join(f"\nFAILED at {row['t']} s: {row['what']}" for row in rows if row["kind"] == "failed")
-    rounds = samples[-1]["rounds"] if samples else 0
     return (
-        f"{title}: {hours:.2f} h, {rounds:,} rounds, {max(kinds.count('start') - 1, 0)} kills, {kinds.count('check')} checks of "
-        f"{checked:,} promises{failed}"
+        f"{title}: {counts['hours']:.2f} h, {counts['rounds']:,} rounds, {counts['kills']} kills, {counts['checks']} checks of "
+        f"{counts['promises']:,} promises{failed}"
     )
 
 
-def report(files: dict[str, Path], seconds: float) -> tuple[str, bool]:
-    """Returns (the report, whether nothing failed or grew) on the samples of `lasting` and `killed`, or of one of them."""
-    parts, good = [], True
+def report(files: dict[str, Path], seconds: float) -> tuple[str, list[str]]:
+    """Returns (the report, what failed or grew) on the samples of `lasting` and `killed`, or of one of them."""
+    parts: list[str] = []
+    wrong: list[str] = []
     for name, path in files.items():
         rows = rows_of(path)
         lines = lines_of(rows, KILLED if name == "killed" else LASTING, seconds * WARM_UP)
         parts += [summary(name, rows), "", table(HEAD, [line.cells() for line in lines]), ""]
-        good = good and all(line.verdict != GROWS for line in lines) and all(row["kind"] != "failed" for row in rows)
-    return "\n".join(parts), good
+        wrong += [f"{name}: {row['what']}" for row in rows if row["kind"] == "failed"]
+        wrong += [f"{name}: {line.bound.name} grows" for line in lines if line.verdict == GROWS]
+    return "\n".join(parts), wrong

@@ -4,9 +4,9 @@ scripts/fuzz.py runs this for one target after the other. By hand it is for look
 the place of the corpus: `python -m tests.fuzz.run codecs build/fuzz/found/codecs-crash-1f00…`.
 
 A target is a module in tests/fuzz/targets/. Its `check` is called with bytes and raises if one of the promises in its docstring
-is broken; its `seeds` are inputs to begin with, made by the encoders. They are written to CORPUS.seeds. On top of what a target
-promises, no input may take more than MOST_CPU_SECONDS, by the processor's time and not by the clock, or raise the peak of this
-process's memory by more than MOST_MIB.
+is broken; its `seeds` are inputs to begin with, made by the encoders. They are written to CORPUS.seeds, with those that earlier
+runs have left (kept.py). On top of what a target promises, no input may take more than MOST_CPU_SECONDS, by the processor's time
+and not by the clock, or raise the peak of this process's memory by more than MOST_MIB.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from pathlib import Path
 from types import FrameType
 from typing import Final, Protocol
 
+from tests.fuzz.kept import LONGEST_INPUT
+from tests.fuzz.kept import load as load_kept
 from tests.fuzz.plain import import_sources
 
 MOST_CPU_SECONDS: Final = 60
 MOST_MIB: Final = 64
 _NEVER: Final = 1_000_000
-LONGEST_INPUT: Final = 4096
-"""The most bytes of an input. Longer ones are slower to run and to shrink, and no target needs them."""
 
 
 class Target(Protocol):
@@ -80,10 +80,10 @@ def _peak_kib() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 
-def write_seeds(target: Target, folder: Path) -> None:
+def write_seeds(folder: Path, seeds: Iterable[bytes]) -> None:
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    for seed in target.seeds():
+    for seed in seeds:
         (folder / hashlib.sha1(seed, usedforsecurity=False).hexdigest()).write_bytes(seed)
 
 
@@ -97,7 +97,7 @@ def main() -> None:
     inputs = [corpus]
     if not Path(corpus).is_file():
         Path(corpus).mkdir(parents=True, exist_ok=True)
-        write_seeds(target, Path(f"{corpus}.seeds"))
+        write_seeds(Path(f"{corpus}.seeds"), [*target.seeds(), *load_kept(name)])
         inputs.append(f"{corpus}.seeds")
     # MOST_CPU_SECONDS bounds an input's time. The fuzzer's own bound goes by the clock, which says little on a busy machine.
     limits = [f"-timeout={_NEVER}", f"-max_len={LONGEST_INPUT}", "-rss_limit_mb=2048", "-print_final_stats=1"]

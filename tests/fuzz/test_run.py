@@ -76,7 +76,7 @@ def test_seeds_replace_those_of_before(tmp_path: Path) -> None:
     folder = tmp_path / "seeds"
     folder.mkdir()
     (folder / "old").write_bytes(b"old")
-    write_seeds(load("_planted"), folder)
+    write_seeds(folder, load("_planted").seeds())
     assert [path.read_bytes() for path in folder.iterdir()] == [b"nothing"]
 
 

@@ -26,7 +26,7 @@ from ottla.wire.compression import GZIP
 from ottla.wire.messages import metadata
 from ottla.wire.records import decode_records
 from scripts.fuzz import names
-from tests.fuzz.run import LONGEST_INPUT
+from tests.fuzz.kept import LONGEST_INPUT
 
 MOST_SEED_BYTES = 64 * 1024
 

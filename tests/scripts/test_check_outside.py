@@ -352,4 +352,5 @@ def test_a_run_is_one_line() -> None:
     )
     assert str(outcome).endswith("1 lost-write")
     assert outcome.names == {"lost-write"}
+    assert outcome.counts == {"lives": 3, "sends": 5, "transactions": 0, "commits": 0, "polls": 0, "anomalies": 1}
     assert str(Outcome(3, [], [], done, Counter(), 1, 0, 0, 1)).endswith("0 anomalies")

@@ -139,12 +139,12 @@ def test_the_report_fails_for_growth_and_for_what_failed(tmp_path: Path) -> None
         path.write_text("".join(json.dumps(row) + "\n" for row in some))
         return path
 
-    text, good = report({"lasting": written("a", rows())}, 7200)
-    assert good, text
+    text, wrong = report({"lasting": written("a", rows())}, 7200)
+    assert not wrong, text
     assert "lasting: 2.00 h, 7,190 rounds, 0 kills, 1 checks of 1,234 promises" in text
     assert "| rss_mib " in text
-    text, good = report({"lasting": written("b", rows(per_hour=3.0))}, 7200)
-    assert not good
-    text, good = report({"lasting": written("c", [*rows(), {"kind": "failed", "t": 7200, "what": "a record is gone"}])}, 7200)
-    assert not good
+    text, wrong = report({"lasting": written("b", rows(per_hour=3.0))}, 7200)
+    assert wrong == ["lasting: rss_mib grows"]
+    text, wrong = report({"lasting": written("c", [*rows(), {"kind": "failed", "t": 7200, "what": "a record is gone"}])}, 7200)
+    assert wrong == ["lasting: a record is gone"]
     assert "FAILED at 7200 s: a record is gone" in text
