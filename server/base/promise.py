@@ -88,6 +88,12 @@ class Promise(Generic[T]):
         return self.result()
 
 
+class InTurns(Promise[T]):
+    """An answer that takes longer than one turn to make (turns.py), and may be long for that reason."""
+
+    __slots__ = ()
+
+
 class Acknowledgement(Promise[T]):
     """The answer to a Produce whose batches are appended but may not be acknowledged yet.
 

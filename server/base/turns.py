@@ -16,7 +16,7 @@ from collections.abc import Callable, Generator, Hashable, Iterable
 from typing import Any, Final, Generic, TypeVar, cast
 
 from ottla.server.base.clock import TURN_NS, Clock
-from ottla.server.base.promise import Promise
+from ottla.server.base.promise import InTurns, Promise
 
 T = TypeVar("T")
 U = TypeVar("U")
@@ -96,7 +96,7 @@ def take_steps(steps: Steps[T], clock: Clock, on_pause: Callable[[], object] | N
         return cast(T, work.result)
     if on_pause is not None:
         on_pause()
-    promise = work.promise = Promise()
+    promise = work.promise = InTurns()
     promise.add_done_callback(lambda done: work.cancel() if done.cancelled() else None)
     return promise
 

@@ -15,6 +15,7 @@ have led it in between, so the shard is loaded anew.
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Callable, Iterator, ValuesView
 from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 
@@ -22,16 +23,17 @@ from ottla.log.errors import CorruptRecord, LogError
 from ottla.server.base.answers import combine_answers
 from ottla.server.base.clock import Clock
 from ottla.server.base.errors import NotLeaderOrFollower
+from ottla.server.base.promise import Promise
 from ottla.server.coordination.shard import CoordinatorShard
 from ottla.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from ottla.server.base.promise import Promise
     from ottla.server.coordination.internal_topic import Appended
 
 logger = logging.getLogger("ottla.server.shards")
 
-LOAD_SLICE_SECONDS: Final = 0.02
+LOAD_SLICE_SECONDS: Final = 0.01
+"""How long shards are loaded before others may come first, all of them together."""
 DAMAGED_RETRY_SECONDS: Final = 60.0
 """A damaged partition is read again at most this often. Every attempt reads it up to the damage, and as a repair needs the broker
 stopped, only bytes that were wrong in memory are right the next time."""
@@ -100,6 +102,8 @@ class CoordinatorRuntime(Generic[S]):
         self._loaded = loaded
         self._unloaded = unloaded
         self._shards: dict[int, S] = {}
+        self._loading: deque[tuple[S, Iterator[None]]] = deque()
+        self._has_next_slice = False
         self._damaged: dict[int, tuple[int, float]] = {}
         """The partitions whose bytes are damaged: the leader epoch in which that was found, and when to read them again."""
 
@@ -148,23 +152,36 @@ class CoordinatorRuntime(Generic[S]):
                 self.attempt(action, shard, what)
 
     def attempt(self, action: Callable[[S], object], shard: S, what: str) -> None:
-        """Calls `action`, which nobody has requested, with a shard. If its records cannot be written, logs that one cannot do
-        `what`.
+        """Calls `action`, which nobody has requested, with a shard. If its records cannot be written, now or before what it
+        promises is done, logs that one cannot do `what`.
         """
-        try:
-            action(shard)
-        except (self._refusal, LogError) as error:
-            shard.logger.warning("partition %d of %s: cannot %s: %s", shard.partition, self._topic, what, error)
+
+        def log_failure(get: Callable[[], object]) -> None:
+            try:
+                get()
+            except (self._refusal, LogError) as error:
+                if self._shards.get(shard.partition) is shard:  # otherwise it is the new coordinator's
+                    shard.logger.warning("partition %d of %s: cannot %s: %s", shard.partition, self._topic, what, error)
+
+        def act() -> None:
+            under_way = action(shard)
+            if isinstance(under_way, Promise):
+                under_way.add_done_callback(lambda done: log_failure(done.result))
+
+        log_failure(act)
 
     def take_over(self, partition: int) -> S | None:
-        """Returns the shard, and starts to load it if it is not there yet; a small shard is loaded by the time this returns.
+        """Returns the shard, and starts to load it if it is not there yet; a small shard is loaded by the time this returns,
+        unless others are loading.
         Returns None if this broker does not lead the partition or cannot read it.
         """
         if partition not in self._shards and self._log.leader(partition) == self._node_id and not self._is_damaged(partition):
             log = self._log
             shard = self._make(partition, log.leader_epoch(partition), lambda batch: log.append(partition, batch))
             self._shards[partition] = shard
-            self._load_slice(shard, shard.load(lambda: log.read(partition), lambda: log.replicated(partition)))
+            self._loading.append((shard, shard.load(lambda: log.read(partition), lambda: log.replicated(partition))))
+            if not self._has_next_slice:
+                self._load_some()
         return self._shards.get(partition)
 
     def _is_damaged(self, partition: int) -> bool:
@@ -212,19 +229,31 @@ class CoordinatorRuntime(Generic[S]):
         for partition in list(self._shards):
             self.unload(partition)
 
-    def _load_slice(self, shard: S, steps: Iterator[None]) -> None:
-        if self._shards.get(shard.partition) is not shard:
-            return  # unloaded meanwhile
-        until = self._clock.monotonic() + LOAD_SLICE_SECONDS
+    def _load_some(self) -> None:
+        """Loads shards for the length of a slice, in turn, and leaves the rest to the next one."""
+        self._has_next_slice = False
+        until = self._clock.ticks_ns() + round(LOAD_SLICE_SECONDS * 1_000_000_000)
+        while self._loading:
+            if self._clock.ticks_ns() >= until:
+                self._has_next_slice = True
+                self._clock.call_later(0, self._load_some)
+                return
+            shard, steps = self._loading.popleft()
+            is_wanted = self._shards.get(shard.partition) is shard  # otherwise it was unloaded meanwhile
+            if is_wanted and not self._load(shard, steps, until):
+                self._loading.append((shard, steps))
+
+    def _load(self, shard: S, steps: Iterator[None], until: int) -> bool:
+        """Loads a shard until the clock shows `until`; returns whether nothing of it is left."""
         try:
             for _ in steps:
-                if self._clock.monotonic() >= until:
-                    self._clock.call_later(0, lambda: self._load_slice(shard, steps))
-                    return
+                if self._clock.ticks_ns() >= until:
+                    return False
         except (LogError, NotLeaderOrFollower, OSError) as error:
             logger.error("partition %d of %s cannot be loaded: %s", shard.partition, self._topic, error)
             if isinstance(error, CorruptRecord):
                 self._damaged[shard.partition] = shard.leader_epoch, self._clock.monotonic() + DAMAGED_RETRY_SECONDS
             self.unload(shard.partition)
-            return
+            return True
         self._loaded(shard)
+        return True

@@ -40,6 +40,8 @@ T = TypeVar("T")
 NO_PRODUCER_ID: Final = -1
 _COMMIT_MARKER: Final = 1
 """The control record type of a commit; 0 is that of an abort."""
+RECORDS_A_STEP: Final = 100
+"""So many records are replayed before others may come first."""
 _MOST_LINES: Final = 10
 """So many records that are skipped while a partition is loaded get a line each in the log; the others are only counted."""
 
@@ -202,7 +204,7 @@ class CoordinatorShard(ABC, Generic[R]):
     # Loading
 
     def load(self, read: Callable[[], Iterator[bytes]], replicated: Callable[[], Promise[None] | None]) -> Iterator[None]:
-        """Replays the partition, one batch a step. Raises what `read` and `replicated` raise.
+        """Replays the partition, some records of a batch a step. Raises what `read` and `replicated` raise.
 
         What `read` yields may end above the high watermark, so the first answers wait for `replicated`, which is asked once
         everything is read: it returns a promise that is kept when all of the partition is replicated, or None if it is already.
@@ -213,6 +215,9 @@ class CoordinatorShard(ABC, Generic[R]):
         skipped = 0
         for batch in read():
             for malformed in self._replay_batch(batch):
+                if malformed is None:
+                    yield
+                    continue
                 skipped += 1
                 if skipped <= _MOST_LINES:
                     self.logger.error("partition %d of %s: skipped a malformed %s", self.partition, self.topic, malformed)
@@ -225,9 +230,9 @@ class CoordinatorShard(ABC, Generic[R]):
         self.loading = False
         yield from self.loaded()
 
-    def _replay_batch(self, batch: bytes) -> Iterator[str]:
+    def _replay_batch(self, batch: bytes) -> Iterator[str | None]:
         """Replays a batch. Yields what is wrong with each record that is malformed, or with the batch if its records cannot even
-        be told apart.
+        be told apart; and None where it may pause.
         """
         header = read_header(batch)
         producer_id = header.producer_id if header.is_transactional else NO_PRODUCER_ID
@@ -236,7 +241,9 @@ class CoordinatorShard(ABC, Generic[R]):
         except MALFORMED as error:
             yield f"batch at offset {header.base_offset}: {error!r}"
             return
-        for record in records:
+        for at, record in enumerate(records, 1):
+            if at % RECORDS_A_STEP == 0:
+                yield None
             if record.key is None:
                 continue
             try:

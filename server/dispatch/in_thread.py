@@ -6,17 +6,16 @@ on. A client that goes meanwhile cancels what is left; what a handler has begun 
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 from ottla.server.base.errors import CloseConnection
 from ottla.server.base.promise import Promise
 from ottla.server.base.turns import Steps, take_steps
+from ottla.server.dispatch.encode_in_thread import encoded
 from ottla.server.dispatch.route import Route, Waiting
-from ottla.server.requests.kept_answers import Encoded
 from ottla.server.requests.request import Request
 from ottla.wire.frame import MALFORMED
-from ottla.wire.primitives import Buffer, Parts, WireStruct
+from ottla.wire.primitives import Buffer
 
 
 def answer_from_thread(route: Route, frame: Buffer, pos: int, request: Request) -> Waiting:
@@ -48,28 +47,4 @@ def _answer(route: Route, frame: memoryview, pos: int, request: Request) -> Step
         body, end = decode(frame, pos)
     if end > len(frame):
         raise CloseConnection(f"its {api.name} v{version} ends {end - len(frame)} bytes after the frame")
-    answer = route.handle(body, request)
-    if not isinstance(answer, WireStruct) and answer is not None:
-        if asyncio.iscoroutine(answer) or isinstance(answer, asyncio.Task):
-            answer = asyncio.shield(answer)
-        yield answer
-        if answer.cancelled():  # somebody else gave it up
-            raise CloseConnection("its request was cancelled")
-        answer = answer.result()
-    if answer is None or type(answer) is Encoded or route.regions:
-        return answer
-    encoded = request.broker.workers().run(lambda: _encode(route, answer, request))
-    yield encoded
-    try:
-        body, errors = encoded.result()
-    except RuntimeError:
-        return answer
-    route.add_errors(errors)
-    return Encoded(body)
-
-
-def _encode(route: Route, answer: WireStruct, request: Request) -> tuple[bytes, dict[int, int]]:
-    """Returns the bytes of an answer, and the error codes in it that count."""
-    parts: Parts = []
-    route.encode(answer, parts)
-    return b"".join(parts), route.errors_in(answer, request)
+    return (yield from encoded(route, route.handle(body, request), request))

@@ -97,7 +97,7 @@ class MeasuredRoute(Route):
             if isinstance(response, WireStruct):
                 frame = self.frame(response, request.correlation_id)
             elif response is not None:
-                return Waiting(response, self, request, started)
+                return Waiting(self.encoded_later(response, request), self, request, started)
         except CloseConnection:
             raise
         except Exception as error:

@@ -9,7 +9,7 @@ from struct import Struct
 from typing import Any, Final, NamedTuple
 
 from ottla.server.base.errors import CloseConnection
-from ottla.server.base.promise import Promise
+from ottla.server.base.promise import InTurns, Promise
 from ottla.server.requests.kept_answers import Encoded
 from ottla.server.requests.link import Steps
 from ottla.server.requests.request import Request
@@ -68,11 +68,20 @@ class Route:
             response = self.handle(body, request)
             if isinstance(response, WireStruct):
                 return self.frame(response, request.correlation_id)
-            return None if response is None else Waiting(response, self, request)
+            return None if response is None else Waiting(self.encoded_later(response, request), self, request)
         except CloseConnection:
             raise
         except Exception as error:
             raise log_failure(error, request) from error
+
+    def encoded_later(self, answer: Any, request: Request) -> Any:
+        """Returns what stands for an answer that is still to come: the same, or the promise of its bytes if it is so long that a
+        thread has to encode it."""
+        if type(answer) is not InTurns or self.regions:
+            return answer
+        from ottla.server.dispatch.encode_in_thread import encode_in_thread  # not loaded as long as answers are short
+
+        return encode_in_thread(self, answer, request)
 
     def wait_for(self, answer: Promise[Any], request: Request) -> Waiting:
         """Returns what stands for a request whose body is not decoded yet; the promise is of what the handler answers."""

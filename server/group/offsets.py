@@ -46,6 +46,8 @@ class Offsets:
         self._groups: dict[str, ByTopic] = {}
         self._pending: dict[int, dict[str, ByTopic]] = {}  # producer id -> group -> ...
         self._open: dict[str, set[int]] = {}  # group -> producer ids with pending commits
+        self.last_record = -1
+        """The offset of the last record that was replayed, that of a tombstone included."""
 
     # Reading
 
@@ -100,12 +102,20 @@ class Offsets:
             if partition in committed or self.is_unstable(group_id, topic, partition)
         ]
 
-    def delete_topic(self, topic: str) -> list[OffsetRecord]:
-        """Returns tombstones for all offsets of a deleted topic, including pending ones."""
-        keys = {(group_id, partition) for group_id, topics in self._groups.items() for partition in topics.get(topic, ())}
-        for pending in self._pending.values():
-            keys.update((group_id, partition) for group_id, topics in pending.items() for partition in topics.get(topic, ()))
-        return [offset_tombstone(group_id, topic, partition) for group_id, partition in sorted(keys)]
+    def group_ids(self) -> list[str]:
+        """Returns the groups that have offsets, including pending ones."""
+        return list(dict.fromkeys((*self._groups, *self._open)))
+
+    def delete_of_topic(self, group_id: str, topic: str, upto: int) -> list[OffsetRecord]:
+        """Returns tombstones for a group's offsets of a deleted topic, including pending ones. Those whose records come after the
+        offset `upto` belong to another topic, which was made anew under the same name.
+        """
+        found: dict[int, int] = {}
+        pending = (self._pending[producer_id].get(group_id, {}) for producer_id in self._open.get(group_id, ()))
+        for topics in (self.of_group(group_id), *pending):
+            for partition, offset in topics.get(topic, {}).items():
+                found[partition] = max(found.get(partition, -1), offset.record_offset)
+        return [offset_tombstone(group_id, topic, partition) for partition in sorted(found) if found[partition] <= upto]
 
     def expire(self, group: Group, now_ms: int, retention_ms: int) -> tuple[list[OffsetRecord], bool]:
         """Returns tombstones for offsets that are too old, and whether the group has no offsets left after that."""
@@ -131,6 +141,7 @@ class Offsets:
 
     def replay(self, record: OffsetRecord, record_offset: int, producer_id: int = NO_PRODUCER_ID) -> None:
         key, value = record.key, record.value
+        self.last_record = record_offset
         if value is None:
             _remove(self._groups, key.group, key.topic, key.partition)
             for pending_id in self._open.get(key.group, ()):

@@ -16,6 +16,8 @@ from random import Random
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from ottla.server.base.clock import Clock
+from ottla.server.base.promise import Promise
+from ottla.server.base.turns import Steps, take_steps
 from ottla.server.coordination.shard import NO_PRODUCER_ID, CoordinatorShard
 from ottla.server.group.classic.group import ClassicGroup
 from ottla.server.group.cluster import Cluster
@@ -52,6 +54,10 @@ PROTOCOLS: Final[dict[Kind, str]] = {
 
 _TOO_LARGE: Final = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE})
 PIECE_BYTES = 256 * 1024
+RECORDS_A_PIECE: Final = 500
+"""So many tombstones are written before others may come first, or as many more as one group needs."""
+GROUPS_A_STEP: Final = 100
+"""So many groups are looked at before others may come first."""
 TOMBSTONE_BYTES = 300  # the most that a tombstone takes beside its group id: a topic name of 249 bytes, a partition, framing
 
 
@@ -162,11 +168,13 @@ class GroupShard(CoordinatorShard[GroupRecord]):
     # Loading
 
     def loaded(self) -> Iterator[None]:
+        """Begins the sessions of the members of all groups."""
         for group in list(self.groups.values()):
-            result = self._protocol(group.kind).loaded(group)
-            if result is not None:
-                self.run_timer(result)
-        return iter(())
+            if self.groups.get(group.group_id) is group:  # else it was deleted, or has become one of another kind, meanwhile
+                result = self._protocol(group.kind).loaded(group)
+                if result is not None:
+                    self.run_timer(result)
+            yield
 
     def unload(self) -> None:
         """Answers the parked requests of members with NOT_COORDINATOR, so that they look for the new coordinator."""
@@ -268,26 +276,49 @@ class GroupShard(CoordinatorShard[GroupRecord]):
             self.run(Result(list(records.values()), None))
         return codes
 
-    def expire(self) -> None:
-        """Removes offsets that are too old, and groups that have neither members nor offsets left."""
-        now_ms = self.clock.now_ms()
-        records: list[GroupRecord] = []
-        for group in self.groups.values():
-            tombstones, nothing_left = self.offsets.expire(group, now_ms, self.settings.offsets_retention_ms)
-            records.extend(tombstones)
-            if nothing_left and group.is_expendable:
-                records.extend(group.tombstones())
-        if records:
-            logger.info(
-                "partition %d of __consumer_offsets: removing %d expired offsets and groups", self.partition, len(records)
-            )
-            self._run_in_pieces(records)
+    def expire(self) -> Promise[None] | None:
+        """Removes offsets that are too old, and groups that have neither members nor offsets left.
 
-    def delete_topic(self, topic: str) -> None:
-        records = self.offsets.delete_topic(topic)
-        if records:
-            logger.info("removing %d committed offsets of the deleted topic %s", len(records), topic)
-            self._run_in_pieces(records)
+        Returns a promise if that takes longer than a turn. Raises GroupError, or the promise fails with it.
+        """
+        return take_steps(self._expire(), self.clock)
+
+    def _expire(self) -> Steps[None]:
+        records: list[GroupRecord] = []
+        removed = 0
+        groups = list(self.groups.values())
+        for at, group in enumerate(groups, 1):
+            if self.groups.get(group.group_id) is group:  # else it is gone, or is now one of another kind
+                tombstones, nothing_left = self.offsets.expire(group, self.clock.now_ms(), self.settings.offsets_retention_ms)
+                records.extend(tombstones)
+                if nothing_left and group.is_expendable:
+                    records.extend(group.tombstones())
+            if at % GROUPS_A_STEP == 0 or at == len(groups) or len(records) >= RECORDS_A_PIECE:
+                removed += len(records)
+                self._run_in_pieces(records)  # before others come, who may commit anew
+                records = []
+                yield None
+        if removed:
+            text = "partition %d of __consumer_offsets: removed %d expired offsets and groups"
+            logger.info(text, self.partition, removed)
+
+    def delete_topic(self, topic: str) -> Promise[None] | None:
+        """Removes the offsets of a deleted topic, as `expire` does."""
+        return take_steps(self._delete_topic(topic), self.clock)
+
+    def _delete_topic(self, topic: str) -> Steps[None]:
+        upto, removed = self.offsets.last_record, 0
+        records: list[GroupRecord] = []
+        groups = self.offsets.group_ids()
+        for at, group_id in enumerate(groups, 1):
+            records.extend(self.offsets.delete_of_topic(group_id, topic, upto))
+            if at % GROUPS_A_STEP == 0 or at == len(groups) or len(records) >= RECORDS_A_PIECE:
+                removed += len(records)
+                self._run_in_pieces(records)
+                records = []
+                yield None
+        if removed:
+            logger.info("removed %d committed offsets of the deleted topic %s", removed, topic)
 
     def _run_in_pieces(self, tombstones: Sequence[GroupRecord]) -> None:
         """Writes records in several batches. They need not take effect together, and may be too many for one batch. Raises

@@ -12,6 +12,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final
 
+from ottla.server.base.promise import Promise
+from ottla.server.base.turns import Steps, take_steps
 from ottla.server.metadata.operation import Refused
 from ottla.server.metadata.quotas import CLIENT_ID, IP, USER, quotas_of
 from ottla.server.requests.request import Request
@@ -41,16 +43,27 @@ class Anything:
 ANYTHING: Final = Anything()
 
 
-def handle(body: DescribeClientQuotasRequest, request: Request) -> DescribeClientQuotasResponse:
+ENTITIES_A_STEP: Final = 100
+"""So many entities are looked at before others may come first."""
+
+
+def handle(
+    body: DescribeClientQuotasRequest, request: Request
+) -> DescribeClientQuotasResponse | Promise[DescribeClientQuotasResponse]:
+    return take_steps(_describe(body, request), request.broker.clock)
+
+
+def _describe(body: DescribeClientQuotasRequest, request: Request) -> Steps[DescribeClientQuotasResponse]:
     try:
         wanted = _filter(body.components)
     except Refused as refused:
         return DescribeClientQuotasResponse(error_code=refused.code, error_message=refused.message, entries=None)
-    entries = [
-        EntryData([EntityData(*part) for part in entity], [ValueData(*value) for value in values.items()])
-        for entity, values in quotas_of(request.broker.metadata).items()
-        if _matches(dict(entity), wanted, body.strict)
-    ]
+    entries = []
+    for at, (entity, values) in enumerate(quotas_of(request.broker.metadata).items()):
+        if at and at % ENTITIES_A_STEP == 0:
+            yield None
+        if _matches(dict(entity), wanted, body.strict):
+            entries.append(EntryData([EntityData(*part) for part in entity], [ValueData(*value) for value in values.items()]))
     return DescribeClientQuotasResponse(entries=entries)
 
 

@@ -19,6 +19,8 @@ from ottla.log.disk.checkpoint import TopicPartition
 from ottla.log.disk.directory import LogDirectory
 from ottla.log.errors import StorageError
 from ottla.log.partition import PartitionLog
+from ottla.server.base.promise import Promise
+from ottla.server.base.turns import Steps, take_steps
 from ottla.server.metadata.names import CLUSTER_METADATA
 from ottla.server.requests.request import Request
 from ottla.server.requests.traits import Traits
@@ -38,38 +40,49 @@ if TYPE_CHECKING:
 TRAITS = Traits(Whole(Need(Operation.DESCRIBE, Resource.CLUSTER)))
 
 NO_LAG_KNOWN = -1
+PARTITIONS_A_STEP = 100
+"""So many partitions are looked at before others may come first."""
 
 
-def handle(body: DescribeLogDirsRequest, request: Request) -> DescribeLogDirsResponse:
+def handle(body: DescribeLogDirsRequest, request: Request) -> DescribeLogDirsResponse | Promise[DescribeLogDirsResponse]:
+    return take_steps(_describe(body, request), request.broker.clock)
+
+
+def _describe(body: DescribeLogDirsRequest, request: Request) -> Steps[DescribeLogDirsResponse]:
     logs = request.broker.replicas.logs
     asked: Container[TopicPartition] = logs.logs
     if body.topics is not None:
         asked = {(topic.topic, index) for topic in body.topics for index in topic.partitions}
     found: dict[str, list[PartitionLog]] = {path: [] for path in request.broker.config.log_dirs}
-    for name, log in logs.logs.items():
+    for at, (name, log) in enumerate(list(logs.logs.items())):
+        if at and at % PARTITIONS_A_STEP == 0:
+            yield None
         if name in asked and name[0] != CLUSTER_METADATA and log.directory.path in found:
             found[log.directory.path].append(log)
     futures = [future for name, future in logs.futures.items() if name in asked]
-    return DescribeLogDirsResponse(
-        results=[
-            _directory(directory, found[directory.path], futures, request)
-            for directory in logs.directories
-            if directory.path in found
-        ]
-    )
+    results = []
+    for directory in logs.directories:
+        if directory.path in found:
+            result = yield from _directory(directory, found[directory.path], futures, request)
+            results.append(result)
+    return DescribeLogDirsResponse(results=results)
 
 
 def _directory(
     directory: LogDirectory, logs: list[PartitionLog], futures: list[FutureLog], request: Request
-) -> DescribeLogDirsResult:
-    """Describes one directory, with those of its partitions and copies that the request asks for."""
+) -> Steps[DescribeLogDirsResult]:
+    """Makes steps that describe one directory, with those of its partitions and copies that the request asks for."""
     try:
         directory.check()
         total_bytes, usable_bytes = directory.disk.space(directory.path)
     except (StorageError, OSError):
         return DescribeLogDirsResult(ErrorCode.KAFKA_STORAGE_ERROR, directory.path)
     topics: dict[str, list[DescribeLogDirsPartition]] = {}
-    for log in logs:
+    for at, log in enumerate(logs):
+        if at and at % PARTITIONS_A_STEP == 0:
+            yield None
+        if log.closed:  # it was deleted meanwhile
+            continue
         claimed = request.broker.replicas.get(log.topic, log.partition) is not None
         lag = max(log.high_watermark - log.log_end_offset, 0) if claimed else NO_LAG_KNOWN
         topics.setdefault(log.topic, []).append(DescribeLogDirsPartition(log.partition, log.size_bytes, lag))

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections import Counter
 
+from ottla.server.base.promise import Promise
+from ottla.server.base.turns import Steps, take_steps
 from ottla.server.metadata.image import MetadataImage
 from ottla.server.metadata.scram import credentials
 from ottla.server.requests.request import Request
@@ -24,12 +26,25 @@ from ottla.wire.messages.describe_user_scram_credentials import (
 TRAITS = Traits(Whole(Need(Operation.DESCRIBE, Resource.CLUSTER)))
 
 
-def handle(body: DescribeUserScramCredentialsRequest, request: Request) -> DescribeUserScramCredentialsResponse:
+USERS_A_STEP = 100
+"""So many users are described before others may come first."""
+
+
+def handle(
+    body: DescribeUserScramCredentialsRequest, request: Request
+) -> DescribeUserScramCredentialsResponse | Promise[DescribeUserScramCredentialsResponse]:
+    return take_steps(_describe_all(body, request), request.broker.clock)
+
+
+def _describe_all(body: DescribeUserScramCredentialsRequest, request: Request) -> Steps[DescribeUserScramCredentialsResponse]:
     infos = _infos(request.broker.metadata)
     times = Counter(user.name for user in body.users) if body.users else Counter(list(infos))
-    return DescribeUserScramCredentialsResponse(
-        results=[_describe(user, count, infos.get(user, [])) for user, count in times.items()]
-    )
+    results = []
+    for at, (user, count) in enumerate(times.items()):
+        if at and at % USERS_A_STEP == 0:
+            yield None
+        results.append(_describe(user, count, infos.get(user, [])))
+    return DescribeUserScramCredentialsResponse(results=results)
 
 
 def _infos(image: MetadataImage) -> dict[str, list[CredentialInfo]]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ottla.server.base.promise import Promise
+from ottla.server.base.turns import Steps, take_steps
 from ottla.server.group.errors import GroupError
 from ottla.server.requests.request import Request
 from ottla.server.requests.traits import Traits
@@ -17,28 +18,38 @@ from ottla.server.security.rights import Either, Inside, Need, Operation, Resour
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 
+GROUPS_A_STEP = 100
+"""So many groups are looked at before others may come first."""
+
 TRAITS = Traits(Inside(Either(Need(Operation.DESCRIBE, Resource.CLUSTER), Need(Operation.DESCRIBE, Resource.GROUP))))
 
 
 def handle(body: ListGroupsRequest, request: Request) -> ListGroupsResponse | Promise[ListGroupsResponse]:
+    return take_steps(_list(body, request), request.broker.clock)
+
+
+def _list(body: ListGroupsRequest, request: Request) -> Steps[ListGroupsResponse]:
+    """Makes steps that list the groups that there are when the first is taken, each in the state that it has when its turn
+    comes."""
     states = _names(body.states_filter)
     types = _names(body.types_filter)
     try:
-        listed = [
-            ListedGroup(
-                group_id=group.group_id,
-                protocol_type=group.protocol_type or "",
-                group_state=group.state_name,
-                group_type=group.kind.value,
-            )
-            for group in request.broker.groups.all_groups()
-            if (not states or group.state_name.lower() in states) and (not types or group.kind.value in types)
-        ]
+        groups = list(request.broker.groups.all_groups())
     except GroupError as error:
         return ListGroupsResponse(error_code=error.code)
-    return request.broker.groups.answer_about_all(
+    listed = []
+    for at, group in enumerate(groups):
+        if at and at % GROUPS_A_STEP == 0:
+            yield None
+        if (not states or group.state_name.lower() in states) and (not types or group.kind.value in types):
+            listed.append(ListedGroup(group.group_id, group.protocol_type or "", group.state_name, group.kind.value))
+    answer = request.broker.groups.answer_about_all(
         ListGroupsResponse(groups=listed), lambda _: ListGroupsResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE)
     )
+    if isinstance(answer, Promise):
+        yield answer
+        return answer.result()
+    return answer
 
 
 def _names(texts: Sequence[str]) -> frozenset[str]:

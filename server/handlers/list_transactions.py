@@ -10,6 +10,7 @@
 from __future__ import annotations
 
 from ottla.server.base.promise import Promise
+from ottla.server.base.turns import Steps, take_steps
 from ottla.server.requests.request import Request
 from ottla.server.requests.traits import Traits
 from ottla.server.security.rights import Inside, Need, Operation, Resource
@@ -20,10 +21,17 @@ from ottla.wire.messages.list_transactions import ListTransactionsRequest, ListT
 
 TRAITS = Traits(Inside(Need(Operation.DESCRIBE, Resource.TRANSACTIONAL_ID)))
 
+TRANSACTIONS_A_STEP = 100
+"""So many transactions are looked at before others may come first."""
 _STATES = {state.text: state for state in State}
 
 
 def handle(body: ListTransactionsRequest, request: Request) -> ListTransactionsResponse | Promise[ListTransactionsResponse]:
+    return take_steps(_list(body, request), request.broker.clock)
+
+
+def _list(body: ListTransactionsRequest, request: Request) -> Steps[ListTransactionsResponse]:
+    """Makes steps that list the transactions that there are when the first is taken."""
     now_ms = request.broker.clock.now_ms()
     states = {_STATES[name] for name in body.state_filters if name in _STATES}
     unknown = [name for name in dict.fromkeys(body.state_filters) if name not in _STATES]
@@ -49,11 +57,20 @@ def handle(body: ListTransactionsRequest, request: Request) -> ListTransactionsR
 
     coordinator = request.broker.transaction_coordinator()
     try:
-        found = [each for each in coordinator.all_transactions() if wanted(each)]
+        known = list(coordinator.all_transactions())
     except TransactionError as error:
         return ListTransactionsResponse(error_code=error.code)
-    listed = [TransactionState(each.transactional_id, each.producer_id, each.state.text) for each in found]
-    return coordinator.answer_about_all(
+    listed = []
+    for at, each in enumerate(known):
+        if at and at % TRANSACTIONS_A_STEP == 0:
+            yield None
+        if wanted(each):
+            listed.append(TransactionState(each.transactional_id, each.producer_id, each.state.text))
+    answer = coordinator.answer_about_all(
         ListTransactionsResponse(0, ErrorCode.NONE, unknown, listed),
         lambda _: ListTransactionsResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE),
     )
+    if isinstance(answer, Promise):
+        yield answer
+        return answer.result()
+    return answer

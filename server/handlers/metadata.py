@@ -21,6 +21,7 @@ error.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
+from functools import partial
 from typing import Final
 
 from ottla.server.base.promise import Promise
@@ -54,6 +55,8 @@ TRAITS = Traits(
 )
 
 _NO_LEADER: Final = -1
+ENCODED_AT_ONCE: Final = 2_000
+"""So many topics and partitions of an answer are encoded on the event loop, in about 5 ms."""
 PARTITIONS_A_STEP: Final = 100
 """So many partitions of one topic are described before others may come first: about 0.2 ms."""
 
@@ -80,17 +83,32 @@ def _answer_or_repeat(body: MetadataRequest, request: Request) -> Steps[Metadata
         yield made
     with kept.making(question):
         response = yield from _answer(body, request)
-        return _kept_if_right(response, changes, question, request)
+        return (yield from _kept_if_right(response, changes, question, request))
 
 
-def _kept_if_right(response: MetadataResponse, changes: int, question: Hashable, request: Request) -> MetadataResponse | Encoded:
-    """Keeps an answer that was begun after so many changes of the metadata, unless it changed meanwhile or it holds an error."""
-    changed = changes != request.broker.metadata.changes
-    if changed or any(partition.error_code for topic in response.topics for partition in topic.partitions):
+def _kept_if_right(
+    response: MetadataResponse, changes: int, question: Hashable, request: Request
+) -> Steps[MetadataResponse | Encoded]:
+    """Makes steps that keep an answer that was begun after so many changes of the metadata, unless it changed meanwhile or it
+    holds an error. A long one is encoded in a thread."""
+    broker = request.broker
+    if changes != broker.metadata.changes or any(each.error_code for topic in response.topics for each in topic.partitions):
         return response
+    if sum(1 + len(topic.partitions) for topic in response.topics) <= ENCODED_AT_ONCE:
+        return broker.kept_answers.keep(changes, question, _encode(response, request.api_version))
+    encoded = broker.workers().run(partial(_encode, response, request.api_version))
+    yield encoded
+    try:
+        body = encoded.result()
+    except RuntimeError:  # the system gives us no thread
+        return response
+    return broker.kept_answers.keep(changes, question, body) if changes == broker.metadata.changes else response
+
+
+def _encode(response: MetadataResponse, version: int) -> bytes:
     parts: Parts = []
-    ENCODE_RESPONSE[request.api_version](response, parts)
-    return request.broker.kept_answers.keep(changes, question, b"".join(parts))
+    ENCODE_RESPONSE[version](response, parts)
+    return b"".join(parts)
 
 
 def _answer(body: MetadataRequest, request: Request) -> Steps[MetadataResponse]:

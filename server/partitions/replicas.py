@@ -10,11 +10,12 @@ here at once; a new one is here when it has its files, and until then clients ar
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Final
 
 from ottla.log.config import LogConfig
 from ottla.log.errors import InconsistentMetadata, NoRoom, StorageError
+from ottla.server.base.turns import Steps, take_steps
 from ottla.server.metadata.controller_settings import cordoned_paths
 from ottla.server.metadata.image import (
     BROKER,
@@ -44,6 +45,9 @@ if TYPE_CHECKING:
     from ottla.server.settings.current import CurrentSettings
 
 logger = logging.getLogger("ottla.server.replicas")
+
+TOPICS_A_STEP: Final = 100
+"""So many topics get new settings before others may come first."""
 
 
 class Replicas:
@@ -323,14 +327,29 @@ class Replicas:
             self._cordon()
             names = list(self._image.topics)
         else:
-            names = [name] if name in self._image.topics else []
+            names = [name]
+        under_way = take_steps(self._configure_each(names), self._clock)
+        if under_way is not None:
+            under_way.add_done_callback(lambda done: done.result())  # which raises what went wrong, for the loop to log
+
+    def _configure_each(self, topics: Iterable[str]) -> Steps[None]:
+        """Makes steps that give each topic's partitions its settings, as they are when its turn comes."""
         configs: dict[tuple[tuple[str, str], ...], LogConfig] = {}  # topics with the same settings share one
-        for topic in names:
+        changes = -1
+        for at, topic in enumerate(topics):
+            if at and at % TOPICS_A_STEP == 0:
+                yield None
+            if changes != self._image.changes:
+                changes = self._image.changes
+                configs.clear()
+            image = self._image.topics.get(topic)
+            if image is None:
+                continue
             own = tuple(self._image.config_of(TOPIC, topic).items())
             config = configs.get(own)
             if config is None:
                 config = configs[own] = self._config(topic)
-            for index in self._image.topics[topic].partitions:
+            for index in image.partitions:
                 replica = self.get(topic, index)
                 if replica is not None:
                     replica.configure(config)

@@ -5,15 +5,17 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import inspect
-from collections.abc import Iterable, Iterator
+from collections.abc import Coroutine, Iterable, Iterator
 from random import Random
 from typing import Any, Final, NamedTuple
 
 from ottla.server.base.errors import CloseConnection
 from ottla.server.dispatch import routes
 from ottla.server.dispatch.route import Waiting
+from ottla.server.group import shard as group_shard
 from ottla.server.handlers import BROKER, served
-from ottla.server.metadata import operation, scram, standalone
+from ottla.server.handlers import metadata as metadata_handler
+from ottla.server.metadata import operation, scram, snapshot_writer, standalone
 from ottla.server.requests.session import Session
 from ottla.wire.api import Api
 from ottla.wire.header import encode_request_header
@@ -27,17 +29,24 @@ SCALE: Final = 20
 """Requests have a twentieth of the items that they may have, and turns a twentieth of their length."""
 MOST: Final = 50_000
 """How many items a request may have, `ottla.request.max.items`."""
+PAGE: Final = 2_000
+"""How many partitions a page has, `max.request.partition.size.limit`."""
 FEW: Final = 6_000
 """How many items the requests of the first round have, of which nothing is told."""
 WIDE: Final = "wide"
 BOUNDS: Final = tuple(
     (module, name, getattr(module, name))
     for module, name in (
+        (metadata_handler, "ENCODED_AT_ONCE"),
+        (group_shard, "GROUPS_A_STEP"),
+        (group_shard, "RECORDS_A_PIECE"),
         (routes, "ITEMS_AT_ONCE"),
         (routes, "BYTES_AT_ONCE"),
         (operation, "MAX_RECORDS"),
         (operation, "PART_SIZE"),
         (scram, "MAX_RECORDS"),
+        (snapshot_writer, "BATCH_RECORDS"),
+        (snapshot_writer, "STEP_RECORDS"),
         (standalone, "MAX_RECORDS"),
     )
 )
@@ -105,7 +114,11 @@ class InVirtualTime(Asked):
 
     def __init__(self, sweep: Sweep) -> None:
         clock = WorkClock(sweep.loop, sweep.work, sweep.scale)
-        most = {"ottla_max_partitions": "1000", "ottla_request_max_items": str(MOST // sweep.scale)}
+        most = {
+            "ottla_max_partitions": "1000",
+            "ottla_request_max_items": str(MOST // sweep.scale),
+            "max_request_partition_size_limit": str(PAGE // sweep.scale),
+        }
         self.scale = sweep.scale
         super().__init__(None, clock, Port(sweep.loop, Random(16), contextvars.copy_context()), **most)
 
@@ -153,11 +166,16 @@ def sweep(apis: str, *, measured: bool = False) -> Iterator[Seen]:
 
 def _run(apis: list[Api], most: int, measured: bool) -> list[Seen]:
     one = Sweep(measured=measured)
+    return run_scaled(one, one.ask_all(apis, most // one.scale))
+
+
+def run_scaled(one: Sweep, asking: Coroutine[Any, Any, list[Seen]]) -> list[Seen]:
+    """Runs it on the sweep's loop, in a broker whose bounds are scaled as the sweep is."""
     for module, name, bound in BOUNDS:
         setattr(module, name, bound // one.scale)
     asyncio.set_event_loop(one.loop)
     try:
-        return one.loop.run_until_complete(one.ask_all(apis, most // one.scale))
+        return one.loop.run_until_complete(asking)
     finally:
         for task in asyncio.all_tasks(one.loop):
             task.cancel()

@@ -19,6 +19,7 @@ import pytest
 
 from ottla.server.handlers import BROKER, served
 from ottla.wire.api import Api
+from tests.stalls.state import QUESTIONS
 from tests.stalls.sweep import SCALE, Seen
 from tests.stalls.work import UNITS_A_SECOND
 
@@ -57,16 +58,20 @@ def milliseconds(units: int) -> float:
     return units * SCALE * 1000 / UNITS_A_SECOND
 
 
-@pytest.fixture(scope="module")
-def seen() -> dict[str, list[Seen]]:
-    """What was seen of each API."""
-    command = [sys.executable, "-m", "tests.stalls"]
+def see(*arguments: str) -> list[Seen]:
+    """Returns what a process of its own saw."""
+    command = [sys.executable, "-m", "tests.stalls", *arguments]
     root = Path(__file__).resolve().parents[2]
     environment = os.environ | {"PYTHONHASHSEED": "0"}
     done = subprocess.run(command, cwd=root, stdout=subprocess.PIPE, text=True, check=True, timeout=280, env=environment)
+    return [Seen(*json.loads(line)) for line in done.stdout.splitlines()]
+
+
+@pytest.fixture(scope="module")
+def seen() -> dict[str, list[Seen]]:
+    """What was seen of each API."""
     found: dict[str, list[Seen]] = defaultdict(list)
-    for line in done.stdout.splitlines():
-        one = Seen(*json.loads(line))
+    for one in see():
         found[one.api].append(one)
     return found
 
@@ -88,3 +93,11 @@ def test_every_api(api: Api, seen: dict[str, list[Seen]]) -> None:
 def test_all_long_requests_are_answered(seen: dict[str, list[Seen]]) -> None:
     """Otherwise nothing is known of them."""
     assert [one for api in seen.values() for one in api if one.outcome != "answered"] == []
+
+
+def test_a_broker_that_holds_much_keeps_nobody_waiting_either() -> None:
+    """Short requests about all that there is, and what the broker does by itself."""
+    found = see("--state")
+    assert {one.api: round(milliseconds(one.units)) for one in found if milliseconds(one.units) > BOUND_MS} == {}
+    assert {one.outcome for one in found} == {"answered"}
+    assert len(found) > len(QUESTIONS)

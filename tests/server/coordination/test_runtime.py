@@ -4,6 +4,7 @@ longer does.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 from ottla.log.errors import CorruptLog, CorruptRecord
 from ottla.server.base.promise import Promise
 from ottla.server.coordination.runtime import DAMAGED_RETRY_SECONDS, LOAD_SLICE_SECONDS, CoordinatorRuntime
+from ottla.server.coordination.shard import RECORDS_A_STEP
 from ottla.wire.errors import ErrorCode
 from tests.server.coordination.fakes import LaggingLog, Letters, Refused, batch_of
 from tests.server.coordination.memory import NODE_ID, CoordinatorClock
@@ -129,10 +131,37 @@ def test_a_shard_that_is_loading_is_not_served() -> None:
         with pytest.raises(Refused) as error:
             ask()
         assert error.value.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-    assert runtime.shards.loaded_shard(1).partition == 1
     runtime.clock.advance(LOAD_SLICE_SECONDS)
     runtime.clock.advance(LOAD_SLICE_SECONDS)
     assert [shard.partition for shard in runtime.shards.loaded_shards()] == [0, 1]
+
+
+def test_shards_share_the_slices_in_which_they_are_loaded() -> None:
+    """Fifty of them would otherwise have fifty slices in a turn of the event loop."""
+    runtime = Runtime(partitions=3)
+    for partition in (0, 1):
+        for number in range(5):
+            runtime.log.append(partition, batch_of((str(number), "w")))
+    runtime.log.seconds = LOAD_SLICE_SECONDS / 2
+    runtime.shards.refresh()
+    assert sum(len(runtime.shards[each].seen) for each in range(3)) == 2
+    assert runtime.clock.waiting == 1, "one slice for all"
+    for _ in range(5):
+        runtime.clock.advance(2 * LOAD_SLICE_SECONDS)
+    assert runtime.loaded[0] == 2, "a small one does not wait for large ones"
+    assert sorted(runtime.loaded) == [0, 1, 2]
+
+
+def test_the_records_of_one_batch_are_replayed_in_slices() -> None:
+    runtime = Runtime()
+    runtime.log.append(0, batch_of(*[(str(number), "w") for number in range(5 * RECORDS_A_STEP)]))
+    looks = itertools.count()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(runtime.clock, "ticks_ns", lambda: next(looks) * 4_000_000)
+        shard = runtime.take_over()
+        assert len(shard.seen) == 2 * RECORDS_A_STEP - 1
+    runtime.clock.advance(0)
+    assert (len(shard.seen), shard.loading) == (5 * RECORDS_A_STEP, False)
 
 
 @pytest.mark.parametrize("change", ["leader", "epoch", "close"])
@@ -310,3 +339,16 @@ def test_a_mistake_in_a_pass_is_no_refusal() -> None:
     runtime.take_over()
     with pytest.raises(ZeroDivisionError):
         runtime.shards.on_each(lambda shard: shard.partition / 0, "divide")
+
+
+def test_a_pass_that_takes_turns_and_fails_in_a_later_one(caplog: pytest.LogCaptureFixture) -> None:
+    runtime = Runtime(partitions=2)
+    for partition in range(2):
+        runtime.take_over(partition)
+    promises: list[Promise[None]] = [Promise(), Promise()]
+    runtime.shards.on_each(lambda shard: promises[shard.partition], "be counted")
+    assert caplog.messages == []
+    runtime.shards.unload(1)
+    for promise in promises:
+        promise.set_exception(Refused(ErrorCode.NOT_COORDINATOR))
+    assert caplog.messages == ["partition 0 of __letters: cannot be counted: NOT_COORDINATOR"], "1 is somebody else's now"

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
+from ottla.server.base.clock import TURN_NS
 from ottla.server.base.errors import CloseConnection
 from ottla.server.base.promise import Promise
 from ottla.server.base.turns import Workers
@@ -19,7 +21,7 @@ from ottla.server.dispatch.routes import Dispatch
 from ottla.server.requests.link import Steps
 from ottla.server.requests.request import Request
 from ottla.wire.header import encode_request_header
-from ottla.wire.messages import fetch, list_offsets, metadata, offset_for_leader_epoch, produce
+from ottla.wire.messages import describe_log_dirs, fetch, list_offsets, metadata, offset_for_leader_epoch, produce
 from tests.fakes import MemoryBroker, Threads
 from tests.log.support import batch
 
@@ -206,3 +208,35 @@ def test_the_metadata_of_all_topics_is_answered_as_ever(serving: Serving) -> Non
     request = frame(metadata, 12, metadata.MetadataRequest(topics, allow_auto_topic_creation=False))
     answer, _ = metadata.DECODE_RESPONSE[12](serving.answer(serving.serve(request)), 9)
     assert len(answer.topics) == MANY
+
+
+def test_an_answer_that_takes_more_than_a_turn_to_make_is_encoded_in_a_thread(serving: Serving) -> None:
+    for number in range(20):
+        serving.broker.create_topic(f"t{number}", 100)
+    request = frame(describe_log_dirs, 4, describe_log_dirs.DescribeLogDirsRequest(None))
+    usual = serving.serve(request)
+    assert isinstance(usual, bytes)
+    clock: Any = serving.broker.clock
+    looks = itertools.count()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(clock, "ticks_ns", lambda: next(looks) * TURN_NS)
+        waiting = serving.serve(request)
+        assert isinstance(waiting, Waiting)
+        while not serving.threads.jobs:
+            assert not waiting.answer.done()  # type: ignore[attr-defined]  # it is a promise
+            clock.advance(0)
+        assert serving.answer(waiting) == usual
+
+
+def test_who_goes_while_a_long_answer_is_made_stops_it(serving: Serving) -> None:
+    for number in range(20):
+        serving.broker.create_topic(f"t{number}", 100)
+    clock: Any = serving.broker.clock
+    looks = itertools.count()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(clock, "ticks_ns", lambda: next(looks) * TURN_NS)
+        waiting: Any = serving.serve(frame(describe_log_dirs, 4, describe_log_dirs.DescribeLogDirsRequest(None)))
+        waiting.answer.cancel()
+        for _ in range(100):
+            clock.advance(0)
+    assert serving.threads.jobs == []

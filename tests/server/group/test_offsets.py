@@ -298,7 +298,7 @@ def test_the_later_of_a_plain_and_a_transactional_commit_wins() -> None:
 def test_a_tombstone_reaches_pending_commits() -> None:
     offsets = Offsets()
     offsets.replay(commit_record(5), 1, producer_id=9)
-    assert offsets.delete_topic("t") == offsets.delete_group("g") == [offset_tombstone("g", "t", 0)]
+    assert offsets.delete_of_topic("g", "t", 1_000) == offsets.delete_group("g") == [offset_tombstone("g", "t", 0)]
     offsets.replay(offset_tombstone("g", "t", 0), 2)
     offsets.end_transaction(9, committed=True)
     assert stored(offsets) is None

@@ -66,9 +66,13 @@ class OffsetsMachine(RuleBasedStateMachine):
     def delete_one(self, group: str, topic: str, partition: int) -> None:
         self.bury(self.offsets.delete(group, topic, [partition, partition]), self.places() & {(group, topic, partition)})
 
+    def _delete_topic(self, topic: str) -> list[OffsetRecord]:
+        upto = self.offsets.last_record
+        return [each for group in self.offsets.group_ids() for each in self.offsets.delete_of_topic(group, topic, upto)]
+
     @rule(topic=topics)
     def delete_the_topic(self, topic: str) -> None:
-        self.bury(self.offsets.delete_topic(topic), {place for place in self.places() if place[1] == topic})
+        self.bury(self._delete_topic(topic), {place for place in self.places() if place[1] == topic})
 
     def places(self) -> set[Place]:
         """Returns where there is a commit, plain or pending."""

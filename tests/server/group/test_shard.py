@@ -4,13 +4,16 @@ pieces.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
+from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from ottla.log.errors import CorruptLog
+from ottla.server.base.clock import TURN_NS
 from ottla.server.base.randomness import from_seed
 from ottla.server.coordination.internal_topic import Appended
 from ottla.server.group.classic.group import ClassicGroup, new_group_record
@@ -21,7 +24,7 @@ from ottla.server.group.kind import Kind
 from ottla.server.group.records import InTransaction, OffsetRecord, encode_batch
 from ottla.server.group.requests import Commit, Committer
 from ottla.server.group.result import NOTHING, Result
-from ottla.server.group.shard import PIECE_BYTES, PROTOCOLS, TOMBSTONE_BYTES, GroupShard
+from ottla.server.group.shard import GROUPS_A_STEP, PIECE_BYTES, PROTOCOLS, TOMBSTONE_BYTES, GroupShard
 from ottla.wire.batch import read_header
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.internal.offset_commit_key import OffsetCommitKey
@@ -201,6 +204,44 @@ def test_tombstones_come_in_pieces_that_a_batch_may_hold() -> None:
     assert len(written.batches) == 2
 
 
+@contextmanager
+def slow(clock: Any) -> Iterator[None]:
+    """Every look at the clock ends a turn."""
+    looks = itertools.count()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(clock, "ticks_ns", lambda: next(looks) * 2 * TURN_NS)
+        yield
+
+
+def test_expiry_takes_turns_and_spares_what_is_committed_meanwhile() -> None:
+    shard, _, clock = made(offsets_retention_ms=1_000)
+    groups = [f"g{number}" for number in range(2 * GROUPS_A_STEP)]
+    for name in groups:
+        shard.commit(name, LONE, [Commit("t", ZERO_UUID, 0, 7, -1, "")])
+    clock.advance(1)
+    with slow(clock):
+        shard.expire()
+        assert len(shard.groups) == GROUPS_A_STEP, "the first turn is over"
+        shard.commit(groups[-1], LONE, [Commit("t", ZERO_UUID, 0, 8, -1, "")])
+        clock.advance(0)
+        clock.advance(0)
+    assert set(shard.groups) == {groups[-1]}
+
+
+def test_offsets_of_a_deleted_topic_go_in_turns_and_those_of_its_successor_stay() -> None:
+    shard, _, clock = made()
+    groups = [f"g{number}" for number in range(2 * GROUPS_A_STEP)]
+    for name in groups:
+        shard.commit(name, LONE, [Commit("t", ZERO_UUID, 0, 7, -1, "")])
+    with slow(clock):
+        shard.delete_topic("t")
+        assert len(shard.offsets.group_ids()) == GROUPS_A_STEP
+        shard.commit(groups[-1], LONE, [Commit("t", ZERO_UUID, 0, 8, -1, "")])
+        clock.advance(0)
+        clock.advance(0)
+    assert shard.offsets.group_ids() == [groups[-1]]
+
+
 def test_loading_replays_batch_by_batch_and_leaves_out_what_is_malformed(caplog: pytest.LogCaptureFixture) -> None:
     shard, _, _ = made()
     shard.loading = True
@@ -213,7 +254,7 @@ def test_loading_replays_batch_by_batch_and_leaves_out_what_is_malformed(caplog:
     next(steps)
     assert set(shard.groups) == {"a"}
     loading = [shard.loading, *(shard.loading for _ in steps)]
-    assert (loading, shard.loading) == ([True, True, True], False)
+    assert (loading, shard.loading) == ([True, True, True, False, False], False), "then one step for each group's sessions"
     assert set(shard.groups) == {"a", "b"}
     assert caplog.text.count("skipped a malformed batch") == 1
 

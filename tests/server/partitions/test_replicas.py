@@ -5,6 +5,7 @@ requests are woken.
 from __future__ import annotations
 
 import errno
+import itertools
 import re
 from random import Random
 
@@ -15,10 +16,11 @@ from ottla.log.disk.files import remove_tree
 from ottla.log.errors import FencedLeaderEpoch, StorageError, UnknownLeaderEpoch
 from ottla.log.management.manager import LogManager
 from ottla.log.management.passes import delete_steps, run_pass
+from ottla.server.base.clock import TURN_NS
 from ottla.server.metadata.image import BROKER, TOPIC
 from ottla.server.metadata.names import CLUSTER_METADATA
 from ottla.server.partitions.backlog import RETRY_SECONDS
-from ottla.server.partitions.replicas import Replicas
+from ottla.server.partitions.replicas import TOPICS_A_STEP, Replicas
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.internal.config_record import ConfigRecord
 from ottla.wire.messages.internal.partition_record import PartitionRecord
@@ -26,6 +28,22 @@ from ottla.wire.messages.internal.topic_record import TopicRecord
 from tests.fakes import MemoryBroker
 from tests.log.support import batch
 from tests.memdisk import MemDisk
+
+
+def test_a_setting_of_all_brokers_reaches_many_topics_in_turns() -> None:
+    names = [f"t{number}" for number in range(2 * TOPICS_A_STEP)]
+    broker = MemoryBroker(dict.fromkeys(names, 1))
+    looks, clock = itertools.count(), broker.clock
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(clock, "ticks_ns", lambda: next(looks) * 2 * TURN_NS)
+        broker.image.apply_all([ConfigRecord(BROKER, "", "log.retention.ms", "6000")])
+        broker.delete_topic(names[-1])
+        broker.image.apply_all([ConfigRecord(TOPIC, names[-2], "retention.ms", "7000")])
+        assert {broker.replica(name).log.config.retention_ms for name in names[TOPICS_A_STEP:-2]} != {6000}
+        for _ in range(5):
+            broker.clock.advance(0)
+    assert {broker.replica(name).log.config.retention_ms for name in names[:-2]} == {6000}
+    assert broker.replica(names[-2]).log.config.retention_ms == 7000
 
 
 def test_a_topic_makes_its_logs_and_its_deletion_takes_them() -> None:

@@ -14,7 +14,7 @@ from ottla.server.requests.request import Request
 from ottla.server.requests.session import Session
 from ottla.wire.messages.alter_replica_log_dirs import AlterReplicaLogDir, AlterReplicaLogDirsRequest, AlterReplicaLogDirTopic
 from ottla.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
-from ottla.wire.messages.describe_log_dirs import DescribeLogDirsPartition, DescribeLogDirsRequest
+from ottla.wire.messages.describe_log_dirs import DescribeLogDirsPartition, DescribeLogDirsRequest, DescribeLogDirsResponse
 from tests.fakes import CALLER, NOW_MS
 from tests.memdisk import MemDisk
 from tests.server.broker.whole_broker import config
@@ -100,8 +100,9 @@ def context(broker: Broker, version: int) -> Any:
 
 
 def described(broker: Broker) -> dict[str, list[DescribeLogDirsPartition]]:
-    results = describe_log_dirs.handle(DescribeLogDirsRequest(None), context(broker, 5)).results
-    return {result.log_dir: [p for topic in result.topics for p in topic.partitions] for result in results}
+    answer = describe_log_dirs.handle(DescribeLogDirsRequest(None), context(broker, 5))
+    assert isinstance(answer, DescribeLogDirsResponse)  # there are few partitions
+    return {result.log_dir: [p for topic in result.topics for p in topic.partitions] for result in answer.results}
 
 
 async def until(condition: Callable[[], object]) -> None:

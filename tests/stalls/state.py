@@ -1,0 +1,189 @@
+"""Asks a broker that holds much for all of it, and has it do what it does by itself; nothing of it is compiled (__main__.py).
+
+The requests are short, and what they cost depends on what there is: topics, groups, offsets, transactional ids, quotas, settings,
+users.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import AsyncIterator, Callable, Iterator
+from functools import partial
+from importlib import import_module
+from typing import Any, Final
+
+from ottla.server.dispatch import routes
+from ottla.wire.api import APIS
+from ottla.wire.messages import (
+    alter_client_quotas,
+    alter_user_scram_credentials,
+    create_topics,
+    describe_client_quotas,
+    describe_log_dirs,
+    describe_topic_partitions,
+    describe_user_scram_credentials,
+    elect_leaders,
+    incremental_alter_configs,
+    init_producer_id,
+    list_config_resources,
+    list_groups,
+    list_partition_reassignments,
+    list_transactions,
+    metadata,
+    offset_commit,
+    offset_fetch,
+)
+from ottla.wire.primitives import WireStruct
+from tests.stalls.sweep import InVirtualTime, Seen, Sweep, run_scaled
+
+HELD: Final = 10_000
+"""How many of each there are, before it is scaled."""
+LOT: Final = 50
+"""So many are made with one request."""
+
+
+class Large(InVirtualTime):
+    """A broker with HELD of everything, divided by the scale."""
+
+    async def grow(self) -> None:
+        names = [f"held-{number}" for number in range(HELD // self.scale)]
+        for start in range(0, len(names), LOT):
+            for request in self._lots(names[start : start + LOT]):
+                await self._succeed(request)
+        for name in names:
+            await self._succeed(self._commit(name, names[0]), 9)
+            await self._succeed(self._commit("wide", name), 9)
+            await self._succeed(init_producer_id.InitProducerIdRequest(name, 60_000))
+        await self.settle()
+
+    async def _succeed(self, request: WireStruct, version: int | None = None) -> None:
+        answer = await self.ask(request, version)
+        assert set(_codes(answer)) == {0}, answer
+
+    def _lots(self, names: list[str]) -> Iterator[WireStruct]:
+        """Yields the requests that make what has these names."""
+        yield create_topics.CreateTopicsRequest([create_topics.CreatableTopic(name, 1, 1) for name in names], 10_000)
+        yield set_configs([(CLIENT_METRICS, name) for name in names], "interval.ms", "1000")
+        yield alter_client_quotas.AlterClientQuotasRequest(
+            [
+                alter_client_quotas.RequestEntryData(
+                    [alter_client_quotas.RequestEntityData("user", name)],
+                    [alter_client_quotas.OpData("producer_byte_rate", 1e9)],
+                )
+                for name in names
+            ]
+        )
+        credentials = [
+            alter_user_scram_credentials.ScramCredentialUpsertion(name, 1, 4096, b"s" * 16, b"p" * 32) for name in names
+        ]
+        yield alter_user_scram_credentials.AlterUserScramCredentialsRequest([], credentials)
+
+    @staticmethod
+    def _commit(group: str, topic: str) -> WireStruct:
+        partition = offset_commit.OffsetCommitRequestPartition(0, 5)
+        return offset_commit.OffsetCommitRequest(
+            group, topics=[offset_commit.OffsetCommitRequestTopic(topic, partitions=[partition])]
+        )
+
+
+def _load_anew(runtime: Any) -> None:
+    runtime.unload(0)
+    runtime.refresh()
+
+
+CLIENT_METRICS: Final = 16
+ALL_BROKERS: Final = (4, "")
+
+
+def _codes(value: Any) -> Iterator[int]:
+    if isinstance(value, WireStruct):
+        for name in value.__slots__:
+            found = getattr(value, name)
+            if name == "error_code":
+                yield int(found)
+            else:
+                yield from _codes(found)
+    elif isinstance(value, list):
+        for each in value:
+            yield from _codes(each)
+
+
+def set_configs(resources: list[tuple[int, str]], name: str, value: str) -> WireStruct:
+    config = incremental_alter_configs.AlterableConfig(name, 0, value)
+    return incremental_alter_configs.IncrementalAlterConfigsRequest(
+        [incremental_alter_configs.AlterConfigsResource(*resource, [config]) for resource in resources]
+    )
+
+
+QUESTIONS: Final[tuple[WireStruct, ...]] = (
+    describe_client_quotas.DescribeClientQuotasRequest([], False),
+    describe_log_dirs.DescribeLogDirsRequest(None),
+    describe_topic_partitions.DescribeTopicPartitionsRequest([], 2000, None),
+    describe_user_scram_credentials.DescribeUserScramCredentialsRequest(None),
+    elect_leaders.ElectLeadersRequest(0, None, 10_000),
+    list_config_resources.ListConfigResourcesRequest([]),
+    list_groups.ListGroupsRequest(),
+    list_partition_reassignments.ListPartitionReassignmentsRequest(10_000, None),
+    list_transactions.ListTransactionsRequest(),
+    metadata.MetadataRequest(None),
+    offset_fetch.OffsetFetchRequest(groups=[offset_fetch.OffsetFetchRequestGroup("wide", topics=None)]),
+)
+"""Short requests that ask for everything of a kind."""
+
+
+class StateSweep(Sweep):
+    """Asks one broker that holds much."""
+
+    async def ask_for_all(self) -> AsyncIterator[Seen]:
+        broker = Large(self)
+        await broker.start()
+        await broker.make_everything()
+        await broker.grow()
+        context: Any = broker.broker.context
+        dispatch = routes.Dispatch(context)
+        for request in QUESTIONS:
+            messages = import_module(type(request).__module__)
+            api = APIS[messages.API_KEY]
+            parts: list[Any] = []
+            messages.ENCODE_REQUEST[api.max_version](request, parts)
+            await self._ask(dispatch, api, b"".join(parts))  # whatever is imported, is imported now
+            context.metadata.changes += 1  # so that what is kept is made anew
+            yield Seen(api.name, "", "", *await self._ask(dispatch, api, b"".join(parts)))
+        for name, work in self._works(broker, context):
+            await asyncio.sleep(10)
+            yield Seen(name, "", "", await self._do(work), "answered")
+
+    def _works(self, broker: Large, context: Any) -> Iterator[tuple[str, Callable[[], Any]]]:
+        """Yields what the broker does by itself, or for one short request that changes something."""
+        yield "a setting of all brokers", lambda: broker.ask(set_configs([ALL_BROKERS], "log.retention.ms", "77777777"))
+        yield "offsets expire", context.groups.expire
+        yield "the offsets of a topic from which all groups read are deleted", lambda: context.groups.topic_deleted("held-0")
+        shards = context.groups._shards, context.transaction_coordinator()._shards
+        for what, runtime in zip(("groups", "transactions"), shards, strict=True):
+            yield f"{what} are loaded", partial(_load_anew, runtime)
+        yield "transactional ids expire", context.transaction_coordinator().expire
+        cluster: Any = broker.broker._cluster
+        cluster._snapshot_pass()
+        yield "the metadata is written to a snapshot", lambda: cluster._keeper.take("a test asks for it")
+
+    async def _do(self, work: Callable[[], Any]) -> int:
+        with self.work:
+            self.loop.forget()
+            await asyncio.sleep(0)
+            result = work()
+            if inspect.isawaitable(result):
+                await result
+            for _ in range(HELD // self.scale):
+                await asyncio.sleep(0)
+        return self.loop.longest
+
+
+def sweep_state(*, measured: bool = False) -> Iterator[Seen]:
+    """Yields what each of them did."""
+    sweep = StateSweep(measured=measured)
+
+    async def ask() -> list[Seen]:
+        return [seen async for seen in sweep.ask_for_all()]
+
+    yield from run_scaled(sweep, ask())
