@@ -43,13 +43,10 @@ WHY_IDLE: Final[dict[str, tuple[str, ...]]] = {
     ),
     "A broker does not replicate yet, and is no other node's controller": (
         "auto.leader.rebalance.enable", "leader.imbalance.", "controller.", "replica.", "num.replica.", "follower.",
-        "leader.replication.", "follower.replication.", "replication.quota.", "alter.log.dirs.", "request.timeout.ms",
-        "log.dir.failure.timeout.ms",
+        "follower.replication.", "alter.log.dirs.", "request.timeout.ms", "log.dir.failure.timeout.ms",
     ),
-    "Each partition has one replica, so there is nothing to elect, to throttle or to wait for; in Kafka, too, no more replicas "
-    "have to be in sync than the partition has (row P34 of [Kafka's behaviour](kafka-behaviour.md))": (
-        "min.insync.replicas", "transaction.state.log.min.isr", "unclean.leader.election.enable",
-        "follower.replication.throttled.replicas", "leader.replication.throttled.replicas",
+    "Internal topics have one replica, and the controllers decide about elections": (
+        "transaction.state.log.min.isr", "unclean.leader.election.enable",
     ),
     "Metrics are plain counters that are read when somebody asks for them": ("kafka.metrics.", "metric.reporters", "metrics."),
     "There is no tiered storage": ("remote.", "log.remote.", "log.local.", "local."),

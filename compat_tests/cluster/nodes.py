@@ -31,6 +31,26 @@ class KafkaController(RealKafka):
         return answers_api_versions(self.port)
 
 
+class KafkaBroker(RealKafka):
+    """A broker of Apache Kafka whose controllers are others; `controllers` is the address of one of them."""
+
+    format_options = ()
+
+    def __init__(self, directory: Path, node_id: int, controllers: str, settings: dict[str, str] | None = None) -> None:
+        self.node_id = node_id
+        self.controllers = controllers
+        super().__init__(directory, settings)
+
+    def place(self) -> dict[str, str]:
+        return {
+            "process.roles": "broker",
+            "node.id": str(self.node_id),
+            "listeners": f"PLAINTEXT://{HOST}:{self.port}",
+            "controller.quorum.bootstrap.servers": self.controllers,
+            "log.dirs": str(self.data_dir),
+        }
+
+
 class OttlaBroker(Ottla):
     """A broker of ottla whose controllers are others; `controllers` is the address of one of them."""
 

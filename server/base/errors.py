@@ -22,6 +22,14 @@ class NotLeaderOrFollower(Exception):
     """This broker's leadership of a partition ended before an append was acknowledged: the next leader may not have it."""
 
 
+class NotEnoughReplicasAfterAppend(Exception):
+    """A batch was appended for acks=all, and by the time that all in-sync replicas had it, too few were in sync."""
+
+
+class RequestTimedOut(Exception):
+    """What a request waits for did not happen within the time that it gave."""
+
+
 CODES: dict[type[Exception], ErrorCode] = {
     log.OffsetOutOfRange: ErrorCode.OFFSET_OUT_OF_RANGE,
     log.CorruptRecord: ErrorCode.CORRUPT_MESSAGE,
@@ -40,6 +48,8 @@ CODES: dict[type[Exception], ErrorCode] = {
     log.StorageError: ErrorCode.KAFKA_STORAGE_ERROR,
     OSError: ErrorCode.KAFKA_STORAGE_ERROR,
     NotLeaderOrFollower: ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    NotEnoughReplicasAfterAppend: ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+    RequestTimedOut: ErrorCode.REQUEST_TIMED_OUT,
 }
 
 

@@ -38,6 +38,7 @@ from ottla.server.broker.quotas_configured import quotas_configured
 from ottla.server.broker.start import (
     check_membership,
     format_directories,
+    lead_partitions,
     make_context,
     open_cluster,
     open_partitions,
@@ -161,6 +162,7 @@ class Broker:
         self._cluster = cluster
         cluster.on_failure = self._fail
         context = self.context = make_context(self.config, cluster, logs, clock, self._random)
+        lead_partitions(context, cluster)
         self._measure_requests(context, logs)
         await self._open_listeners(context, Dispatch(context, self.chain))
         self._endpoints = self._find_endpoints()
@@ -334,6 +336,8 @@ class Broker:
             listener.settings = settings
         self._logs.set_producer_expiration(values["producer.id.expiration.ms"])
         self._limit_clients(context)
+        if context.leading is not None:
+            context.leading.throttle.limit = values["leader.replication.throttled.rate"]
 
     def _limit_clients(self, context: BrokerContext) -> None:
         """Applies the limits of clients and of new connections; their code is loaded with the first limit."""

@@ -54,6 +54,9 @@ def schedule_passes(scheduler: Scheduler, context: BrokerContext, logs: LogManag
     every("transaction timeout", abort_interval_ms, coordinators.abort_overdue)
     every("transactional id expiration", values[EXPIRE_TRANSACTIONAL_IDS], coordinators.expire_transactional_ids)
     snapshot_interval_ms = values["share.coordinator.cold.partition.snapshot.interval.ms"]
+    if context.leading is not None:
+        leading = context.leading
+        every("in-sync replicas", leading.shrink_interval_ms, lambda: scheduler.in_slices(leading.shrink_steps()))
     every("cold share partitions", snapshot_interval_ms, coordinators.snapshot_cold)
     every("share state pruning", values["share.coordinator.state.topic.prune.interval.ms"], coordinators.prune_share_state)
 

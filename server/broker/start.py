@@ -189,3 +189,19 @@ def start_replicas(context: BrokerContext, cluster: Cluster, logs: LogManager) -
     context.replicas.start()
     context.log_dirs = LogDirs(logs, context.replicas, cluster, context.metadata, context.clock, context.settings)
     context.log_dirs.start()
+
+
+def lead_partitions(context: BrokerContext, cluster: Cluster) -> None:
+    """Has the in-sync replicas of partitions kept that this broker leads and others follow; it is called before the replicas are
+    started. A broker that is its own controller does nothing here."""
+    if cluster.isr_changes is None:
+        return
+    from ottla.server.replication.leading import Leading, LeadingSettings
+    from ottla.server.replication.read_replicas import RACK_AWARE, RackAware
+
+    node_id, values = context.config.node_id, context.config.values
+    leading = Leading(node_id, context.metadata, context.clock, cluster.isr_changes, LeadingSettings.from_broker(values))
+    context.leading = leading
+    context.replicas.keep_isr = leading.keep_isr
+    if values["replica.selector.class"] == RACK_AWARE:
+        context.read_replicas = RackAware(node_id, context.metadata)

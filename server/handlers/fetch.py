@@ -8,11 +8,15 @@
   pass the last stable offset either, and the answer lists the aborted transactions whose records may be among them.
 - A client that would go over its quota (consumer_byte_rate, request_percentage) gets no records but the time to wait, and its
   session stays as it was.
-- v7 adds sessions (server/partitions/fetch_sessions.py). v9 checks the leader epoch (74, 75). v11 adds the rack, without effect:
-  the leader is always the preferred replica. v12 adds LastFetchedEpoch: if the logs diverge before the offset, the answer says
-  where (diverging epoch) and has no records. v13 names topics by id (100). v15 adds the replica state. v16 names the current
-  leader beside errors (KIP-951).
-- A follower that is not a replica of the partition gets 6 NOT_LEADER_OR_FOLLOWER.
+- A broker that follows a partition fetches as one of its replicas (replica id 0 or more) and reads to the end of the log. Its
+  offset tells how far it has come, which is what the high watermark and the in-sync replicas go by. A broker that has no replica
+  gets 75 UNKNOWN_LEADER_EPOCH if it named the current leader epoch, since it may know more than we do, and 6
+  NOT_LEADER_OR_FOLLOWER if it named none or if its broker epoch is that of an earlier start (KIP-903).
+- Consumers may read from a follower up to its high watermark since v11, debugging consumers (replica id -2) in any version.
+- v7 adds sessions (server/partitions/fetch_sessions.py). v9 checks the leader epoch (74, 75). v11 adds the rack, by which the
+  leader may name another replica to read from (server/replication/read_replicas.py). v12 adds LastFetchedEpoch: if the logs
+  diverge before the offset, the answer says where (diverging epoch) and has no records. v13 names topics by id (100). v15 adds
+  the replica state. v16 names the current leader beside errors (KIP-951).
 - Errors: 1 OFFSET_OUT_OF_RANGE, 3 UNKNOWN_TOPIC_OR_PARTITION, 6 NOT_LEADER_OR_FOLLOWER, 56 KAFKA_STORAGE_ERROR (6 below v6), 70
   FETCH_SESSION_ID_NOT_FOUND, 71 INVALID_FETCH_SESSION_EPOCH, 74 FENCED_LEADER_EPOCH, 75 UNKNOWN_LEADER_EPOCH, 100
   UNKNOWN_TOPIC_ID, 106 FETCH_SESSION_TOPIC_ID_ERROR. With an error all watermarks are -1.
@@ -30,6 +34,7 @@ from ottla.server.base.promise import Promise
 from ottla.server.partitions.fetch_sessions import TOPIC_IDS_SINCE, CachedPartition, FetchContext, Result
 from ottla.server.partitions.leader_hints import leader_hint
 from ottla.server.partitions.replica import Replica
+from ottla.server.partitions.roles import Follower, Leader
 from ottla.server.partitions.traffic import Traffic
 from ottla.server.requests.request import Request
 from ottla.server.requests.traits import Throttling, Traits
@@ -63,6 +68,8 @@ TRAITS = Traits(
 
 HINTS_SINCE: Final = 16
 REPLICA_STATE_SINCE: Final = 15
+FROM_FOLLOWERS_SINCE: Final = 11
+DEBUGGING: Final = -2
 STORAGE_ERROR_SINCE: Final = 6
 NO_OFFSET: Final = -1
 NO_REPLICA: Final = -1
@@ -73,14 +80,20 @@ _HINTED: Final = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_L
 
 def handle(body: FetchRequest, request: Request) -> FetchResponse | Promise[FetchResponse]:
     state = body.replica_state
-    replica_id = body.replica_id if request.api_version < REPLICA_STATE_SINCE else state.replica_id if state is not None else -1
+    if request.api_version < REPLICA_STATE_SINCE:
+        replica_id, broker_epoch = body.replica_id, -1
+    elif state is None:
+        replica_id, broker_epoch = -1, -1
+    else:
+        replica_id, broker_epoch = state.replica_id, state.replica_epoch
     sessions = request.broker.fetch_sessions
     fetching = sessions.begin(body, request.api_version, privileged=replica_id >= 0, connection=request.session)
     if isinstance(fetching, ErrorCode):
         request.failed = True
         return FetchResponse(error_code=fetching)
-    fetch = _Fetch(body, fetching, request, follower=replica_id >= 0)
+    fetch = _Fetch(body, fetching, request, replica_id, broker_epoch)
     response = fetch.attempt(last=body.max_wait_ms <= 0)
+    fetch.is_first = False
     if response is not None:
         return response
     return request.broker.purgatory.watch(fetch.replicas(), body.max_wait_ms, fetch.attempt)
@@ -89,12 +102,22 @@ def handle(body: FetchRequest, request: Request) -> FetchResponse | Promise[Fetc
 class _Fetch:
     """Carries out one request, in one attempt or, if it has to wait, in several."""
 
-    __slots__ = ("_by_id", "_fetching", "_follower", "_max_bytes", "_min_bytes", "_read_committed", "_request", "_unknown")
+    __slots__ = (
+        "_broker_epoch", "_by_id", "_fetching", "_follower", "_is_special", "_max_bytes", "_min_bytes", "_rack",
+        "_read_committed", "_replica_id", "_request", "_unknown", "is_first",
+    )  # fmt: skip
 
-    def __init__(self, body: FetchRequest, fetching: FetchContext, request: Request, *, follower: bool) -> None:
+    def __init__(self, body: FetchRequest, fetching: FetchContext, request: Request, replica_id: int, broker_epoch: int) -> None:
         self._fetching = fetching
         self._request = request
-        self._follower = follower
+        self._replica_id = replica_id
+        self._broker_epoch = broker_epoch
+        self._follower = replica_id >= 0
+        self._rack = body.rack_id
+        self._is_special = replica_id >= 0 or (request.broker.read_replicas is not None and body.rack_id != "")
+        """Whether not even a leader treats it as a plain consumer's."""
+        self.is_first = True
+        """Whether the attempt is the first: a follower's fetch says only once how far it has come."""
         self._by_id = request.api_version >= TOPIC_IDS_SINCE
         self._read_committed = body.isolation_level == READ_COMMITTED
         self._max_bytes = min(body.max_bytes, request.broker.config.values["fetch.max.bytes"])
@@ -132,6 +155,8 @@ class _Fetch:
                 sent.append((replica.traffic, size))
             elif data.error_code or data.diverging_epoch is not None:
                 ready = self._request.failed = True
+            elif data.preferred_read_replica >= 0:
+                ready = True
             results.append((cached, data))
         if len(unknown) != self._unknown:
             ready |= self._unknown is not None  # a topic was created or deleted while the request waited
@@ -199,8 +224,10 @@ class _Fetch:
         try:
             if asked.current_leader_epoch >= 0:
                 replica.check_epoch(asked.current_leader_epoch)
-            if not replica.is_leader or self._follower:
-                return _refusal(asked.partition, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            if self._is_special or not replica.is_leader:
+                data = self._read_specially(replica, asked, max_bytes, min_one_batch=min_one_batch)
+                if data is not None:
+                    return data
             high_watermark, stable = log.high_watermark, log.last_stable_offset
             if asked.last_fetched_epoch >= 0:
                 parting = _find_divergence(replica, asked)
@@ -230,6 +257,64 @@ class _Fetch:
             NO_REPLICA,
             b"" if records is None else records,
         )
+
+    def _read_specially(
+        self, replica: Replica, asked: FetchPartition, max_bytes: int, *, min_one_batch: bool
+    ) -> PartitionData | None:
+        """Returns what a partition has for anyone but a plain consumer that asks the leader; None if a plain read will do. Raises
+        LogError."""
+        if self._follower:
+            return self._read_for_follower(replica, asked, max_bytes, min_one_batch=min_one_batch)
+        if replica.is_leader:
+            return self._prefer(replica, asked)
+        if isinstance(replica.role, Follower) and (
+            self._request.api_version >= FROM_FOLLOWERS_SINCE or self._replica_id == DEBUGGING
+        ):
+            return None
+        return _refusal(asked.partition, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+    def _read_for_follower(
+        self, replica: Replica, asked: FetchPartition, max_bytes: int, *, min_one_batch: bool
+    ) -> PartitionData:
+        """Returns what a partition has for a broker that follows it, and notes how far that has come. Raises LogError."""
+        log, role = replica.log, replica.role
+        if not isinstance(role, Leader):
+            return _refusal(asked.partition, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        high_watermark = role.high_watermark
+        if high_watermark is None or self._replica_id not in high_watermark.followers:
+            is_known_epoch = asked.current_leader_epoch >= 0  # and it is ours, so that broker knows of replicas that we do not
+            code = ErrorCode.UNKNOWN_LEADER_EPOCH if is_known_epoch else ErrorCode.NOT_LEADER_OR_FOLLOWER
+            return _refusal(asked.partition, code)
+        parting = _find_divergence(replica, asked) if asked.last_fetched_epoch >= 0 else None
+        records = None
+        if parting is None:
+            leading = self._request.broker.leading
+            if leading is not None and leading.holds_back(replica, self._replica_id):
+                max_bytes, min_one_batch = 0, False
+            limit = min(max_bytes, max(0, asked.partition_max_bytes))
+            records = log.read(asked.fetch_offset, limit, upto=log.log_end_offset, min_one_batch=min_one_batch)
+            if leading is not None and records is not None:
+                leading.note_sent(replica, self._replica_id, len(records))
+            if self.is_first and not high_watermark.on_fetch(
+                self._replica_id, asked.fetch_offset, asked.log_start_offset, self._broker_epoch
+            ):
+                return _refusal(asked.partition, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        data = PartitionData(
+            asked.partition, 0, log.high_watermark, log.last_stable_offset, log.log_start_offset, parting, records=records or b""
+        )
+        data.aborted_transactions = None
+        return data
+
+    def _prefer(self, replica: Replica, asked: FetchPartition) -> PartitionData | None:
+        """Returns an answer without records that names the replica from which the consumer should read (KIP-392), None if that is
+        this one."""
+        log, read_replicas = replica.log, self._request.broker.read_replicas
+        preferred = read_replicas.choose(replica, asked.fetch_offset, self._rack) if read_replicas is not None else None
+        if preferred is None:
+            return None
+        data = PartitionData(asked.partition, 0, log.high_watermark, log.last_stable_offset, log.log_start_offset)
+        data.preferred_read_replica = preferred
+        return data
 
     def _add_hints(self, results: list[Result]) -> list[NodeEndpoint]:
         """Names the current leader beside each error that says that it is elsewhere; returns the addresses of these leaders."""

@@ -6,6 +6,11 @@
 - A special timestamp that came with a later version, and any other negative one, is answered 35 UNSUPPORTED_VERSION.
 - Any other timestamp asks for the first record with at least this timestamp, as far as the client may read; the answer is -1
   without an error if there is none.
+- As long as the high watermark is below the offset at which the leader's epoch began, the latest offset is not answered: it would
+  go back. The same holds for a timestamp that no readable record has. The error is 78 OFFSET_NOT_AVAILABLE since v5 and 5
+  LEADER_NOT_AVAILABLE before (KIP-207).
+- Replicas (replica id 0 or more) may know all offsets up to the log's end. Any broker with a replica answers a debugging consumer
+  (-2); everybody else is answered by the leader.
 - v4 checks the leader epoch (74, 75) and answers that of the record. A partition that is named twice is answered once, with 42
   INVALID_REQUEST. A topic is answered once, and not at all if no partition of it was asked for.
 - Errors: 3 UNKNOWN_TOPIC_OR_PARTITION, 6 NOT_LEADER_OR_FOLLOWER, 56 KAFKA_STORAGE_ERROR.
@@ -25,6 +30,7 @@ from ottla.server.base.errors import code_of
 from ottla.server.base.promise import Promise
 from ottla.server.base.turns import Steps, Workers, in_threads, take_steps
 from ottla.server.partitions.replica import Replica
+from ottla.server.partitions.roles import Leader
 from ottla.server.requests.request import Request
 from ottla.server.requests.traits import Traits
 from ottla.server.security.rights import Inside, Need, Operation, Resource
@@ -56,6 +62,9 @@ SINCE_VERSION: Final = {
     EARLIEST_PENDING_UPLOAD: 11,
 }
 _NEVER: Final = 1 << 15
+NOT_AVAILABLE_SINCE: Final = 5
+CONSUMER: Final = -1
+DEBUGGING: Final = -2
 
 
 def handle(body: ListOffsetsRequest, request: Request) -> ListOffsetsResponse | Promise[ListOffsetsResponse]:
@@ -72,7 +81,7 @@ def _answer(body: ListOffsetsRequest, request: Request) -> Steps[ListOffsetsResp
         if asked[key] > 1:
             answer = _refusal(partition, ErrorCode.INVALID_REQUEST)
         else:
-            answer = yield from _answer_for(key[0], partition, committed_only, request)
+            answer = yield from _answer_for(key[0], partition, committed_only, body.replica_id, request)
         answers.setdefault(key[0], []).append(answer)
         yield None
     return ListOffsetsResponse(topics=[ListOffsetsTopicResponse(topic, partitions) for topic, partitions in answers.items()])
@@ -83,18 +92,24 @@ def _refusal(partition: ListOffsetsPartition, code: ErrorCode) -> ListOffsetsPar
 
 
 def _answer_for(
-    topic: str, partition: ListOffsetsPartition, committed_only: bool, request: Request
+    topic: str, partition: ListOffsetsPartition, committed_only: bool, replica_id: int, request: Request
 ) -> Steps[ListOffsetsPartitionResponse]:
     if partition.timestamp < 0 and request.api_version < SINCE_VERSION.get(partition.timestamp, _NEVER):
         return _refusal(partition, ErrorCode.UNSUPPORTED_VERSION)
     replica = request.broker.replicas.get(topic, partition.partition_index)
     if replica is None:
         return _refusal(partition, request.broker.replicas.why_missing(topic, partition.partition_index))
-    if not replica.is_leader:
+    if not replica.is_leader and replica_id != DEBUGGING:
         return _refusal(partition, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    log = replica.log
+    readable = log.last_stable_offset if committed_only else log.high_watermark
+    end = readable if replica_id == CONSUMER else log.log_end_offset
     try:
         replica.check_epoch(partition.current_leader_epoch)
-        found = yield from _find(replica, partition.timestamp, committed_only, request.broker.workers)
+        found = yield from _find(replica, partition.timestamp, end, request.broker.workers)
+        if replica_id == CONSUMER and _may_go_back(replica, partition.timestamp, found):
+            is_known = request.api_version >= NOT_AVAILABLE_SINCE
+            return _refusal(partition, ErrorCode.OFFSET_NOT_AVAILABLE if is_known else ErrorCode.LEADER_NOT_AVAILABLE)
     except (LogError, OSError) as error:
         return _refusal(partition, code_of(error))
     if found is None:
@@ -107,12 +122,9 @@ def _answer_for(
     )
 
 
-def _find(
-    replica: Replica, timestamp: int, committed_only: bool, workers: Callable[[], Workers]
-) -> Steps[TimestampOffset | None]:
-    """Finds the offset for a timestamp; None if no record fits. Raises LogError and OSError."""
+def _find(replica: Replica, timestamp: int, end: int, workers: Callable[[], Workers]) -> Steps[TimestampOffset | None]:
+    """Finds the offset for a timestamp below `end`; None if no record fits. Raises LogError and OSError."""
     log = replica.log
-    end = log.last_stable_offset if committed_only else log.high_watermark
     if timestamp == LATEST:
         return TimestampOffset(-1, end, log.leader_epoch)
     if timestamp in (EARLIEST, EARLIEST_LOCAL):
@@ -122,3 +134,14 @@ def _find(
     search = search_max_timestamp(log) if timestamp == MAX_TIMESTAMP else search_timestamp(log, timestamp)
     found = yield from in_threads(search, workers)
     return found if found is not None and found.offset < end else None
+
+
+def _may_go_back(replica: Replica, timestamp: int, found: TimestampOffset | None) -> bool:
+    """Returns whether what was found may be less than what an earlier leader answered, whose high watermark this leader does not
+    know yet. The start of the log, and records that were found, are what they are."""
+    role = replica.role
+    if not isinstance(role, Leader) or role.high_watermark is None or role.epoch_start <= replica.log.high_watermark:
+        return False
+    if timestamp in (EARLIEST, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
+        return False
+    return timestamp == LATEST or found is None

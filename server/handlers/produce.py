@@ -2,7 +2,9 @@
 
 - acks -1 answers once the batch is in the logs of all in-sync replicas, acks 1 once it is in the leader's; with one replica that
   is the same. As in Kafka, only `flush.messages` asks for an fsync before the answer. acks -1 is answered 6
-  NOT_LEADER_OR_FOLLOWER if this broker stops leading before the other replicas have the batch. acks 0 gets no answer; if anything
+  NOT_LEADER_OR_FOLLOWER if this broker stops leading before the other replicas have the batch, 7 REQUEST_TIMED_OUT if they do not
+  have it within `timeout_ms`, and 20 NOT_ENOUGH_REPLICAS_AFTER_APPEND if too few of them are in sync by then. Where fewer are in
+  sync than `min.insync.replicas` before the append, it is refused: 19 NOT_ENOUGH_REPLICAS. acks 0 gets no answer; if anything
   went wrong the connection is closed, so that the client looks for the leader again. Any other acks is 21 INVALID_REQUIRED_ACKS.
 - Each partition succeeds or fails by itself. If a request names a partition twice, the later batch counts. A topic without
   partitions is not answered.
@@ -213,6 +215,8 @@ class _Work:
             return _refusal(index, ErrorCode.INVALID_REQUIRED_ACKS)
         if replica.topic in INTERNAL_TOPICS:
             return _refusal(index, ErrorCode.INVALID_TOPIC_EXCEPTION)
+        if replica.under_min_isr and body.acks == ALL:
+            return _refusal(index, ErrorCode.NOT_ENOUGH_REPLICAS)
         try:
             info = replica.append(records, zstd_allowed=version >= ZSTD_SINCE, quickly=True, validated=validated)
         except NotValidated:
@@ -258,7 +262,7 @@ class _Work:
             if answer.error_code:
                 failed = True
         if self._owed:
-            return _answer_when_acknowledged(self._owed, responses, body.acks, failed, request)
+            return _answer_when_acknowledged(self._owed, responses, body, failed, request)
         if body.acks == NOBODY:
             if failed:
                 raise CloseConnection(f"acks is 0 and there are errors: {_summary(responses)}")
@@ -272,13 +276,13 @@ class _Work:
 
 
 def _answer_when_acknowledged(
-    owed: list[_Owed], responses: list[TopicProduceResponse], acks: int, failed: bool, request: Request
+    owed: list[_Owed], responses: list[TopicProduceResponse], body: ProduceRequest, failed: bool, request: Request
 ) -> Acknowledgement[_Outcome] | None:
     """Returns a promise of the answer, kept once the last append in `owed` is acknowledged or refused; None for acks 0."""
     from ottla.server.partitions.acknowledging import when_acknowledged  # by default no answer has to wait
 
-    flushing = request.broker.flushing
-    if acks == NOBODY:
+    flushing, by_all = request.broker.flushing, body.acks == ALL
+    if body.acks == NOBODY:
         for replica, role, end_offset, _ in owed:
             when_acknowledged(replica, role, end_offset, flushing, _ignore_outcome, by_all=False)
         if failed:
@@ -304,7 +308,8 @@ def _answer_when_acknowledged(
             promise.set_result(response)
 
     for replica, role, end_offset, answer in owed:
-        when_acknowledged(replica, role, end_offset, flushing, partial(acknowledged, replica, answer), by_all=acks == ALL)
+        told = partial(acknowledged, replica, answer)
+        when_acknowledged(replica, role, end_offset, flushing, told, by_all=by_all, timeout_ms=body.timeout_ms)
     return promise
 
 

@@ -17,6 +17,7 @@ from ottla.log.errors import StorageError
 if TYPE_CHECKING:
     from ottla.server.metadata.controller import Controller
     from ottla.server.metadata.image import Endpoint, MetadataImage
+    from ottla.server.metadata.isr_changes import IsrChanges
 
 
 class CannotJoin(StorageError):
@@ -35,6 +36,8 @@ class Pass(NamedTuple):
 class Cluster(ABC):
     """The broker's view of its cluster; the module's docstring says how it is used."""
 
+    isr_changes: IsrChanges | None = None
+    """What takes changes of in-sync replicas to the controllers; None where this broker is its own, since then nobody follows."""
     on_failure: Callable[[str], object] | None = None
     """Is called, with the reason, if the broker cannot go on in this cluster and has to end."""
 

@@ -25,6 +25,7 @@ from ottla.server.metrics.group_rows import GROUP_ROWS
 from ottla.server.metrics.latency import Times, sum_times
 from ottla.server.metrics.memory_rows import MEMORY_ROWS
 from ottla.server.metrics.quota_rows import QUOTA_ROWS
+from ottla.server.metrics.replication_rows import REPLICATION_ROWS
 from ottla.server.metrics.sources import Sources
 from ottla.wire.api import APIS
 from ottla.wire.errors import ErrorCode
@@ -369,13 +370,7 @@ METRICS: Final[tuple[Metric, ...]] = (
         "Partitions whose log here cannot be used.",
         single(offline_replicas),
     ),
-    Metric(
-        "kafka_server_replicamanager_underreplicatedpartitions",
-        "gauge",
-        (),
-        "Partitions with replicas that are not in sync.",
-        partition_count_where(lambda partition: len(partition.isr) < len(partition.replicas)),
-    ),
+    *(Metric(*row) for row in REPLICATION_ROWS),
     Metric(
         "kafka_server_kafkaserver_brokerstate",
         "gauge",

@@ -31,13 +31,17 @@ def when_acknowledged(
     acknowledged: OnAcknowledged,
     *,
     by_all: bool,
+    timeout_ms: int | None = None,
 ) -> None:
     """Calls `acknowledged(None)` once, now or later, when everything below `end_offset` is flushed as asked and, with `by_all`,
-    is on all in-sync replicas. Calls it with a StorageError instead if the flush fails, and with NotLeaderOrFollower if this
-    broker stops leading the partition first. `role` is the replica's role at the time of the append: a request that appends in
-    turns may have lost the leadership before it asks.
+    is on all in-sync replicas. `role` is the replica's role at the time of the append: a request that appends in turns may have
+    lost the leadership before it asks.
+
+    Calls it with a StorageError instead if the flush fails, with NotLeaderOrFollower if this broker stops leading the partition
+    first, with RequestTimedOut if the replicas do not have it `timeout_ms` after the flush, and with NotEnoughReplicasAfterAppend
+    if too few are in sync by then.
     """
-    wait = partial(_wait_for_replicas, replica, role, end_offset, acknowledged) if by_all else acknowledged
+    wait = partial(_wait_for_replicas, replica, role, end_offset, timeout_ms, acknowledged) if by_all else acknowledged
     if replica.log.awaits_flush(end_offset):
         flushing().when_durable(replica, end_offset, wait)
     else:
@@ -60,12 +64,17 @@ def flush_and_promise(replica: Replica, end_offset: int) -> Promise[None] | None
         else:
             promise.set_exception(error)
 
-    _wait_for_replicas(replica, replica.role, end_offset, acknowledged, None)
+    _wait_for_replicas(replica, replica.role, end_offset, None, acknowledged, None)
     return None if promise.done() else promise
 
 
 def _wait_for_replicas(
-    replica: Replica, role: Role, end_offset: int, acknowledged: OnAcknowledged, error: Exception | None
+    replica: Replica,
+    role: Role,
+    end_offset: int,
+    timeout_ms: int | None,
+    acknowledged: OnAcknowledged,
+    error: Exception | None,
 ) -> None:
     """Waits for the in-sync replicas after the flush, which failed if `error` is not None. `role` is the replica's role at the
     time of the append.
@@ -74,6 +83,6 @@ def _wait_for_replicas(
     if error is not None or high_watermark is None:
         acknowledged(error)
     elif replica.role is role:
-        high_watermark.when_passed(end_offset, acknowledged)
+        high_watermark.when_passed(end_offset, acknowledged, timeout_ms)
     else:
         acknowledged(NotLeaderOrFollower(f"{replica.topic}-{replica.partition} is no longer led by this broker"))

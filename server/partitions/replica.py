@@ -21,7 +21,9 @@ if TYPE_CHECKING:
     from ottla.log.config import LogConfig
     from ottla.log.partition import AppendInfo, PartitionLog
     from ottla.log.validate import ValidatedBatch
+    from ottla.server.base.clock import Clock
     from ottla.server.metadata.image import PartitionImage
+    from ottla.server.partitions.high_watermark import HighWatermark, IsrKeeper
     from ottla.server.partitions.traffic import Traffic
     from ottla.wire.primitives import Buffer
 
@@ -33,11 +35,19 @@ HIGH_WATERMARK: Final = -1
 """The offset by which DeleteRecords names the high watermark."""
 
 
+KeepIsr = Callable[["Replica", "Leader", "HighWatermark"], "IsrKeeper"]
+"""A function that is called when this broker begins to lead a partition with followers. It returns who proposes changes of the
+in-sync replicas to the controllers (server/replication/leading.py)."""
+
+
 class Replica:
-    """One partition on this broker. `traffic` is shared by all partitions of the topic."""
+    """One partition on this broker. `traffic` is shared by all partitions of the topic. `keep_isr` is None where this broker is
+    its own controller."""
 
     __slots__ = (
+        "_clock",
         "_damage",
+        "_keep_isr",
         "is_leader",
         "leader",
         "leader_epoch",
@@ -47,10 +57,22 @@ class Replica:
         "topic",
         "topic_id",
         "traffic",
+        "under_min_isr",
         "watchers",
     )
 
-    def __init__(self, topic: str, topic_id: bytes, partition: int, log: PartitionLog, traffic: Traffic) -> None:
+    def __init__(
+        self,
+        topic: str,
+        topic_id: bytes,
+        partition: int,
+        log: PartitionLog,
+        traffic: Traffic,
+        clock: Clock,
+        keep_isr: KeepIsr | None = None,
+    ) -> None:
+        self._clock = clock
+        self._keep_isr = keep_isr
         self.traffic = traffic
         self.topic = topic
         self.topic_id = topic_id
@@ -59,6 +81,8 @@ class Replica:
         self.leader = _NOBODY
         self.leader_epoch = -1
         self.is_leader = False
+        self.under_min_isr = False
+        """Whether this broker leads and fewer replicas are in sync than `min.insync.replicas` wants: acks=all is refused then."""
         self.role: Role = None
         """The replica's role (roles.py). `is_leader` repeats it as a plain attribute, for code that asks once a request."""
         self.watchers: dict[object, Callable[[], None]] = {}
@@ -168,18 +192,21 @@ class Replica:
         followers = [replica for replica in image.replicas if replica != node_id]
         if not isinstance(self.role, Leader):
             self.role = Leader()
-            self._count_followers(self.role, followers, image.isr, self.log.log_end_offset)
+            self._count_followers(self.role, followers, image, self.log.log_end_offset)
         elif self.role.high_watermark is None:
             if followers:  # the log was moving its high watermark itself, with what is flushed as asked
-                self._count_followers(self.role, followers, image.isr, self.log.high_watermark)
+                self._count_followers(self.role, followers, image, self.log.high_watermark)
         else:
-            self.role.high_watermark.change_replicas(followers, image.isr, is_new_epoch=is_new_epoch)
+            high_watermark = self.role.high_watermark
+            high_watermark.change_replicas(followers, image.isr, is_new_epoch=is_new_epoch, epoch=image.partition_epoch)
             if not followers:
                 self.role.high_watermark = None
                 self.log.replicate_by(None)
+        if is_new_epoch:
+            self.role.epoch_start = self.log.log_end_offset
         self.is_leader = True
 
-    def _count_followers(self, role: Leader, followers: Sequence[int], in_sync: Sequence[int], flushed_end: int) -> None:
+    def _count_followers(self, role: Leader, followers: Sequence[int], image: PartitionImage, flushed_end: int) -> None:
         """Lets the high watermark follow this log alone or, beginning with `flushed_end`, the followers as well."""
         if not followers:
             self.log.replicate_by(None)
@@ -187,13 +214,16 @@ class Replica:
             return
         from ottla.server.partitions.high_watermark import HighWatermark  # not needed with one replica
 
-        role.high_watermark = HighWatermark(self, followers, in_sync, flushed_end)
-        self.log.replicate_by(role.high_watermark.on_append)
-        role.high_watermark.update()
+        high_watermark = HighWatermark(self, followers, image.isr, flushed_end, self._clock, image.partition_epoch)
+        role.high_watermark = high_watermark
+        if self._keep_isr is not None:
+            high_watermark.keeper = self._keep_isr(self, role, high_watermark)
+        self.log.replicate_by(high_watermark.on_append)
+        high_watermark.update()
 
     def _stop_leading(self, role: Follower | None) -> None:
         """Ends the leadership; `role` is the replica's role from now on. Requests that wait for followers are refused."""
-        led, self.role, self.is_leader = self.role, role, False
+        led, self.role, self.is_leader, self.under_min_isr = self.role, role, False, False
         self.log.replicate_by(leave_to_leader)
         if isinstance(led, Leader) and led.high_watermark is not None:
             led.high_watermark.give_up(NotLeaderOrFollower(f"{self.topic}-{self.partition} is no longer led by this broker"))
@@ -202,7 +232,7 @@ class Replica:
         """Takes over the changed settings of the topic. A new `min.insync.replicas` may let the high watermark move."""
         self.log.config = config
         if isinstance(self.role, Leader) and self.role.high_watermark is not None:
-            self.role.high_watermark.update()
+            self.role.high_watermark.configured()
 
     def replace_log(self, log: PartitionLog) -> None:
         """Puts `log` in the place of the old one after the partition was moved to another log directory. `log` is the copy, which

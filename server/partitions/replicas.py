@@ -30,7 +30,7 @@ from ottla.server.metadata.image import (
 )
 from ottla.server.metadata.names import CLUSTER_METADATA, INTERNAL_TOPICS
 from ottla.server.partitions.backlog import Backlog, TopicIdPartition
-from ottla.server.partitions.replica import Replica
+from ottla.server.partitions.replica import KeepIsr, Replica
 from ottla.server.partitions.traffic import Traffic
 from ottla.wire.errors import ErrorCode
 
@@ -69,6 +69,8 @@ class Replicas:
         """The traffic of each topic, by name."""
         self.past_traffic = Traffic()
         """The traffic of topics that were deleted."""
+        self.keep_isr: KeepIsr | None = None
+        """What keeps the in-sync replicas of partitions that others follow, to be set before `start`; None if nobody does."""
         self.on_made: Callable[[Replica], None] | None = None
         """Is called with each replica that comes after the start."""
         self._backlog = Backlog(clock, make=self._make, delete=self._delete, sync=logs.sync_deletions)
@@ -264,7 +266,8 @@ class Replicas:
         except StorageError as error:
             logger.error("%s-%d is not available: %s", topic, index, error)
             return None
-        replica = Replica(topic, topic_id, index, log, self.traffic.setdefault(topic, Traffic()))
+        traffic = self.traffic.setdefault(topic, Traffic())
+        replica = Replica(topic, topic_id, index, log, traffic, self._clock, self.keep_isr)
         self._replicas[topic, index] = replica
         self._by_id[topic_id, index] = replica
         return replica

@@ -24,10 +24,13 @@ class Leader:
     and no request waits for it.
     """
 
-    __slots__ = ("high_watermark",)
+    __slots__ = ("epoch_start", "high_watermark")
 
     def __init__(self, high_watermark: HighWatermark | None = None) -> None:
         self.high_watermark = high_watermark
+        self.epoch_start = 0
+        """The log's end when the leader epoch began. A follower is in sync only if it has all that earlier leaders wrote
+        (KIP-101), and a consumer that asks for the latest offset is not answered before they have it (KIP-207)."""
 
 
 class Follower:

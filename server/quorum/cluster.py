@@ -38,6 +38,7 @@ from ottla.server.quorum.finder import Address, Finder
 from ottla.server.quorum.following_log import FollowingLog
 from ottla.server.quorum.forwarding import QuorumController
 from ottla.server.quorum.heartbeat import ALIVE_INTERVAL_MS, Heartbeat, State, Times
+from ottla.server.quorum.isr_changes import Proposals
 from ottla.server.quorum.metadata_fetcher import Fetching, MetadataFetcher
 from ottla.server.quorum.registrar import register
 from ottla.server.quorum.registration import UNKNOWN_EPOCH, registration
@@ -106,6 +107,7 @@ class QuorumCluster(Cluster):
         self._assignments = Assignments(
             config.node_id, self._settings.directory_ids, self._channel, clock, self._epoch, timeout_ms, self._spawn
         )
+        self.isr_changes = Proposals(config.node_id, self._channel, clock, self._epoch, timeout_ms, self._spawn)
         self._fetcher = MetadataFetcher(
             log, image, self._finder, self._fetch_peers, self._fetching_settings(), clock, random, self._note_progress
         )

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from ottla.server.partitions.flushing import Flushing
     from ottla.server.partitions.log_dirs import LogDirs
     from ottla.server.partitions.replicas import Replicas
+    from ottla.server.replication.leading import Leading
+    from ottla.server.replication.read_replicas import RackAware
     from ottla.server.requests.session import Session
     from ottla.server.settings.broker_config import BrokerConfig
     from ottla.server.settings.current import CurrentSettings
@@ -113,6 +115,10 @@ class BrokerContext:
     """None until a client asks for its subscriptions; see `client_telemetry`."""
     quotas: ClientQuotas | None = None
     """None as long as no client has a quota."""
+    read_replicas: RackAware | None = None
+    """None without `replica.selector.class`, since then all consumers read from leaders."""
+    leading: Leading | None = None
+    """None where this broker is its own controller, since nobody follows it then."""
     log_dirs: LogDirs | None = None
     """None if there is only one log directory, since then nothing can be moved."""
     existing_transaction_coordinator: TransactionCoordinator | None = None

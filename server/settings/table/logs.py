@@ -94,7 +94,7 @@ ROWS: Final[tuple[Row, ...]] = (
     ("log.segment.delete.delay.ms", "", "LONG", 60000, 0, None, "ce"),
     ("max.decompressed.message.bytes", "", "INT", 2147483639, 1, 2147483639, "ce"),
     ("message.max.bytes", "", "INT", 1048588, 0, None, "ce"),
-    ("min.insync.replicas", "", "INT", 1, 1, None, "c"),
+    ("min.insync.replicas", "", "INT", 1, 1, None, "ce"),
     ("num.partitions", "How many partitions a topic has if its creation does not say.",
         "INT", 1, 1, None, "e"),
     ("num.recovery.threads.per.data.dir",

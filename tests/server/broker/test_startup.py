@@ -44,6 +44,7 @@ COLD = (
     "ottla.commands",
     "ottla.server.peers",
     "ottla.server.quorum",
+    "ottla.server.replication",
     "ottla.server.quotas",
     "ottla.server.metadata.quotas",
 )

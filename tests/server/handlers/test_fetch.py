@@ -15,6 +15,7 @@ from ottla.server.handlers import fetch as handler
 from ottla.wire.batch import iter_batches
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.fetch import FetchPartition, FetchResponse, FetchTopic
+from ottla.wire.messages.internal.partition_change_record import PartitionChangeRecord
 from tests.fakes import MemoryBroker
 from tests.log.support import batch
 from tests.server.handlers.data_calls import call, fetch, fetch_request, produce, read, versions
@@ -123,7 +124,7 @@ def test_unknown_topics(broker: MemoryBroker) -> None:
 @pytest.mark.parametrize("version", [12, 15, 16, 17])
 def test_another_broker_leads(broker: MemoryBroker, version: int) -> None:
     broker.register_broker(2, port=9093)
-    broker.elect("t", leader=2)
+    broker.image.apply(PartitionChangeRecord(0, broker.topic_id("t"), leader=2, replicas=[2], isr=[2]))
     answer = call(broker, "fetch", version, fetch_request("t", {0: 0}, version))
     (data,) = answer.responses[0].partitions
     assert (data.error_code, watermarks(data)) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, (-1, -1, -1))
@@ -141,6 +142,8 @@ def test_a_follower_that_is_no_replica(broker: MemoryBroker, version: int) -> No
     answer = call(broker, "fetch", 16, fetch_request("t", {0: 0}, 16, replica_id=99))
     assert answer.responses[0].partitions[0].current_leader.leader_id == 1
     assert answer.node_endpoints == []  # brokers know where brokers are
+    known = fetch(broker, "t", version=version, replica_id=99, current_leader_epoch=0)
+    assert known.error_code == ErrorCode.UNKNOWN_LEADER_EPOCH
 
 
 # Epochs
@@ -327,10 +330,10 @@ async def test_deletion_and_a_new_leader_end_the_waiting(broker: MemoryBroker) -
     broker.clock.advance()
     assert result(answer).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     broker.create_topic("u")
-    answer = call(broker, "fetch", 12, fetch_request("u", {0: 0}, max_wait_ms=500))
+    answer = call(broker, "fetch", 12, fetch_request("u", {0: 0}, max_wait_ms=500, current_leader_epoch=0))
     broker.elect("u", leader=2)
     broker.clock.advance()
-    assert result(answer).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert result(answer).error_code == ErrorCode.FENCED_LEADER_EPOCH
 
 
 # Sessions, through the handler

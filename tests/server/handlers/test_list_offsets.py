@@ -19,7 +19,8 @@ from ottla.wire.messages.list_offsets import (
     ListOffsetsTopic,
 )
 from ottla.wire.records import Record, build_batch
-from tests.fakes import NOW_MS, MemoryBroker
+from tests.fakes import NODE_ID, NOW_MS, MemoryBroker
+from tests.followers import TWO, Led
 from tests.log.support import batch, count_decompressed
 from tests.server.handlers.data_calls import call, produce, read, versions
 
@@ -188,3 +189,54 @@ def test_many_partitions_are_answered_in_turns(broker: MemoryBroker, monkeypatch
         broker.clock.advance()
     ((partitions,),) = ((each.partitions for each in read("list_offsets", NEWEST, promise.result()).topics),)
     assert [(each.partition_index, each.error_code, each.offset) for each in partitions] == [(index, 0, 0) for index in range(10)]
+
+
+# With followers
+
+
+def ask_led(led: Led, timestamp: int, version: int = NEWEST, replica_id: int = -1) -> tuple[ErrorCode, int]:
+    partitions = [ListOffsetsPartition(0, -1, timestamp)]
+    request = ListOffsetsRequest(replica_id, 0, [ListOffsetsTopic("t", partitions)])
+    ((answer,),) = (topic.partitions for topic in call(led.broker, "list_offsets", version, request).topics)
+    return ErrorCode(answer.error_code), answer.offset
+
+
+def elected() -> Led:
+    """A leader that has just been elected, with 3 records of an earlier leader, 2 of which it knows to be replicated."""
+    led = Led()
+    led.append(3)
+    led.fetched(two=2, three=2)
+    led.broker.elect("t", TWO)
+    led.broker.elect("t", NODE_ID)
+    return led
+
+
+@pytest.mark.parametrize(("version", "wanted"), [(4, ErrorCode.LEADER_NOT_AVAILABLE), (5, ErrorCode.OFFSET_NOT_AVAILABLE)])
+@pytest.mark.parametrize("timestamp", [-1, NOW_MS + 10_000])
+def test_a_new_leader_does_not_tell_the_latest_offset_before_it_knows_it(timestamp: int, version: int, wanted: ErrorCode) -> None:
+    assert ask_led(elected(), timestamp, version) == (wanted, -1)
+
+
+def test_but_what_it_knows() -> None:
+    led = elected()
+    assert ask_led(led, -2) == (ErrorCode.NONE, 0)
+    assert ask_led(led, NOW_MS) == (ErrorCode.NONE, 0)
+
+
+def test_it_knows_it_when_the_followers_have_all_of_the_epochs_before() -> None:
+    led = elected()
+    led.append(1)
+    led.fetched(two=3, three=2)
+    assert ask_led(led, -1)[0] == ErrorCode.OFFSET_NOT_AVAILABLE
+    led.fetched(three=3)
+    assert ask_led(led, -1) == (ErrorCode.NONE, 3)
+    assert ask_led(led, NOW_MS + 10_000) == (ErrorCode.NONE, -1)
+
+
+def test_replicas_may_know_the_end_of_the_log() -> None:
+    led = elected()
+    assert ask_led(led, -1, replica_id=TWO) == (ErrorCode.NONE, 3)
+    led.broker.elect("t", TWO)
+    assert ask_led(led, -1) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)
+    assert ask_led(led, -1, replica_id=TWO) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)
+    assert ask_led(led, -1, replica_id=-2) == (ErrorCode.NONE, 3)

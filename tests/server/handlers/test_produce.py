@@ -398,6 +398,31 @@ def test_acks_all_is_answered_when_the_followers_have_the_batch(broker: MemoryBr
     assert replica.log.high_watermark == 3
 
 
+def test_acks_all_is_answered_in_the_time_that_the_request_gives(broker: MemoryBroker) -> None:
+    _, high_watermark = followed(broker)
+    promise = promised(broker, "led", {0: THREE})
+    broker.clock.advance(0.999)
+    assert not promise.done()
+    broker.clock.advance(0.001)
+    assert kept(promise)[0][0] == ErrorCode.REQUEST_TIMED_OUT
+    high_watermark.on_fetch(2, 3)
+    assert fetch(broker, "led").high_watermark == 3, "it is there all the same"
+
+
+def test_acks_all_is_refused_below_min_insync_replicas_and_other_acks_are_not(broker: MemoryBroker) -> None:
+    broker.create_topic("led", followers=(2,), min_insync_replicas="2")
+    broker.change_isr("led", (1,))
+    assert produce(broker, "led", THREE).error_code == ErrorCode.NOT_ENOUGH_REPLICAS
+    assert broker.replica("led").log.log_end_offset == 0
+    assert produce(broker, "led", THREE, acks=1).error_code == ErrorCode.NONE
+    broker.change_isr("led", (1, 2))
+    promise = promised(broker, "led", {0: THREE})
+    broker.change_isr("led", (1,))
+    assert not promise.done()
+    broker.clock.advance(1.0)
+    assert kept(promise)[0][0] == ErrorCode.REQUEST_TIMED_OUT
+
+
 @pytest.mark.parametrize("acks", [0, 1])
 def test_other_acks_do_not_wait_for_followers(broker: MemoryBroker, acks: int) -> None:
     replica, _ = followed(broker)

@@ -9,8 +9,8 @@ from ottla.server.base.errors import NotLeaderOrFollower
 from ottla.server.partitions.acknowledging import flush_and_promise, when_acknowledged
 from ottla.server.partitions.replica import Replica
 from tests.fakes import NODE_ID, MemoryBroker
+from tests.followers import TWO, Led
 from tests.log.support import batch
-from tests.server.partitions.followers import TWO, Led
 
 
 def waiting(led: Led, *, by_all: bool) -> list[Exception | None]:

@@ -6,12 +6,13 @@ from __future__ import annotations
 
 from functools import partial
 
-from ottla.server.base.errors import NotLeaderOrFollower
+from ottla.server.base.errors import NotEnoughReplicasAfterAppend, NotLeaderOrFollower, RequestTimedOut
+from ottla.server.partitions.follower_state import FollowerState
 from ottla.wire.messages.internal.config_record import ConfigRecord
 from ottla.wire.messages.internal.partition_change_record import PartitionChangeRecord
 from tests.fakes import NODE_ID
+from tests.followers import THREE, TWO, Led
 from tests.log.support import batch
-from tests.server.partitions.followers import THREE, TWO, Led
 
 TOPIC_CONFIG = 2
 
@@ -198,3 +199,206 @@ def test_a_replica_that_is_added_holds_it_back_once_it_is_in_sync() -> None:
     assert led.offset == 0
     led.high_watermark.on_fetch(4, 2)
     assert led.offset == 2
+
+
+# Who proposes changes of the in-sync replicas
+
+
+class Keeper:
+    """Stands in for the keeper of the in-sync replicas: says what the test says, and notes what it is told."""
+
+    def __init__(self) -> None:
+        self.eligible: set[int] = set()
+        self.fenced_out: set[int] = set()
+        self.considered: list[int] = []
+        self.times_replaced = 0
+
+    def is_fenced_out(self, follower: int, broker_epoch: int) -> bool:
+        return follower in self.fenced_out
+
+    def consider(self, follower: int, state: FollowerState) -> None:
+        self.considered.append(follower)
+
+    def may_join(self, follower: int, state: FollowerState) -> bool:
+        return follower in self.eligible
+
+    def replaced(self) -> None:
+        self.times_replaced += 1
+
+
+def kept() -> tuple[Led, Keeper]:
+    """A leader whose only follower in sync is 2, and the keeper of its in-sync replicas."""
+    led, keeper = Led(), Keeper()
+    led.change_isr(TWO)
+    led.high_watermark.keeper = keeper
+    led.append(3)
+    return led, keeper
+
+
+def test_a_follower_that_may_join_holds_it_back() -> None:
+    led, keeper = kept()
+    keeper.eligible.add(THREE)
+    led.fetched(two=3, three=1)
+    assert led.offset == 1
+    keeper.eligible.clear()
+    led.append()
+    led.fetched(two=4)
+    assert led.offset == 4
+
+
+def test_a_proposed_follower_holds_it_back_until_the_proposal_ends() -> None:
+    led, _ = kept()
+    led.high_watermark.count({NODE_ID, TWO, THREE})
+    led.fetched(two=3, three=2)
+    assert led.offset == 2
+    led.high_watermark.count()
+    assert led.offset == 3
+
+
+def test_while_a_shrink_is_proposed_the_larger_set_counts() -> None:
+    led, _ = kept()
+    led.high_watermark.count({NODE_ID})
+    led.fetched(two=1)
+    assert led.offset == 1
+
+
+def test_each_fetch_is_considered_once_and_one_from_an_earlier_life_not_at_all() -> None:
+    led, keeper = kept()
+    keeper.fenced_out.add(THREE)
+    assert led.high_watermark.on_fetch(TWO, 3)
+    assert not led.high_watermark.on_fetch(THREE, 3)
+    assert keeper.considered == [TWO]
+    assert led.high_watermark.followers[THREE].end_offset == -1
+
+
+def test_a_broker_that_is_no_replica_is_told_so() -> None:
+    led, keeper = kept()
+    assert not led.high_watermark.on_fetch(9, 3)
+    assert keeper.considered == []
+
+
+def test_what_the_controllers_answered_counts_and_older_metadata_do_not() -> None:
+    led, keeper = kept()
+    now = led.high_watermark.partition_epoch
+    led.high_watermark.commit({NODE_ID, TWO, THREE}, now + 2)
+    led.change_isr(TWO)  # of the epoch now + 1
+    assert led.high_watermark.in_sync == {NODE_ID, TWO, THREE}
+    led.change_isr(TWO)
+    assert led.high_watermark.in_sync == {NODE_ID, TWO}
+    assert keeper.times_replaced == 2
+
+
+def test_a_new_leader_epoch_counts_whatever_was_answered_before() -> None:
+    led, _ = kept()
+    led.high_watermark.commit({NODE_ID}, led.high_watermark.partition_epoch + 9)
+    led.broker.elect("t", NODE_ID)
+    assert led.high_watermark.in_sync == {NODE_ID, TWO}
+
+
+# min.insync.replicas
+
+
+def test_the_replica_says_when_too_few_are_in_sync() -> None:
+    led = Led(min_insync_replicas=2)
+    led.change_isr(TWO)
+    assert not led.replica.under_min_isr
+    led.change_isr()
+    assert led.replica.under_min_isr
+    led.broker.image.apply_all([ConfigRecord(TOPIC_CONFIG, "t", "min.insync.replicas", "1")])
+    assert not led.replica.under_min_isr
+    led.broker.image.apply_all([ConfigRecord(TOPIC_CONFIG, "t", "min.insync.replicas", "2")])
+    led.broker.elect("t", TWO)
+    assert not led.replica.under_min_isr, "it is the leader's to say"
+
+
+def test_too_few_in_sync_by_the_time_that_all_have_it() -> None:
+    led = Led(min_insync_replicas=2)
+    outcomes: list[Exception | None] = []
+    led.append(3)
+    led.fetched(two=3, three=3)
+    led.change_isr()
+    led.high_watermark.when_passed(3, outcomes.append)
+    assert [type(outcome) for outcome in outcomes] == [NotEnoughReplicasAfterAppend]
+
+
+# Deadlines
+
+
+def test_a_wait_ends_at_its_deadline_and_not_before() -> None:
+    led = Led()
+    outcomes: list[Exception | None] = []
+    led.high_watermark.when_passed(led.append(), outcomes.append, timeout_ms=1000)
+    led.broker.clock.advance(0.999)
+    assert outcomes == []
+    led.broker.clock.advance(0.001)
+    assert [type(outcome) for outcome in outcomes] == [RequestTimedOut]
+    led.fetched(two=1, three=1)
+    assert len(outcomes) == 1
+    assert led.broker.clock.waiting == 0
+
+
+def test_each_wait_has_its_own_deadline_by_one_timer() -> None:
+    led = Led()
+    ended: list[str] = []
+
+    def note(name: str, error: Exception | None) -> None:
+        ended.append(name)
+
+    for name, timeout_ms in (("c", 3000), ("a", 1000), ("b", 2000)):
+        led.high_watermark.when_passed(led.append(), partial(note, name), timeout_ms)
+    led.high_watermark.when_passed(led.append(), lambda error: ended.append("never"))
+    assert led.broker.clock.waiting == 1
+    led.broker.clock.advance(1.0)
+    assert ended == ["a"]
+    led.broker.clock.advance(1.0)
+    assert ended == ["a", "b"]
+    led.broker.clock.advance(1.0)
+    assert ended == ["a", "b", "c"]
+    assert led.broker.clock.waiting == 0
+
+
+def test_what_came_in_time_leaves_the_timer_to_the_next() -> None:
+    led = Led()
+    outcomes: list[Exception | None] = []
+    led.high_watermark.when_passed(led.append(), outcomes.append, timeout_ms=1000)
+    led.fetched(two=1, three=1)
+    led.broker.clock.advance(0.5)
+    led.high_watermark.when_passed(led.append(), outcomes.append, timeout_ms=1000)
+    led.broker.clock.advance(0.75)
+    assert outcomes == [None]
+    led.broker.clock.advance(0.25)
+    assert [type(outcome) for outcome in outcomes] == [type(None), RequestTimedOut]
+
+
+def test_the_end_of_the_leadership_stops_the_timer() -> None:
+    led = Led()
+    led.high_watermark.when_passed(led.append(), lambda error: None, timeout_ms=1000)
+    led.broker.elect("t", TWO)
+    assert led.broker.clock.waiting == 0
+
+
+def test_the_low_watermark_is_the_least_start_of_those_that_are_alive() -> None:
+    led = Led()
+    led.append(5)
+    led.fetched(two=5, three=5)
+    both = {TWO, THREE}
+    assert led.high_watermark.low_watermark(both) == -1
+    led.high_watermark.on_fetch(TWO, 5, 4)
+    assert led.high_watermark.low_watermark(both) == -1
+    led.high_watermark.on_fetch(THREE, 5, 3)
+    assert led.high_watermark.low_watermark(both) == 0, "the leader's own"
+    led.replica.delete_records_before(5)
+    assert led.high_watermark.low_watermark(both) == 3
+    assert led.high_watermark.low_watermark({TWO}) == 4
+    assert led.high_watermark.low_watermark(()) == 5
+
+
+def test_a_start_that_moved_wakes_who_waits_for_it() -> None:
+    led = Led()
+    woken: list[int] = []
+    led.high_watermark.on_fetch(TWO, 0, 0)
+    led.replica.watchers["deletion"] = lambda: woken.append(1)
+    led.high_watermark.on_fetch(TWO, 0, 0)
+    assert woken == []
+    led.high_watermark.on_fetch(TWO, 0, 1)
+    assert woken == [1]

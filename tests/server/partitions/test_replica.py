@@ -7,8 +7,8 @@ import pytest
 from ottla.log.errors import CorruptRecord, FencedLeaderEpoch, OffsetOutOfRange, PolicyViolation, UnknownLeaderEpoch
 from ottla.server.partitions.replica import HIGH_WATERMARK
 from tests.fakes import MemoryBroker
+from tests.followers import Led
 from tests.log.support import batch
-from tests.server.partitions.followers import Led
 
 
 def test_an_append_moves_the_high_watermark_of_a_lone_replica_and_wakes_once() -> None:

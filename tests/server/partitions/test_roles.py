@@ -10,8 +10,8 @@ from ottla.server.partitions.replica import Replica
 from ottla.server.partitions.roles import Follower, Leader, leave_to_leader
 from ottla.wire.messages.internal.partition_change_record import PartitionChangeRecord
 from tests.fakes import NODE_ID, MemoryBroker
+from tests.followers import TWO, Led
 from tests.log.support import batch
-from tests.server.partitions.followers import TWO, Led
 
 
 def kind(replica: Replica) -> tuple[type | None, bool]:
@@ -105,7 +105,7 @@ def test_a_start_among_several_replicas_begins_where_the_checkpoint_says() -> No
     log = broker.replica().log
     log.append_as_leader(batch(5), leader_epoch=0)
     log.high_watermark, log.saved_high_watermark = 5, 2
-    replica = Replica("t", broker.topic_id("t"), 0, log, broker.replica().traffic)
+    replica = Replica("t", broker.topic_id("t"), 0, log, broker.replica().traffic, broker.clock)
     broker.image.apply(
         PartitionChangeRecord(0, broker.topic_id("t"), replicas=[NODE_ID, TWO], isr=[NODE_ID, TWO], leader=NODE_ID)
     )

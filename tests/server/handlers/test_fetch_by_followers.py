@@ -1,0 +1,181 @@
+"""These tests cover Fetch by brokers that follow a partition, and by consumers that read from one."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import pytest
+
+from ottla.server.partitions.roles import Leader
+from ottla.wire.batch import iter_batches
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.fetch import ReplicaState
+from ottla.wire.messages.internal.partition_change_record import PartitionChangeRecord
+from tests.fakes import NODE_ID, MemoryBroker
+from tests.followers import THREE, TWO, Led
+from tests.log.support import batch
+from tests.server.handlers.data_calls import call, fetch, fetch_request, read
+
+
+def follow(led: Led, offset: int, follower: int = TWO, version: int = 17, **options: Any) -> Any:
+    return fetch(led.broker, "t", offset, version, replica_id=follower, **options)
+
+
+def offsets(data: Any) -> list[int]:
+    """Returns the base offsets of the whole batches."""
+    return [header.base_offset for header, _ in iter_batches(bytes(data.records))]
+
+
+def ends(led: Led) -> list[int]:
+    return [led.high_watermark.followers[follower].end_offset for follower in (TWO, THREE)]
+
+
+@pytest.mark.parametrize("version", [12, 14, 15, 17])
+def test_a_follower_reads_to_the_end_of_the_log(version: int) -> None:
+    led = Led()
+    led.append(3)
+    data = follow(led, 0, version=version)
+    assert (data.error_code, data.high_watermark, data.last_stable_offset, data.log_start_offset) == (0, 0, 0, 0)
+    assert offsets(data) == [0]
+    assert ends(led) == [0, -1]
+
+
+def test_its_offset_moves_the_high_watermark_that_the_same_answer_has() -> None:
+    led = Led()
+    led.append(3)
+    assert follow(led, 3).high_watermark == 0
+    data = follow(led, 2, THREE)
+    assert (data.high_watermark, led.offset) == (2, 2)
+
+
+def test_what_it_says_of_itself_is_noted() -> None:
+    led = Led()
+    led.append(3)
+    request = fetch_request("t", {0: 2}, 17, replica_id=TWO, log_start_offset=1)
+    request.replica_state = ReplicaState(TWO, 77)
+    call(led.broker, "fetch", 17, request)
+    state = led.high_watermark.followers[TWO]
+    assert (state.end_offset, state.log_start_offset, state.broker_epoch) == (2, 1, 77)
+
+
+def test_an_offset_that_is_not_in_the_log_says_nothing() -> None:
+    led = Led()
+    led.append(3)
+    assert follow(led, 4).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+    assert ends(led) == [-1, -1]
+    assert follow(led, 3).error_code == 0
+
+
+def test_nor_does_one_where_the_logs_part() -> None:
+    led = Led()
+    led.append(3)
+    led.broker.elect("t", NODE_ID)
+    led.append(1)
+    data = follow(led, 4, last_fetched_epoch=0)
+    assert (data.diverging_epoch.epoch, data.diverging_epoch.end_offset) == (0, 3)
+    assert (bytes(data.records), ends(led)) == (b"", [-1, -1])
+    assert follow(led, 3, last_fetched_epoch=0).diverging_epoch is None
+    assert ends(led) == [3, -1]
+
+
+@pytest.mark.parametrize(("epoch", "wanted"), [(0, ErrorCode.FENCED_LEADER_EPOCH), (2, ErrorCode.UNKNOWN_LEADER_EPOCH)])
+def test_another_leader_epoch(epoch: int, wanted: ErrorCode) -> None:
+    led = Led()
+    led.broker.elect("t", NODE_ID)
+    led.append(1)
+    assert follow(led, 1, current_leader_epoch=epoch).error_code == wanted
+    assert ends(led) == [-1, -1]
+
+
+def test_a_broker_that_is_no_replica() -> None:
+    led = Led()
+    assert follow(led, 0, 9).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert follow(led, 0, 9, current_leader_epoch=0).error_code == ErrorCode.UNKNOWN_LEADER_EPOCH
+
+
+def test_a_follower_does_not_serve_followers() -> None:
+    led = Led()
+    led.broker.elect("t", THREE)
+    assert follow(led, 0).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+def test_a_fetch_that_waits_says_once_how_far_its_follower_has_come() -> None:
+    led = Led()
+    led.append(1)
+    waiting = call(led.broker, "fetch", 17, fetch_request("t", {0: 1}, 17, replica_id=TWO, max_wait_ms=500))
+    led.high_watermark.on_fetch(TWO, 1)
+    fetched_at = led.high_watermark.followers[TWO].caught_up_at
+    led.broker.clock.advance(0.1)
+    led.append(1)
+    led.broker.clock.advance()
+    ((data,),) = (topic.partitions for topic in read("fetch", 17, waiting.result()).responses)
+    assert offsets(data) == [1]
+    assert led.high_watermark.followers[TWO].caught_up_at == fetched_at
+
+
+# From followers
+
+
+def follower() -> MemoryBroker:
+    """A broker with a replica of t-0 that has 3 records, 2 of which are below the high watermark; broker 2 leads."""
+    led = Led()
+    led.append(2)
+    led.append(1)
+    led.fetched(two=2, three=3)
+    led.broker.elect("t", TWO)
+    return led.broker
+
+
+@pytest.mark.parametrize("version", [11, 13, 17])
+def test_consumers_read_from_a_follower_up_to_its_high_watermark(version: int) -> None:
+    broker = follower()
+    data = fetch(broker, "t", 0, version)
+    assert (data.error_code, data.high_watermark) == (0, 2)
+    assert offsets(data) == [0]
+    assert fetch(broker, "t", 2, version).error_code == 0
+    assert fetch(broker, "t", 4, version).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+
+
+def test_consumers_that_know_no_followers_do_not() -> None:
+    broker = follower()
+    assert fetch(broker, "t", 0, 10).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert fetch(broker, "t", 0, 10, replica_id=-2).error_code == 0
+
+
+def test_nobody_leads() -> None:
+    broker = follower()
+    broker.elect("t", -1)
+    assert fetch(broker, "t", 0, 17).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+class OneChoice:
+    """Sends consumers of rack `far` to broker 3 for the offsets below 2."""
+
+    def choose(self, replica: Any, offset: int, rack: str) -> int | None:
+        return THREE if rack == "far" and offset < 2 else None
+
+
+def test_a_consumer_is_sent_to_the_replica_near_it() -> None:
+    led = Led()
+    led.append(3)
+    led.fetched(two=3, three=3)
+    led.broker.context.read_replicas = cast(Any, OneChoice())
+
+    def ask(rack: str, offset: int = 0) -> tuple[int, int, bytes, int]:
+        request = fetch_request("t", {0: offset}, 17, max_wait_ms=500)
+        request.rack_id = rack
+        ((data,),) = (topic.partitions for topic in call(led.broker, "fetch", 17, request).responses)
+        return data.error_code, data.preferred_read_replica, bytes(data.records), data.high_watermark
+
+    assert ask("far") == (0, THREE, b"", 3)
+    for rack, offset in (("near", 0), ("", 0), ("far", 2)):
+        assert ask(rack, offset)[:2] == (0, -1)
+        assert ask(rack, offset)[2] != b""
+
+
+def test_a_partition_that_lost_its_followers_serves_none() -> None:
+    led = Led()
+    led.broker.image.apply(PartitionChangeRecord(0, led.broker.topic_id("t"), replicas=[NODE_ID], isr=[NODE_ID]))
+    assert isinstance(led.replica.role, Leader)
+    assert led.replica.append(batch(1)).last_offset == 0
+    assert follow(led, 1).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
