@@ -129,8 +129,17 @@ class Stream:
 
 
 def set_group(wire: Wire, group: str, **settings: str) -> None:
-    """Settings of a group, `streams.` left out of their names and underscores for dots, as soon as they hold."""
+    """Settings of a group, `streams.` left out of their names and underscores for dots, as soon as they hold.
+
+    Kafka describes a setting a moment before its coordinator goes by it. It hands one change of the metadata after the other to
+    all its parts, so a setting counts everywhere once a later change can be seen: that of a group that nobody is in.
+    """
     named = {f"streams.{name.replace('_', '.')}": value for name, value in settings.items()}
+    _set_and_see(wire, group, named)
+    _set_and_see(wire, f"{group}-after", {"streams.heartbeat.interval.ms": "5001"})
+
+
+def _set_and_see(wire: Wire, group: str, named: dict[str, str]) -> None:
     changes = [incremental_alter_configs.AlterableConfig(name, 0, value) for name, value in named.items()]
     resource = incremental_alter_configs.AlterConfigsResource(GROUP, group, changes)
     answer = wire.call(incremental_alter_configs.IncrementalAlterConfigsRequest([resource]), 1)
