@@ -3,6 +3,7 @@
     python -m scripts.fuzz --seconds 30 --jobs 2     each target so long, two at a time
     python -m scripts.fuzz --hours 8                 eight hours in all, shared by the targets, in rounds
     python -m scripts.fuzz --hours 1 --target codecs
+    python -m scripts.fuzz --short --seed 1          a fixed number of inputs each, about 15 s
     python -m scripts.fuzz --hours 1 --record --keep    and note it in docs/proofs.md, for the next one to go on from there
 
 Each module in tests/fuzz/targets is a target, and says in its docstring what it promises. atheris runs it in a process of its own
@@ -10,8 +11,8 @@ Each module in tests/fuzz/targets is a target, and says in its docstring what it
 the inputs in tests/fuzz/corpora. Those that led somewhere new are in build/fuzz/corpus, for the next run here, and --keep adds
 the shortest of them to tests/fuzz/corpora, for everybody.
 
-scripts/test runs it with a new corpus and --seed, so that it draws the same inputs each time: no change fails by the luck of the
-draw.
+scripts/test runs it with --short, a new corpus and --seed. It draws the same inputs each time, and as many on a busy machine as
+on an idle one: no change fails by the luck of the draw.
 
 An input that breaks a promise is kept in build/fuzz/found, shown, and makes the exit code 1; the other targets go on. Time bounds
 only how long is looked for one: no test fails because it was slow.
@@ -37,6 +38,21 @@ TARGETS: Final = ROOT / "tests" / "fuzz" / "targets"
 BUILD: Final = ROOT / "build" / "fuzz"
 ROUND_SECONDS: Final = 600
 """How long a target runs before the next has its turn, so that a run that is ended early has seen all of them."""
+SHORT: Final = {
+    "batches": 200_000,
+    "cleaning": 40_000,
+    "codecs": 6_000,
+    "coordinators": 13_000,
+    "log_directory": 10_000,
+    "metadata_log": 40_000,
+    "payloads": 280_000,
+    "requests": 150_000,
+    "responses": 250_000,
+    "scan": 40_000,
+    "small_files": 700_000,
+}
+"""How many inputs of each target a short run tries: about 15 s of CPU each."""
+LONGEST_SHORT_SECONDS: Final = 600
 _SHOWN: Final = 4000
 _EXECUTIONS: Final = re.compile(r"stat::number_of_executed_units:\s*(\d+)")
 _COVERED: Final = re.compile(r"cov: (\d+)")
@@ -59,14 +75,17 @@ def names() -> list[str]:
     return sorted(path.stem for path in TARGETS.glob("[a-z]*.py"))
 
 
-def run(target: str, seconds: int, build: Path, seed: int | None = None) -> Outcome:
-    """Fuzzes one target for so long in a process of its own. The same seed draws the same inputs from the same corpus."""
+def run(target: str, seconds: int, build: Path, seed: int | None = None, inputs: int = 0) -> Outcome:
+    """Fuzzes one target in a process of its own: for so long, or until so many inputs were tried if that is not 0 and comes
+    sooner. The same seed draws the same inputs from the same corpus."""
     found = build / "found"
     found.mkdir(parents=True, exist_ok=True)
     before = set(found.iterdir())
     corpus = build / "corpus" / target
     options = [f"-max_total_time={seconds}", f"-artifact_prefix={found}/{target}-"]
     environment = dict(os.environ)
+    if inputs:
+        options.append(f"-runs={inputs}")
     if seed is not None:
         options.append(f"-seed={seed}")
         environment["PYTHONHASHSEED"] = "0"
@@ -144,16 +163,19 @@ def main() -> int:
     length = parser.add_mutually_exclusive_group(required=True)
     length.add_argument("--seconds", type=int, help="for each target")
     length.add_argument("--hours", type=float, help="for all targets together")
+    length.add_argument("--short", action="store_true", help="a fixed number of inputs of each target")
     arguments = parser.parse_args()
     targets = arguments.target or names()
-    plan: list[tuple[str, int]] = [(target, arguments.seconds or 0) for target in targets]
+    plan = [(target, arguments.seconds or LONGEST_SHORT_SECONDS) for target in targets]
     if arguments.hours:
         plan = turns(targets, arguments.hours)
+    inputs = SHORT if arguments.short else {}
     began = time.monotonic()
     failed = set()
     origin = proofs.origin()
     with ThreadPoolExecutor(arguments.jobs) as pool:
-        for outcome in pool.map(lambda turn: run(turn[0], turn[1], arguments.build.resolve(), arguments.seed), plan):
+        build = arguments.build.resolve()
+        for outcome in pool.map(lambda turn: run(*turn, build, arguments.seed, inputs.get(turn[0], 0)), plan):
             show(outcome)
             note(outcome, arguments.build)
             if arguments.record:

@@ -30,6 +30,11 @@ def test_a_target_that_holds_runs_to_its_end(tmp_path: Path) -> None:
     assert list((tmp_path / "corpus" / "small_files").iterdir()), "what led somewhere new is not kept"
 
 
+def test_a_short_run_tries_as_many_inputs_on_any_machine(tmp_path: Path) -> None:
+    assert set(fuzz.SHORT) == set(names()), "a target is in no short run"
+    assert run("scan", LONGEST_SECONDS, tmp_path, 7, 150).executions == 150
+
+
 def test_coverage_leads_to_a_planted_fault(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     outcome = run("_planted", LONGEST_SECONDS, tmp_path)
     assert "the planted fault was found" in outcome.failure
@@ -45,7 +50,7 @@ def test_coverage_leads_to_a_planted_fault(tmp_path: Path, capsys: pytest.Captur
 
 def test_a_fault_makes_the_exit_code_1(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        fuzz, "run", lambda target, seconds, build, seed: Outcome(target, 2.5, 10, 3, [], "broken" * (target == "scan"))
+        fuzz, "run", lambda target, seconds, build, seed, inputs: Outcome(target, 2.5, 10, 3, [], "broken" * (target == "scan"))
     )
     monkeypatch.setattr("sys.argv", ["fuzz", "--seconds", "1", "--build", str(tmp_path)])
     assert fuzz.main() == 1
