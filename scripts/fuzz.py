@@ -175,7 +175,8 @@ def main() -> int:
     origin = proofs.origin()
     with ThreadPoolExecutor(arguments.jobs) as pool:
         build = arguments.build.resolve()
-        for outcome in pool.map(lambda turn: run(*turn, build, arguments.seed, inputs.get(turn[0], 0)), plan):
+        outcomes = pool.map(lambda turn: run(turn[0], turn[1], build, arguments.seed, inputs.get(turn[0], 0)), plan)
+        for outcome in outcomes:
             show(outcome)
             note(outcome, arguments.build)
             if arguments.record:
