@@ -18,10 +18,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
-from compat_tests.reference.kafka import CLUSTER_ID, HOST, BrokerProcess, RealKafka, end_process
+from compat_tests.reference.kafka import CLUSTER_ID, HOST, BrokerProcess, KafkaController, RealKafka, end_process
 
-KINDS = ("ottla", "kafka")
+KINDS: Final = ("ottla", "kafka")
 
 
 class Ottla(BrokerProcess):
@@ -36,7 +37,44 @@ class Ottla(BrokerProcess):
         return [sys.executable, "-m", "ottla", "serve", str(self.properties)]
 
 
-CLASSES: dict[str, type[BrokerProcess]] = {"ottla": Ottla, "kafka": RealKafka}
+class OttlaInQuorum(Ottla):
+    """Our broker as the only one of a cluster whose controller is Apache Kafka's. The controller starts with the broker, survives
+    its `kill` and stops with it. It gets the same settings, since it is the one that creates topics."""
+
+    def __init__(self, directory: Path, settings: dict[str, str] | None = None, port: int | None = None) -> None:
+        given = {key: value for key, value in (settings or {}).items() if key not in OF_THE_PLACE}
+        self.controller = KafkaController(directory / "controller", given)
+        super().__init__(directory, settings, port)
+
+    def place(self) -> dict[str, str]:
+        return {
+            "process.roles": "broker",
+            "listeners": f"PLAINTEXT://{HOST}:{self.port}",
+            "controller.quorum.bootstrap.servers": self.controller.bootstrap,
+            "log.dirs": str(self.data_dir),
+        }
+
+    def beside(self) -> list[BrokerProcess]:
+        return [self.controller]
+
+    def start(self) -> None:
+        if self.controller.process is None:
+            self.controller.start()
+        super().start()
+
+    def stop(self) -> int:
+        try:
+            return super().stop()
+        finally:
+            self.controller.stop()
+
+
+IN_QUORUM: Final = bool(os.environ.get("OTTLA_COMPAT_QUORUM"))
+"""Whether the tests of this run have, where they ask for ottla, a broker of a real quorum, and no Apache Kafka beside it."""
+OF_THE_PLACE: Final = frozenset(
+    ("process.roles", "node.id", "listeners", "advertised.listeners", "log.dirs", "metadata.log.dir", "controller.quorum.voters")
+)
+CLASSES: Final[dict[str, type[BrokerProcess]]] = {"ottla": OttlaInQuorum if IN_QUORUM else Ottla, "kafka": RealKafka}
 
 
 @dataclass(frozen=True)
@@ -85,12 +123,15 @@ class SharedBrokers:
                 broker = CLASSES[kind](self.directory / name)
                 broker.start()
                 assert broker.process is not None
-                broker.process.returncode = 0  # not ours to wait for: it outlives this worker, and stop_all ends it
-                note.write_text(json.dumps([kind, broker.port, broker.process.pid, str(broker.log_file)]))
+                for process in (*broker.beside(), broker):
+                    assert process.process is not None
+                    process.process.returncode = 0  # not ours to wait for: it outlives this worker, and stop_all ends it
+                    of_it = note if process is broker else note.with_suffix(f".{process.kind}.json")
+                    of_it.write_text(json.dumps([process.kind, process.port, process.process.pid, str(process.log_file)]))
         return Address(*json.loads(note.read_text()))
 
     def stop_all(self) -> None:
-        for note in sorted(self.directory.glob("*.json")):
+        for note in sorted(self.directory.glob("*.json"), reverse=True):  # a broker before what is beside it
             address = Address(*json.loads(note.read_text()))
             end_process(address.pid, signal.SIGTERM)
             reap(address.pid)

@@ -3,6 +3,8 @@
 `kind` runs a test twice: against ottla and against Apache Kafka. `broker` and `bootstrap` give that kind's shared broker, which
 the whole run uses: so topics and groups take names from `unique`. `fresh_broker` makes one of its own for a test that kills or
 configures it. Nothing here skips: a jar, tool or client that is missing fails the tests that need it.
+
+With OTTLA_COMPAT_QUORUM=1 in the environment, ottla is the broker of a real quorum (brokers.py), and `kind` is only ottla.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ ROOT = Path(__file__).resolve().parents[1]
 pytest.register_assert_rewrite("compat_tests.client_jobs", "compat_tests.programs")
 
 from compat_tests import forms  # noqa: E402 - after the line above
-from compat_tests.brokers import CLASSES, KINDS, Address, SharedBrokers  # noqa: E402
+from compat_tests.brokers import CLASSES, IN_QUORUM, KINDS, Address, SharedBrokers  # noqa: E402
 from compat_tests.reference import jvm  # noqa: E402
 from compat_tests.seen import LEDGER  # noqa: E402
 from compat_tests.topics import make_topics  # noqa: E402
@@ -91,7 +93,7 @@ def shared_brokers(pytestconfig: pytest.Config) -> SharedBrokers:
     return SharedBrokers(pytestconfig.stash[DIRECTORY])
 
 
-@pytest.fixture(scope="session", params=KINDS)
+@pytest.fixture(scope="session", params=("ottla",) if IN_QUORUM else KINDS)
 def kind(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 

@@ -1,4 +1,4 @@
-"""The pytest fixture `kafka_broker`, which every test run has in an environment that has ottla.
+"""The pytest fixtures `kafka_broker` and `kafka_cluster`, which every test run has in an environment that has ottla.
 
     def test_orders(kafka_broker):
         producer = Producer({"bootstrap.servers": kafka_broker.bootstrap})
@@ -8,7 +8,15 @@
 
 It is an `ottla.testing.Broker`, by default a new and empty one for each test, which takes some milliseconds. With
 `kafka_broker_scope = session` (or package, module, class) in pytest's configuration, tests share one; then the marker counts
-where that scope begins (a module's `pytestmark`, say). pytest loads this file in every run, so it imports nothing of the broker.
+where that scope begins (a module's `pytestmark`, say).
+
+    def test_failover(kafka_cluster):
+        kafka_cluster.brokers[0].kill()
+
+is an `ottla.testing.Cluster` of three brokers, which takes seconds to start, so by default the whole run shares one; a marker
+`kafka_cluster(nodes=2, ...)` counts where the scope in `kafka_cluster_scope` begins.
+
+pytest loads this file in every run, so it imports nothing of the broker.
 """
 
 from __future__ import annotations
@@ -19,10 +27,12 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 if TYPE_CHECKING:
-    from ottla.testing import Broker
+    from ottla.testing import Broker, Cluster
 
 SCOPE: Final = "kafka_broker_scope"
 MARKER: Final = "kafka_broker"
+CLUSTER_SCOPE: Final = "kafka_cluster_scope"
+CLUSTER_MARKER: Final = "kafka_cluster"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -31,14 +41,25 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "the scope of the fixture kafka_broker: function, class, module, package, session",
         default="function",
     )
+    parser.addini(
+        CLUSTER_SCOPE,
+        "the scope of the fixture kafka_cluster: function, class, module, package, session",
+        default="session",
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", f"{MARKER}(**settings): the broker's settings, with _ for the dots of their names")
+    text = f"{CLUSTER_MARKER}(nodes=3, controllers=1, **settings): the cluster, and the settings of all its nodes"
+    config.addinivalue_line("markers", text)
 
 
 def _scope(fixture_name: str, config: pytest.Config) -> Any:  # pytest checks the name itself
     return config.getini(SCOPE)
+
+
+def _cluster_scope(fixture_name: str, config: pytest.Config) -> Any:
+    return config.getini(CLUSTER_SCOPE)
 
 
 @pytest.fixture(scope=_scope)
@@ -46,8 +67,24 @@ def kafka_broker(request: pytest.FixtureRequest) -> Iterator[Broker]:
     """A running broker: `.bootstrap`, `.port`, `.data_dir`. Settings by the marker `kafka_broker`."""
     from ottla.testing import Broker
 
-    marker = request.node.get_closest_marker(MARKER)
-    if marker is not None and marker.args:
-        raise pytest.UsageError(f"the marker {MARKER} takes settings as keywords, as in num_partitions=3; not {marker.args}")
-    with Broker(**(marker.kwargs if marker is not None else {})) as broker:
+    with Broker(**_given(request, MARKER)) as broker:
         yield broker
+
+
+@pytest.fixture(scope=_cluster_scope)
+def kafka_cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
+    """A running cluster: `.bootstrap`, `.brokers`, `.data_dir`. Its size and settings by the marker `kafka_cluster`."""
+    from ottla.testing import Cluster
+
+    with Cluster(**_given(request, CLUSTER_MARKER)) as cluster:
+        yield cluster
+
+
+def _given(request: pytest.FixtureRequest, name: str) -> dict[str, Any]:
+    """Returns what the marker of this name gives. Raises UsageError if that is not keywords."""
+    marker = request.node.get_closest_marker(name)
+    if marker is None:
+        return {}
+    if marker.args:
+        raise pytest.UsageError(f"the marker {name} takes settings as keywords, as in num_partitions=3; not {marker.args}")
+    return dict(marker.kwargs)

@@ -1,4 +1,4 @@
-"""A broker inside a test or a program of yours, on a free port and in a directory that goes with it.
+"""A broker inside a test or a program of yours, on a free port and in a directory that goes with it; or a cluster beside it.
 
     with ottla.testing.Broker(num_partitions=3) as broker:          # a thread of its own
         Producer({"bootstrap.servers": broker.bootstrap}) ...
@@ -13,6 +13,12 @@ its connections, closes its logs and removes its directory. Where ottla is insta
 Two things differ from production, since nobody keeps this data: a temporary directory is not synced to the disk, so creating
 a topic costs no fsync; and three settings of Kafka's that make a first consumer wait are set low (QUICK). Keywords take
 precedence over them, and a `data_dir` of yours is synced and kept.
+
+    with ottla.testing.Cluster(nodes=3) as cluster:                 # processes: brokers, and controllers of Apache Kafka
+        Producer({"bootstrap.servers": cluster.bootstrap}) ...
+        cluster.brokers[0].kill()
+
+A cluster is the one of `ottla cluster`. It needs Java 17 or newer, and Maven to fetch Kafka's jars once.
 """
 
 from __future__ import annotations
@@ -27,9 +33,11 @@ import threading
 import weakref
 from concurrent.futures import Future
 from pathlib import Path
+from random import SystemRandom
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
 
+from ottla.commands.cluster.errors import ClusterError
 from ottla.log.config_def import ConfigError
 from ottla.log.disk.files import OsDisk, OsFile
 from ottla.server.settings.broker_config import BrokerConfig
@@ -38,7 +46,11 @@ from ottla.server.settings.broker_settings import advice, is_idle
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from ottla.commands.cluster.process import NodeProcess
+    from ottla.commands.cluster.running import RunningCluster
     from ottla.server.broker.broker import Broker as ServerBroker
+
+__all__ = ["HOST", "QUICK", "Broker", "Cluster", "ClusterBroker", "ClusterError"]
 
 HOST: Final = "127.0.0.1"
 
@@ -189,6 +201,183 @@ class Broker:
         if unknown:
             raise ConfigError("; ".join(advice(name) for name in unknown))
         return config
+
+
+class Cluster:
+    """A cluster for `with` or `async with`, or to be started and stopped by hand: brokers of ottla, each in a process of its own,
+    and controllers of Apache Kafka, in a JVM each. They listen on free ports of 127.0.0.1.
+
+    A start takes some seconds, so tests should share a cluster where they can. `data_dir` is kept and may come from an earlier
+    cluster, with the same number of brokers or fewer; without it, a temporary directory is made and removed. `kafka` is the
+    directory of an unpacked Apache Kafka; without it, Maven fetches the jars and keeps them. `settings` are those of all nodes,
+    written as for `Broker`.
+
+    Raises ConfigError for a setting that is wrong, and ClusterError, from the start, if Java or Maven is missing or a node does
+    not come up.
+    """
+
+    def __init__(
+        self,
+        nodes: int = 3,
+        *,
+        controllers: int = 1,
+        data_dir: str | Path | None = None,
+        kafka: str | Path | None = None,
+        **settings: object,
+    ) -> None:
+        self._nodes = nodes
+        self._controllers = controllers
+        self._data_dir = None if data_dir is None else Path(data_dir)
+        self._kafka = None if kafka is None else Path(kafka)
+        self._settings = {name.replace("_", "."): _as_text(value) for name, value in settings.items()}
+        self._temporary: _TemporaryDirectory | None = None
+        self._running: RunningCluster | None = None
+        self._kill: weakref.finalize[[int, RunningCluster], Cluster] | None = None
+        _, unknown = BrokerConfig.from_mapping({**QUICK, **self._settings})
+        if unknown:
+            raise ConfigError("; ".join(advice(name) for name in unknown))
+
+    @property
+    def bootstrap(self) -> str:
+        """The addresses of all brokers, as clients take them for bootstrap.servers."""
+        return self._started().layout.bootstrap
+
+    @property
+    def cluster_id(self) -> str:
+        return self._started().layout.cluster_id
+
+    @property
+    def data_dir(self) -> Path:
+        """The directory of the cluster: one directory a node, with its settings, its log and its data."""
+        return self._started().layout.directory
+
+    @property
+    def brokers(self) -> list[ClusterBroker]:
+        """The brokers, in the order of their ids."""
+        running = self._started()
+        return [ClusterBroker(running, node) for node in running.brokers]
+
+    def __repr__(self) -> str:
+        return f"<ottla.testing.Cluster {self.bootstrap if self._running is not None else 'not running'}>"
+
+    def start(self) -> Self:
+        """Starts controllers and brokers; all brokers serve when this returns."""
+        from ottla.commands.cluster import layout, running
+
+        if self._running is not None or self._temporary is not None:
+            raise RuntimeError("this cluster is already running")
+        overrides = [f"{name}={text}" for name, text in {**QUICK, **self._settings}.items()]
+        layout.check_overrides(overrides)
+        programs = running.find_programs(os.environ, self._kafka)
+        self._temporary = _TemporaryDirectory() if self._data_dir is None else None
+        try:
+            directory = self._data_dir if self._temporary is None else Path(self._temporary.path)
+            assert directory is not None
+            plan = layout.plan(directory, self._nodes, self._controllers, 0, SystemRandom())
+            cluster = running.RunningCluster(plan, programs, os.environ, overrides=overrides)
+            self._kill = weakref.finalize(self, _kill_in, os.getpid(), cluster)
+            cluster.start()
+        except BaseException:
+            self._end()
+            raise
+        self._running = cluster
+        return self
+
+    def stop(self) -> None:
+        """Stops the brokers, then the controllers; does nothing if the cluster does not run."""
+        running, self._running = self._running, None
+        if running is not None:
+            try:
+                running.stop()
+            finally:
+                self._end()
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+        self.stop()
+
+    async def __aenter__(self) -> Self:
+        return await asyncio.to_thread(self.start)
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await asyncio.to_thread(self.stop)
+
+    def _started(self) -> RunningCluster:
+        if self._running is None:
+            raise RuntimeError("this cluster is not running: enter it with `with` or `async with`, or call start()")
+        return self._running
+
+    def _end(self) -> None:
+        kill, self._kill = self._kill, None
+        if kill is not None:
+            kill.detach()
+        temporary, self._temporary = self._temporary, None
+        if temporary is not None:
+            temporary.remove()
+
+
+class ClusterBroker:
+    """One broker of a `Cluster`, to be killed, stopped and started again on the same port and directory."""
+
+    def __init__(self, cluster: RunningCluster, node: NodeProcess) -> None:
+        self._cluster = cluster
+        self._node = node
+
+    @property
+    def node_id(self) -> int:
+        return self._node.place.node_id
+
+    @property
+    def port(self) -> int:
+        return self._node.place.port
+
+    @property
+    def bootstrap(self) -> str:
+        """host:port of this broker."""
+        return self._node.place.address
+
+    @property
+    def pid(self) -> int | None:
+        """The id of its process, also when that has ended."""
+        return self._node.pid
+
+    @property
+    def is_running(self) -> bool:
+        return self._node.is_running
+
+    @property
+    def log_file(self) -> Path:
+        """What it has printed, its log included, over all its starts."""
+        return self._node.log
+
+    @property
+    def data_dir(self) -> Path:
+        return self._node.log.parent / "data"
+
+    def kill(self) -> None:
+        """Ends the process at once, as by kill -9, and returns when it has ended. Its controllers notice after
+        `broker.session.timeout.ms`."""
+        self._node.kill()
+        self._node.wait(None)
+
+    def stop(self) -> None:
+        """Stops the broker in order."""
+        self._node.stop()
+
+    def start(self) -> None:
+        """Starts it again; it serves when this returns. Raises ClusterError."""
+        self._node.start()
+        self._cluster.wait_until_ready([self._node])
+
+
+def _kill_in(process_id: int, cluster: RunningCluster) -> None:
+    """Ends the nodes that a program leaves behind when it ends without stopping them."""
+    if os.getpid() == process_id:
+        cluster.kill()
 
 
 class _Thread:

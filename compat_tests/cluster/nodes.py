@@ -8,27 +8,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from compat_tests.brokers import Ottla
-from compat_tests.reference.kafka import HOST, RealKafka, answers_api_versions
+from compat_tests.reference.kafka import CONTROLLER_ID, HOST, KafkaController
 
-CONTROLLER_ID = 3000
-
-
-class KafkaController(RealKafka):
-    """The one controller of a cluster, which is no broker."""
-
-    kind = "controller"
-
-    def place(self) -> dict[str, str]:
-        return {
-            "process.roles": "controller",
-            "node.id": str(CONTROLLER_ID),
-            "listeners": f"CONTROLLER://{HOST}:{self.port}",
-            "controller.quorum.bootstrap.servers": self.bootstrap,
-            "log.dirs": str(self.data_dir),
-        }
-
-    def answers(self) -> bool:
-        return answers_api_versions(self.port)
+__all__ = ["CONTROLLER_ID", "KafkaController", "OttlaBroker"]
 
 
 class KafkaBroker(RealKafka):

@@ -32,6 +32,7 @@ from compat_tests.reference import jvm, maven
 HOST = "127.0.0.1"
 CLUSTER_ID = "b3R0bGFDb21wYXRUZXN0cw"  # the same for every broker, so that answers can be compared
 NODE_ID = 1
+CONTROLLER_ID = 3000
 START_TIMEOUT_S = 90
 STOP_TIMEOUT_S = 60
 
@@ -154,6 +155,10 @@ class BrokerProcess(ABC):
     def format(self) -> None:  # noqa: B027 - not every broker needs it
         """Make an empty data directory usable, where the broker does not do that itself."""
 
+    def beside(self) -> list[BrokerProcess]:
+        """The processes that this broker starts and stops with itself."""
+        return []
+
     def environment(self) -> dict[str, str]:
         return dict(os.environ)
 
@@ -245,6 +250,24 @@ class RealKafka(BrokerProcess):
 
     def command(self) -> list[str]:
         return [*self._java(), "kafka.Kafka", str(self.properties)]
+
+
+class KafkaController(RealKafka):
+    """The one controller of a cluster, which is no broker."""
+
+    kind = "controller"
+
+    def place(self) -> dict[str, str]:
+        return {
+            "process.roles": "controller",
+            "node.id": str(CONTROLLER_ID),
+            "listeners": f"CONTROLLER://{HOST}:{self.port}",
+            "controller.quorum.bootstrap.servers": self.bootstrap,
+            "log.dirs": str(self.data_dir),
+        }
+
+    def answers(self) -> bool:
+        return answers_api_versions(self.port)
 
 
 def main() -> int:

@@ -162,7 +162,7 @@ def make_context(config: BrokerConfig, cluster: Cluster, logs: LogManager, clock
         controller=cluster.controller,
         replicas=replicas,
         groups=GroupCoordinator(offsets, clock, GroupCoordinatorConfig.from_broker(values), config.node_id, image, random),
-        producer_ids=ProducerIds(cluster.controller),
+        producer_ids=ProducerIds(cluster.controller, ahead=config.follows_controllers),
         fetch_sessions=FetchSessions(
             values["max.incremental.fetch.session.cache.slots"],
             clock.now_ms,

@@ -1,0 +1,102 @@
+"""`ottla cluster` and `ottla.testing.Cluster` with real controllers: one life of each, and the same directory again."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+import pytest
+from confluent_kafka import Consumer, Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+
+import ottla.testing
+from compat_tests.reference import maven
+from compat_tests.test_apache_tools import Tools
+from compat_tests.waiting import collect, wait_for
+
+PARTITIONS = 6
+RECORDS = 60
+STOP_S = 120
+
+
+@contextmanager
+def running(folder: Path, *words: str) -> Iterator[tuple[subprocess.Popen[str], dict[str, Any], IO[str]]]:
+    """Runs `ottla cluster`, and yields its process, what it said on standard output, and its standard error."""
+    command = [sys.executable, "-m", "ottla", "cluster", "--dir", str(folder / "c"), "--json", *words]
+    with open(folder / "errors", "w+") as errors, open(folder / "output", "w+") as output:
+        process = subprocess.Popen(command, stdout=output, stderr=errors, text=True)
+        try:
+            said = folder / "output"
+            wait_for(lambda: process.poll() is not None or said.read_text().endswith("\n"), (folder / "errors").read_text)
+            assert process.poll() is None, (folder / "errors").read_text()
+            yield process, json.loads(said.read_text()), errors
+        finally:
+            process.terminate()
+            process.wait(STOP_S)
+
+
+def produce(bootstrap: str, topic: str) -> None:
+    producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True})
+    for n in range(RECORDS):
+        producer.produce(topic, str(n).encode(), partition=n % PARTITIONS)
+    assert producer.flush(60) == 0
+
+
+def consume(bootstrap: str, topic: str, group: str) -> set[int]:
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group, "auto.offset.reset": "earliest"})
+    try:
+        consumer.subscribe([topic])
+        return {int(message.value()) for message in collect(lambda: consumer.consume(RECORDS, 0.5), RECORDS)}
+    finally:
+        consumer.close()
+
+
+def leaders(bootstrap: str, topic: str) -> set[int]:
+    partitions = AdminClient({"bootstrap.servers": bootstrap}).list_topics(topic, 30).topics[topic].partitions
+    return {partition.leader for partition in partitions.values()}
+
+
+def test_a_cluster_serves_loses_a_broker_ends_and_comes_back(tmp_path: Path) -> None:
+    with running(tmp_path, "--nodes", "2", "--port", "0", "--override", "broker.session.timeout.ms=2000") as (process, where, _):
+        bootstrap = where["bootstrap"]
+        said = Tools(bootstrap).run("topics", "--create", "--topic", "t", "--partitions", str(PARTITIONS))
+        assert "Created topic t" in said
+        wait_for(lambda: leaders(bootstrap, "t") == {1, 2}, "both brokers lead")
+        produce(bootstrap, "t")
+        assert consume(bootstrap, "t", "first") == set(range(RECORDS))
+        second = where["brokers"][1]["pid"]
+        os.kill(second, signal.SIGKILL)
+        wait_for(lambda: f"(pid {second}) has ended by SIGKILL" in (tmp_path / "errors").read_text(), "the broker is reported")
+        wait_for(lambda: leaders(bootstrap, "t") == {1, -1}, "the partitions of one broker have no leader")
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(STOP_S) == 1, "a node had ended by itself"
+    assert "did not stop in order" not in (tmp_path / "errors").read_text()
+    assert (tmp_path / "c" / "broker-1" / "data" / ".kafka_cleanshutdown").exists()
+    with running(tmp_path) as (process, again, _):
+        assert [again[key] for key in ("cluster_id", "bootstrap")] == [where[key] for key in ("cluster_id", "bootstrap")]
+        assert consume(bootstrap, "t", "second") == set(range(RECORDS))
+        process.send_signal(signal.SIGINT)
+        assert process.wait(STOP_S) == 0
+
+
+def test_a_cluster_for_tests_with_an_unpacked_kafka(tmp_path: Path) -> None:
+    (tmp_path / "kafka").mkdir()
+    (tmp_path / "kafka" / "libs").symlink_to(maven.jar_dir("kafka"))
+    with ottla.testing.Cluster(nodes=2, kafka=tmp_path / "kafka", num_partitions=PARTITIONS) as cluster:
+        admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+        admin.create_topics([NewTopic("t", -1, -1)])["t"].result(30)
+        produce(cluster.bootstrap, "t")
+        first = cluster.brokers[0]
+        first.stop()
+        wait_for(lambda: leaders(cluster.brokers[1].bootstrap, "t") == {2, -1}, "the broker has left")
+        first.start()
+        assert consume(cluster.bootstrap, "t", "readers") == set(range(RECORDS))
+    with pytest.raises(RuntimeError, match="not running"):
+        _ = cluster.bootstrap
