@@ -8,9 +8,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from compat_tests.brokers import Ottla
-from compat_tests.reference.kafka import CONTROLLER_ID, HOST, KafkaController
+from compat_tests.reference.kafka import CONTROLLER_ID, HOST, KafkaController, RealKafka
 
-__all__ = ["CONTROLLER_ID", "KafkaController", "OttlaBroker"]
+__all__ = ["CONTROLLER_ID", "KafkaBroker", "KafkaController", "OttlaBroker"]
 
 
 class KafkaBroker(RealKafka):
