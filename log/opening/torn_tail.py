@@ -197,7 +197,7 @@ class TailCheck:
         tail = examine(segment.open_file(), position, segment.size)
         place = f"{segment.path(LOG_SUFFIX)} is damaged at position {position}, offset {expected}"
         if self._opening.every_append_synced and (later or tail.goes_on):
-            raise CorruptLog(f"{place}, with sound batches behind that: {reason}; restore it from a copy")
+            raise CorruptLog(f"{place}, with sound batches behind that: {reason}")
         if later or tail.kind is Kind.DAMAGED:
             self._refuse_promised(f"{place}: {reason}", expected + 1)
         if tail.kind is Kind.ZEROS or (tail.kind is Kind.TORN and not any(each.size for each in later)):

@@ -1,7 +1,9 @@
 """The log of `__cluster_metadata-0` as its only voter writes it: replay at the start, a new epoch, then one batch an operation.
 
 A start reads the newest snapshot and every committed batch behind it, and compares all of it with its CRCs. (If the log ends
-before the snapshot, because somebody restored the snapshot alone, it begins again, empty, at the snapshot's end.) Then the voter
+before the snapshot, because somebody restored the snapshot alone, it begins again, empty, at the snapshot's end. If
+batches are missing in between, because somebody had `ottla log repair --skip` take out what was damaged, records about what was
+made in them are left out: nobody could do more with such a log, and without this it would not load.) Then the voter
 elects itself: it writes quorum-state with an epoch that was never used before and a LeaderChange control record of that epoch,
 and everything after it has the epoch. With one voter a batch is committed when it is durable, so `append` returns after fsync.
 That happens on the event loop: an operation of the controller takes the 3 ms of its fsync, all requests wait as long, and in
@@ -120,6 +122,8 @@ class MetadataLog:
         """The number of bytes that were appended since the start."""
         self.last_append_ms = 0
         self._transactions = Transactions()
+        self._offsets_missing = False
+        """Whether batches are gone from the log, as after `ottla log repair --skip`."""
         self._latest_epoch = 0
         self.epoch = -1
 
@@ -206,6 +210,16 @@ class MetadataLog:
         header = read_header(batch)
         if header.last_offset < start:
             return
+        following = max(image.highest_offset + 1, start)
+        if header.base_offset > following:
+            self._offsets_missing = True
+            logger.error(
+                "the offsets %d to %d of %s are missing, as after ottla log repair --skip: later records about what was made "
+                "there are left out",
+                following,
+                header.base_offset - 1,
+                self._log.path,
+            )
         try:
             decoded = decode_records(batch)
         except MALFORMED as error:
@@ -217,8 +231,19 @@ class MetadataLog:
             return
         operations = self._transactions.feed(decode_value(record.value) for record in decoded)
         for operation in operations:
-            image.apply_all(operation)
+            self._apply(image, operation)
         image.highest_offset = header.last_offset
+
+    def _apply(self, image: MetadataImage, operation: list[WireStruct]) -> None:
+        """Applies an operation. Where somebody chose to do without a damaged batch, that goes for what depended on it, too."""
+        if not self._offsets_missing:
+            image.apply_all(operation)
+            return
+        for record in operation:
+            try:
+                image.apply(record)
+            except MetadataError as error:
+                logger.error("a %s is left out: %s", type(record).__name__, error)
 
     def _control(self, record: ControlRecord) -> None:
         if record.type == KRAFT_VERSION:

@@ -7,6 +7,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ottla.log.errors import StorageError
+from ottla.server.base.damage import way_out
 from ottla.server.metadata import eligible, snapshot
 from ottla.server.metadata.controller_settings import ControllerSettings
 from ottla.server.metadata.feature_levels import FORMATTED_FEATURES
@@ -47,6 +48,7 @@ def open_standalone(
     directory_ids = _directory_ids(logs)
     used_ids = {path: directory_ids[path] for path in config.log_dirs if path in directory_ids}
     settings = ControllerSettings(config, used_ids, network)
+    _refuse_damaged(logs, config.metadata_log_dir)
     partition_log = logs.create(CLUSTER_METADATA, 0, TOPIC_ID, metadata_log_config(config.values), is_new=False)
     directory_id = directory_ids[partition_log.directory.path]
     log = MetadataLog(partition_log, disk, settings.node_id, clock.now_ms, directory_id)
@@ -88,6 +90,13 @@ def _bootstrap_records(disk: Disk, directory: str) -> list[WireStruct]:
         return []
     except OSError as error:
         raise StorageError(f"reading {path}: {error}") from error
+
+
+def _refuse_damaged(logs: LogManager, directory: str) -> None:
+    """Raises MetadataError if the metadata log could not be opened because of what is in it."""
+    name = (CLUSTER_METADATA, 0)
+    if name in logs.unavailable and name not in logs.opening.without_room:
+        raise MetadataError(f"{logs.unavailable[name]}. {way_out(f'{directory}/{CLUSTER_METADATA}-0')}")
 
 
 def _refuse_orphans(logs: LogManager, path: str) -> None:

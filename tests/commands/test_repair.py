@@ -22,6 +22,7 @@ from ottla.log.disk.files import Buffer, File, OsDisk, OsFile
 from ottla.server.program.app import app
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages import find_coordinator, offset_commit, offset_fetch
+from ottla.wire.metadata_records import MetadataError
 from ottla.wire.primitives import WireStruct
 from tests import asking
 from tests.commands.damaged import findings, flip, offsets, run, segments, starts
@@ -307,6 +308,24 @@ def test_a_damaged_offset_is_refused_and_after_a_repair_the_one_before_counts(tm
     assert run("repair", "--yes", "--skip", log.parent)[0] == 0
     with ottla.testing.Broker(data_dir=tmp_path) as broker:
         assert committed(broker) == (0, 1042)
+
+
+def test_a_topic_whose_creation_is_damaged_is_refused_and_after_a_repair_it_is_set_aside(tmp_path: Path) -> None:
+    with ottla.testing.Broker(data_dir=tmp_path) as broker:
+        for topic in ("first", "second"):
+            made = CliRunner().invoke(app, ["topic", "create", topic, "--bootstrap", broker.bootstrap], catch_exceptions=False)
+            assert made.exit_code == 0
+    (log,) = (tmp_path / "__cluster_metadata-0").glob("*.log")
+    flip(log, log.read_bytes().index(b"first"))
+    with pytest.raises(MetadataError, match="ottla log repair --skip"):
+        ottla.testing.Broker(data_dir=tmp_path).start()
+    assert run("repair", "--yes", "--skip", log.parent)[0] == 0
+    with ottla.testing.Broker(data_dir=tmp_path) as broker:
+        listed = CliRunner().invoke(app, ["topic", "list", "--json", "--bootstrap", broker.bootstrap], catch_exceptions=False)
+        assert [row["topic"] for row in json.loads(listed.stdout)] == ["second"]
+    assert len(list(tmp_path.glob("first-0.*-stray"))) == 1
+    with ottla.testing.Broker(data_dir=tmp_path):
+        assert (tmp_path / "second-0").exists()
 
 
 def test_a_damaged_snapshot_of_the_metadata_is_set_aside_if_others_hold_the_same(tmp_path: Path) -> None:

@@ -55,6 +55,19 @@ def test_what_is_no_record_may_claim_to_be_too_large_one_later() -> None:
     target("codecs").check(bytes.fromhex(begin + end))
 
 
+def test_an_unclean_start_may_cut_a_log_where_offsets_go_back_within_a_segment() -> None:
+    """Before that it is read as it is, because a clean stop is believed."""
+    data = (
+        "000000cc006400000000000000000000005800000001025f3641ba0010000000020000018bcfe568000000018bcfe56802000000000000"
+        "00070000000000000000000318000000ffff026b0a76616c75650018000202026b0a76616c75650018000404026b0a76616c7565000064"
+        "0000000000000000000000580000000102ffc52dfb7a1000000002004e00000000000000090000004200000001020a4acd980030000000"
+        "000000018bcfe568000000018bcfe5680000000000000000070000ffffffff000000012000000008000000000c000021000001000a0a30"
+        "0a310a74203020360a0b0a300a310a74203020330a04043800012e8d69ae00000001000000000000000700000000000800000000000000"
+        "08000000020000018bcfe56802ffffffff0000000000000000"
+    )
+    target("log_directory").check(bytes.fromhex(data))
+
+
 @pytest.mark.parametrize("name", names())
 def test_a_target_says_what_it_promises(name: str) -> None:
     assert "input is" in (target(name).__doc__ or "")

@@ -21,7 +21,7 @@ from typing import Final
 from ottla.log.config import LogConfig
 from ottla.log.disk import checkpoint
 from ottla.log.disk.checkpoint import EpochEntry
-from ottla.log.errors import LogError, StorageError
+from ottla.log.errors import CorruptRecord, LogError, StorageError
 from ottla.log.following import append_as_follower
 from ottla.log.management.manager import LogManager
 from ottla.log.markers import build_marker
@@ -162,10 +162,13 @@ def _append(log: PartitionLog, follower_bytes: bytes) -> None:
     assert log.log_end_offset >= end + 1
 
 
-def _has_gap(log: PartitionLog) -> bool:
-    """Returns whether offsets are missing between two segments."""
+def _would_be_cut(log: PartitionLog) -> bool:
+    """Returns whether offsets are missing between two segments, or go back within one."""
     segments = list(log.segments)
-    return any(segment.next_offset() != following.base_offset for segment, following in pairwise(segments))
+    try:
+        return any(segment.next_offset() != following.base_offset for segment, following in pairwise(segments))
+    except CorruptRecord:
+        return True
 
 
 def _restart(disk: MemDisk, manager: LogManager, log: PartitionLog, *, clean: bool) -> None:
@@ -173,8 +176,8 @@ def _restart(disk: MemDisk, manager: LogManager, log: PartitionLog, *, clean: bo
     if before is None:
         return
     start, end = log.log_start_offset, log.log_end_offset
-    # After an unclean stop a gap between segments is taken for the end of the log; after a clean one it is left alone.
-    manager.close(clean or _has_gap(log))
+    # After an unclean stop the log ends there; after a clean one it is left alone.
+    manager.close(clean or _would_be_cut(log))
     again = _opened(disk)
     assert again is not None
     other = again.get("t", 0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 from random import Random
 
@@ -199,6 +200,32 @@ def test_what_a_start_refuses(damage: str) -> None:
             node.kill()
     with pytest.raises(MetadataError):
         node.start()
+
+
+@pytest.mark.parametrize("at", [9, 11, 16], ids=["too long", "too short", "another format"])
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_log_that_does_not_even_open_is_refused_with_the_way_out(at: int, clean: bool) -> None:
+    node = Node()
+    controller = node.start()
+    at_once(controller.incremental_alter_configs(retention("60000"), ANYBODY))
+    (node.stop if clean else node.kill)()
+    good = node.disk.read_bytes(LOG)
+    first = next(start for start in starts(good) if start)
+    node.disk.write_bytes(LOG, good[: first + at] + bytes([good[first + at] ^ 1]) + good[first + at + 1 :])
+    with pytest.raises(MetadataError) as caught:
+        node.start()
+    assert LOG.removesuffix(".log") in str(caught.value)
+    assert str(caught.value).endswith(f"ottla log repair --skip {METADATA}")
+
+
+def test_a_log_that_waits_for_room_is_not_said_to_be_damaged() -> None:
+    node = Node()
+    node.start()
+    node.kill()
+    node.disk.fail("open", errno.EMFILE, path=LOG)
+    with pytest.raises(StorageError) as caught:
+        node.start()
+    assert "repair" not in str(caught.value)
 
 
 def test_a_flipped_bit_in_the_log_is_refused_with_the_way_out() -> None:
