@@ -31,7 +31,7 @@ else meanwhile, so the batches of a partition stay in order.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from struct import Struct
 from typing import Final, NamedTuple
@@ -51,7 +51,7 @@ from ottla.log.errors import (
 )
 from ottla.log.producers import ProducerStates
 from ottla.log.validate import ValidatedBatch
-from ottla.server.base.answers import chain_answer, map_answer, recover_answer
+from ottla.server.base.answers import chain_answer, map_answer
 from ottla.server.base.clock import Clock
 from ottla.server.base.errors import CloseConnection, NotLeaderOrFollower, code_of
 from ottla.server.base.promise import Acknowledgement, Promise
@@ -235,13 +235,14 @@ class _Work:
         zstd_allowed = self._request.api_version >= ZSTD_SINCE
         validation = replica.validation(data.records, zstd_allowed=zstd_allowed)
 
-        def append(batch: ValidatedBatch) -> _Answer:
+        def append(batch: ValidatedBatch | LogError) -> _Answer:
+            if isinstance(batch, LogError):
+                return _refused(data.index, batch, replica)
             if _is_transactional(data.records):
                 self._verify_again(topic, data)
             return self.answer(topic, data, batch)
 
-        appended = chain_answer(self._request.broker.workers().run(validation), append)
-        return recover_answer(appended, LogError, lambda error: _refused(data.index, error, replica))
+        return chain_answer(self._request.broker.workers().run(partial(_validated, validation)), append)
 
     def finish(
         self, topics: Sequence[TopicProduceData], answers: Sequence[PartitionProduceResponse]
@@ -422,6 +423,16 @@ def _why_not_here(replica: Replica | None, topic: TopicProduceData, index: int, 
             return ErrorCode.UNKNOWN_TOPIC_ID
         name = image.name
     return request.broker.replicas.why_missing(name, index)
+
+
+def _validated(validation: Callable[[], ValidatedBatch]) -> ValidatedBatch | LogError:
+    """Returns the batch, or why it is refused. That is not raised through promises: the error would be kept by the frames that it
+    has passed, and they by it, with the decoder and up to 64 MiB of each refused batch, until the garbage collector comes."""
+    try:
+        return validation()
+    except LogError as error:
+        error.__traceback__ = error.__cause__ = error.__context__ = None
+        return error
 
 
 def _refused(index: int, error: LogError, replica: Replica) -> PartitionProduceResponse:
