@@ -67,9 +67,11 @@ def encode(request: Any, version: int, correlation_id: int, client_id: str | Non
 class Connection:
     """One TCP connection with hand-made frames."""
 
-    def __init__(self, address: Address) -> None:
+    def __init__(self, address: Address, host: str | None = None) -> None:
+        """`host` is the address of the client, one of 127.0.0.0/8; None stands for whatever the system chooses."""
         self.kind = address.kind
-        self.socket = socket.create_connection(("127.0.0.1", address.port), timeout=ANSWER_TIMEOUT_S)
+        source = None if host is None else (host, 0)
+        self.socket = socket.create_connection(("127.0.0.1", address.port), ANSWER_TIMEOUT_S, source)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.correlation_id = 0
 
@@ -139,15 +141,15 @@ class Wire:
     `labels` gives names to what the broker chose (its port, member ids, topic ids, producer ids), for the comparison.
     """
 
-    def __init__(self, address: Address, prefix: str) -> None:
-        self.address, self.kind, self.prefix = address, address.kind, prefix
+    def __init__(self, address: Address, prefix: str, host: str | None = None) -> None:
+        self.address, self.kind, self.prefix, self.host = address, address.kind, prefix, host
         self.labels: dict[Any, str] = {("port", address.port): "<port>"}
         self.topic_ids: dict[str, bytes] = {}
         self._connections: list[Connection] = []
 
     def connect(self) -> Connection:
         """A new connection, closed with the test."""
-        self._connections.append(Connection(self.address))
+        self._connections.append(Connection(self.address, self.host))
         return self._connections[-1]
 
     def call(self, request: Any, version: int, timeout_s: float = ANSWER_TIMEOUT_S) -> Any:

@@ -34,9 +34,7 @@ WHY_IDLE: Final[dict[str, tuple[str, ...]]] = {
         "ssl.", "sasl.", "security.", "principal.builder.class", "connections.max.reauth.ms",
         "connection.failed.authentication.delay.ms",
     ),
-    "There is no authorization yet; a broker that names an authorizer does not start": (
-        "authorizer.class.name", "early.start.listeners",
-    ),
+    "Every listener opens when the broker can serve it": ("early.start.listeners",),
     "There is no JVM to load a class in": (
         "alter.config.policy.class.name", "create.topic.policy.class.name", "client.quota.callback.class", "config.providers",
         "group.streams.topology.description.plugin.class",

@@ -274,6 +274,9 @@ TESTS: Final[dict[str, str]] = {
     "test_security.py::test_describe_acls": "ACL1",
     "test_security.py::test_create_acls": "ACL2",
     "test_security.py::test_delete_acls": "ACL3",
+    "test_rights.py::test_rights": "Z1 Z3 Z4 Z5 Z7 Z8 Z9 Z11 Z12 Z13 Z15 Z16 Z17 Z18b Z18d Z19",
+    "test_rights.py::test_denials": "Z20",
+    "test_rights.py::test_access_rules": "Z21",
     "test_telemetry.py::test_not_advertised": "TEL1",
     "test_telemetry.py::test_a_first_request": "TEL2",
     "test_telemetry.py::test_keeping_time": "TEL3",
@@ -286,14 +289,12 @@ TESTS: Final[dict[str, str]] = {
 }
 
 _NO_LOGIN: Final = "ottla's listeners are PLAINTEXT, so nobody logs in"
-_NO_RULES: Final = "there is no authorizer, so everybody may do everything"
 _ONE_NODE: Final = "needs a second broker; ottla's nodes do not replicate"
 _LOGINS: Final = "SA1 SA2 SA3b SA4 SA5 SA7 SA8 SA9 SA11 SA12 SA13"
-_RULES: Final = "Z1 Z3 Z4 Z5 Z7 Z8 Z9 Z11 Z12 Z13 Z15 Z16 Z17 Z18b Z18c Z18d Z19 Z20 Z21"
 NOT_ASKED: Final[dict[str, str]] = {
     "FC0": "a new cluster's very first request races with the creation of the offsets topic; every warm-up waits for that",
     **dict.fromkeys(_LOGINS.split(), _NO_LOGIN),
-    **dict.fromkeys(_RULES.split(), _NO_RULES),
+    "Z18c": "Kafka gives no answer",
     "SASL re-authentication": _NO_LOGIN,
     "Produce acks=-1 with ISR": _ONE_NODE,
     "Produce/Fetch to a broker": _ONE_NODE,
@@ -324,7 +325,6 @@ _LAST_NODE: Final = "the only node of a cluster cannot leave it, and there is no
 NO_SUCCESS: Final[dict[str, tuple[range, str]]] = {
     "sasl_handshake": (range(2), _NO_LOGIN),
     "sasl_authenticate": (range(3), _NO_LOGIN),
-    "describe_acls": (range(1, 4), _NO_RULES),
     "create_delegation_token": (range(1, 4), _NO_TOKENS),
     "renew_delegation_token": (range(1, 3), _NO_TOKENS),
     "expire_delegation_token": (range(1, 3), _NO_TOKENS),

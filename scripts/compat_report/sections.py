@@ -23,7 +23,7 @@ OUTSIDE: Final = (
         "SSL and SASL listeners, logging in with delegation tokens",
         "not implemented; a broker with such a listener does not start",
     ),
-    ("authorizers and ACLs", "not implemented; ACL requests are answered as by a Kafka broker without an authorizer"),
+    ("authorizers other than StandardAuthorizer", "there is no JVM to load them in; a broker that names one does not start"),
     ("several brokers, several voters", "ottla is a single node; requests between brokers are not served"),
     ("tiered storage", "not implemented"),
 )

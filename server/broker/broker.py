@@ -163,6 +163,7 @@ class Broker:
         cluster.on_failure = self._fail
         context = self.context = make_context(self.config, cluster, logs, clock, self._random)
         lead_partitions(context, cluster)
+        self._authorize(context)
         self._measure_requests(context, logs)
         await self._open_listeners(context, Dispatch(context, self.chain))
         self._endpoints = self._find_endpoints()
@@ -285,6 +286,14 @@ class Broker:
                 logger.warning("listeners: cannot open %s, so the controller has no address of its own: %s", address, error)
             else:
                 self.controller_listeners.append(listener)
+
+    def _authorize(self, context: BrokerContext) -> None:
+        """Has requests authorised if there is an authorizer; its code is loaded only then."""
+        if not self.config.values["authorizer.class.name"]:
+            return
+        from ottla.server.broker.authorization import authorize
+
+        authorize(context, self.chain)
 
     def _measure_requests(self, context: BrokerContext, logs: LogManager) -> None:
         """Has the requests on all listeners measured, if the metrics are on that will read this."""

@@ -1,7 +1,7 @@
 """The chain of links puts together, in one place, what happens before and after the handlers.
 
-A route is made of the steps of one API: decode, handle, encode. Links stand around these steps, each for one purpose: quotas,
-the metrics of requests and the faults of a test kit; an authorizer and an audit log will find their places here as well. The
+A route is made of the steps of one API: decode, handle, encode. Links stand around these steps, each for one purpose: an
+authorizer, quotas, the metrics of requests and the faults of a test kit. The
 steps are composed when a route is made, and all routes are made anew when a link comes or goes. An existing route never changes:
 a request that waits is answered by the route that it began with. Without links the steps are the handler's own, so a missing link
 costs nothing.
@@ -24,8 +24,10 @@ MakeRoute = Callable[[Plan, Steps], Route]
 class Place(IntEnum):
     """Gives each link its place, whenever it comes. The lowest is next to the handler; the highest sees a request first."""
 
-    QUOTAS = 0
-    FAULTS = 1
+    AUTHORIZATION = 0
+    """The authorizer is next to the handler, because it takes out of requests what may not be done."""
+    QUOTAS = 1
+    FAULTS = 2
     """The faults of a test kit are outside the quotas, so that a request that never arrives is counted against nobody."""
 
 

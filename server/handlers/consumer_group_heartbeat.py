@@ -3,6 +3,7 @@
 
 - Epoch 0 joins, -1 leaves, -2 means that a static member leaves and will return, and any higher epoch stays. A null field, or -1
   for the rebalance timeout, means that nothing has changed.
+- With an authorizer, a pattern matches only topics that the member may DESCRIBE.
 - In v0 a member may come without an id and is given one. In v1 it chooses its own, and may subscribe to a regular expression.
 - The answer has an assignment if it holds news for the member: if the member joins, sends all its fields, or has gained or lost a
   partition.
@@ -15,6 +16,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 from ottla.server.base.promise import Promise
@@ -26,6 +28,7 @@ from ottla.server.group.errors import GroupError
 from ottla.server.group.modern.epochs import JOINING_EPOCH, LEAVING_EPOCH, LEAVING_STATIC_EPOCH
 from ottla.server.group.modern.java_order import hash_order, uuid_hash
 from ottla.server.group.requests import Client
+from ottla.server.guards.ask import ask_for
 from ottla.server.metadata.feature_levels import GROUP_VERSION
 from ottla.server.requests.request import Request
 from ottla.server.requests.traits import Traits
@@ -110,7 +113,14 @@ def _heartbeat(body: ConsumerGroupHeartbeatRequest, request: Request, protocol: 
         assignor=body.server_assignor,
         owned=None if owned is None else collect_owned((bytes(part.topic_id), part.partitions) for part in owned),
         client=Client(request.client_id or "", f"/{request.session.client_host}"),
+        may_see=_sight(request),
     )
+
+
+def _sight(request: Request) -> Callable[[str], bool] | None:
+    """Returns what says which topics a pattern of the member may match; None without an authorizer."""
+    ask = ask_for(request)
+    return None if ask is None else lambda name: ask.topic(Operation.DESCRIBE, name, quiet=True)
 
 
 def _assignment(assigned: Held) -> Assignment:

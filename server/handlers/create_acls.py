@@ -1,9 +1,10 @@
-"""CreateAcls v1-3 adds access rules. There is no authorizer yet, so every rule is refused with 54 SECURITY_DISABLED.
+"""CreateAcls v1-3 adds access rules; metadata/access.py says which there can be.
 
-A rule with an unknown (0) resource type, pattern type, operation or permission closes the connection, as in Kafka.
-
-A broker whose controllers are others passes the request on: they have an authorizer or not. An answer that does not come is 56
-KAFKA_STORAGE_ERROR.
+- Each rule succeeds or fails on its own, and is in force when the answer goes out. A rule that exists already succeeds.
+- A rule with an unknown (0) resource type, pattern type, operation or permission closes the connection, as in Kafka.
+- Errors of a rule: 42 INVALID_REQUEST; -1 UNKNOWN_SERVER_ERROR for all rules if one has a number that no rule can have; 44
+  POLICY_VIOLATION (more than 10,000 new rules), 54 SECURITY_DISABLED without an authorizer, 56 KAFKA_STORAGE_ERROR.
+- A broker whose controllers are others passes the request on; whether there is an authorizer is theirs to say.
 """
 
 from __future__ import annotations
@@ -24,14 +25,18 @@ TRAITS = Traits(Whole(Need(Operation.ALTER, Resource.CLUSTER)))
 def handle(body: CreateAclsRequest, request: Request) -> CreateAclsResponse | Awaitable[CreateAclsResponse]:
     for rule in body.creations:
         check_elements(rule.resource_type, rule.resource_pattern_type, rule.operation, rule.permission_type)
-    if request.broker.config.follows_controllers:
-        return _forward(body, request)
-    return CreateAclsResponse(results=[AclCreationResult(ErrorCode.SECURITY_DISABLED, DISABLED) for _ in body.creations])
+    broker = request.broker
+    if broker.authorizer is None and not broker.config.follows_controllers:
+        return _refusal(body, ErrorCode.SECURITY_DISABLED, DISABLED)
+    return _create(body, request)
 
 
-async def _forward(body: CreateAclsRequest, request: Request) -> CreateAclsResponse:
+async def _create(body: CreateAclsRequest, request: Request) -> CreateAclsResponse:
     try:
-        answer: CreateAclsResponse = await request.broker.controller.forward(body, request.caller())
+        return await request.broker.controller.create_acls(body, request.caller())
     except StorageError as error:
-        return CreateAclsResponse(results=[AclCreationResult(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) for _ in body.creations])
-    return answer
+        return _refusal(body, ErrorCode.KAFKA_STORAGE_ERROR, str(error))
+
+
+def _refusal(body: CreateAclsRequest, code: ErrorCode, text: str) -> CreateAclsResponse:
+    return CreateAclsResponse(results=[AclCreationResult(code, text) for _ in body.creations])

@@ -2,8 +2,9 @@
 
 - metadata/tokens.py has the rules, and security/delegation.py says who may ask. Without an authorizer anybody may create a token
   for anybody.
+- With an authorizer, a token for another owner needs CREATE_TOKENS on that user.
 - Errors, with all times -1: 64 DELEGATION_TOKEN_REQUEST_NOT_ALLOWED (the listener is PLAINTEXT and does not authenticate the
-  requester), 67 INVALID_PRINCIPAL_TYPE (a renewer is not of the type `User`).
+  requester), 65 DELEGATION_TOKEN_AUTHORIZATION_FAILED, 67 INVALID_PRINCIPAL_TYPE (a renewer is not of the type `User`).
 - Errors, with all times 0: 35 UNSUPPORTED_VERSION (metadata.version is below 3.6), 56 KAFKA_STORAGE_ERROR, 61
   DELEGATION_TOKEN_AUTH_DISABLED (delegation.token.secret.key is not set).
 """
@@ -11,6 +12,7 @@
 from __future__ import annotations
 
 from ottla.log.errors import StorageError
+from ottla.server.guards.ask import ask_for
 from ottla.server.metadata.tokens import USER, owner_of, principal_of
 from ottla.server.requests.request import Request
 from ottla.server.requests.traits import Traits
@@ -25,6 +27,9 @@ TRAITS = Traits(Inside(Need(Operation.CREATE_TOKENS, Resource.USER)))
 async def handle(body: CreateDelegationTokenRequest, request: Request) -> CreateDelegationTokenResponse:
     if not may_ask(request.broker.config.all_listeners, request.session.listener, request.session.principal):
         return _refusal(body, request, ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, NO_TIME)
+    ask, owner = ask_for(request), ":".join(owner_of(body, principal_of(request.session.principal)))
+    if ask is not None and owner != request.session.principal and not ask.may(Operation.CREATE_TOKENS, Resource.USER, owner):
+        return _refusal(body, request, ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED, NO_TIME)
     if any(renewer.principal_type != USER for renewer in body.renewers):
         return _refusal(body, request, ErrorCode.INVALID_PRINCIPAL_TYPE, NO_TIME)
     try:

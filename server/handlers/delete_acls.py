@@ -1,10 +1,10 @@
-"""DeleteAcls v1-3 removes the access rules that match filters. There is no authorizer yet, so every filter is answered 54
-SECURITY_DISABLED.
+"""DeleteAcls v1-3 removes the access rules that match filters; metadata/access.py says which match.
 
-A filter with an unknown (0) resource type, pattern type, operation or permission closes the connection, as in Kafka.
-
-A broker whose controllers are others passes the request on: they have an authorizer or not. An answer that does not come is 56
-KAFKA_STORAGE_ERROR.
+- The rules are out of force when the answer goes out. A rule that several filters match is named by all of them.
+- A filter with an unknown (0) resource type, pattern type, operation or permission closes the connection, as in Kafka.
+- Errors of a filter: 44 POLICY_VIOLATION (the request would remove more than 10,000 rules, or compare too much), 54
+  SECURITY_DISABLED without an authorizer, 56 KAFKA_STORAGE_ERROR.
+- A broker whose controllers are others passes the request on; whether there is an authorizer is theirs to say.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ TRAITS = Traits(Whole(Need(Operation.ALTER, Resource.CLUSTER)))
 def handle(body: DeleteAclsRequest, request: Request) -> DeleteAclsResponse | Awaitable[DeleteAclsResponse]:
     for each in body.filters:
         check_elements(each.resource_type_filter, each.pattern_type_filter, each.operation, each.permission_type)
-    if request.broker.config.follows_controllers:
-        return _forward(body, request)
-    return DeleteAclsResponse(
-        filter_results=[DeleteAclsFilterResult(ErrorCode.SECURITY_DISABLED, DISABLED) for _ in body.filters]
-    )
+    broker = request.broker
+    if broker.authorizer is None and not broker.config.follows_controllers:
+        return _refusal(body, ErrorCode.SECURITY_DISABLED, DISABLED)
+    return _delete(body, request)
 
 
-async def _forward(body: DeleteAclsRequest, request: Request) -> DeleteAclsResponse:
+async def _delete(body: DeleteAclsRequest, request: Request) -> DeleteAclsResponse:
     try:
-        answer: DeleteAclsResponse = await request.broker.controller.forward(body, request.caller())
+        return await request.broker.controller.delete_acls(body, request.caller())
     except StorageError as error:
-        return DeleteAclsResponse(
-            filter_results=[DeleteAclsFilterResult(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) for _ in body.filters]
-        )
-    return answer
+        return _refusal(body, ErrorCode.KAFKA_STORAGE_ERROR, str(error))
+
+
+def _refusal(body: DeleteAclsRequest, code: ErrorCode, text: str) -> DeleteAclsResponse:
+    return DeleteAclsResponse(filter_results=[DeleteAclsFilterResult(code, text) for _ in body.filters])

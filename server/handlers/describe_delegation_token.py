@@ -1,6 +1,8 @@
 """DescribeDelegationToken v1-3 lists delegation tokens with their owners and renewers (KIP-48, KIP-373).
 
 - A null list of owners asks for all tokens, an empty one for none. Expired tokens are listed until the sweep removes them.
+- With an authorizer a client sees its own tokens and those that it may renew; others need DESCRIBE on the token or
+  DESCRIBE_TOKENS on its owner, and are left out otherwise.
 - v3 adds who requested the token. security/delegation.py says who may ask.
 - Errors: 61 DELEGATION_TOKEN_AUTH_DISABLED (delegation.token.secret.key is not set), 64 DELEGATION_TOKEN_REQUEST_NOT_ALLOWED (the
   listener is PLAINTEXT and does not authenticate the requester).
@@ -9,6 +11,7 @@
 from __future__ import annotations
 
 from ottla.log.config_def import Secret
+from ottla.server.guards.ask import Ask, ask_for
 from ottla.server.metadata.tokens import hmac_of, principal_of, settings_of, tokens
 from ottla.server.requests.request import Request
 from ottla.server.requests.traits import Traits
@@ -37,8 +40,22 @@ def handle(body: DescribeDelegationTokenRequest, request: Request) -> DescribeDe
     owners = None
     if body.owners is not None:
         owners = {f"{owner.principal_type}:{owner.principal_name}" for owner in body.owners}
-    found = [token for token in tokens(request.broker.metadata) if is_wanted(token, owners)]
+    ask, principal = ask_for(request), request.session.principal
+    found = [
+        token
+        for token in tokens(request.broker.metadata)
+        if is_wanted(token, owners) and (ask is None or _may_see(token, principal, ask))
+    ]
     return DescribeDelegationTokenResponse(tokens=[_described(token, secret_key) for token in found])
+
+
+def _may_see(token: DelegationTokenRecord, principal: str, ask: Ask) -> bool:
+    """Returns whether a client sees a token: its own, one that it may renew, or one for which it has a right."""
+    if principal in (token.owner, token.requester, *token.renewers):
+        return True
+    if ask.may(Operation.DESCRIBE, Resource.DELEGATION_TOKEN, token.token_id, quiet=True):
+        return True
+    return ask.may(Operation.DESCRIBE_TOKENS, Resource.USER, token.owner, quiet=True)
 
 
 def _described(token: DelegationTokenRecord, secret_key: Secret) -> DescribedDelegationToken:

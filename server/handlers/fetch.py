@@ -17,6 +17,8 @@
   leader may name another replica to read from (server/replication/read_replicas.py). v12 adds LastFetchedEpoch: if the logs
   diverge before the offset, the answer says where (diverging epoch) and has no records. v13 names topics by id (100). v15 adds
   the replica state. v16 names the current leader beside errors (KIP-951).
+- With an authorizer a client needs READ on each topic, and a replica CLUSTER_ACTION, which is then enough; else it is answered 29
+  TOPIC_AUTHORIZATION_FAILED, also for unknown names. Each attempt asks anew, because sessions and waits outlive rules.
 - Errors: 1 OFFSET_OUT_OF_RANGE, 3 UNKNOWN_TOPIC_OR_PARTITION, 6 NOT_LEADER_OR_FOLLOWER, 56 KAFKA_STORAGE_ERROR (6 below v6), 70
   FETCH_SESSION_ID_NOT_FOUND, 71 INVALID_FETCH_SESSION_EPOCH, 74 FENCED_LEADER_EPOCH, 75 UNKNOWN_LEADER_EPOCH, 100
   UNKNOWN_TOPIC_ID, 106 FETCH_SESSION_TOPIC_ID_ERROR. With an error all watermarks are -1.
@@ -31,6 +33,7 @@ from ottla.log.errors import CorruptRecord, LogError, OffsetOutOfRange
 from ottla.log.transactions import aborted_in_read
 from ottla.server.base.errors import code_of
 from ottla.server.base.promise import Promise
+from ottla.server.guards.ask import ask_for
 from ottla.server.partitions.fetch_sessions import TOPIC_IDS_SINCE, CachedPartition, FetchContext, Result
 from ottla.server.partitions.leader_hints import leader_hint
 from ottla.server.partitions.replica import Replica
@@ -57,6 +60,7 @@ from ottla.wire.messages.fetch import (
 if TYPE_CHECKING:
     from ottla.log.disk.files import FileSlice
     from ottla.log.partition import PartitionLog
+    from ottla.server.guards.ask import Ask
 
 TRAITS = Traits(
     Inside(Need(Operation.READ, Resource.TOPIC), Need(Operation.CLUSTER_ACTION, Resource.CLUSTER)),
@@ -137,8 +141,13 @@ class _Fetch:
         sent: list[tuple[Traffic, int]] = []
         found = 0
         ready = last
+        ask = None if self._request.broker.authorizer is None else ask_for(self._request)
         for cached in self._fetching.partitions.values():
             replica = self._find(cached)
+            if ask is not None and not self._may_fetch(cached, ask):
+                results.append((cached, _refusal(cached.index, ErrorCode.TOPIC_AUTHORIZATION_FAILED, [])))
+                ready = self._request.failed = True
+                continue
             if cached.name is None and replica is not None:
                 cached.name = replica.topic
             if replica is None:
@@ -179,6 +188,18 @@ class _Fetch:
             endpoints = self._add_hints(results)
             response.node_endpoints = [] if self._follower else endpoints  # followers know the addresses of brokers already
         return response
+
+    def _may_fetch(self, cached: CachedPartition, ask: Ask) -> bool:
+        """Returns whether the client may fetch a partition. One of a topic id that no topic has is only unknown to clients."""
+        if self._follower:
+            return ask.cluster(Operation.CLUSTER_ACTION)
+        topic = cached.topic
+        if isinstance(topic, bytes):
+            image = self._request.broker.metadata.topics_by_id.get(topic)
+            if image is None:
+                return True
+            topic = image.name
+        return ask.topic(Operation.READ, topic)
 
     def _size(self, results: list[Result]) -> int:
         """Returns the bytes of the answer, with its correlation id but without the names of other leaders."""

@@ -9,6 +9,7 @@
 - `max_records` is observed as far as the batches of the log allow, and strictly with acquire mode 1 (v2, KIP-1206). The records
   come in whole batches, of which only the acquired offsets are the member's.
 - With `is_renew_ack` (v2, KIP-1222) all limits are 0 and nothing is fetched: the client only renews locks.
+- With an authorizer, partitions of topics without READ are answered 29 TOPIC_AUTHORIZATION_FAILED, asked anew in each request.
 - Acknowledgements are answered beside the records, with the errors of ShareAcknowledge.
 - Errors of partitions: 3 UNKNOWN_TOPIC_OR_PARTITION, 6 NOT_LEADER_OR_FOLLOWER with the leader (KIP-951), 15
   COORDINATOR_NOT_AVAILABLE while the group's state cannot be read, 56 KAFKA_STORAGE_ERROR, also if that state makes no sense, 78
@@ -22,6 +23,7 @@ from typing import Final
 
 from ottla.server.base.answers import chain_answer
 from ottla.server.base.promise import Promise
+from ottla.server.guards.ask import ask_for
 from ottla.server.partitions.leader_hints import leader_hint
 from ottla.server.requests.request import Request
 from ottla.server.requests.traits import Throttling, Traits
@@ -35,6 +37,7 @@ from ottla.server.share.share_partitions import SharePartitions
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.share_fetch import (
     AcquiredRecords,
+    FetchTopic,
     LeaderIdAndEpoch,
     NodeEndpoint,
     PartitionData,
@@ -66,14 +69,41 @@ def handle(body: ShareFetchRequest, request: Request) -> ShareFetchResponse | Pr
             return response
         return broker.purgatory.watch((), body.max_wait_ms, lambda last: response if last else None)
     acknowledged: Outcome | Promise[Outcome] = {}
+    refusals: Outcome = {}
     if _has_acknowledgements(body):
+        topics = body.topics
+        if broker.authorizer is not None:
+            topics, refusals = _without_refused(body.topics, request)
         acknowledged = acknowledge_all(
-            shares, broker.metadata, session.key, body.topics, request.api_version, renews=body.is_renew_ack
+            shares, broker.metadata, session.key, topics, request.api_version, renews=body.is_renew_ack
         )
     epoch = session.epoch
     return chain_answer(
-        acknowledged, lambda outcome: _fetch(_Fetching(body, session, epoch, outcome, shares, request), body, request)
+        acknowledged,
+        lambda outcome: _fetch(_Fetching(body, session, epoch, {**outcome, **refusals}, shares, request), body, request),
     )
+
+
+def _without_refused(topics: Sequence[FetchTopic], request: Request) -> tuple[list[FetchTopic], Outcome]:
+    """Returns the topics whose records the client may acknowledge, and the outcome for those of the others."""
+    refused = [topic for topic in topics if not _may_read(topic.topic_id, request)]
+    outcome = {
+        (topic.topic_id, each.partition_index): _no_right()
+        for topic in refused
+        for each in topic.partitions
+        if each.acknowledgement_batches
+    }
+    return [topic for topic in topics if not any(topic is each for each in refused)], outcome
+
+
+def _may_read(topic_id: bytes, request: Request) -> bool:
+    """Returns whether the client has the right to READ; nobody needs one to a topic id that no topic has."""
+    ask, topic = ask_for(request), request.broker.metadata.topics_by_id.get(topic_id)
+    return ask is None or topic is None or ask.topic(Operation.READ, topic.name)
+
+
+def _no_right() -> ShareError:
+    return ShareError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, None)
 
 
 def _fetch(fetching: _Fetching, body: ShareFetchRequest, request: Request) -> ShareFetchResponse | Promise[ShareFetchResponse]:
@@ -172,9 +202,12 @@ class _Fetching:
     def _existing_partitions(self) -> Iterator[TopicIdPartition]:
         """Yields the session's partitions that exist. The answer names the others at its end."""
         topics = self._request.broker.metadata.topics_by_id
+        asks = self._request.broker.authorizer is not None
         for partition, name in self._session.partitions.items():
             topic = topics.get(partition[0])
-            if name is None:
+            if asks and not _may_read(partition[0], self._request):
+                self._missing.append(Fetched(partition, _no_right()))
+            elif name is None:
                 self._missing.append(Fetched(partition, ShareError(ErrorCode.UNKNOWN_TOPIC_ID, None)))
             elif topic is None or partition[1] not in topic.partitions:
                 self._missing.append(Fetched(partition, ShareError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None)))

@@ -25,9 +25,11 @@ if TYPE_CHECKING:
         AlterUserScramCredentialsRequest,
         AlterUserScramCredentialsResponse,
     )
+    from ottla.wire.messages.create_acls import CreateAclsRequest, CreateAclsResponse
     from ottla.wire.messages.create_delegation_token import CreateDelegationTokenRequest, CreateDelegationTokenResponse
     from ottla.wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
     from ottla.wire.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
+    from ottla.wire.messages.delete_acls import DeleteAclsRequest, DeleteAclsResponse
     from ottla.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
     from ottla.wire.messages.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse
     from ottla.wire.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
@@ -85,6 +87,14 @@ class Controller(ABC):
         """Sets and deletes SCRAM credentials of users; the changes of those users that succeed take effect together."""
 
     @abstractmethod
+    async def create_acls(self, request: CreateAclsRequest, caller: Caller) -> CreateAclsResponse:
+        """Adds access rules, each on its own; those that are added take effect together."""
+
+    @abstractmethod
+    async def delete_acls(self, request: DeleteAclsRequest, caller: Caller) -> DeleteAclsResponse:
+        """Removes the access rules that match any of the filters."""
+
+    @abstractmethod
     async def create_delegation_token(
         self, request: CreateDelegationTokenRequest, caller: Caller
     ) -> CreateDelegationTokenResponse:
@@ -126,7 +136,7 @@ class Controller(ABC):
 
     async def forward(self, request: WireStruct, caller: Caller) -> Any:
         """Returns the answer of the cluster's controllers to a request that a broker on its own answers without any, about
-        reassignments or access rules. Only for a broker whose controllers are others (`BrokerConfig.follows_controllers`)."""
+        reassignments. Only for a broker whose controllers are others (`BrokerConfig.follows_controllers`)."""
         raise NotImplementedError
 
     @abstractmethod

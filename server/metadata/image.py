@@ -6,7 +6,7 @@ start replays and those that the running broker appends go through the same meth
 quorum, and nothing here changes.
 
 `_APPLY` names every record type of Kafka 4.4's metadata. Those that no other part of the image depends on (quotas, credentials,
-tokens; access control, which ottla does not enforce yet) are kept whole, by their identity, for modules of their own and for
+tokens, access rules) are kept whole, by their identity, for modules of their own and for
 snapshots. Those with nothing to keep are listed as `_nothing` with the reason.
 
 Lookups that a request makes are single dictionary hits: `topics` by name, `topics_by_id`, `TopicImage.partitions` by index. The
@@ -17,13 +17,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 from ottla.server.metadata.names import metrics_name
 from ottla.wire.metadata_records import MetadataError
 from ottla.wire.primitives import ZERO_UUID, WireStruct, uuid_to_text
 
 if TYPE_CHECKING:  # record classes are imported with the first record of their kind (wire/metadata_records.py)
+    from ottla.wire.messages.internal.access_control_entry_record import AccessControlEntryRecord
     from ottla.wire.messages.internal.broker_registration_change_record import BrokerRegistrationChangeRecord
     from ottla.wire.messages.internal.clear_elr_record import ClearElrRecord
     from ottla.wire.messages.internal.client_quota_record import ClientQuotaRecord
@@ -33,6 +34,7 @@ if TYPE_CHECKING:  # record classes are imported with the first record of their 
     from ottla.wire.messages.internal.partition_record import PartitionRecord
     from ottla.wire.messages.internal.producer_ids_record import ProducerIdsRecord
     from ottla.wire.messages.internal.register_broker_record import RegisterBrokerRecord
+    from ottla.wire.messages.internal.remove_access_control_entry_record import RemoveAccessControlEntryRecord
     from ottla.wire.messages.internal.remove_topic_record import RemoveTopicRecord
     from ottla.wire.messages.internal.topic_record import TopicRecord
 
@@ -175,7 +177,15 @@ class QuotasChanged:
     """Client quotas changed; server/metadata/quotas.py reads what they are now."""
 
 
-Event = TopicCreated | PartitionChanged | TopicDeleted | ConfigChanged | BrokerChanged | QuotasChanged
+@dataclass(frozen=True, slots=True)
+class AccessRuleChanged:
+    """An access rule is gone, or new, or another has its id; the field for what there is not is None."""
+
+    removed: AccessControlEntryRecord | None
+    added: AccessControlEntryRecord | None
+
+
+Event = TopicCreated | PartitionChanged | TopicDeleted | ConfigChanged | BrokerChanged | QuotasChanged | AccessRuleChanged
 _EMPTY: Final[Mapping[str, str]] = {}
 
 
@@ -440,6 +450,16 @@ class MetadataImage:
         if self._events[-1:] != [QuotasChanged()]:  # one event for all that an operation changes
             self._events.append(QuotasChanged())
 
+    def _access_rule(self, record: AccessControlEntryRecord) -> None:
+        previous = self.kept.get(("acl", record.id))
+        self.kept["acl", record.id] = record
+        self._events.append(AccessRuleChanged(cast("AccessControlEntryRecord | None", previous), record))
+
+    def _remove_access_rule(self, record: RemoveAccessControlEntryRecord) -> None:
+        previous = self.kept.pop(("acl", record.id), None)
+        if previous is not None:
+            self._events.append(AccessRuleChanged(cast("AccessControlEntryRecord", previous), None))
+
     def _nothing(self, record: WireStruct) -> None:
         """Ignores a record that does not concern the image but the reader of the log, or nobody."""
 
@@ -483,8 +503,8 @@ _APPLY: Final[dict[str, Callable[[MetadataImage, Any], None]]] = {
     "BrokerRegistrationChangeRecord": MetadataImage._broker_registration_change,
     "ClearElrRecord": MetadataImage._clear_elr,
     # Kept whole
-    "AccessControlEntryRecord": _keep("acl", "id"),
-    "RemoveAccessControlEntryRecord": _forget("acl", "id"),
+    "AccessControlEntryRecord": MetadataImage._access_rule,
+    "RemoveAccessControlEntryRecord": MetadataImage._remove_access_rule,
     "DelegationTokenRecord": _keep("token", "token_id"),
     "RemoveDelegationTokenRecord": _forget("token", "token_id"),
     "UserScramCredentialRecord": _keep("scram", "name", "mechanism"),

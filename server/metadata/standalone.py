@@ -42,9 +42,11 @@ if TYPE_CHECKING:
         AlterUserScramCredentialsRequest,
         AlterUserScramCredentialsResponse,
     )
+    from ottla.wire.messages.create_acls import CreateAclsRequest, CreateAclsResponse
     from ottla.wire.messages.create_delegation_token import CreateDelegationTokenRequest, CreateDelegationTokenResponse
     from ottla.wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
     from ottla.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
+    from ottla.wire.messages.delete_acls import DeleteAclsRequest, DeleteAclsResponse
     from ottla.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
     from ottla.wire.messages.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse
     from ottla.wire.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
@@ -203,7 +205,17 @@ class StandaloneController(Controller):
         self.commit([ProducerIdsRecord(broker.broker_id, broker.epoch, block.stop)])
         return block
 
-    # Credentials and tokens
+    # Access rules, credentials and tokens
+
+    async def create_acls(self, request: CreateAclsRequest, caller: Caller) -> CreateAclsResponse:
+        from ottla.server.metadata import access
+
+        return self._carry_out(access.create(self.image, self._random, request))
+
+    async def delete_acls(self, request: DeleteAclsRequest, caller: Caller) -> DeleteAclsResponse:
+        from ottla.server.metadata import access
+
+        return self._carry_out(access.delete(self.image, request))
 
     async def alter_user_scram_credentials(
         self, request: AlterUserScramCredentialsRequest, caller: Caller

@@ -42,8 +42,10 @@ if TYPE_CHECKING:
         AlterUserScramCredentialsRequest,
         AlterUserScramCredentialsResponse,
     )
+    from ottla.wire.messages.create_acls import CreateAclsRequest, CreateAclsResponse
     from ottla.wire.messages.create_delegation_token import CreateDelegationTokenRequest, CreateDelegationTokenResponse
     from ottla.wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
+    from ottla.wire.messages.delete_acls import DeleteAclsRequest, DeleteAclsResponse
     from ottla.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
     from ottla.wire.messages.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse
     from ottla.wire.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
@@ -189,7 +191,15 @@ class QuorumController(Controller):
             raise ControllerUnreachable(f"the active controller gives no producer ids: error {answer.error_code}")
         return range(answer.producer_id_start, answer.producer_id_start + answer.producer_id_len)
 
-    # Credentials and tokens
+    # Access rules, credentials and tokens
+
+    async def create_acls(self, request: CreateAclsRequest, caller: Caller) -> CreateAclsResponse:
+        answer: CreateAclsResponse = await self.forward(request, caller)
+        return answer
+
+    async def delete_acls(self, request: DeleteAclsRequest, caller: Caller) -> DeleteAclsResponse:
+        answer: DeleteAclsResponse = await self.forward(request, caller)
+        return answer
 
     async def alter_user_scram_credentials(
         self, request: AlterUserScramCredentialsRequest, caller: Caller

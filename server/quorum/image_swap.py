@@ -7,10 +7,11 @@ coordinators, listeners) sees events as if each thing had changed once.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from ottla.server.metadata.image import (
     TOPIC,
+    AccessRuleChanged,
     BrokerChanged,
     ConfigChanged,
     Event,
@@ -20,6 +21,9 @@ from ottla.server.metadata.image import (
     TopicCreated,
     TopicDeleted,
 )
+
+if TYPE_CHECKING:
+    from ottla.wire.messages.internal.access_control_entry_record import AccessControlEntryRecord
 
 
 def swap(image: MetadataImage, new: MetadataImage) -> None:
@@ -50,6 +54,14 @@ def _differences(old: MetadataImage, new: MetadataImage) -> Iterator[Event]:
             yield ConfigChanged(*resource)
     if _quotas(old) != _quotas(new):
         yield QuotasChanged()
+    rules, before_rules = _access_rules(new), _access_rules(old)
+    for rule_id in before_rules.keys() | rules.keys():
+        if before_rules.get(rule_id) != rules.get(rule_id):
+            yield AccessRuleChanged(before_rules.get(rule_id), rules.get(rule_id))
+
+
+def _access_rules(image: MetadataImage) -> dict[tuple[object, ...], AccessControlEntryRecord]:
+    return {key: cast("AccessControlEntryRecord", record) for key, record in image.kept.items() if key[0] == "acl"}
 
 
 def _quotas(image: MetadataImage) -> dict[tuple[object, ...], float]:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from ottla.server.replication.leading import Leading
     from ottla.server.replication.read_replicas import RackAware
     from ottla.server.requests.session import Session
+    from ottla.server.security.authorizer import Authorizer
     from ottla.server.settings.broker_config import BrokerConfig
     from ottla.server.settings.current import CurrentSettings
     from ottla.server.share.group_state import ShareGroupState
@@ -119,6 +120,8 @@ class BrokerContext:
     """None without `replica.selector.class`, since then all consumers read from leaders."""
     leading: Leading | None = None
     """None where this broker is its own controller, since nobody follows it then."""
+    authorizer: Authorizer | None = None
+    """None if everybody may do everything (`authorizer.class.name` is not set)."""
     log_dirs: LogDirs | None = None
     """None if there is only one log directory, since then nothing can be moved."""
     existing_transaction_coordinator: TransactionCoordinator | None = None

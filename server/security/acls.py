@@ -1,6 +1,6 @@
-"""Access rules (ACLs) without an authorizer: the answers of their three APIs, and the requests that cannot be answered at all.
+"""Requests about access rules (ACLs) that cannot be answered, and the answer of a broker without an authorizer.
 
-A broker without an authorizer refuses every request about rules with 54 SECURITY_DISABLED, whatever the rule says.
+Such a broker refuses every request about rules with 54 SECURITY_DISABLED, whatever the rule says.
 """
 
 from __future__ import annotations

@@ -48,7 +48,7 @@ class BrokerConfig:
         self.values = values
         self.texts = dict(texts)
         self.cluster_id = cluster_id
-        self.unknown = tuple(name for name in texts if base_name(name) not in BROKER_SETTINGS and name not in OWN_SETTINGS)
+        self.unknown = tuple(name for name in texts if not _is_known(name, authorized=bool(values["authorizer.class.name"])))
         protocols = self._protocols()
         controllers = {name.upper() for name in values["controller.listener.names"] or ()}
         everything = parse_addresses("listeners", values["listeners"], protocols)
@@ -146,7 +146,9 @@ class BrokerConfig:
     def _check_roles(self) -> None:
         """Raises ConfigError if the node is to be what ottla cannot be: a controller of others."""
         if self.values["authorizer.class.name"]:
-            raise ConfigError("authorizer.class.name: ottla has no authorization yet; remove it")
+            from ottla.server.settings.authorizer_settings import check_authorizer  # loaded only with an authorizer
+
+            check_authorizer(self.values["authorizer.class.name"], self.texts)
         broker_id = self.values["broker.id"]
         if broker_id != self.node_id and "broker.id" in self.texts:
             raise ConfigError(f"broker.id: {broker_id} is not the same as node.id, {self.node_id}; set only node.id")
@@ -192,6 +194,13 @@ class BrokerConfig:
                 f"controller.listener.names: the controllers' listener {name or '(none)'} uses {protocol}, which ottla does not "
                 "support yet; use PLAINTEXT (listener.security.protocol.map)"
             )
+
+
+def _is_known(name: str, *, authorized: bool) -> bool:
+    """Returns whether a setting means something; those of an authorizer do only if there is one."""
+    if base_name(name) in BROKER_SETTINGS or name in OWN_SETTINGS:
+        return True
+    return authorized and name in ("super.users", "allow.everyone.if.no.acl.found")
 
 
 def _with_both_ids(texts: Mapping[str, str]) -> Mapping[str, str]:

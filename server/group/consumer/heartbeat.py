@@ -4,7 +4,7 @@ member that will come back)."""
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
@@ -40,6 +40,8 @@ class Heartbeat(NamedTuple):
     assignor: str | None
     owned: Owned | None
     client: Client
+    may_see: Callable[[str], bool] | None = None
+    """Whether the member may see a topic, which counts for patterns; None if all may be seen."""
 
     @property
     def is_full(self) -> bool:
@@ -67,6 +69,7 @@ def heartbeat(services: ConsumerServices, group_id: str, request: Heartbeat) -> 
         return services.run(_leave(services, group_id, request))
     joining = request.epoch == JOINING_EPOCH
     update = _begin(services, group_id, create=joining)
+    update.may_see = request.may_see
     group = update.group
     services.check_room(group, request.member_id, request.instance_id)
     old = find_member(update, request.member_id, request.instance_id, joining=joining, classic=False)

@@ -30,10 +30,14 @@ class RegexLookups:
     def is_running(self, group_id: str) -> bool:
         return group_id in self._running
 
-    def start(self, group_id: str, expressions: Iterable[str]) -> None:
-        """Matches the expressions against the topics that there are now, beginning with the next turn of the event loop."""
+    def start(self, group_id: str, expressions: Iterable[str], may_see: Callable[[str], bool] | None = None) -> None:
+        """Matches the expressions against the topics that there are now, beginning with the next turn of the event loop; only
+        against those for which `may_see` is true, if there is one."""
         self._running.add(group_id)
-        steps, version = regexes.match(sorted(expressions), self._cluster.topics), self._cluster.highest_offset
+        topics: Iterable[str] = self._cluster.topics
+        if may_see is not None:
+            topics = [name for name in topics if may_see(name)]
+        steps, version = regexes.match(sorted(expressions), topics), self._cluster.highest_offset
         self._clock.call_later(0, lambda: self._step(group_id, steps, version))
 
     def _step(self, group_id: str, steps: Iterator[dict[str, frozenset[str]] | None], version: int) -> None:

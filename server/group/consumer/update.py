@@ -71,6 +71,8 @@ class GroupUpdate:
         self.now_ms = services.clock.now_ms()
         self.records: list[GroupRecord] = []
         self.after: list[Callable[[], None]] = []
+        self.may_see: Callable[[str], bool] | None = None
+        """Whether who makes the update may see a topic, which counts for patterns; None if all may be seen."""
 
     def result(self, response: T, then: Callable[[], Result[None] | None] = lambda: None) -> Result[T]:
         def written(error: ErrorCode) -> Result[None] | None:
@@ -121,7 +123,7 @@ class GroupUpdate:
         due |= last_version(group) < services.topics_version
         due |= self.now_ms > last_ms + services.values.broker_number("group.consumer.regex.refresh.interval.ms")
         if due and subscribed:
-            self.after.append(lambda: services.lookups.start(group.group_id, subscribed))
+            self.after.append(lambda: services.lookups.start(group.group_id, subscribed, self.may_see))
 
     def next_epoch(self, old: ConsumerMember, new: ConsumerMember, *, changed: bool) -> int:
         """Returns the group's epoch: the next one if a subscription has `changed`, or if its topics have changed."""

@@ -12,8 +12,9 @@ if TYPE_CHECKING:
 
 # fmt: off
 ROWS: Final[tuple[Row, ...]] = (
-    ("authorizer.class.name", "The class that decides who may do what. It is refused, because ottla has no authorization yet.",
-        "STRING", ""),
+    ("authorizer.class.name",
+        "The class that decides who may do what: Kafka's StandardAuthorizer, or empty for no authorization.",
+        "STRING", "", None, None, "e"),
     ("connection.failed.authentication.delay.ms",
         "How long the answer to a failed authentication is delayed, which makes guessing slower.",
         "INT", 100, 0),

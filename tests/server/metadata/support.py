@@ -104,6 +104,7 @@ class Node:
         self.cluster: StandaloneCluster
         self.controller: StandaloneController
         self.quotas: Any = None
+        self.authorizer: Any = None
 
     def start(self) -> StandaloneController:
         """Formats, opens, registers: what Broker.start does."""
@@ -144,6 +145,7 @@ class Node:
         """A request of this version, as a handler sees it."""
         broker: Any = SimpleNamespace(
             quotas=self.quotas,
+            authorizer=self.authorizer,
             clock=self.clock,
             config=self.config,
             settings=current_settings(self.config, self.image),

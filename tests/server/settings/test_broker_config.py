@@ -142,7 +142,8 @@ def test_a_listener_that_is_not_advertised_advertises_itself() -> None:
          "controller.quorum.voters: 2 is another node, and ottla is a controller only of itself; leave node 1 as the only voter, "
          "or set process.roles=broker to join the quorum"),
         ({"controller.quorum.voters": "a:1"}, "controller.quorum.voters: 'a:1' has the element 'a:1', which is not id@host:port"),
-        ({"authorizer.class.name": "a.B"}, "authorizer.class.name: ottla has no authorization yet; remove it"),
+        ({"authorizer.class.name": "a.B"}, "authorizer.class.name: there is no JVM to load a.B in; use "
+         "org.apache.kafka.metadata.authorizer.StandardAuthorizer, or remove the setting"),
     ],
 )  # fmt: skip
 def test_refused_in_one_line_that_begins_with_the_key(texts: dict[str, str], message: str) -> None:

@@ -1,0 +1,108 @@
+"""Guards of the requests of members of consumer, share and streams groups.
+
+Three things are asked in the handlers instead: which topics a pattern may match, which partitions of a share session are served
+now, and whether internal topics may be created.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from ottla.server.guards.ask import GROUP, TOPIC, Ask, mend, topic_name
+from ottla.server.requests.link import Handle
+from ottla.server.requests.request import Request
+from ottla.server.security.rights import Operation
+from ottla.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
+from ottla.wire.messages.share_acknowledge import (
+    PartitionData,
+    ShareAcknowledgeRequest,
+    ShareAcknowledgeResponse,
+    ShareAcknowledgeTopicResponse,
+)
+from ottla.wire.messages.share_fetch import ShareFetchRequest, ShareFetchResponse
+from ottla.wire.messages.share_group_heartbeat import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
+from ottla.wire.messages.streams_group_heartbeat import StreamsGroupHeartbeatRequest, StreamsGroupHeartbeatResponse, Topology
+from ottla.wire.messages.streams_group_topology_description_update import (
+    StreamsGroupTopologyDescriptionUpdateRequest,
+    StreamsGroupTopologyDescriptionUpdateResponse,
+)
+
+
+def _may_see_all(ask: Ask, names: Iterable[str]) -> bool:
+    """Returns whether the client may see all these topics. All of them are asked about, for the audit log."""
+    return all([ask.topic(Operation.DESCRIBE, name) for name in dict.fromkeys(names)])  # noqa: C419
+
+
+def consumer_group_heartbeat(ask: Ask, handle: Handle, body: ConsumerGroupHeartbeatRequest, request: Request) -> Any:
+    """READ on the group, and DESCRIBE on every topic that the member names."""
+    if not ask.group(Operation.READ, body.group_id):
+        return ConsumerGroupHeartbeatResponse(error_code=GROUP)
+    if not _may_see_all(ask, body.subscribed_topic_names or ()):
+        return ConsumerGroupHeartbeatResponse(error_code=TOPIC)
+    return handle(body, request)
+
+
+def share_group_heartbeat(ask: Ask, handle: Handle, body: ShareGroupHeartbeatRequest, request: Request) -> Any:
+    """READ on the group, and DESCRIBE on every topic that the member names."""
+    if not ask.group(Operation.READ, body.group_id):
+        return ShareGroupHeartbeatResponse(error_code=GROUP)
+    if not _may_see_all(ask, body.subscribed_topic_names or ()):
+        return ShareGroupHeartbeatResponse(error_code=TOPIC)
+    return handle(body, request)
+
+
+def streams_group_heartbeat(ask: Ask, handle: Handle, body: StreamsGroupHeartbeatRequest, request: Request) -> Any:
+    """READ on the group, and DESCRIBE on every topic of the member's topology."""
+    if not ask.group(Operation.READ, body.group_id):
+        return StreamsGroupHeartbeatResponse(error_code=GROUP)
+    if body.topology is not None and not _may_see_all(ask, _topics_of(body.topology)):
+        return StreamsGroupHeartbeatResponse(error_code=TOPIC)
+    return handle(body, request)
+
+
+def _topics_of(topology: Topology) -> Iterable[str]:
+    for each in topology.subtopologies:
+        yield from each.source_topics
+        yield from each.repartition_sink_topics
+        yield from (topic.name for topic in each.repartition_source_topics)
+        yield from (topic.name for topic in each.state_changelog_topics)
+
+
+def streams_group_topology_description_update(
+    ask: Ask, handle: Handle, body: StreamsGroupTopologyDescriptionUpdateRequest, request: Request
+) -> Any:
+    """READ on the group."""
+    if ask.group(Operation.READ, body.group_id):
+        return handle(body, request)
+    return StreamsGroupTopologyDescriptionUpdateResponse(error_code=GROUP)
+
+
+def share_fetch(ask: Ask, handle: Handle, body: ShareFetchRequest, request: Request) -> Any:
+    """READ on the group; the handler asks about the topics."""
+    if body.group_id is None or ask.group(Operation.READ, body.group_id):
+        return handle(body, request)
+    return ShareFetchResponse(error_code=GROUP)
+
+
+def share_acknowledge(ask: Ask, handle: Handle, body: ShareAcknowledgeRequest, request: Request) -> Any:
+    """READ on the group, and on each topic. The session goes on whatever is refused."""
+    if body.group_id is not None and not ask.group(Operation.READ, body.group_id):
+        return ShareAcknowledgeResponse(error_code=GROUP)
+    refused = []
+    for topic in body.topics:
+        name = topic_name("", topic.topic_id, request)
+        if name is not None and not ask.topic(Operation.READ, name):
+            refused.append(topic)
+    if not refused:
+        return handle(body, request)
+    body.topics = [topic for topic in body.topics if not any(topic is each for each in refused)]
+
+    def add(answer: ShareAcknowledgeResponse) -> ShareAcknowledgeResponse:
+        if not answer.error_code:
+            for topic in refused:
+                partitions = [PartitionData(each.partition_index, TOPIC, None) for each in topic.partitions]
+                answer.responses.append(ShareAcknowledgeTopicResponse(topic.topic_id, partitions))
+        return answer
+
+    return mend(handle(body, request), add)

@@ -1,0 +1,126 @@
+"""Guards of the APIs about transactions. TxnOffsetCommit is in offsets.py, and WriteTxnMarkers in whole.py."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+
+from ottla.server.guards.ask import CLUSTER, GROUP, TOPIC, TRANSACTION, Ask, mend
+from ottla.server.requests.link import Handle
+from ottla.server.requests.request import Request
+from ottla.server.security.rights import Operation, Resource
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
+from ottla.wire.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnPartitionResult,
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTopicResult,
+)
+from ottla.wire.messages.describe_transactions import (
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
+    TransactionState,
+)
+from ottla.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
+from ottla.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from ottla.wire.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
+
+_BATCHED_SINCE: Final = 4
+"""The version since which AddPartitionsToTxn comes from brokers."""
+_NONE: Final = -1
+
+
+def init_producer_id(ask: Ask, handle: Handle, body: InitProducerIdRequest, request: Request) -> Any:
+    """WRITE on the transactional id; without one IDEMPOTENT_WRITE on the cluster or WRITE on any topic."""
+    if body.transactional_id is not None:
+        code = None if ask.transaction(Operation.WRITE, body.transactional_id) else TRANSACTION
+    else:
+        allowed = ask.rights.may_any(Operation.WRITE, Resource.TOPIC) or ask.cluster(Operation.IDEMPOTENT_WRITE)
+        code = None if allowed else CLUSTER
+    if code is None:
+        return handle(body, request)
+    return InitProducerIdResponse(error_code=code, producer_id=_NONE, producer_epoch=_NONE)
+
+
+def add_partitions_to_txn(ask: Ask, handle: Handle, body: AddPartitionsToTxnRequest, request: Request) -> Any:
+    """WRITE on the transactional id, then on each topic; from v4 on CLUSTER_ACTION.
+
+    If a topic is refused, or missing, none of the others is added.
+    """
+    if request.api_version >= _BATCHED_SINCE:
+        if ask.cluster(Operation.CLUSTER_ACTION):
+            return handle(body, request)
+        return AddPartitionsToTxnResponse(error_code=CLUSTER)
+    topics = body.v3_and_below_topics
+    if not ask.transaction(Operation.WRITE, body.v3_and_below_transactional_id):
+        return _results(topics, lambda name, index: TRANSACTION)
+    refused = {name for name in dict.fromkeys(topic.name for topic in topics) if not ask.topic(Operation.WRITE, name)}
+    if not refused:
+        return handle(body, request)
+
+    def code(name: str, index: int) -> ErrorCode:
+        if name in refused:
+            return TOPIC
+        missing = request.broker.metadata.partition(name, index) is None
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if missing else ErrorCode.OPERATION_NOT_ATTEMPTED
+
+    return _results(topics, code)
+
+
+def _results(topics: Iterable[AddPartitionsToTxnTopic], code: Callable[[str, int], ErrorCode]) -> AddPartitionsToTxnResponse:
+    return AddPartitionsToTxnResponse(
+        results_by_topic_v3_and_below=[
+            AddPartitionsToTxnTopicResult(
+                topic.name, [AddPartitionsToTxnPartitionResult(index, code(topic.name, index)) for index in topic.partitions]
+            )
+            for topic in topics
+        ]
+    )
+
+
+def add_offsets_to_txn(ask: Ask, handle: Handle, body: AddOffsetsToTxnRequest, request: Request) -> Any:
+    """WRITE on the transactional id, then READ on the group."""
+    if not ask.transaction(Operation.WRITE, body.transactional_id):
+        return AddOffsetsToTxnResponse(error_code=TRANSACTION)
+    if not ask.group(Operation.READ, body.group_id):
+        return AddOffsetsToTxnResponse(error_code=GROUP)
+    return handle(body, request)
+
+
+def end_txn(ask: Ask, handle: Handle, body: EndTxnRequest, request: Request) -> Any:
+    """WRITE on the transactional id."""
+    if ask.transaction(Operation.WRITE, body.transactional_id):
+        return handle(body, request)
+    return EndTxnResponse(error_code=TRANSACTION)
+
+
+def describe_transactions(ask: Ask, handle: Handle, body: DescribeTransactionsRequest, request: Request) -> Any:
+    """DESCRIBE on each transactional id; topics without DESCRIBE are hidden."""
+    refused = [each for each in dict.fromkeys(body.transactional_ids) if not ask.transaction(Operation.DESCRIBE, each)]
+    body.transactional_ids = [each for each in body.transactional_ids if each not in refused]
+    long_answers = request.broker.long_answers
+
+    def add(answer: DescribeTransactionsResponse) -> DescribeTransactionsResponse:
+        for state in answer.transaction_states:
+            visible = [each for each in state.topics if ask.topic(Operation.DESCRIBE, each.topic, quiet=True)]
+            if len(visible) < len(state.topics):
+                state.topics = long_answers.shared(visible)
+        answer.transaction_states += [TransactionState(TRANSACTION, each) for each in refused]
+        return answer
+
+    return mend(handle(body, request), add)
+
+
+def list_transactions(ask: Ask, handle: Handle, body: ListTransactionsRequest, request: Request) -> Any:
+    """DESCRIBE on each transactional id; the others are hidden."""
+
+    def hide(answer: ListTransactionsResponse) -> ListTransactionsResponse:
+        states = answer.transaction_states
+        answer.transaction_states = [
+            each for each in states if ask.transaction(Operation.DESCRIBE, each.transactional_id, quiet=True)
+        ]
+        return answer
+
+    return mend(handle(body, request), hide)
