@@ -320,13 +320,14 @@ def _configs() -> Iterator[Case]:
     ):
         asked = [make(kind, resource) for kind, resource, _ in kinds]
         rest = [make(*each) for each in cluster_kinds if name != "alter_configs" or each[0] == 16]
-        request = {
+        requests: dict[str, Callable[[Any], Any]] = {
             "describe_configs": describe_configs.DescribeConfigsRequest,
             "alter_configs": lambda resources: alter_configs.AlterConfigsRequest(resources, True),
             "incremental_alter_configs": lambda resources: incremental_alter_configs.IncrementalAlterConfigsRequest(
                 resources, True
             ),
-        }[name]
+        }
+        request = requests[name]
         yield case(name, request(asked), *(right(operation, resource) for _, resource, right in kinds))
         yield case(f"{name} of brokers", request(rest), cluster(operation))
     yield case("list_config_resources", list_config_resources.ListConfigResourcesRequest([2]), cluster(DC))
