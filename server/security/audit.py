@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 if TYPE_CHECKING:
-    from ottla.server.security.authorizer import Rights
     from ottla.server.security.rights import Operation, Resource
 
 LINES_A_SECOND: Final = 1000
@@ -21,6 +20,22 @@ LONGEST_NAME: Final = 500
 logger = logging.getLogger("kafka.authorizer.logger")
 
 _RESOURCES: Final = {2: "Topic", 3: "Group", 4: "Cluster", 5: "TransactionalId", 6: "DelegationToken", 7: "User"}
+
+
+class Reasoned(Protocol):
+    """A decision, with its reason in words."""
+
+    @property
+    def reason(self) -> str: ...
+
+
+class Asking(Protocol):
+    """Declares what a line says of who asked, and who knows why (authorizer.py)."""
+
+    principal: str
+    host: str
+
+    def decide(self, operation: Operation, resource: Resource, name: str) -> Reasoned: ...
 
 
 class Audit:
@@ -41,7 +56,7 @@ class Audit:
         """Whether what is allowed is logged as well."""
         return logger.isEnabledFor(logging.DEBUG)
 
-    def note(self, rights: Rights, api: str, operation: Operation, resource: Resource, name: str, *, allowed: bool) -> None:
+    def note(self, rights: Asking, api: str, operation: Operation, resource: Resource, name: str, *, allowed: bool) -> None:
         """Logs one decision, unless there are too many this second."""
         if not allowed:
             self.denied[api] = self.denied.get(api, 0) + 1
