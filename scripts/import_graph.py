@@ -36,6 +36,8 @@ COMPUTED: Final[Mapping[tuple[str, str], str]] = {
     ),
     ("ottla.server.dispatch.routes", "f'ottla.server.handlers.{api.module}'"): "ottla.server.handlers.*",
     ("ottla.server.dispatch.routes", "f'ottla.wire.messages.{api.module}'"): "ottla.wire.messages.*",
+    ("ottla.server.guards.link", "f'ottla.server.guards.{place}'"): "ottla.server.guards.*",
+    ("ottla.server.guards.whole", "f'ottla.wire.messages.{module}'"): "ottla.wire.messages.*",
     ("ottla.server.group.records", "f'{name}_key'"): "ottla.wire.messages.internal.*_key",
     ("ottla.server.group.records", "f'{name}_value'"): "ottla.wire.messages.internal.*_value",
     ("ottla.server.group.shard", "PROTOCOLS[kind]"): "ottla.server.group.*.protocol",

@@ -12,18 +12,8 @@ from compat_tests.brokers import Address, one_of_each
 from compat_tests.waiting import wait_for
 from compat_tests.wire import Wire
 from compat_tests.wire_diff.conftest import warm
-from compat_tests.wire_diff.rights_cases import (
-    DOOMED,
-    Case,
-    G,
-    T,
-    U,
-    X,
-    all_cases,
-    combinations,
-    host_of,
-    rules_for,
-)
+from compat_tests.wire_diff.rights import DOOMED, Case, G, T, U, X, combinations, host_of, rules_for
+from compat_tests.wire_diff.rights_cases import all_cases
 from compat_tests.wire_diff.same import compare, normalise
 from ottla.server.security.rights import Resource
 from ottla.wire.messages.create_acls import AclCreation, CreateAclsRequest

@@ -75,10 +75,11 @@ def _refuse_plainly(module: str) -> Callable[[Any], WireStruct]:
         return _refuse_by_topic_id(messages, name)
 
     def refuse(body: Any) -> WireStruct:
-        answer: WireStruct = response(error_code=CLUSTER)
+        answer: Any = response(error_code=CLUSTER)
         if "error_message" in response.__slots__:
-            answer.error_message = _TEXT  # type: ignore[attr-defined]
-        return answer
+            answer.error_message = _TEXT
+        refusal: WireStruct = answer
+        return refusal
 
     return refuse
 

@@ -5,18 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from compat_tests.wire_diff.rights_cases import (
-    AUTHORIZATION_CODES,
-    DOOMED,
-    Case,
-    Right,
-    T,
-    U,
-    all_cases,
-    combinations,
-    host_of,
-    rules_for,
-)
+from compat_tests.wire_diff.rights import AUTHORIZATION_CODES, DOOMED, Case, Right, T, U, combinations, host_of, rules_for
+from compat_tests.wire_diff.rights_cases import all_cases
 from ottla.server.dispatch.chain import Place
 from ottla.server.handlers import BROKER, served
 from ottla.server.security.rights import Either, Inside, Need, Open, Operation, Resource, Whole

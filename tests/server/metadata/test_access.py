@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -18,9 +19,15 @@ RANDOM = Random(1)
 TOPIC, CLUSTER, LITERAL, PREFIXED, READ, WRITE, DENY, ALLOW, ANY, MATCH = 2, 4, 3, 4, 3, 4, 2, 3, 1, 2
 
 
-def rule(name: str = "t", pattern: int = LITERAL, **fields: object) -> AclCreation:
-    given = {"resource_type": TOPIC, "principal": "User:a", "host": "*", "operation": READ, "permission_type": ALLOW} | fields
-    return AclCreation(resource_name=name, resource_pattern_type=pattern, **given)  # type: ignore[arg-type]
+def rule(name: str = "t", pattern: int = LITERAL, **fields: Any) -> AclCreation:
+    given: dict[str, Any] = {
+        "resource_type": TOPIC,
+        "principal": "User:a",
+        "host": "*",
+        "operation": READ,
+        "permission_type": ALLOW,
+    } | fields
+    return AclCreation(resource_name=name, resource_pattern_type=pattern, **given)
 
 
 def create(image: MetadataImage, *rules: AclCreation) -> list[int]:
@@ -72,8 +79,8 @@ def test_what_makes_no_sense_is_taken() -> None:
     assert create(image, *odd) == [0] * 4
 
 
-def found(image: MetadataImage, **fields: object) -> list[str]:
-    wanted = Filter(ANY, None, ANY, None, None, ANY, ANY)._replace(**fields)  # type: ignore[arg-type]
+def found(image: MetadataImage, **fields: Any) -> list[str]:
+    wanted = Filter(ANY, None, ANY, None, None, ANY, ANY)._replace(**fields)
     return sorted(
         f"{each.resource_name}{'*' if each.pattern_type == PREFIXED else ''}"
         for each in access.rules(image)
