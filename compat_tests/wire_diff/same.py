@@ -26,9 +26,13 @@ WORDING = frozenset({"error_message", "batch_index_error_message", "acknowledge_
 IN_ORDER: Final = frozenset(
     {
         "api_versions.api_keys",
+        "describe_configs.results",
         "describe_topic_partitions.partitions",
         "describe_topic_partitions.topics",
         "fetch.aborted_transactions",
+        "fetch.responses",
+        "find_coordinator.coordinators",
+        "offset_fetch.groups",
         "read_share_group_state.state_batches",
         "share_fetch.acquired_records",
     }
