@@ -60,8 +60,8 @@ class _Sender:
     def turn(self, seconds: float) -> None:
         try:
             self._producer.poll(seconds)
-        except KafkaException as error:  # as when it has been fenced
-            raise ClientError(str(error)) from error
+        except (KafkaException, SystemError) as error:  # as when it has been fenced
+            raise ClientError(str(_reason(error))) from error
 
     def init(self) -> None:
         self._insist(self._producer.init_transactions)
@@ -90,8 +90,8 @@ class _Sender:
         while True:
             try:
                 ask(PATIENCE_S)
-            except KafkaException as error:
-                reason = error.args[0]
+            except (KafkaException, SystemError) as error:
+                reason = _reason(error)
                 if reason.txn_requires_abort():
                     raise Abortable(str(reason)) from error
                 if not reason.retriable() or time.monotonic() > until:
@@ -103,6 +103,16 @@ class _Sender:
         with suppress(KafkaException, ClientError):  # what they would say is that it is of no use any more
             self._producer.purge()
             self.turn(0)
+
+
+def _reason(error: KafkaException | SystemError) -> KafkaError:
+    """Returns what the library says. Sometimes it calls its logger while an exception of its own is pending already, of which
+    Python makes a SystemError with that exception as the cause. Raises the error if it is another."""
+    said = error.__cause__ if isinstance(error, SystemError) else error
+    if not isinstance(said, KafkaException):
+        raise error
+    reason: KafkaError = said.args[0]
+    return reason
 
 
 class _Poller:

@@ -8,15 +8,19 @@ import signal
 import sys
 import threading
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
+from confluent_kafka import KafkaError, KafkaException
 
 from compat_tests.anomalies.checker import check
 from compat_tests.anomalies.history import Key, Operation, operations
 from compat_tests.anomalies.records import Anomaly
+from compat_tests.outside import confluent_clients
 from compat_tests.outside.breaking import Breaking, Room
 from compat_tests.outside.clients import PATIENCE_S, Abortable, ClientError, Committed, Sent, decode, encode, place_of
 from compat_tests.outside.faults import KINDS, LONGEST_S, Fault, plan
@@ -284,6 +288,33 @@ def test_a_record_is_sent_given_up_or_never_heard_of(place: Place) -> None:
     assert worker.done == 1
     first = operations(place.recorder.events)[0]
     assert [offset for _, offset, _ in first.sends] == [3]
+
+
+def system_error(cause: Exception | None) -> SystemError:
+    """Returns what Python makes of an exception that was pending when librdkafka called its logger."""
+    error = SystemError("<function Logger.log> returned a result with an exception set")
+    error.__cause__ = cause
+    return error
+
+
+@pytest.mark.parametrize("call", ["commit", "turn"])
+def test_what_a_client_of_librdkafka_says_through_its_logger_is_its_error(call: str) -> None:
+    sender = object.__new__(confluent_clients._Sender)
+    said = KafkaException(KafkaError(KafkaError._FENCED, "fenced", fatal=True))
+    fake: Any = SimpleNamespace(flush=raising(system_error(said)), poll=raising(system_error(said)))
+    sender._producer = fake
+    with pytest.raises(ClientError, match="fenced"):
+        getattr(sender, call)(*[0] * (call == "turn"))
+    fake.flush = fake.poll = raising(system_error(None))
+    with pytest.raises(SystemError):
+        getattr(sender, call)(*[0] * (call == "turn"))
+
+
+def raising(error: Exception) -> Callable[..., None]:
+    def call(*given: object) -> None:
+        raise error
+
+    return call
 
 
 def test_reading_nothing_proves_nothing(place: Place) -> None:
