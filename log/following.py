@@ -8,12 +8,15 @@ shows only in their order.
 Segments end where the leader's end (log/rolling.py), except for segment.jitter.ms, which each replica draws by itself. What goes
 into one segment is one write (`PartitionLog.append_run`). The high watermark does not move: the caller raises it to what the
 leader says, and also does the flush that `flush.messages` may demand.
+
+`diverging_offset` says where a log and that of its leader part, as far as their epochs tell.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from ottla.log.epochs import UNDEFINED_EPOCH
 from ottla.log.errors import CorruptRecord, OffsetsOutOfOrder
 from ottla.log.index import MAX_RELATIVE_OFFSET
 from ottla.log.markers import read_marker
@@ -25,6 +28,7 @@ if TYPE_CHECKING:
     from ottla.log.partition import PartitionLog
     from ottla.log.segment import Segment
 
+_MAX_EPOCH: Final = 2**31 - 1
 _SIZE_AT: Final = 8
 _MAGIC_AT: Final = 16
 
@@ -37,10 +41,12 @@ class _Batch(NamedTuple):
     end: int
 
 
-def append_as_follower(log: PartitionLog, records: Buffer) -> int:
+def append_as_follower(log: PartitionLog, records: Buffer, latest_epoch: int | None = None) -> int:
     """Appends the whole batches in `records`, which is only borrowed; returns the log's end offset.
 
-    A torn batch at the end, which the answer to a Fetch may hold, is left out. Raises CorruptRecord, or its subclass
+    A torn batch at the end, which the answer to a Fetch may hold, is left out, and so is everything from the first batch on whose
+    leader epoch is newer than `latest_epoch`: an answer that another leader gave to a request of ours may hold some, and nobody
+    has compared the logs before them (KAFKA-18723). Raises CorruptRecord, or its subclass
     OffsetsOutOfOrder, at the first batch that is wrong: the batches before it are appended, it and the rest are not. Raises
     StorageError as `append_as_leader` does.
     """
@@ -49,7 +55,7 @@ def append_as_follower(log: PartitionLog, records: Buffer) -> int:
     batches: list[_Batch] = []
     wrong: CorruptRecord | None = None
     try:
-        _collect(view, log.log_end_offset, batches)
+        _collect(view, log.log_end_offset, _MAX_EPOCH if latest_epoch is None else latest_epoch, batches)
     except CorruptRecord as error:
         wrong = error
     at = 0
@@ -60,8 +66,22 @@ def append_as_follower(log: PartitionLog, records: Buffer) -> int:
     return log.log_end_offset
 
 
-def _collect(view: memoryview, end_offset: int, batches: list[_Batch]) -> None:
-    """Gathers the whole batches in `view` up to the first wrong one, for which it raises CorruptRecord."""
+def diverging_offset(log: PartitionLog, epoch: int, end_offset: int) -> int:
+    """Returns the offset at which a follower's log has to be cut if `epoch`, the greatest that its leader knows up to the epoch
+    of the follower's last batch, ends at `end_offset` in the leader's log (KIP-101, KIP-279).
+
+    It is where that epoch ends in both logs. If the follower does not know the epoch, it is where an earlier one ends in its own;
+    whether that is far enough, only the leader's next answer says.
+    """
+    known, own_end = log.end_offset_for_epoch(epoch)
+    if known == UNDEFINED_EPOCH:  # this log knows only earlier epochs, or none
+        return min(end_offset, log.log_end_offset)
+    return min(own_end, end_offset) if known == epoch else own_end
+
+
+def _collect(view: memoryview, end_offset: int, latest_epoch: int, batches: list[_Batch]) -> None:
+    """Gathers the whole batches in `view` up to the first of a newer epoch, or the first wrong one, for which it raises
+    CorruptRecord."""
     start = 0
     while len(view) - start >= HEADER_SIZE:
         size = int.from_bytes(view[start + _SIZE_AT : start + _SIZE_AT + 4], "big", signed=True) + LENGTH_OVERHEAD
@@ -72,6 +92,8 @@ def _collect(view: memoryview, end_offset: int, batches: list[_Batch]) -> None:
         batch = view[start : start + size]
         header = read_header(batch)
         _check(batch, header, end_offset)
+        if header.partition_leader_epoch > latest_epoch:
+            return
         batches.append(_Batch(header, start, start + size))
         end_offset = header.next_offset
         start += size

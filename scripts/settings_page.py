@@ -39,9 +39,9 @@ WHY_IDLE: Final[dict[str, tuple[str, ...]]] = {
         "alter.config.policy.class.name", "create.topic.policy.class.name", "client.quota.callback.class", "config.providers",
         "group.streams.topology.description.plugin.class",
     ),
-    "A broker does not replicate yet, and is no other node's controller": (
-        "auto.leader.rebalance.enable", "leader.imbalance.", "controller.", "replica.", "num.replica.", "follower.",
-        "follower.replication.", "alter.log.dirs.", "request.timeout.ms", "log.dir.failure.timeout.ms",
+    "Some of Kafka's ways of leading and following are not there yet, and a broker is no other node's controller": (
+        "auto.leader.rebalance.enable", "leader.imbalance.", "controller.", "replica.", "follower.", "follower.replication.",
+        "alter.log.dirs.", "request.timeout.ms", "log.dir.failure.timeout.ms",
     ),
     "Internal topics have one replica, and the controllers decide about elections": (
         "transaction.state.log.min.isr", "unclean.leader.election.enable",

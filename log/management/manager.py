@@ -453,6 +453,16 @@ class LogManager:
                 except StorageError:  # logged where the directory went offline
                     continue
 
+    def high_watermark_pass(self) -> None:
+        """Writes the high watermarks that moved (every replica.high.watermark.checkpoint.interval.ms): where there are other
+        replicas, a start has to know what they have, too."""
+        for directory in self.directories:
+            if directory.failed is None:
+                try:
+                    directory.save_high_watermarks()
+                except StorageError:  # logged where the directory went offline
+                    continue
+
     def close(self, clean: bool = True, broker_epoch: int = -1) -> None:
         """Closes every partition and releases the locks. If `clean`, directories that still work get what a start without
         recovery needs and, last of all, the marker with `broker_epoch`. A directory in which something could not be written, for

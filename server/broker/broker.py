@@ -44,6 +44,7 @@ from ottla.server.broker.start import (
     open_partitions,
     recovery_config,
     share_client_memory,
+    start_fetchers,
     start_replicas,
 )
 from ottla.server.dispatch.chain import Chain
@@ -70,6 +71,7 @@ if TYPE_CHECKING:
     from ottla.server.metadata.cluster import Cluster
     from ottla.server.metrics.server import MetricsServer
     from ottla.server.metrics.sources import Sources
+    from ottla.server.replication.fetchers import Fetchers
     from ottla.server.settings.broker_config import BrokerConfig
 
 logger = logging.getLogger("ottla.server.broker")
@@ -125,6 +127,7 @@ class Broker:
         self._coordinators: CoordinatorUpdates | None = None
         self._cluster: Cluster | None = None
         self._registered = False
+        self._fetchers: Fetchers | None = None
         self._idle_settings: IdleSettings | None = None
 
     @property
@@ -170,6 +173,7 @@ class Broker:
         await self._open_metrics()
         self._broker_epoch = await cluster.register(self._endpoints, rack=self.config.rack)
         self._registered = True
+        self._fetchers = start_fetchers(context, cluster, self._network)
         start_replicas(context, cluster, logs)
         self._coordinators = CoordinatorUpdates(context)
         self._coordinators.start()
@@ -344,6 +348,8 @@ class Broker:
         for listener in self._all_listeners:
             listener.settings = settings
         self._logs.set_producer_expiration(values["producer.id.expiration.ms"])
+        if self._fetchers is not None:
+            self._fetchers.resize(values["num.replica.fetchers"])
         self._limit_clients(context)
         if context.leading is not None:
             context.leading.throttle.limit = values["leader.replication.throttled.rate"]
@@ -362,6 +368,9 @@ class Broker:
         self._scheduler = Scheduler(context.clock)
         self._compaction = Compaction(context, logs, self._disk, self.sources)
         schedule_passes(self._scheduler, context, logs, self._compaction)
+        if self._fetchers is not None:
+            interval_ms = self.config.values["replica.high.watermark.checkpoint.interval.ms"]
+            self._scheduler.every("high watermark checkpoint", interval_ms, logs.high_watermark_pass)
         for of_cluster in cluster.passes():
             self._scheduler.every(of_cluster.name, of_cluster.interval_ms, of_cluster.action)
 
@@ -394,6 +403,8 @@ class Broker:
                 last_first.push_async_callback(self._settle, self.context)
                 if self.context.log_dirs is not None:
                     last_first.push_async_callback(self.context.log_dirs.stop)
+            if self._fetchers is not None:
+                last_first.push_async_callback(self._fetchers.close)
             if self._scheduler is not None:
                 last_first.push_async_callback(self._scheduler.stop)
             if self._compaction is not None:

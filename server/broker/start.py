@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from ottla.server.base.clock import Clock
     from ottla.server.base.network import Network
     from ottla.server.metadata.cluster import Cluster
+    from ottla.server.replication.fetchers import Fetchers
     from ottla.server.settings.broker_config import BrokerConfig
 
 
@@ -173,6 +174,27 @@ def make_context(config: BrokerConfig, cluster: Cluster, logs: LogManager, clock
         random=random,
         optional_parts=optional_parts,
     )
+
+
+def start_fetchers(context: BrokerContext, cluster: Cluster, network: Network) -> Fetchers | None:
+    """Has the partitions that other brokers lead fetched from them; it is called before the replicas are started. Returns None
+    where there are no other brokers."""
+    if not context.config.follows_controllers:
+        return None
+    from ottla.server.replication.fetchers import Fetchers
+    from ottla.server.replication.settings import FetchSettings
+
+    config = context.config
+    fetchers = Fetchers(
+        FetchSettings.from_broker(config.node_id, config.values),
+        config.inter_broker_listener,
+        cluster.image,
+        context.clock,
+        context.random,
+        network,
+    )
+    context.replicas.on_role = fetchers.update
+    return fetchers
 
 
 def start_replicas(context: BrokerContext, cluster: Cluster, logs: LogManager) -> None:

@@ -73,6 +73,8 @@ class Replicas:
         """What keeps the in-sync replicas of partitions that others follow, to be set before `start`; None if nobody does."""
         self.on_made: Callable[[Replica], None] | None = None
         """Is called with each replica that comes after the start."""
+        self.on_role: Callable[[Replica], object] | None = None
+        """Is called with each replica whose role may have changed; None where no other broker ever leads a partition."""
         self._backlog = Backlog(clock, make=self._make, delete=self._delete, sync=logs.sync_deletions)
         self._reopening: Reopening | None = None
         """What opens the partitions that the start could not; None if there are none."""
@@ -151,7 +153,7 @@ class Replicas:
             if replica.log.directory.failed is not None:
                 dropped[name] = replica.log.directory.path
                 del self._replicas[name], self._by_id[replica.topic_id, replica.partition]
-                replica.resign()
+                self._resign(replica)
         return {
             (topic.name, index): dropped.get((topic.name, index))
             for topic in self._image.topics.values()
@@ -172,7 +174,7 @@ class Replicas:
             replica = self._replicas.pop(name, None)
             if replica is not None:
                 del self._by_id[replica.topic_id, replica.partition]
-                replica.resign()
+                self._resign(replica)
 
     def _set_aside_if_stray(self, topic: str, partition: int) -> None:
         """Sets a log aside if it belongs to no topic: a crash may have come after a topic was deleted and before its files
@@ -213,7 +215,7 @@ class Replicas:
             if replica is not None:
                 self._remove(topic, index)
         elif replica is not None:
-            replica.take_role(image, self._node_id)
+            self._take_role(replica, image)
         elif topic not in INTERNAL_TOPICS:
             self._backlog.make((topic_id, index), is_new=is_new)
         else:
@@ -236,7 +238,7 @@ class Replicas:
         replica = self._open(topic.name, topic_id, index, is_new=is_new)
         if replica is None:
             return False
-        replica.take_role(image, self._node_id)
+        self._take_role(replica, image)
         if self.on_made is not None:
             self.on_made(replica)
         return True
@@ -302,7 +304,17 @@ class Replicas:
             return
         del self._by_id[replica.topic_id, index]
         self._backlog.delete(replica.log)
+        self._resign(replica)
+
+    def _take_role(self, replica: Replica, image: PartitionImage) -> None:
+        replica.take_role(image, self._node_id)
+        if self.on_role is not None:
+            self.on_role(replica)
+
+    def _resign(self, replica: Replica) -> None:
         replica.resign()
+        if self.on_role is not None:
+            self.on_role(replica)
 
     def _delete(self, log: PartitionLog) -> None:
         if self.logs.get(log.topic, log.partition) is not log:  # a new topic of the same name came first and took its place

@@ -139,6 +139,16 @@ class BrokerConfig:
             raise ConfigError(f"inter.broker.listener.name: {inter_broker} is not in listeners; name one that is")
 
     @property
+    def inter_broker_listener(self) -> str:
+        """The name of the listener by which other brokers talk to this one, and this one to the listeners of that name of others:
+        `inter.broker.listener.name`, or else the first with the protocol `security.inter.broker.protocol`. If there is none, it
+        is the name of that protocol."""
+        protocol = str(self.values["security.inter.broker.protocol"])
+        name = self.values["inter.broker.listener.name"]
+        fitting = (listener.name for listener in self.listeners if listener.protocol == protocol)
+        return str(name).upper() if name else next(fitting, protocol)
+
+    @property
     def follows_controllers(self) -> bool:
         """Whether the controllers of this broker's cluster are other nodes."""
         return "controller" not in self.values["process.roles"]

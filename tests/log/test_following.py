@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ottla.log.errors import CorruptRecord, OffsetsOutOfOrder, StorageError
-from ottla.log.following import append_as_follower
+from ottla.log.following import append_as_follower, diverging_offset
 from ottla.log.partition import PartitionLog
 from ottla.log.transactions import append_marker, collect_aborted
 from ottla.wire.batch import iter_batches, read_header, stamp
@@ -273,3 +273,34 @@ def test_a_closed_log_takes_nothing() -> None:
     rig.manager.close()
     with pytest.raises(StorageError):
         append_as_follower(rig.log, stamped(batch(), 0))
+
+
+def test_a_batch_of_a_newer_epoch_than_the_callers_waits() -> None:
+    rig = Rig()
+    data = stamped(batch(), 0, 3) + stamped(batch(), 1, 4) + stamped(batch(), 2, 4)
+    assert append_as_follower(rig.log, data, 3) == 1
+    assert append_as_follower(rig.log, data[len(stamped(batch(), 0, 3)) :], 3) == 1
+    assert append_as_follower(rig.log, data[len(stamped(batch(), 0, 3)) :], 4) == 3
+
+
+@pytest.mark.parametrize(
+    ("own", "epoch", "end_offset", "cut_at"),
+    [
+        ([(0, 3)], 0, 2, 2),
+        ([(0, 3)], 0, 5, 3),
+        ([(0, 3), (2, 2)], 0, 2, 2),
+        ([(0, 3), (2, 2)], 0, 4, 3),
+        ([(0, 3), (2, 2)], 1, 4, 3),
+        ([(2, 3)], 1, 2, 0),
+        ([(2, 3)], 5, 2, 2),
+        ([(2, 3)], 5, 9, 3),
+        ([], 1, 7, 0),
+    ],
+)
+def test_where_a_log_and_its_leaders_part(own: list[tuple[int, int]], epoch: int, end_offset: int, cut_at: int) -> None:
+    """`own` has the follower's epochs, with how many records each has."""
+    rig = Rig()
+    for each, count in own:
+        for _ in range(count):
+            rig.append(leader_epoch=each)
+    assert diverging_offset(rig.log, epoch, end_offset) == cut_at

@@ -141,6 +141,20 @@ def test_checkpoints_are_written_when_they_change(broker: Broker) -> None:
     assert broker.disk.changes > changes
 
 
+def test_high_watermarks_are_written_by_themselves_when_they_move(broker: Broker) -> None:
+    broker.fill("t", 0, 2)
+    broker.manager.high_watermark_pass()
+    assert broker.disk.read_bytes("/a/replication-offset-checkpoint") == b"0\n1\nt 0 2\n"
+    assert not broker.disk.exists("/a/recovery-point-offset-checkpoint")
+    broker.disk.fail("write_bytes", errno.EIO, path="/a/replication")
+    broker.fill("t", 0, 1)
+    broker.manager.high_watermark_pass()
+    assert [directory.failed is None for directory in broker.manager.directories] == [False, True]
+    changes = broker.disk.changes
+    broker.manager.high_watermark_pass()
+    assert broker.disk.changes == changes
+
+
 def test_unreadable_checkpoints_only_cost_time(broker: Broker) -> None:
     broker.fill("t", 0, 4)
     broker.manager.close()

@@ -103,6 +103,13 @@ def test_a_free_port_is_advertised_as_the_one_that_was_bound() -> None:
     assert proxied.advertised_for("PLAINTEXT", 31999, NotingNetwork())[:3] == ("PLAINTEXT", "proxy", 1)
 
 
+def test_the_listener_of_brokers() -> None:
+    names = {"listeners": "A://127.0.0.1:1,B://127.0.0.1:2", "listener_security_protocol_map": "A:PLAINTEXT,B:PLAINTEXT"}
+    assert config(**names).inter_broker_listener == "A"
+    assert config(**names, inter_broker_listener_name="b").inter_broker_listener == "B"
+    assert config(listeners="PLAINTEXT://127.0.0.1:1").inter_broker_listener == "PLAINTEXT"
+
+
 def test_a_listener_that_is_not_advertised_advertises_itself() -> None:
     result = config(
         listeners="A://127.0.0.1:1,B://127.0.0.1:2",

@@ -1,0 +1,96 @@
+"""FetchSession: what each request names, and what follows from each answer."""
+
+from __future__ import annotations
+
+import pytest
+
+from ottla.server.replication.fetch_session import FetchSession
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse
+
+A, B, C = (b"a" * 16, 0), (b"a" * 16, 1), (b"c" * 16, 0)
+Named = tuple[int, int, list[tuple[bytes, int]], list[tuple[bytes, int]]]
+
+
+def named(session: FetchSession) -> Named:
+    """The session, its epoch, and what the next request names and forgets."""
+    request = FetchRequest()
+    session.fill(request)
+    topics = [(topic.topic_id, each.partition) for topic in request.topics for each in topic.partitions]
+    forgotten = [(topic.topic_id, index) for topic in request.forgotten_topics_data for index in topic.partitions]
+    return request.session_id, request.session_epoch, topics, forgotten
+
+
+def session(*keys: tuple[bytes, int]) -> FetchSession:
+    found = FetchSession()
+    for key in keys:
+        found.want(key, FetchPartition(key[1]))
+    return found
+
+
+def test_the_first_request_names_everything_and_the_next_ones_what_changed() -> None:
+    it = session(A, B, C)
+    assert named(it) == (0, 0, [A, B, C], [])
+    assert it.accept(FetchResponse(session_id=9))
+    assert named(it) == (9, 1, [], [])
+    it.want(B, FetchPartition(1, fetch_offset=5))
+    it.forget(C)
+    assert len(it) == 2
+    assert it.accept(FetchResponse(session_id=9))
+    assert named(it) == (9, 2, [B], [C])
+    assert it.accept(FetchResponse(session_id=9))
+    assert named(it) == (9, 3, [], [])
+
+
+def test_what_is_forgotten_and_wanted_again_before_a_request_is_only_named() -> None:
+    it = session(A)
+    named(it)
+    it.accept(FetchResponse(session_id=9))
+    it.forget(A)
+    it.forget(A)
+    it.want(A, FetchPartition(0))
+    assert named(it) == (9, 1, [A], [])
+    it.want(A, FetchPartition(0, fetch_offset=1))
+    it.forget(A)
+    assert it.accept(FetchResponse(session_id=9))
+    assert named(it) == (9, 2, [], [A])
+
+
+def test_a_leader_without_a_place_for_a_session_is_told_everything_each_time() -> None:
+    it = session(A)
+    named(it)
+    assert it.accept(FetchResponse())
+    assert named(it) == (0, 0, [A], [])
+
+
+@pytest.mark.parametrize(
+    ("code", "session_id"), [(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, 0), (ErrorCode.INVALID_FETCH_SESSION_EPOCH, 9)]
+)
+def test_after_an_error_of_the_session_everything_is_named_again(code: ErrorCode, session_id: int) -> None:
+    it = session(A, B)
+    named(it)
+    it.accept(FetchResponse(session_id=9))
+    it.forget(B)
+    assert not it.accept(FetchResponse(error_code=code))
+    assert named(it) == (session_id, 0, [A], [])
+
+
+def test_after_no_answer_everything_is_named_again_with_the_old_session() -> None:
+    it = session(A, B)
+    named(it)
+    it.accept(FetchResponse(session_id=9))
+    named(it)
+    it.lose()
+    assert named(it) == (9, 0, [A, B], [])
+    it.accept(FetchResponse(session_id=10))
+    assert named(it)[:2] == (10, 1)
+
+
+def test_the_epoch_of_a_session_begins_again_at_one() -> None:
+    it = session(A)
+    it.accept(FetchResponse(session_id=9))
+    it._epoch = 2**31 - 2
+    it.accept(FetchResponse(session_id=9))
+    assert named(it)[1] == 2**31 - 1
+    it.accept(FetchResponse(session_id=9))
+    assert named(it)[1] == 1
