@@ -189,14 +189,14 @@ class Rig:
         self.connected.append(address)
         return self.leader
 
-    def topic(self, name: str = "t", **settings: str) -> Following:
+    def topic(self, name: str = "t", **settings: Any) -> Following:
         """A partition that the played leader leads, with a log there; it is not fetched yet."""
         topic_id = self.broker.create_topic(name, leader=LEADER, followers=(LEADER,), **settings)
         replica = self.broker.replica(name)
         self.leader.logs[topic_id, 0] = LeaderLog(replica.log.config)
         return Following(replica, LEADER)
 
-    def follow(self, name: str = "t", **settings: str) -> Following:
+    def follow(self, name: str = "t", **settings: Any) -> Following:
         """Likewise, and the fetcher fetches it."""
         following = self.topic(name, **settings)
         self.fetcher.add(following)
