@@ -24,9 +24,9 @@ from tests.log.support import batch
 from tests.server.replication.played import BACKOFF_S, SESSION_ID, Rig, offsets, records, run, turns
 
 
-def refused(following: object, code: int) -> FetchResponse:
+def refused(following: Following, code: int) -> FetchResponse:
     """An answer that refuses the one partition."""
-    key = following.key  # type: ignore[attr-defined]
+    key = following.key
     return FetchResponse(session_id=SESSION_ID, responses=[FetchableTopicResponse("", key[0], [PartitionData(key[1], code, -1)])])
 
 
