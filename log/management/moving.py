@@ -4,7 +4,8 @@ The copy is a log of its own in `<topic>-<partition>.<32 hex digits>-future`, wh
 (server/partitions/log_dirs.py) reads from the log, in any thread, and passes the bytes to `FutureLog.take`, which appends whole
 batches as they are: offsets, epochs, CRCs and the places where segments end are the log's own. Meanwhile the log is written and
 cut at its start as usual, but not compacted (log/compaction/cleaner_manager.py); what was deleted before it was copied is a gap,
-such as compaction leaves, too.
+such as compaction leaves, too. A follower's log may also be cut at its end, when it parts from its leader's: then the copy is cut
+as well, as a follower of the log would be.
 
 Once both end at the same offset, the copy is durable, and the metadata names its directory, `swap` renames the old directory to
 be deleted, gives the copy the plain name, and makes it the log. A crash between the two renames leaves a copy without a log;
@@ -23,6 +24,7 @@ from typing import TYPE_CHECKING, Final
 
 from ottla.log.disk.files import StateUnknown
 from ottla.log.errors import StorageError
+from ottla.log.following import diverging_offset
 from ottla.log.names import DELETE_DIR_SUFFIX, FUTURE_DIR_SUFFIX, future_directory_name, parse_future_name
 from ottla.log.opening.recovery import create_log, open_log
 from ottla.log.rolling import has_room
@@ -43,11 +45,12 @@ _log = logging.getLogger("ottla.log.moving")
 class FutureLog:
     """A copy on its way to another log directory: `source` is the partition's log, `log` is the copy."""
 
-    __slots__ = ("log", "source")
+    __slots__ = ("_cuts", "log", "source")
 
     def __init__(self, source: PartitionLog, log: PartitionLog) -> None:
         self.source = source
         self.log = log
+        self._cuts = source.cuts
         if log.log_end_offset > source.log_end_offset:
             log.truncate_to(source.log_end_offset)
 
@@ -67,6 +70,8 @@ class FutureLog:
         """Returns what to copy next, at most a MiB or one batch; None if there is nothing to copy. Raises StorageError or
         CorruptRecord."""
         source, log = self.source, self.log
+        if self._cuts != source.cuts:
+            self._follow_cut()
         offset = max(log.log_end_offset, source.log_start_offset)
         found = source.read(offset, MAX_READ_BYTES, upto=source.log_end_offset)
         if found is None:
@@ -78,6 +83,19 @@ class FutureLog:
             log.roll()
         return found
 
+    def _follow_cut(self) -> None:
+        """Cuts the copy where it parts from the log, which was cut since. Raises StorageError."""
+        source, log = self.source, self.log
+        self._cuts = source.cuts
+        while log.leader_epoch >= 0:
+            epoch, end_offset = source.end_offset_for_epoch(log.leader_epoch)
+            if epoch < 0:  # the log is empty, and what the copy has lies before its start or behind its end
+                break
+            if epoch == log.leader_epoch and end_offset >= log.log_end_offset:
+                return
+            log.truncate_to(diverging_offset(log, epoch, end_offset))
+        log.truncate_to(min(source.log_end_offset, log.log_end_offset))
+
     def read(self, found: FileSlice) -> bytes:
         """Reads the bytes of a `next_read`; may be called in any thread. Raises TruncatedSlice where the log was cut meanwhile;
         raises StorageError."""
@@ -85,9 +103,12 @@ class FutureLog:
             return found.read()
 
     def take(self, data: bytes) -> Iterator[None]:
-        """Appends the whole batches in `data`, bytes of the log, pausing now and then. Raises StorageError."""
+        """Appends the whole batches in `data`, bytes of the log, pausing now and then. Leaves out what is left if the log was cut
+        since the `next_read`: it may not have these bytes any more. Raises StorageError."""
         count = 0
         for header, batch in iter_batches(data):
+            if self._cuts != self.source.cuts:
+                return
             if header.last_offset < self.log.log_end_offset:
                 continue  # a read may begin inside a batch that is copied already
             self._append(header, bytes(batch))

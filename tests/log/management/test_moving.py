@@ -359,3 +359,49 @@ def test_a_disk_that_fails_leaves_the_log_as_it_was() -> None:
     assert move.manager.directories[1].failed is not None
     append(move.log, batch(3))
     assert move.log.log_end_offset == 6
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_log_that_is_cut_while_it_is_copied(seed: int) -> None:
+    """As a follower's log is whose leader was replaced: it loses its end, and goes on with the batches of another epoch."""
+    draw = Random(seed)
+    move = Move(segment_bytes=600)
+    move.begin()
+    for epoch in range(6):
+        for _ in range(draw.randrange(6)):
+            append(move.log, batch(value=b"%d" % epoch * 50), epoch)
+        for _ in range(draw.randrange(3)):
+            move.step()
+        move.log.truncate_to(move.log.log_end_offset - draw.randrange(1 + move.log.log_end_offset))
+    append(move.log, batch(), 6)
+    expected = contents(move.log)
+    copied = move.finish()
+    assert contents(copied) == expected
+    assert copied.epochs.entries == move.log.epochs.entries
+
+
+def test_what_was_read_before_a_cut_is_not_copied_after_it() -> None:
+    move = Move()
+    future = move.begin()
+    for _ in range(3):
+        append(move.log, batch())
+    found = future.next_read()
+    assert found is not None
+    data = future.read(found)
+    move.log.truncate_to(1)
+    assert list(future.take(data)) == []
+    assert future.log.log_end_offset == 0
+    append(move.log, batch(2), 1)
+    expected = contents(move.log)
+    assert contents(move.finish()) == expected
+
+
+def test_a_log_that_begins_anew_while_it_is_copied() -> None:
+    move = Move()
+    move.begin()
+    for _ in range(3):
+        append(move.log, batch())
+    move.copy()
+    move.log.truncate_fully_and_start_at(9)
+    copied = move.finish()
+    assert (copied.log_start_offset, copied.log_end_offset, contents(copied)) == (9, 9, [])
