@@ -1,4 +1,4 @@
-"""The nodes of a cluster as processes: controllers of Apache Kafka, and brokers of both kinds that join them.
+"""The nodes of a cluster as processes: controllers of Apache Kafka, and brokers of ottla that join them.
 
 Both read Kafka's own server.properties. The quorum is a dynamic one (kraft.version 1), whose voter is in the metadata log.
 """
@@ -33,31 +33,6 @@ class KafkaBroker(RealKafka):
         }
 
 
-def broker_place(node_id: int, port: int, controllers: str, data_dir: Path) -> dict[str, str]:
-    """Returns the settings of a broker whose controllers are others; `controllers` is the address of one of them."""
-    return {
-        "process.roles": "broker",
-        "node.id": str(node_id),
-        "listeners": f"PLAINTEXT://{HOST}:{port}",
-        "controller.quorum.bootstrap.servers": controllers,
-        "log.dirs": str(data_dir),
-    }
-
-
-class KafkaBroker(RealKafka):
-    """A broker of Apache Kafka that is no controller."""
-
-    format_options = ()
-
-    def __init__(self, directory: Path, node_id: int, controllers: str, settings: dict[str, str] | None = None) -> None:
-        self.node_id = node_id
-        self.controllers = controllers
-        super().__init__(directory, settings)
-
-    def place(self) -> dict[str, str]:
-        return broker_place(self.node_id, self.port, self.controllers, self.data_dir)
-
-
 class OttlaBroker(Ottla):
     """A broker of ottla whose controllers are others; `controllers` is the address of one of them."""
 
@@ -67,4 +42,10 @@ class OttlaBroker(Ottla):
         super().__init__(directory, settings)
 
     def place(self) -> dict[str, str]:
-        return broker_place(self.node_id, self.port, self.controllers, self.data_dir)
+        return {
+            "process.roles": "broker",
+            "node.id": str(self.node_id),
+            "listeners": f"PLAINTEXT://{HOST}:{self.port}",
+            "controller.quorum.bootstrap.servers": self.controllers,
+            "log.dirs": str(self.data_dir),
+        }

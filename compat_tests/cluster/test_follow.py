@@ -16,6 +16,7 @@ import pytest
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from compat_tests.cluster import producing
 from compat_tests.cluster.nodes import KafkaBroker, KafkaController, OttlaBroker
 from compat_tests.reference.kafka import BrokerProcess
 from compat_tests.waiting import wait_for
@@ -121,25 +122,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 
 def produce(cluster: Cluster, topic: str, count: int, size: int = 100, **settings: object) -> None:
-    """Produces `count` records of `size` bytes; `settings` are the producer's, with _ for dots."""
-    given = {key.replace("_", "."): value for key, value in settings.items()}
-    producer = Producer({"bootstrap.servers": cluster.kafka.bootstrap, "acks": "all"} | given)
-    failed: list[object] = []
-
-    def delivered(error: object, message: object) -> None:
-        if error is not None:
-            failed.append(error)
-
-    for at in range(count):
-        value = (at.to_bytes(4, "big") * (size // 4))[:size]
-        while True:
-            try:
-                producer.produce(topic, value, str(at), on_delivery=delivered)
-                break
-            except BufferError:
-                producer.poll(0.1)
-    assert producer.flush(60) == 0
-    assert not failed
+    producing.produce(cluster.kafka.bootstrap, topic, count, size, **settings)
 
 
 def transactions(cluster: Cluster, topic: str, name: str) -> None:
