@@ -51,14 +51,14 @@ def check_gzip_level(value: Value) -> str | None:
     return None if value == -1 or value in range(1, 10) else "is not a gzip level; use 1 to 9, or -1"
 
 
-def _throttled(name: str, doc: str, *, effective: bool) -> Setting:
+def _throttled(name: str, doc: str) -> Setting:
     def check(value: Value) -> str | None:
         # Like Kafka, this accepts a trailing comma.
         if not value or value == ("*",) or (isinstance(value, tuple) and _REPLICA.fullmatch(value[0]) and _all_replicas(value)):
             return None
         return "is neither * nor a list of partition:broker pairs such as 0:1,1:2"
 
-    return Setting(name, _LIST, (), check=check, doc=doc, effective=effective)
+    return Setting(name, _LIST, (), check=check, doc=doc)
 
 
 def _all_replicas(words: Iterable[str]) -> bool:
@@ -117,7 +117,6 @@ _TABLE: Final = (
         "follower.replication.throttled.replicas",
         doc="Replicas whose fetching counts against the follower's replication quota, as partition:broker pairs, or "
         "`*` for all.",
-        effective=False,
     ),
     Setting(
         "index.interval.bytes", _INT, 4096, 0, synonyms=("log.index.interval.bytes",),
@@ -128,7 +127,6 @@ _TABLE: Final = (
         "leader.replication.throttled.replicas",
         doc="Replicas whose reads count against the leader's replication quota, as partition:broker pairs, or `*` for "
         "all.",
-        effective=True,
     ),
     Setting(
         "local.retention.bytes", _LONG, -2, -2, synonyms=("log.local.retention.bytes",), effective=False,

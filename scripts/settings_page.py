@@ -40,7 +40,7 @@ WHY_IDLE: Final[dict[str, tuple[str, ...]]] = {
         "group.streams.topology.description.plugin.class",
     ),
     "Some of Kafka's ways of leading and following are not there yet, and a broker is no other node's controller": (
-        "auto.leader.rebalance.enable", "leader.imbalance.", "controller.", "replica.", "follower.", "follower.replication.",
+        "auto.leader.rebalance.enable", "leader.imbalance.", "controller.", "replica.", "follower.",
         "alter.log.dirs.", "request.timeout.ms", "log.dir.failure.timeout.ms",
     ),
     "Internal topics have one replica, and the controllers decide about elections": (

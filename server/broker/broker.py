@@ -37,6 +37,7 @@ from ottla.server.broker.passes import Compaction, schedule_passes
 from ottla.server.broker.quotas_configured import quotas_configured
 from ottla.server.broker.start import (
     check_membership,
+    follow_partitions,
     format_directories,
     lead_partitions,
     make_context,
@@ -44,7 +45,6 @@ from ottla.server.broker.start import (
     open_partitions,
     recovery_config,
     share_client_memory,
-    start_fetchers,
     start_replicas,
 )
 from ottla.server.dispatch.chain import Chain
@@ -71,7 +71,6 @@ if TYPE_CHECKING:
     from ottla.server.metadata.cluster import Cluster
     from ottla.server.metrics.server import MetricsServer
     from ottla.server.metrics.sources import Sources
-    from ottla.server.replication.fetchers import Fetchers
     from ottla.server.settings.broker_config import BrokerConfig
 
 logger = logging.getLogger("ottla.server.broker")
@@ -127,7 +126,6 @@ class Broker:
         self._coordinators: CoordinatorUpdates | None = None
         self._cluster: Cluster | None = None
         self._registered = False
-        self._fetchers: Fetchers | None = None
         self._idle_settings: IdleSettings | None = None
 
     @property
@@ -173,7 +171,7 @@ class Broker:
         await self._open_metrics()
         self._broker_epoch = await cluster.register(self._endpoints, rack=self.config.rack)
         self._registered = True
-        self._fetchers = start_fetchers(context, cluster, self._network)
+        follow_partitions(context, self._network)
         start_replicas(context, cluster, logs)
         self._coordinators = CoordinatorUpdates(context)
         self._coordinators.start()
@@ -348,8 +346,9 @@ class Broker:
         for listener in self._all_listeners:
             listener.settings = settings
         self._logs.set_producer_expiration(values["producer.id.expiration.ms"])
-        if self._fetchers is not None:
-            self._fetchers.resize(values["num.replica.fetchers"])
+        if context.fetchers is not None:
+            context.fetchers.resize(values["num.replica.fetchers"])
+            context.fetchers.throttle.limit = values["follower.replication.throttled.rate"]
         self._limit_clients(context)
         if context.leading is not None:
             context.leading.throttle.limit = values["leader.replication.throttled.rate"]
@@ -368,7 +367,7 @@ class Broker:
         self._scheduler = Scheduler(context.clock)
         self._compaction = Compaction(context, logs, self._disk, self.sources)
         schedule_passes(self._scheduler, context, logs, self._compaction)
-        if self._fetchers is not None:
+        if context.fetchers is not None:
             interval_ms = self.config.values["replica.high.watermark.checkpoint.interval.ms"]
             self._scheduler.every("high watermark checkpoint", interval_ms, logs.high_watermark_pass)
         for of_cluster in cluster.passes():
@@ -403,8 +402,8 @@ class Broker:
                 last_first.push_async_callback(self._settle, self.context)
                 if self.context.log_dirs is not None:
                     last_first.push_async_callback(self.context.log_dirs.stop)
-            if self._fetchers is not None:
-                last_first.push_async_callback(self._fetchers.close)
+            if self.context is not None and self.context.fetchers is not None:
+                last_first.push_async_callback(self.context.fetchers.close)
             if self._scheduler is not None:
                 last_first.push_async_callback(self._scheduler.stop)
             if self._compaction is not None:

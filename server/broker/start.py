@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from ottla.server.base.clock import Clock
     from ottla.server.base.network import Network
     from ottla.server.metadata.cluster import Cluster
-    from ottla.server.replication.fetchers import Fetchers
     from ottla.server.settings.broker_config import BrokerConfig
 
 
@@ -176,25 +175,24 @@ def make_context(config: BrokerConfig, cluster: Cluster, logs: LogManager, clock
     )
 
 
-def start_fetchers(context: BrokerContext, cluster: Cluster, network: Network) -> Fetchers | None:
-    """Has the partitions that other brokers lead fetched from them; it is called before the replicas are started. Returns None
-    where there are no other brokers."""
+def follow_partitions(context: BrokerContext, network: Network) -> None:
+    """Has the partitions that other brokers lead fetched from them; it is called before the replicas are started. A broker that
+    is its own controller does nothing here."""
     if not context.config.follows_controllers:
-        return None
+        return
     from ottla.server.replication.fetchers import Fetchers
     from ottla.server.replication.settings import FetchSettings
 
     config = context.config
-    fetchers = Fetchers(
+    context.fetchers = Fetchers(
         FetchSettings.from_broker(config.node_id, config.values),
         config.inter_broker_listener,
-        cluster.image,
+        context.metadata,
         context.clock,
         context.random,
         network,
     )
-    context.replicas.on_role = fetchers.update
-    return fetchers
+    context.replicas.on_role = context.fetchers.update
 
 
 def start_replicas(context: BrokerContext, cluster: Cluster, logs: LogManager) -> None:

@@ -1,4 +1,4 @@
-"""Makes the rows of the metrics about the replicas of partitions that this broker leads, for server/metrics/table.py."""
+"""Makes the rows of the metrics about partitions that several brokers have, for server/metrics/table.py."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from ottla.server.partitions.roles import Leader
 
 if TYPE_CHECKING:
     from ottla.server.partitions.high_watermark import HighWatermark
+    from ottla.server.replication.fetchers import Fetchers
 
 Rows = Callable[[Sources], Iterator[tuple[tuple[str, ...], float]]]
 Row = tuple[str, Literal["counter", "gauge"], tuple[str, ...], str, Rows]
@@ -38,6 +39,16 @@ def _changes(name: Literal["expands", "shrinks", "failed_updates"]) -> Rows:
     def rows(sources: Sources) -> Iterator[tuple[tuple[str, ...], float]]:
         leading = sources.context.leading
         yield (), 0 if leading is None else getattr(leading, name)
+
+    return rows
+
+
+def _fetching(value: Callable[[Fetchers], float]) -> Rows:
+    """Makes a row of a figure of what is fetched from other brokers, 0 where nothing is."""
+
+    def rows(sources: Sources) -> Iterator[tuple[tuple[str, ...], float]]:
+        fetchers = sources.context.fetchers
+        yield (), 0 if fetchers is None else value(fetchers)
 
     return rows
 
@@ -84,5 +95,26 @@ REPLICATION_ROWS: Final[tuple[Row, ...]] = (
         (),
         "Changes of in-sync replicas that the controllers have refused.",
         _changes("failed_updates"),
+    ),
+    (
+        "kafka_server_replicafetchermanager_maxlag",
+        "gauge",
+        (),
+        "How many records the partition that is furthest behind is behind its leader's high watermark, of those followed here.",
+        _fetching(lambda fetchers: fetchers.max_lag()),
+    ),
+    (
+        "kafka_server_replicafetchermanager_failedpartitionscount",
+        "gauge",
+        (),
+        "Partitions that are followed here and not fetched any more, because of a failure or until their next leader is known.",
+        _fetching(lambda fetchers: fetchers.stopped()),
+    ),
+    (
+        "kafka_server_brokertopicmetrics_replicationbytesin_total",
+        "counter",
+        (),
+        "Bytes of record batches fetched from other brokers.",
+        _fetching(lambda fetchers: fetchers.bytes_in),
     ),
 )

@@ -7,6 +7,9 @@ first. Flushes that `flush.messages` makes due are done before the next Fetch, b
 
 A request without an answer is followed by a pause (`replica.fetch.backoff.ms`), and the next Fetch begins a new session. Where
 the leader is, the metadata says at each request, so a leader that came back at another address is found there.
+
+A replica that `follower.replication.throttled.rate` holds for (throttle.py) is left out for a window of the quota when that is
+used up, unless it has all that is replicated.
 """
 
 from __future__ import annotations
@@ -23,6 +26,7 @@ from ottla.server.replication.fetch_session import FetchSession
 from ottla.server.replication.following import State
 from ottla.server.replication.range_lookup import EPOCHS_SINCE, Range, look_up
 from ottla.server.replication.taking import SLICE_BYTES, begin, name_of, take
+from ottla.server.replication.throttle import UNLIMITED
 from ottla.server.replication.truncation import fit_into
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.fetch import FetchRequest, ReplicaState
@@ -33,6 +37,7 @@ if TYPE_CHECKING:
     from ottla.server.peers.peer import Peer
     from ottla.server.replication.following import Following, Key
     from ottla.server.replication.settings import FetchSettings
+    from ottla.server.replication.throttle import Throttle
     from ottla.wire.messages.fetch import FetchResponse, PartitionData
 
 OLDEST_FETCH: Final = 13
@@ -58,12 +63,14 @@ class Fetcher:
         settings: FetchSettings,
         clock: Clock,
         broker_epoch: Callable[[], int],
+        throttle: Throttle,
     ) -> None:
         self._address = address
         self._connect = connect
         self._settings = settings
         self._clock = clock
         self._broker_epoch = broker_epoch
+        self._throttle = throttle
         self._session = FetchSession()
         self._followings: dict[Key, Following] = {}
         self._set_back: dict[Key, Following] = {}
@@ -101,7 +108,7 @@ class Fetcher:
 
     def lag(self) -> int:
         """Returns how many offsets the partition that is furthest behind was behind its leader's high watermark."""
-        return max((following.lag for following in self._followings.values()), default=0)
+        return max((following.lag or 0 for following in self._followings.values()), default=0)
 
     # Rounds
 
@@ -174,6 +181,8 @@ class Fetcher:
 
     def _note(self, following: Following) -> None:
         """Has the next request say what has changed about a partition."""
+        if following.state is State.FETCHING and self._is_held_back(following):
+            following.delay(self._clock.monotonic() + self._settings.quota_window_s)
         if following.state is State.FETCHING:
             wanted = following.ask(self._settings.max_partition_bytes)
             if wanted is not None:
@@ -183,6 +192,16 @@ class Fetcher:
             self._session.forget(following.key)
             if following.state is not State.STOPPED:
                 self._set_back[following.key] = following
+
+    def _is_held_back(self, following: Following) -> bool:
+        """Returns whether a partition is not to be fetched now, because the quota of replication is used up."""
+        return following.lag != 0 and self._is_throttled(following) and self._throttle.is_exceeded()
+
+    def _is_throttled(self, following: Following) -> bool:
+        throttle = self._throttle
+        return throttle.limit < UNLIMITED and throttle.covers(
+            following.key[1], following.log.config.follower_replication_throttled_replicas
+        )
 
     # Answers
 
@@ -208,6 +227,8 @@ class Fetcher:
                 await asyncio.sleep(0)
                 if self._followings.get(key) is not following:
                     return
+            if data.records and self._is_throttled(following):
+                self._throttle.record(len(data.records))
             await self._flush(following)
         except Exception:
             logger.exception("%s is no longer fetched, because of a bug", following.name)
@@ -262,8 +283,7 @@ class Fetcher:
     def _put_forward(self, following: Following) -> None:
         """Fetches a partition again if nothing sets it back any more."""
         if self._followings.get(following.key) is following:
-            if following.state in (State.FETCHING, State.STOPPED):
-                self._set_back.pop(following.key, None)
+            self._set_back.pop(following.key, None)
             self._note(following)
 
     async def _look_up(self, outside: list[Following]) -> None:

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING
 from ottla.server.partitions.roles import Follower
 from ottla.server.peers.peer import Peer
 from ottla.server.replication.fetcher import Address, Fetcher
-from ottla.server.replication.following import Following
+from ottla.server.replication.following import Following, State
+from ottla.server.replication.throttle import Throttle
 
 if TYPE_CHECKING:
     from random import Random
@@ -60,6 +61,8 @@ class Fetchers:
         self._ending: set[asyncio.Future[None]] = set()
         self._past_bytes_in = 0
         self._closing = False
+        self.throttle = Throttle(settings.node_id, clock, settings.quota_windows, settings.quota_window_s)
+        """What may be fetched for replicas of `follower.replication.throttled.replicas`."""
 
     def __len__(self) -> int:
         """Returns how many partitions are followed."""
@@ -73,6 +76,10 @@ class Fetchers:
     def max_lag(self) -> int:
         """Returns how many offsets the partition that is furthest behind is behind its leader's high watermark."""
         return max((fetcher.lag() for fetcher in self._fetchers.values()), default=0)
+
+    def stopped(self) -> int:
+        """Returns how many partitions are followed and not fetched any more, until something changes."""
+        return sum(following.state is State.STOPPED for following in self._followings.values())
 
     def update(self, replica: Replica) -> None:
         """Takes over a replica's role, after any change."""
@@ -139,7 +146,9 @@ class Fetchers:
                 settings=self._settings.peer,
             )
 
-        fetcher = Fetcher(lambda: self._address_of(leader), connect, self._settings, self._clock, self._broker_epoch)
+        fetcher = Fetcher(
+            lambda: self._address_of(leader), connect, self._settings, self._clock, self._broker_epoch, self.throttle
+        )
         task = self._tasks[fetcher] = asyncio.ensure_future(fetcher.run())
         task.add_done_callback(lambda done: self._ended(fetcher, done))
         return fetcher

@@ -65,8 +65,8 @@ class Following:
         """When a delay ends, in the clock's monotonic seconds."""
         self.asked: FetchPartition | None = None
         """What the leader was last asked for, or will be with the next request; None before that."""
-        self.lag = 0
-        """How many offsets the log was behind the leader's high watermark after the last answer."""
+        self.lag: int | None = None
+        """How many offsets the log was behind the leader's high watermark after the last answer; None before the first."""
 
     def __repr__(self) -> str:
         return f"Following({self.name}, {self.state.value}, leader {self.leader} in epoch {self.leader_epoch})"

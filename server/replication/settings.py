@@ -19,6 +19,8 @@ class FetchSettings(NamedTuple):
     max_wait_ms: int
     request_timeout_ms: int
     backoff_ms: int
+    quota_windows: int
+    quota_window_s: int
     peer: PeerSettings
 
     @classmethod
@@ -33,5 +35,7 @@ class FetchSettings(NamedTuple):
             max_wait_ms=values["replica.fetch.wait.max.ms"],
             request_timeout_ms=values["replica.socket.timeout.ms"],
             backoff_ms=values["replica.fetch.backoff.ms"],
+            quota_windows=values["replication.quota.window.num"],
+            quota_window_s=values["replication.quota.window.size.seconds"],
             peer=PeerSettings.from_broker(values),
         )

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from ottla.server.partitions.flushing import Flushing
     from ottla.server.partitions.log_dirs import LogDirs
     from ottla.server.partitions.replicas import Replicas
+    from ottla.server.replication.fetchers import Fetchers
     from ottla.server.replication.leading import Leading
     from ottla.server.replication.read_replicas import RackAware
     from ottla.server.requests.session import Session
@@ -118,6 +119,8 @@ class BrokerContext:
     """None as long as no client has a quota."""
     read_replicas: RackAware | None = None
     """None without `replica.selector.class`, since then all consumers read from leaders."""
+    fetchers: Fetchers | None = None
+    """None where this broker is its own controller, since it follows nobody then."""
     leading: Leading | None = None
     """None where this broker is its own controller, since nobody follows it then."""
     authorizer: Authorizer | None = None

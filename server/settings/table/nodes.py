@@ -76,7 +76,7 @@ ROWS: Final[tuple[Row, ...]] = (
     ("follower.fetch.last.tiered.offset.enable", "Whether a new follower begins behind what tiered storage has.",
         "BOOLEAN", False, None, None, "c"),
     ("follower.replication.throttled.rate", "The most bytes per second that throttled replicas of this broker fetch.",
-        "LONG", LONG_MAX, 0, None, "c"),
+        "LONG", LONG_MAX, 0, None, "ce"),
     ("initial.broker.registration.timeout.ms", "How long a broker that starts tries to register before it gives up.",
         "INT", 60000, None, None, "e"),
     ("internal.metadata.delete.delay.millis", "How long removed files of the metadata log stay on disk.",

@@ -62,3 +62,17 @@ def test_changes_are_counted() -> None:
     assert [found[name] for name in ("isrexpands_total", "isrshrinks_total", "failedisrupdates_total")] == [1, 1, 1]
     cluster.broker.context.leading = None
     assert rows(cluster)["isrexpands_total"] == 0
+
+
+def test_what_is_fetched_from_others() -> None:
+    cluster = Cluster(TWO)
+    names = (
+        "replicafetchermanager_maxlag",
+        "replicafetchermanager_failedpartitionscount",
+        "brokertopicmetrics_replicationbytesin_total",
+    )
+    full = [f"kafka_server_{name}" for name in names]
+    assert [rows(cluster)[name] for name in full] == [0, 0, 0]
+    fetchers: Any = SimpleNamespace(max_lag=lambda: 3, stopped=lambda: 1, bytes_in=9)
+    cluster.broker.context.fetchers = fetchers
+    assert [rows(cluster)[name] for name in full] == [3, 1, 9]

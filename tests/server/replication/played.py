@@ -15,6 +15,7 @@ from ottla.server.partitions.replica import Replica
 from ottla.server.replication.fetcher import Fetcher
 from ottla.server.replication.following import Following
 from ottla.server.replication.settings import FetchSettings
+from ottla.server.replication.throttle import Throttle
 from ottla.wire.batch import iter_batches
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.fetch import (
@@ -169,6 +170,8 @@ def settings(**changes: Any) -> FetchSettings:
         max_wait_ms=500,
         request_timeout_ms=30_000,
         backoff_ms=int(BACKOFF_S * 1000),
+        quota_windows=4,
+        quota_window_s=1,
         peer=PeerSettings(),
     )._replace(**changes)
 
@@ -182,7 +185,8 @@ class Rig:
         self.leader = PlayedLeader()
         self.address: tuple[str, int] | None = ("leader", 9092)
         self.connected: list[tuple[str, int]] = []
-        self.fetcher = Fetcher(lambda: self.address, self._connect, settings(**changes), self.clock, lambda: 5)
+        self.throttle = Throttle(NODE_ID, self.clock, 4, 1.0)
+        self.fetcher = Fetcher(lambda: self.address, self._connect, settings(**changes), self.clock, lambda: 5, self.throttle)
         self.running = asyncio.ensure_future(self.fetcher.run())
 
     def _connect(self, address: tuple[str, int]) -> Any:

@@ -412,3 +412,36 @@ def test_an_answer_of_many_mib_is_appended_in_slices_and_ends_with_its_following
         assert following.log.log_end_offset == end
 
     run(scenario, max_partition_bytes=1 << 20)
+
+
+def test_a_throttled_replica_is_left_out_while_the_quota_is_used_up_unless_it_is_level() -> None:
+    async def scenario(rig: Rig) -> None:
+        rig.throttle.limit = 500
+        following, other = rig.follow(follower_replication_throttled_replicas="0:1"), rig.follow("other")
+        leader = rig.leader_log(following)
+        leader.fill(30)
+        rig.leader_log(other).fill(30)
+        await rig.answer()
+        end = following.log.log_end_offset
+        assert 0 < end < 30
+        assert following.state is State.DELAYED
+        assert state_of(other) is State.FETCHING
+        request = rig.leader.open.request
+        assert [each.topic_id for each in request.forgotten_topics_data] == [following.key[0]]
+        await rig.pass_time(1.0)
+        await rig.answer(FetchResponse(session_id=SESSION_ID))
+        assert following.log.log_end_offset == end
+        assert following.state is State.DELAYED, "about 1,000 bytes in a second are still twice of what is allowed"
+        rig.throttle.limit = 10_000
+        await rig.pass_time(1.0)
+        for _ in range(6):
+            await rig.answer()
+        assert following.log.log_end_offset == 30
+        rig.throttle.limit = 1
+        leader.fill(1)
+        await rig.answer()
+        assert following.log.log_end_offset == 31
+        await rig.answer()
+        assert state_of(following) is State.FETCHING, "a replica that has everything is never held back"
+
+    run(scenario)

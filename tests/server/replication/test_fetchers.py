@@ -199,8 +199,11 @@ def test_figures_are_sums_over_the_fetchers_that_run_and_ran() -> None:
         await rig.turns()
         (fetcher,) = rig.fetchers._fetchers.values()
         fetcher.bytes_in = 7
-        rig.fetchers._followings[rig.broker.topic_id("a"), 0].lag = 3
-        assert (rig.fetchers.bytes_in, rig.fetchers.max_lag()) == (7, 3)
+        following = rig.fetchers._followings[rig.broker.topic_id("a"), 0]
+        following.lag = 3
+        assert (rig.fetchers.bytes_in, rig.fetchers.max_lag(), rig.fetchers.stopped()) == (7, 3, 0)
+        following.stop()
+        assert rig.fetchers.stopped() == 1
         rig.broker.delete_topic("a")
         await rig.turns()
         assert (rig.fetchers.bytes_in, rig.fetchers.max_lag()) == (7, 0)

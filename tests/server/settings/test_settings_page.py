@@ -58,8 +58,10 @@ def test_every_reason_has_settings() -> None:
     assert not unused
 
 
-def test_the_longest_words_decide() -> None:
+def test_the_longest_words_decide(monkeypatch: pytest.MonkeyPatch) -> None:
     assert why_idle("metadata.log.segment.ms").startswith("The metadata log")
-    assert why_idle("num.replica.fetchers") != why_idle("num.io.threads")
+    monkeypatch.setitem(WHY_IDLE, "A longer word", ("num.io.",))
+    assert why_idle("num.io.threads") == "A longer word"
+    assert why_idle("num.network.threads") != "A longer word"
     with pytest.raises(LookupError, match=r"no\.such has no effect"):
         why_idle("no.such")
