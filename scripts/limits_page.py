@@ -113,9 +113,9 @@ HEAD: Final = """# Limits
 
 What a broker accepts, keeps and does at once is bounded as follows. Where Kafka has the setting, the default is Kafka's; many of
 these bound nothing, because Kafka leaves the choice to you. [Settings](settings.md) lists all settings, with the values that are
-accepted, and says which can change while the broker runs. [When not to use ottla](when-not.md) says what no limit protects you
-from. Client quotas, which slow clients down instead of refusing them, are described in
-[Everyday commands](commands.md#ottla-quota).
+accepted, and says which can change while the broker runs. [Stalls](stalls.md) shows what the most expensive requests cost within
+these limits, and [When not to use ottla](when-not.md) says what no limit protects you from. Client quotas, which slow clients
+down instead of refusing them, are described in [Everyday commands](commands.md#ottla-quota).
 
 This page is written by `scripts/limits_page.py`.
 """

@@ -38,6 +38,8 @@ from ottla.wire.records import Record, build_batch
 MIB: Final = 1 << 20
 TOPIC_RESOURCE: Final = 2
 BROKER_RESOURCE: Final = 4
+LAST_MS: Final = TODAY_MS + 119
+"""The time of the last record in a batch of 120 records; whoever looks for it has to unfold the whole batch."""
 SETTLE_S: Final = 60.0
 """How long a broker has for what an attack needs before it begins."""
 Frames = Callable[[Connection], Iterator[bytes]]
@@ -50,11 +52,20 @@ class Attack:
 
     name: str
     frames: Frames
-    prepare: Callable[[Connection], object] = lambda connection: None
+    prepare: Callable[[Connection], object] | None = None
     connections: int = 1
     left_open: bool = False
     """The frames are never finished: the last ones are cut, and no answer comes."""
     settings: dict[str, str] = field(default_factory=dict)
+    held: str = ""
+    """What `prepare` makes, if other attacks need the same; they can use the same broker then."""
+    uses_up: bool = False
+    """The next attack needs a fresh broker."""
+
+    @property
+    def holds(self) -> str:
+        """Returns what the broker has to hold."""
+        return self.held or ("nothing" if self.prepare is None else self.name)
 
 
 def framed(request: Any, version: int, number: int = 1) -> bytes:
@@ -107,7 +118,7 @@ def produced(batches: dict[tuple[str, int], bytes]) -> produce.ProduceRequest:
 
 def bomb(unfolded_mib: int) -> bytes:
     """A zstd batch of a few kB whose one record unfolds to so many MiB of zeros."""
-    return build_batch([Record(0, TODAY_MS, b"k", bytes(unfolded_mib * MIB), [])], codec=ZSTD)
+    return build_batch([Record(0, LAST_MS, b"k", bytes(unfolded_mib * MIB), [])], codec=ZSTD)
 
 
 def honest_json(compressed_bytes: int, codec: int = GZIP) -> bytes:
@@ -155,7 +166,7 @@ def pipelined(make: Callable[[], Any], version: int, times: int = 1) -> Frames:
 
 
 def by_time(topic: str) -> list_offsets.ListOffsetsRequest:
-    partition = list_offsets.ListOffsetsPartition(0, -1, TODAY_MS)
+    partition = list_offsets.ListOffsetsPartition(0, -1, LAST_MS)
     return list_offsets.ListOffsetsRequest(-1, 0, [list_offsets.ListOffsetsTopic(topic, [partition])])
 
 
@@ -169,7 +180,7 @@ def group_of(offsets: int) -> Callable[[Connection], object]:
             answer = connection.call(asked, 4, SETTLE_S)
             if answer.coordinators[0].error_code == 0:
                 break
-        partitions = [offset_commit.OffsetCommitRequestPartition(index, index, -1, "m" * 100) for index in range(offsets)]
+        partitions = [offset_commit.OffsetCommitRequestPartition(index, index, -1, "m" * 10) for index in range(offsets)]
         topics = [offset_commit.OffsetCommitRequestTopic("committed", partitions=partitions)]
         for _ in range(100):
             request = offset_commit.OffsetCommitRequest("g", -1, "", topics=topics)
@@ -327,20 +338,19 @@ def with_names() -> list[Attack]:
         Attack("Metadata of 900,000 empty names", pipelined(lambda: asked_names(900 * THOUSAND), 12)),
         Attack("Metadata of 900,000 unknown names", pipelined(lambda: asked_names(900 * THOUSAND, "n"), 12)),
         Attack("Metadata of 49,000 unknown names", pipelined(lambda: asked_names(MOST, "n"), 12)),
-        Attack(
-            "Metadata of all of 10,000 partitions x 20",
-            pipelined(lambda: metadata.MetadataRequest(None), 12, 20),
-            created(10 * THOUSAND),
-        ),
     ]
 
 
 def with_memory_or_topics() -> list[Attack]:
     return [
-        Attack("200 unfinished frames of 100 MB, 3 MB of each", unfinished, connections=200, left_open=True),
-        Attack("300 fetch sessions of 20,000 unknown partitions", unknown_fetches, connections=300),
-        Attack("CreateTopics of 5,000", pipelined(lambda: many_topics(5 * THOUSAND), 7)),
-        Attack("CreateTopics of one topic of 9,990 partitions", pipelined(lambda: wide_topic(9_990), 7)),
+        Attack("200 unfinished frames of 100 MB, 3 MB of each", unfinished, connections=200, left_open=True, uses_up=True),
+        Attack("300 fetch sessions of 20,000 unknown partitions", unknown_fetches, connections=300, uses_up=True),
+        Attack("CreateTopics of 5,000", pipelined(lambda: many_topics(5 * THOUSAND), 7), uses_up=True),
+        Attack("CreateTopics of one topic of 9,990 partitions", pipelined(lambda: wide_topic(9_990), 7), uses_up=True),
         Attack("DeleteTopics of 5,000", pipelined(lambda: deletions(5 * THOUSAND), 6), created(5 * THOUSAND)),
-        Attack("Metadata that creates 4,000 topics", pipelined(lambda: asked_names(4 * THOUSAND, "auto", create_them=True), 12)),
+        Attack(
+            "Metadata that creates 4,000 topics",
+            pipelined(lambda: asked_names(4 * THOUSAND, "auto", create_them=True), 12),
+            uses_up=True,
+        ),
     ]

@@ -2,12 +2,13 @@
 
     python -m scripts.bench.stalls [--brokers ottla,kafka] [--attacks substring] [--docs]
 
-Each attack (stall_attacks.py) meets a fresh broker. While it runs, a neighbour in a process of its own asks ApiVersions every two
-milliseconds; its longest wait, the attack's own time and the broker's peak of memory above what it had before make one row. A
-broker that closes the stranger's connection, or refuses, has answered, too: the row says what happened.
+Attacks that need the same things to be there meet one broker, one after the other (stall_attacks.py, stall_states.py), and the
+next one a fresh broker if an attack was not answered. While it runs, a neighbour asks ApiVersions every two milliseconds
+(stall_neighbour.py); its longest wait, the attack's own time and the broker's peak of memory above what it had before make one
+row. A broker that closes the stranger's connection, or refuses, has answered, too: the row says what happened.
 
-With --docs the table is written to docs/stalls.md. Not for CI: a machine with other work on it makes neighbours wait as well;
-there, tests count the work of a turn instead. Takes about ten minutes.
+With --docs the rows go into docs/stalls.json, where they replace older ones of the same name, and docs/stalls.md is written from
+that (stall_page.py). Not for CI, where tests/stalls/ counts the work of a turn instead. Takes about twenty minutes.
 """
 
 from __future__ import annotations
@@ -18,84 +19,28 @@ import os
 import re
 import socket
 import struct
-import subprocess
 import sys
 import tempfile
 import threading
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 from compat_tests.brokers import Address
-from compat_tests.reference.kafka import HOST, BrokerProcess
+from compat_tests.reference.kafka import BrokerProcess
 from compat_tests.wire import SILENT
 from compat_tests.wire import Connection as WireConnection
 from scripts.bench.compare import BROKERS
-from scripts.bench.kload_wire import API_VERSIONS, Connection
 from scripts.bench.stall_attacks import Attack, attacks
+from scripts.bench.stall_neighbour import Neighbour
+from scripts.bench.stall_page import Seen, add_rows
+from scripts.bench.stall_states import state_attacks
 
-ROOT = Path(__file__).resolve().parents[2]
-DOCS = ROOT / "docs" / "stalls.md"
-PAUSE_S = 0.002
 ANNOUNCED = 100_000_000
 """The size of a frame that is never finished."""
-MOST_S = 120.0
+MOST_S = 60.0
 """An attack that takes longer is ended."""
 MIB = 1 << 20
-
-
-@dataclass(frozen=True)
-class Seen:
-    """What one attack did to one broker."""
-
-    longest_wait_ms: float
-    took_s: float
-    peak_mib: float
-    outcome: str
-
-    def cell(self) -> str:
-        return f"{self.longest_wait_ms:,.0f} ms, {self.peak_mib:,.0f} MiB, {self.took_s:.1f} s{self.outcome}"
-
-
-def neighbour(port: int) -> None:
-    """Asks ApiVersions until its stdin ends; prints the longest wait, in seconds, for each line that comes there."""
-    connection = Connection((HOST, port), 4096)
-    longest, lock = [0.0], threading.Lock()
-
-    def ask() -> None:
-        while True:
-            began = time.perf_counter()
-            connection.ask(API_VERSIONS)
-            with lock:
-                longest[0] = max(longest[0], time.perf_counter() - began)
-            time.sleep(PAUSE_S)  # a client's own pace
-
-    threading.Thread(target=ask, daemon=True).start()
-    for _ in sys.stdin:
-        with lock:
-            print(longest[0], flush=True)
-            longest[0] = 0.0
-
-
-class Neighbour:
-    """Runs `neighbour` in a process of its own."""
-
-    def __init__(self, port: int) -> None:
-        command = [sys.executable, "-m", "scripts.bench.stalls", "--neighbour", str(port)]
-        self._process = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-
-    def longest_wait_s(self) -> float:
-        """Returns the longest wait since the last call."""
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.write("\n")
-        self._process.stdin.flush()
-        return float(self._process.stdout.readline())
-
-    def end(self) -> None:
-        self._process.kill()
-        self._process.wait()
 
 
 def peak_mib(pid: int) -> float:
@@ -129,10 +74,10 @@ def attack_once(attack: Attack, address: Address) -> str:
             for _ in frames:
                 answer = connection.receive(MOST_S)
                 if isinstance(answer, str):
-                    outcomes[number] = f", not done after {MOST_S:.0f} s" if answer == SILENT else ", closed"
+                    outcomes[number] = f"not done after {MOST_S:.0f} s" if answer == SILENT else "closed"
                     return
         except OSError:
-            outcomes[number] = ", closed"
+            outcomes[number] = "closed"
 
     strangers = [threading.Thread(target=stranger, args=(number,)) for number in range(len(opened))]
     for each in strangers:
@@ -163,55 +108,77 @@ def running(kind: str, attack: Attack) -> Iterator[BrokerProcess]:
             broker.kill()
 
 
-def measure(kind: str, attack: Attack) -> Seen:
-    with running(kind, attack) as broker:
-        assert broker.process is not None
-        pid = broker.process.pid
-        address = Address(kind, broker.port, pid, str(broker.log_file))
-        preparing = WireConnection(address)
-        attack.prepare(preparing)
-        preparing.close()
-        beside = Neighbour(broker.port)
+class Bench:
+    """Measures the attacks on brokers of one kind."""
+
+    def __init__(self, kind: str) -> None:
+        self._kind = kind
+        self._held: str | None = None
+        """What the running broker holds, None if none runs."""
+        self._stack = contextlib.ExitStack()
+
+    def measure(self, attack: Attack) -> Seen:
+        """Returns what the attack does to a broker that holds what it needs."""
+        if self._held is None or attack.holds != self._held:
+            self.end()
+            self._broker = self._stack.enter_context(running(self._kind, attack))
+            assert self._broker.process is not None
+            self._address = Address(self._kind, self._broker.port, self._broker.process.pid, str(self._broker.log_file))
+            if attack.prepare is not None:
+                preparing = WireConnection(self._address)
+                attack.prepare(preparing)
+                preparing.close()
+            self._held = attack.holds
+        seen = self._attack(attack)
+        if attack.uses_up or seen.outcome:
+            self.end()
+        return seen
+
+    def _attack(self, attack: Attack) -> Seen:
+        process = self._broker.process
+        assert process is not None
+        beside = Neighbour(self._kind, process.pid, self._broker.port)
         try:
             time.sleep(1)  # the neighbour's own start, and the broker's rest from what came before
-            before = forget_peak(pid)
-            beside.longest_wait_s()
+            before = forget_peak(process.pid)
+            beside.longest_waits_s()
             began = time.perf_counter()
-            outcome = attack_once(attack, address)
+            outcome = attack_once(attack, self._address)
             took = time.perf_counter() - began
-            if broker.process.poll() is not None:
-                return Seen(MOST_S * 1000, took, 0, ", the broker died")
-            return Seen(beside.longest_wait_s() * 1000, took, peak_mib(pid) - before, outcome)
+            if process.poll() is not None:
+                return Seen(MOST_S * 1000, MOST_S * 1000, took, 0, "the broker died")
+            counted, waited = beside.longest_waits_s()
+            return Seen(counted * 1000, waited * 1000, took, peak_mib(process.pid) - before, outcome)
         finally:
             beside.end()
 
-
-def table(kinds: list[str], rows: dict[str, list[Seen]]) -> str:
-    lines = [f"| what a stranger sends | {' | '.join(kinds)} |", "|---" * (len(kinds) + 1) + "|"]
-    lines += [f"| {name} | {' | '.join(seen.cell() for seen in row)} |" for name, row in rows.items()]
-    return "\n".join(lines) + "\n"
+    def end(self) -> None:
+        self._stack.close()
+        self._held = None
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--brokers", default="ottla,kafka")
     parser.add_argument("--attacks", default="", help="only attacks whose name contains this")
-    parser.add_argument("--docs", action="store_true", help="write docs/stalls.md")
-    parser.add_argument("--neighbour", type=int, help=argparse.SUPPRESS)
+    parser.add_argument("--docs", action="store_true", help="write docs/stalls.json and docs/stalls.md")
     arguments = parser.parse_args()
-    if arguments.neighbour is not None:
-        neighbour(arguments.neighbour)
-        return 0
     os.environ.setdefault("PYTHONUNBUFFERED", "1")
-    kinds = arguments.brokers.split(",")
-    rows: dict[str, list[Seen]] = {}
-    for attack in attacks():
-        if arguments.attacks in attack.name:
-            rows[attack.name] = [measure(kind, attack) for kind in kinds]
-            print(f"{attack.name}: {' | '.join(seen.cell() for seen in rows[attack.name])}", flush=True)
-    if arguments.docs:
-        head = DOCS.read_text().split("| what a stranger sends")[0] if DOCS.exists() else "# Stalls\n\n"
-        DOCS.write_text(head + table(kinds, rows))
+    for kind in arguments.brokers.split(","):
+        bench = Bench(kind)
+        for attack in (*attacks(), *state_attacks()):
+            if arguments.attacks not in attack.name:
+                continue
+            try:
+                seen = bench.measure(attack)
+            except AssertionError as error:  # it cannot hold what the attack needs
+                print(f"{kind}: {attack.name}: {str(error)[:200]}", flush=True)
+                bench.end()
+                continue
+            print(f"{kind}: {attack.name}: {seen.cell()}", flush=True)
+            if arguments.docs:
+                add_rows(kind, {attack.name: seen})
+        bench.end()
     return 0
 
 

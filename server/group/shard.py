@@ -262,19 +262,20 @@ class GroupShard(CoordinatorShard[GroupRecord]):
         if group is None:
             raise GroupError(ErrorCode.GROUP_ID_NOT_FOUND)
         self._protocol(group.kind).admit_offset_deletion(group)
-        records: dict[tuple[str, int], GroupRecord] = {}
-        codes = []
+        wanted: dict[str, list[int]] = {}
         for topic, partitions in topics:
+            wanted.setdefault(topic, []).extend(partitions)
+        codes: dict[str, ErrorCode] = {}
+        records: list[GroupRecord] = []
+        for topic, partitions in wanted.items():
             if group.is_subscribed(topic):
-                codes.append(ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC)
-                continue
-            codes.append(ErrorCode.NONE)
-            records |= {
-                (topic, tombstone.key.partition): tombstone for tombstone in self.offsets.delete(group_id, topic, partitions)
-            }
+                codes[topic] = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
+            else:
+                codes[topic] = ErrorCode.NONE
+                records += self.offsets.delete(group_id, topic, partitions)
         if records:
-            self.run(Result(list(records.values()), None))
-        return codes
+            self.run(Result(records, None))
+        return [codes[topic] for topic, _ in topics]
 
     def expire(self) -> Promise[None] | None:
         """Removes offsets that are too old, and groups that have neither members nor offsets left.

@@ -17,6 +17,8 @@ from __future__ import annotations
 from ottla.log.errors import LogError
 from ottla.log.names import future_name_fits
 from ottla.server.base.errors import code_of
+from ottla.server.base.promise import Promise
+from ottla.server.base.turns import Steps, take_steps
 from ottla.server.requests.request import Request
 from ottla.server.requests.traits import Traits
 from ottla.server.security.rights import Need, Operation, Resource, Whole
@@ -31,21 +33,33 @@ from ottla.wire.messages.alter_replica_log_dirs import (
 TRAITS = Traits(Whole(Need(Operation.ALTER, Resource.CLUSTER)))
 
 
-def handle(body: AlterReplicaLogDirsRequest, request: Request) -> AlterReplicaLogDirsResponse:
+PARTITIONS_A_STEP = 100
+"""So many partitions begin to move before others may come first."""
+
+
+def handle(
+    body: AlterReplicaLogDirsRequest, request: Request
+) -> AlterReplicaLogDirsResponse | Promise[AlterReplicaLogDirsResponse]:
+    return take_steps(_move_all(body, request), request.broker.clock)
+
+
+def _move_all(body: AlterReplicaLogDirsRequest, request: Request) -> Steps[AlterReplicaLogDirsResponse]:
     wanted: dict[str, dict[int, str]] = {}
     for directory in body.dirs:
         for topic in directory.topics:
             for index in topic.partitions:
                 wanted.setdefault(topic.name, {})[index] = directory.path
-    return AlterReplicaLogDirsResponse(
-        results=[
-            AlterReplicaLogDirTopicResult(
-                name,
-                [AlterReplicaLogDirPartitionResult(index, _move(name, index, path, request)) for index, path in indexes.items()],
-            )
-            for name, indexes in wanted.items()
-        ]
-    )
+    results: list[AlterReplicaLogDirTopicResult] = []
+    left = PARTITIONS_A_STEP
+    for name, indexes in wanted.items():
+        results.append(AlterReplicaLogDirTopicResult(name, []))
+        for index, path in indexes.items():
+            if not left:
+                yield None
+                left = PARTITIONS_A_STEP
+            left -= 1
+            results[-1].partitions.append(AlterReplicaLogDirPartitionResult(index, _move(name, index, path, request)))
+    return AlterReplicaLogDirsResponse(results=results)
 
 
 def _move(topic: str, index: int, path: str, request: Request) -> ErrorCode:

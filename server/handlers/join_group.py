@@ -40,8 +40,9 @@ def handle(
     try:
         if not body.group_id:
             raise GroupError(ErrorCode.INVALID_GROUP_ID)
-        names = [request.client_id, body.group_instance_id, body.protocol_type, *(each.name for each in body.protocols)]
-        if any(len(name.encode()) > LONGEST_NAME for name in names if name):
+        names = [request.client_id or "", body.group_instance_id or "", body.protocol_type]
+        names += [each.name for each in body.protocols]
+        if max(map(len, map(str.encode, names))) > LONGEST_NAME:
             raise GroupError(ErrorCode.INVALID_REQUEST)
         if not settings.min_session_timeout_ms <= body.session_timeout_ms <= settings.max_session_timeout_ms:
             raise GroupError(ErrorCode.INVALID_SESSION_TIMEOUT)

@@ -9,23 +9,49 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from ottla.server.base.answers import map_answer
 from ottla.server.base.promise import Promise
+from ottla.server.base.turns import answer_in_turns
 from ottla.server.group.errors import GroupError
 from ottla.server.group.requests import Leaving
 from ottla.server.requests.request import Request
 from ottla.server.requests.traits import Traits
 from ottla.server.security.rights import Inside, Need, Operation, Resource
 from ottla.wire.errors import ErrorCode
-from ottla.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberResponse
+from ottla.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity, MemberResponse
 
 TRAITS = Traits(Inside(Need(Operation.READ, Resource.GROUP)))
 
 
+MEMBERS_A_STEP = 500
+"""So many members leave before others may come first. A group's members are hardly ever more."""
+
+
 def handle(body: LeaveGroupRequest, request: Request) -> LeaveGroupResponse | Promise[LeaveGroupResponse]:
-    if request.api_version >= 3:
-        leavers = [Leaving(member.member_id, member.group_instance_id, member.reason) for member in body.members]
-    else:
-        leavers = [Leaving(body.member_id, None, None)]
+    if request.api_version < 3:
+        return _leave([Leaving(body.member_id, None, None)], body, request)
+    if len(body.members) <= MEMBERS_A_STEP:
+        return _leave(_leavers(body.members), body, request)
+    parts = [body.members[at : at + MEMBERS_A_STEP] for at in range(0, len(body.members), MEMBERS_A_STEP)]
+    answers = answer_in_turns(parts, lambda members: _leave(_leavers(members), body, request), request.broker.clock)
+    return map_answer(answers, _join)
+
+
+def _leavers(members: Sequence[MemberIdentity]) -> list[Leaving]:
+    return [Leaving(member.member_id, member.group_instance_id, member.reason) for member in members]
+
+
+def _join(answers: Sequence[LeaveGroupResponse]) -> LeaveGroupResponse:
+    """Returns one answer for all parts of a request; if one was refused as a whole, its error is that of all."""
+    refused = next((answer for answer in answers if answer.error_code), None)
+    return refused or LeaveGroupResponse(members=[member for answer in answers for member in answer.members])
+
+
+def _leave(
+    leavers: Sequence[Leaving], body: LeaveGroupRequest, request: Request
+) -> LeaveGroupResponse | Promise[LeaveGroupResponse]:
     try:
         shard = request.broker.groups.member_shard(body.group_id)
         left = shard.leave(body.group_id, leavers)

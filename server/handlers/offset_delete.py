@@ -12,7 +12,9 @@
 
 from __future__ import annotations
 
+from ottla.server.base.answers import chain_answer
 from ottla.server.base.promise import Promise
+from ottla.server.base.turns import Steps, take_steps
 from ottla.server.group.errors import GroupError
 from ottla.server.requests.request import Request
 from ottla.server.requests.traits import Traits
@@ -28,8 +30,20 @@ from ottla.wire.messages.offset_delete import (
 TRAITS = Traits(Inside(Need(Operation.DELETE, Resource.GROUP), Need(Operation.READ, Resource.TOPIC)))
 
 
+TOPICS_A_STEP = 100
+"""So many topics of a request are looked at before others may come first."""
+
+_Present = list[tuple[str, list[int]]]
+_Answers = list[OffsetDeleteResponseTopic]
+
+
 def handle(body: OffsetDeleteRequest, request: Request) -> OffsetDeleteResponse | Promise[OffsetDeleteResponse]:
-    missing, present = _split(body, request)
+    return chain_answer(take_steps(_split(body, request), request.broker.clock), lambda split: _delete(*split, body, request))
+
+
+def _delete(
+    missing: _Answers, present: _Present, body: OffsetDeleteRequest, request: Request
+) -> OffsetDeleteResponse | Promise[OffsetDeleteResponse]:
     try:
         shard = request.broker.groups.member_shard(body.group_id)
         codes = shard.delete_offsets(body.group_id, present)
@@ -39,11 +53,13 @@ def handle(body: OffsetDeleteRequest, request: Request) -> OffsetDeleteResponse 
     return shard.answer_or(OffsetDeleteResponse(topics=_merge(missing, deleted) if missing else deleted), OffsetDeleteResponse)
 
 
-def _split(body: OffsetDeleteRequest, request: Request) -> tuple[list[OffsetDeleteResponseTopic], list[tuple[str, list[int]]]]:
-    """Returns the answers for partitions that do not exist, and the partitions that do exist, by topic."""
-    missing: list[OffsetDeleteResponseTopic] = []
-    present: list[tuple[str, list[int]]] = []
-    for topic in body.topics:
+def _split(body: OffsetDeleteRequest, request: Request) -> Steps[tuple[_Answers, _Present]]:
+    """Makes steps that return the answers for partitions that do not exist, and the partitions that do exist, by topic."""
+    missing: _Answers = []
+    present: _Present = []
+    for at, topic in enumerate(body.topics):
+        if at and at % TOPICS_A_STEP == 0:
+            yield None
         image = request.broker.metadata.topics.get(topic.name)
         exists = image.partitions if image is not None else {}
         indexes = [partition.partition_index for partition in topic.partitions]

@@ -51,6 +51,11 @@ def credentials(image: MetadataImage) -> Iterator[UserScramCredentialRecord]:
 
 def alter(image: MetadataImage, request: AlterUserScramCredentialsRequest) -> Outcome[AlterUserScramCredentialsResponse]:
     """Carries out AlterUserScramCredentials. A user that one request both deletes and writes counts as named twice."""
+    users = dict.fromkeys([each.name for each in request.deletions] + [each.name for each in request.upsertions])
+    if len(users) > MAX_RECORDS:
+        text = f"One request may change the credentials of at most {MAX_RECORDS} users."
+        results = [AlterUserScramCredentialsResult(user, ErrorCode.POLICY_VIOLATION, text) for user in users]
+        return Outcome([], AlterUserScramCredentialsResponse(results=results))
     changes: dict[str, WireStruct] = {}
     refused: dict[str, Refused] = {}
     wishes: list[ScramCredentialDeletion | ScramCredentialUpsertion] = [*request.deletions, *request.upsertions]
@@ -65,10 +70,6 @@ def alter(image: MetadataImage, request: AlterUserScramCredentialsRequest) -> Ou
             changes[user] = _change(image, wish)
         except Refused as refusal:
             refused[user] = refusal
-    if len(changes) > MAX_RECORDS:
-        text = f"One request may change the credentials of at most {MAX_RECORDS} users."
-        refused |= dict.fromkeys(changes, Refused(ErrorCode.POLICY_VIOLATION, text))
-        changes = {}
     results = [AlterUserScramCredentialsResult(user, ErrorCode.NONE, None) for user in changes]
     results += [AlterUserScramCredentialsResult(user, each.code, each.message) for user, each in refused.items()]
     return Outcome(list(changes.values()), AlterUserScramCredentialsResponse(results=results))

@@ -31,17 +31,11 @@ TOO_MUCH_MORE: Final = 1.2
 
 AT_ONCE: Final[dict[str, float]] = {
     "AddPartitionsToTxn.transactions.topics.partitions": 70,
-    "AlterReplicaLogDirs.dirs.topics": 55,
-    "AlterReplicaLogDirs.dirs.topics.partitions": 80,
-    "AlterUserScramCredentials.deletions": 91,
-    "AlterUserScramCredentials.upsertions": 170,
+    "AlterUserScramCredentials.upsertions": 80,
     "CreateTopics.topics": 51,
     "DeleteTopics.topics": 70,
     "ElectLeaders.topic_partitions.partitions": 60,
     "Fetch.topics.partitions": 58,
-    "JoinGroup.protocols": 81,
-    "LeaveGroup.members": 100,
-    "OffsetDelete.topics": 110,
     "Produce.topic_data": 56,
     "ShareAcknowledge.topics": 51,
     "ShareFetch.topics": 51,

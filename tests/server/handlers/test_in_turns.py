@@ -13,7 +13,9 @@ import pytest
 from ottla.server.base.clock import TURN_NS
 from ottla.server.base.promise import Promise
 from ottla.server.group.errors import GroupError
-from ottla.server.handlers import add_partitions_to_txn, offset_fetch
+from ottla.server.handlers import add_partitions_to_txn, offset_commit, offset_fetch
+from ottla.server.handlers.leave_group import MEMBERS_A_STEP
+from ottla.server.handlers.offset_delete import TOPICS_A_STEP
 from ottla.server.requests.request import Request
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages import delete_share_group_state as deleting
@@ -22,6 +24,7 @@ from ottla.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTopic,
     AddPartitionsToTxnTransaction,
 )
+from ottla.wire.messages.alter_replica_log_dirs import AlterReplicaLogDir, AlterReplicaLogDirsRequest, AlterReplicaLogDirTopic
 from ottla.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from ottla.wire.messages.delete_groups import DeleteGroupsRequest
 from ottla.wire.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
@@ -34,7 +37,10 @@ from ottla.wire.messages.describe_share_group_offsets import (
     DescribeShareGroupOffsetsRequestTopic,
 )
 from ottla.wire.messages.find_coordinator import FindCoordinatorRequest
+from ottla.wire.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from ottla.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
+from ottla.wire.messages.offset_commit import OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic
+from ottla.wire.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteRequestPartition, OffsetDeleteRequestTopic
 from ottla.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopics
 from ottla.wire.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
@@ -203,3 +209,33 @@ async def test_offsets_of_a_group_that_is_not_here_any_more_are_not_absent(code:
     assert isinstance(promise, Promise)
     (group,) = promise.result().groups
     assert (group.error_code, group.topics) == (code, [])
+
+
+@in_loop
+async def test_members_that_leave() -> None:
+    members = [MemberIdentity(f"m{number}", None, None) for number in range(3 * MEMBERS_A_STEP)]
+    check("leave_group", 5, LeaveGroupRequest("g", members=members), Broker().context(5), 2)
+
+
+@in_loop
+async def test_topics_whose_offsets_are_deleted() -> None:
+    broker = Broker()
+    offset_commit.handle(committed_offsets(range(3)), broker.context(9))
+    topics = [OffsetDeleteRequestTopic("t", [OffsetDeleteRequestPartition(index % 4)]) for index in range(4 * TOPICS_A_STEP)]
+    body, request = OffsetDeleteRequest("g", topics), broker.context(0)
+    found, turns = answer("offset_delete", 0, body, request, TURN_NS)
+    assert turns >= 2
+    assert broker.groups.shard("g").offsets.of_group("g") == {}
+    assert found == answer("offset_delete", 0, body, request, 0)[0], "what is not there counts as deleted"
+
+
+def committed_offsets(partitions: range) -> OffsetCommitRequest:
+    committed = [OffsetCommitRequestPartition(index, 5) for index in partitions]
+    return OffsetCommitRequest("g", topics=[OffsetCommitRequestTopic("t", partitions=committed)])
+
+
+def test_partitions_that_are_to_move() -> None:
+    broker = MemoryBroker({"t": 1})
+    topics = [AlterReplicaLogDirTopic("t", [*range(WIDE)])]
+    body = AlterReplicaLogDirsRequest([AlterReplicaLogDir("/data", topics)])
+    check("alter_replica_log_dirs", 2, body, broker.request(2), WIDE // 100 // ITEMS_A_TURN)

@@ -23,7 +23,12 @@ from ottla.server.handlers import alter_replica_log_dirs
 from ottla.server.partitions.cleaning import LogCleaning, ThreadWorker
 from ottla.server.partitions.replica import HIGH_WATERMARK
 from ottla.wire.messages import fetch
-from ottla.wire.messages.alter_replica_log_dirs import AlterReplicaLogDir, AlterReplicaLogDirsRequest, AlterReplicaLogDirTopic
+from ottla.wire.messages.alter_replica_log_dirs import (
+    AlterReplicaLogDir,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirsResponse,
+    AlterReplicaLogDirTopic,
+)
 from ottla.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from ottla.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from ottla.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
@@ -83,6 +88,7 @@ async def moved(broker: Broker, log: PartitionLog) -> None:
     (target,) = [directory.path for directory in logs(broker).directories if directory is not log.directory]
     request = AlterReplicaLogDirsRequest([AlterReplicaLogDir(target, [AlterReplicaLogDirTopic("t", [0])])])
     answer = alter_replica_log_dirs.handle(request, context(broker))
+    assert isinstance(answer, AlterReplicaLogDirsResponse)
     assert answer.results[0].partitions[0].error_code == 0
     assert broker.context is not None
     assert broker.context.log_dirs is not None

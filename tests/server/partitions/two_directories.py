@@ -12,7 +12,12 @@ from ottla.server.broker.broker import Broker
 from ottla.server.handlers import alter_replica_log_dirs, describe_log_dirs
 from ottla.server.requests.request import Request
 from ottla.server.requests.session import Session
-from ottla.wire.messages.alter_replica_log_dirs import AlterReplicaLogDir, AlterReplicaLogDirsRequest, AlterReplicaLogDirTopic
+from ottla.wire.messages.alter_replica_log_dirs import (
+    AlterReplicaLogDir,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirsResponse,
+    AlterReplicaLogDirTopic,
+)
 from ottla.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from ottla.wire.messages.describe_log_dirs import DescribeLogDirsPartition, DescribeLogDirsRequest, DescribeLogDirsResponse
 from tests.fakes import CALLER, NOW_MS
@@ -91,6 +96,7 @@ def alter(broker: Broker, path: str, *partitions: int, name: str = "t", version:
     """Returns the error codes by partition."""
     request = AlterReplicaLogDirsRequest([AlterReplicaLogDir(path, [AlterReplicaLogDirTopic(name, list(partitions or (0,)))])])
     answer = alter_replica_log_dirs.handle(request, context(broker, version))
+    assert isinstance(answer, AlterReplicaLogDirsResponse)  # there are few partitions
     return [partition.error_code for topic in answer.results for partition in topic.partitions]
 
 
