@@ -30,7 +30,7 @@ from ottla.commands.output import Failure
 from ottla.commands.positions import Partition
 from ottla.wire.api import APIS
 from ottla.wire.header import decode_response_header, encode_request_header
-from ottla.wire.messages import api_versions, describe_configs, describe_log_dirs, incremental_alter_configs
+from ottla.wire.messages import api_versions, describe_configs, describe_log_dirs, incremental_alter_configs, list_offsets
 
 API_VERSIONS_VERSION: Final = 0  # the one that every broker answers in the same way
 MAX_ANSWER_BYTES: Final = 256 << 20
@@ -44,6 +44,9 @@ KNOWN_TLS: Final = frozenset(
         "ssl.endpoint.identification.algorithm",
     }
 )
+DEBUGGING: Final = -2
+"""The replica id of a client that asks a broker about its own replica, whoever leads the partition."""
+LATEST: Final = -1
 BROKER: Final = 4
 BROKER_LOGGER: Final = 8
 
@@ -199,6 +202,23 @@ def log_sizes(connection: Connection, wanted: Mapping[str, Iterable[int]]) -> di
         for topic in directory.topics
         for one in topic.partitions
         if not one.is_future_key
+    }
+
+
+def log_ends(connection: Connection, wanted: Mapping[str, Iterable[int]]) -> dict[Partition, int]:
+    """Returns the end offset of the broker's own log of each of these partitions. Those that it cannot tell are left out."""
+    topics = [
+        list_offsets.ListOffsetsTopic(
+            topic, [list_offsets.ListOffsetsPartition(number, timestamp=LATEST) for number in dict.fromkeys(numbers)]
+        )
+        for topic, numbers in wanted.items()
+    ]
+    answer = connection.call(list_offsets.ListOffsetsRequest(DEBUGGING, topics=topics))
+    return {
+        Partition(topic.name, one.partition_index): one.offset
+        for topic in answer.topics
+        for one in topic.partitions
+        if one.error_code == 0
     }
 
 

@@ -3,8 +3,9 @@
 admin.py handles names, patterns, `--dry-run`, `--yes` and the outcomes of alterations; topic_rows.py has what is shown. Kafka's
 own topics are listed and described only with `--internal` or by their full names, and a pattern never deletes one of them.
 
-`describe` asks for partitions, settings and offsets of many topics at once. Sizes are those of the leaders' logs. They need a
-request that librdkafka does not have (direct.py); where that does not work they are unknown, and a note says why.
+`describe` asks for partitions, settings and offsets of many topics at once. Sizes are those of the leaders' logs, and the lag of
+a follower is how many offsets its log is behind its leader's. Both need requests that librdkafka does not have (direct.py);
+where that does not work they are unknown, and a note says why.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from ottla.commands import admin, client, direct, output
 from ottla.commands.output import Failure
 from ottla.commands.positions import Partition
 from ottla.commands.topic_rows import (
+    LAG_COLUMN,
     LIST_COLUMNS,
     PARTITION_COLUMNS,
     SETTING_COLUMNS,
@@ -27,6 +29,8 @@ from ottla.commands.topic_rows import (
     Setting,
     TopicState,
     as_object,
+    has_followers,
+    lag_cells,
     list_rows,
     partition_rows,
     summary,
@@ -266,12 +270,14 @@ class Reader:
         with_leader = [Partition(name, one.id) for name, topic in topics.items() for one in topic.partitions if one.leader]
         first, end = self._offsets(with_leader)
         sizes = self._sizes(topics)
+        ends = self._ends(topics)
 
         def partition_state(name: str, one: TopicPartitionInfo) -> PartitionState:
             where = Partition(name, one.id)
             replicas, in_sync = tuple(node.id for node in one.replicas), tuple(node.id for node in one.isr)
             leader = one.leader.id if one.leader else None
-            return PartitionState(one.id, leader, replicas, in_sync, first.get(where), end.get(where), sizes.get(where))
+            lags = self._lags(where, leader, replicas, ends)
+            return PartitionState(one.id, leader, replicas, in_sync, first.get(where), end.get(where), sizes.get(where), lags)
 
         return [
             TopicState(
@@ -312,6 +318,42 @@ class Reader:
                 self.notes[f"sizes are not known: {failure}"] = None
         return sizes
 
+    def _ends(self, topics: Mapping[str, TopicDescription]) -> dict[tuple[int, Partition], int]:
+        """Returns where the logs of partitions with followers end, by broker id: each broker is asked about its own. Those that
+        do not answer are left out. The leaders come last, so that nobody is ahead of them."""
+        brokers: dict[int, tuple[str, int]] = {}
+        wanted: dict[tuple[bool, int], dict[str, list[int]]] = {}
+        for name, topic in topics.items():
+            for one in topic.partitions:
+                if len(one.replicas) > 1 and one.leader:
+                    for node in one.replicas:
+                        brokers[node.id] = node.host, node.port
+                        wanted.setdefault((node.id == one.leader.id, node.id), {}).setdefault(name, []).append(one.id)
+        ends: dict[tuple[int, Partition], int] = {}
+        for (_, broker), partitions in sorted(wanted.items(), key=lambda item: item[0]):
+            if brokers[broker] in self._closed:
+                continue
+            try:
+                with direct.connect(self.cluster, *brokers[broker]) as connection:
+                    ends |= {(broker, where): end for where, end in direct.log_ends(connection, partitions).items()}
+            except Failure as failure:
+                self._closed.add(brokers[broker])
+                self.notes[f"lags are not known: {failure}"] = None
+        return ends
+
+    @staticmethod
+    def _lags(
+        where: Partition, leader: int | None, replicas: Sequence[int], ends: Mapping[tuple[int, Partition], int]
+    ) -> dict[int, int | None]:
+        """Returns how far each follower of a partition is behind its leader, None where that is not known."""
+        leaders_end = ends.get((leader, where)) if leader is not None else None
+        lags: dict[int, int | None] = {}
+        for broker in replicas:
+            if broker != leader:
+                end = ends.get((broker, where))
+                lags[broker] = None if leaders_end is None or end is None else max(0, leaders_end - end)
+        return lags
+
     def _note(self, form: str, missing: Mapping[Any, str]) -> None:
         self.notes.update((form.format(what, why), None) for what, why in missing.items())
 
@@ -337,12 +379,18 @@ def only_under_replicated(topic: TopicState) -> TopicState:
 def show(states: Sequence[TopicState], *, as_json: bool) -> None:
     if as_json:
         output.write_json([as_object(state) for state in states])
-    elif not sys.stdout.isatty():
-        output.write_table(PARTITION_COLUMNS, [row for state in states for row in partition_rows(state)])
+        return
+    columns, rows = PARTITION_COLUMNS, {state.name: partition_rows(state) for state in states}
+    if has_followers(states):
+        columns = (*columns, LAG_COLUMN)
+        for state in states:
+            rows[state.name] = [(*row, lag) for row, lag in zip(rows[state.name], lag_cells(state), strict=True)]
+    if not sys.stdout.isatty():
+        output.write_table(columns, [row for state in states for row in rows[state.name]])
     else:
         for state in states:
             output.write_lines([summary(state), ""])
-            output.write_table(PARTITION_COLUMNS[1:], [row[1:] for row in partition_rows(state)])
+            output.write_table(columns[1:], [row[1:] for row in rows[state.name]])
             output.write_lines([""])
             if state.settings:
                 rows = [(setting.name, setting.value, setting.source) for setting in state.settings]

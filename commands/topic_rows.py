@@ -10,6 +10,8 @@ from ottla.commands.output import Cell, counted
 
 LIST_COLUMNS: Final = ("Topic", "Partitions", "Replicas")
 PARTITION_COLUMNS: Final = ("Topic", "Partition", "Leader", "Replicas", "In sync", "First offset", "End offset", "Bytes")
+LAG_COLUMN: Final = "Lag"
+UNKNOWN: Final = "?"
 SETTING_COLUMNS: Final = ("Setting", "Value", "Source")
 
 
@@ -18,6 +20,7 @@ class PartitionState:
     """One partition as the cluster described it. Brokers are given by id; None means that there is none, or that it is not known.
 
     `first_offset` is the first one there, `end_offset` the next to be written; `size_bytes` is the size of the leader's log.
+    `lags` say how many offsets each follower's log is behind the leader's.
     """
 
     number: int
@@ -27,6 +30,7 @@ class PartitionState:
     first_offset: int | None = None
     end_offset: int | None = None
     size_bytes: int | None = None
+    lags: Mapping[int, int | None] = field(default_factory=dict)
 
     @property
     def offsets_held(self) -> int | None:
@@ -98,6 +102,19 @@ def partition_rows(topic: TopicState) -> list[tuple[Cell, ...]]:
     ]
 
 
+def has_followers(topics: Iterable[TopicState]) -> bool:
+    """Returns whether a column with lags has anything to say."""
+    return any(partition.lags for topic in topics for partition in topic.partitions)
+
+
+def lag_cells(topic: TopicState) -> list[str | None]:
+    """Returns, for each partition, `broker:offsets` of each follower, or None if there are none."""
+    return [
+        ",".join(f"{broker}:{UNKNOWN if lag is None else lag}" for broker, lag in partition.lags.items()) or None
+        for partition in topic.partitions
+    ]
+
+
 def numbers(values: Iterable[int]) -> str | None:
     return ",".join(map(str, values)) or None
 
@@ -140,6 +157,7 @@ def as_object(topic: TopicState) -> dict[str, Any]:
                 "first_offset": partition.first_offset,
                 "end_offset": partition.end_offset,
                 "size_bytes": partition.size_bytes,
+                **({"lag": {str(broker): lag for broker, lag in partition.lags.items()}} if partition.lags else {}),
             }
             for partition in topic.partitions
         ],

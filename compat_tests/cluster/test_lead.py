@@ -1,20 +1,29 @@
 """A broker of ottla leads partitions that a broker of Apache Kafka 4.4.0 follows, in one cluster with a controller of Kafka: the
-same bytes on both, followers that fall behind and come back, acks=all and min.insync.replicas.
+same bytes on both, followers that fall behind and come back, acks=all and min.insync.replicas, a leader that is killed, and moves
+with Kafka's own tool. No record that was acknowledged is lost.
 """
 
 from __future__ import annotations
 
+import json
 import signal
 from collections.abc import Iterator
 from functools import partial
+from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka import Consumer, ElectionType, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
+from compat_tests.brokers import Address
 from compat_tests.cluster.nodes import KafkaBroker, KafkaController, OttlaBroker
+from compat_tests.commands import ottla
 from compat_tests.reference.kafka import BrokerProcess
+from compat_tests.test_apache_tools import Tools
 from compat_tests.waiting import wait_for
+from compat_tests.wire import Connection
+from ottla.wire.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
+from ottla.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 
 KAFKA, OTTLA = 1, 2
 SESSION_MS = 10_000
@@ -69,12 +78,18 @@ class Nodes:
         assert producer.flush(timeout_s + 30) == 0
         return done
 
-    def consume(self, topic: str) -> list[str]:
-        """Returns all records of the topic, in their order."""
-        consumer = Consumer({"bootstrap.servers": self.bootstrap, "group.id": "unused", "enable.partition.eof": True})
+    def connect(self) -> Connection:
+        """Returns a connection to ottla."""
+        return Connection(Address(self.ottla.kind, self.ottla.port, 0, str(self.ottla.log_file)))
+
+    def consume(self, topic: str, first: int = 0, rack: str = "") -> list[str]:
+        """Returns all records of the topic from an offset on, in their order."""
+        consumer = Consumer(
+            {"bootstrap.servers": self.bootstrap, "group.id": "unused", "enable.partition.eof": True, "client.rack": rack}
+        )
         found: list[str] = []
         try:
-            consumer.assign([TopicPartition(topic, 0, 0)])
+            consumer.assign([TopicPartition(topic, 0, first)])
             while True:
                 message = consumer.poll(30)
                 assert message is not None, f"{len(found)} records, and no end"
@@ -83,6 +98,12 @@ class Nodes:
                 found.append((message.value() or b"").decode())
         finally:
             consumer.close()
+
+    def ottla_and_kafka_describe(self, topic: str, *, lag: int, end: int) -> None:
+        """Has `ottla topic describe` ask both brokers."""
+        (described,) = ottla("topic", "describe", topic, "--json", bootstrap=self.kafka.bootstrap).objects
+        (partition,) = described[0]["partitions"] if isinstance(described, list) else described["partitions"]
+        assert (partition["leader"], partition["lag"], partition["end_offset"]) == (OTTLA, {str(KAFKA): lag}, end)
 
     def same_bytes(self, topic: str) -> None:
         """Waits until both brokers have the same records and leader epochs on disk."""
@@ -98,12 +119,12 @@ class Nodes:
 def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nodes]:
     """A session is longer than the lag after which a follower falls out, so that it is the leader who takes it out."""
     session = {"broker.session.timeout.ms": str(SESSION_MS)}
+    selector = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
     controller = KafkaController(tmp_path_factory.mktemp("controller"), session)
     controller.start()
-    kafka = KafkaBroker(tmp_path_factory.mktemp("kafka"), KAFKA, controller.bootstrap, session)
-    ottla = OttlaBroker(
-        tmp_path_factory.mktemp("ottla"), OTTLA, controller.bootstrap, session | {"replica.lag.time.max.ms": str(LAG_MS)}
-    )
+    kafka = KafkaBroker(tmp_path_factory.mktemp("kafka"), KAFKA, controller.bootstrap, session | {"broker.rack": "east"})
+    settings = session | {"broker.rack": "west", "replica.selector.class": selector, "replica.lag.time.max.ms": str(LAG_MS)}
+    ottla = OttlaBroker(tmp_path_factory.mktemp("ottla"), OTTLA, controller.bootstrap, settings)
     try:
         kafka.start()
         ottla.start()
@@ -125,6 +146,46 @@ def test_kafka_follows_byte_for_byte(nodes: Nodes) -> None:
     assert sorted(nodes.produce("followed", texts)) == texts
     assert nodes.consume("followed") == texts
     nodes.same_bytes("followed")
+    nodes.ottla_and_kafka_describe("followed", lag=0, end=len(texts))
+
+
+def test_deleted_records_are_gone_on_the_follower_when_the_answer_comes(nodes: Nodes) -> None:
+    nodes.create("shortened", [OTTLA, KAFKA])
+    texts = numbered(50)
+    assert nodes.produce("shortened", texts) == texts
+    connection = nodes.connect()
+    try:
+        partitions = [DeleteRecordsPartition(0, 20)]
+        answer = connection.call(DeleteRecordsRequest([DeleteRecordsTopic("shortened", partitions)], 30_000), 2)
+        (result,) = answer.topics[0].partitions
+        assert (result.error_code, result.low_watermark) == (0, 20)
+    finally:
+        connection.close()
+    checkpoint = AdminClient({"bootstrap.servers": nodes.kafka.bootstrap})
+    found = checkpoint.list_offsets({TopicPartition("shortened", 0): OffsetSpec.earliest()})
+    assert found[TopicPartition("shortened", 0)].result(30).offset == 20
+    assert nodes.consume("shortened", 20) == texts[20:]
+
+
+def test_a_consumer_is_sent_to_the_replica_in_its_rack(nodes: Nodes) -> None:
+    nodes.create("nearby", [OTTLA, KAFKA])
+    texts = numbered(20)
+    assert nodes.produce("nearby", texts) == texts
+    connection = nodes.connect()
+    try:
+
+        def preferred(rack: str) -> int:
+            topics = [FetchTopic("nearby", partitions=[FetchPartition(0, partition_max_bytes=1 << 20)])]
+            answer = connection.call(FetchRequest(max_wait_ms=0, rack_id=rack, topics=topics), 12)
+            (data,) = answer.responses[0].partitions
+            assert data.error_code == 0
+            return int(data.preferred_read_replica)
+
+        wait_for(lambda: preferred("east") == KAFKA, "the follower is known to have the first offset")
+        assert [preferred(rack) for rack in ("west", "north", "")] == [-1, -1, -1]
+    finally:
+        connection.close()
+    assert nodes.consume("nearby", rack="east") == texts
 
 
 def test_a_follower_that_stands_still_is_taken_out_and_comes_back(nodes: Nodes) -> None:
@@ -153,3 +214,65 @@ def test_a_follower_that_stands_still_is_taken_out_and_comes_back(nodes: Nodes) 
     assert nodes.produce("stopped", ["after"]) == ["after"]
     assert nodes.consume("stopped") == ["before", "alone", "after"]
     nodes.same_bytes("stopped")
+
+
+def test_a_leader_that_is_killed_comes_back_and_leads_again(nodes: Nodes) -> None:
+    nodes.create("killed", [OTTLA, KAFKA])
+    acknowledged = nodes.produce("killed", numbered(200, "a"))
+    nodes.ottla.kill()
+    nodes.until("killed", leader=KAFKA, isr={KAFKA})
+    acknowledged += nodes.produce("killed", numbered(200, "b"))
+    nodes.ottla.start()
+    nodes.until("killed", leader=KAFKA, isr={KAFKA, OTTLA})
+    nodes.same_bytes("killed")
+    partition = TopicPartition("killed", 0)
+    elected = nodes.admin.elect_leaders(ElectionType.PREFERRED, [partition]).result(30)
+    assert elected[partition] is None
+    nodes.until("killed", leader=OTTLA, isr={KAFKA, OTTLA})
+    acknowledged += nodes.produce("killed", numbered(200, "c"))
+    assert len(acknowledged) == 600
+    assert nodes.consume("killed") == acknowledged
+    nodes.same_bytes("killed")
+
+
+def test_kafka_reassign_partitions_moves_a_topic_here_and_back(nodes: Nodes, tmp_path: Path) -> None:
+    nodes.create("moved", [KAFKA])
+    texts = numbered(500, "y" * 500)
+    assert nodes.produce("moved", texts) == texts
+    tools = Tools(nodes.kafka.bootstrap)
+    for target, name in ((OTTLA, "there"), (KAFKA, "back")):
+        plan = tmp_path / f"{name}.json"
+        plan.write_text(json.dumps({"version": 1, "partitions": [{"topic": "moved", "partition": 0, "replicas": [target]}]}))
+        tools.run("reassign-partitions", "--execute", "--reassignment-json-file", str(plan))
+        more = numbered(100, name)
+        assert nodes.produce("moved", more) == more
+        texts += more
+        nodes.until("moved", leader=target, isr={target})
+        assert nodes.consume("moved") == texts
+
+
+def test_an_unclean_election_is_the_controllers_and_ottla_recovers(nodes: Nodes) -> None:
+    """ottla leads without having been in sync, because an administrator says so, and Kafka cuts what only it had."""
+    nodes.create("unclean", [KAFKA, OTTLA])
+    assert nodes.produce("unclean", ["both"]) == ["both"]
+    nodes.ottla.stop()
+    nodes.until("unclean", leader=KAFKA, isr={KAFKA})
+    assert nodes.produce("unclean", ["kafka alone"]) == ["kafka alone"]
+    nodes.kafka.stop()
+    nodes.ottla.start()
+    admin = AdminClient({"bootstrap.servers": nodes.ottla.bootstrap})
+    partition = TopicPartition("unclean", 0)
+
+    def elected() -> bool:
+        try:
+            return admin.elect_leaders(ElectionType.UNCLEAN, [partition]).result(30)[partition] is None
+        except KafkaException:
+            return False
+
+    wait_for(elected, nodes.ottla.log_tail)
+    nodes.until("unclean", leader=OTTLA, isr={OTTLA})
+    assert nodes.produce("unclean", ["ottla alone"]) == ["ottla alone"]
+    nodes.kafka.start()
+    nodes.until("unclean", leader=OTTLA, isr={KAFKA, OTTLA})
+    assert nodes.consume("unclean") == ["both", "ottla alone"]
+    nodes.same_bytes("unclean")

@@ -34,6 +34,18 @@ def test_a_topic() -> None:
     assert topic_rows.as_object(topic)["settings"] == {"a": "1"}
 
 
+def test_how_far_followers_are_behind() -> None:
+    lagging = PartitionState(2, 1, (1, 2, 3), (1, 2), lags={2: 0, 3: 15})
+    unknown = PartitionState(3, 1, (1, 2), (1, 2), lags={2: None})
+    topic = TopicState("t", "id", False, (WHOLE, lagging, unknown))
+    assert topic_rows.has_followers([topic])
+    assert not topic_rows.has_followers([TopicState("t", "id", False, (WHOLE, HURT))])
+    assert topic_rows.lag_cells(topic) == [None, "2:0,3:15", "2:?"]
+    told = topic_rows.as_object(topic)["partitions"]
+    assert "lag" not in told[0]
+    assert [told[1]["lag"], told[2]["lag"]] == [{"2": 0, "3": 15}, {"2": None}]
+
+
 def test_the_line_above_a_topic() -> None:
     topic = TopicState("t", "id", True, (WHOLE,))
     assert topic_rows.summary(topic) == "t: 1 partition, replication factor 2, 7 records, 2.0 KiB, internal; id id"
