@@ -12,6 +12,8 @@
   offset tells how far it has come, which is what the high watermark and the in-sync replicas go by. A broker that has no replica
   gets 75 UNKNOWN_LEADER_EPOCH if it named the current leader epoch, since it may know more than we do, and 6
   NOT_LEADER_OR_FOLLOWER if it named none or if its broker epoch is that of an earlier start (KIP-903).
+  In a cluster brokers are served on the inter-broker listener only; elsewhere they get 29 TOPIC_AUTHORIZATION_FAILED, as in Kafka
+  without the right CLUSTER_ACTION.
 - Consumers may read from a follower up to its high watermark since v11, debugging consumers (replica id -2) in any version.
 - v7 adds sessions (server/partitions/fetch_sessions.py). v9 checks the leader epoch (74, 75). v11 adds the rack, by which the
   leader may name another replica to read from (server/replication/read_replicas.py). v12 adds LastFetchedEpoch: if the logs
@@ -107,7 +109,7 @@ class _Fetch:
     """Carries out one request, in one attempt or, if it has to wait, in several."""
 
     __slots__ = (
-        "_broker_epoch", "_by_id", "_fetching", "_follower", "_is_special", "_max_bytes", "_min_bytes", "_rack",
+        "_broker_epoch", "_by_id", "_fetching", "_follower", "_is_special", "_is_stranger", "_max_bytes", "_min_bytes", "_rack",
         "_read_committed", "_replica_id", "_request", "_unknown", "is_first",
     )  # fmt: skip
 
@@ -120,6 +122,7 @@ class _Fetch:
         self._rack = body.rack_id
         self._is_special = replica_id >= 0 or (request.broker.read_replicas is not None and body.rack_id != "")
         """Whether not even a leader treats it as a plain consumer's."""
+        self._is_stranger = replica_id >= 0 and _is_stranger(request)
         self.is_first = True
         """Whether the attempt is the first: a follower's fetch says only once how far it has come."""
         self._by_id = request.api_version >= TOPIC_IDS_SINCE
@@ -301,6 +304,9 @@ class _Fetch:
         log, role = replica.log, replica.role
         if not isinstance(role, Leader):
             return _refusal(asked.partition, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        if self._is_stranger:
+            return _refusal(asked.partition, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+        leading = self._request.broker.leading
         high_watermark = role.high_watermark
         if high_watermark is None or self._replica_id not in high_watermark.followers:
             is_known_epoch = asked.current_leader_epoch >= 0  # and it is ours, so that broker knows of replicas that we do not
@@ -309,7 +315,6 @@ class _Fetch:
         parting = _find_divergence(replica, asked) if asked.last_fetched_epoch >= 0 else None
         records = None
         if parting is None:
-            leading = self._request.broker.leading
             if leading is not None and leading.holds_back(replica, self._replica_id):
                 max_bytes, min_one_batch = 0, False
             limit = min(max_bytes, max(0, asked.partition_max_bytes))
@@ -352,6 +357,12 @@ class _Fetch:
             if hint.host is not None:
                 endpoints[hint.leader_id] = NodeEndpoint(hint.leader_id, hint.host, hint.port, hint.rack)
         return list(endpoints.values())
+
+
+def _is_stranger(request: Request) -> bool:
+    """Returns whether a request that says it is a broker's came where brokers of a cluster do not come."""
+    broker = request.broker
+    return broker.leading is not None and request.session.listener != broker.config.inter_broker_listener
 
 
 def answer(fetching: FetchContext, results: list[Result]) -> FetchResponse:

@@ -6,15 +6,18 @@ from typing import Any, cast
 
 import pytest
 
+from ottla.server.handlers import fetch as handler
 from ottla.server.partitions.roles import Leader
+from ottla.server.requests.session import Session
 from ottla.wire.batch import iter_batches
 from ottla.wire.errors import ErrorCode
-from ottla.wire.messages.fetch import ReplicaState
+from ottla.wire.messages.fetch import DECODE_REQUEST, ENCODE_REQUEST, FetchResponse, ReplicaState
 from ottla.wire.messages.internal.partition_change_record import PartitionChangeRecord
-from tests.fakes import NODE_ID, MemoryBroker
+from tests.fakes import LISTENER, NODE_ID, MemoryBroker
 from tests.followers import THREE, TWO, Led
+from tests.leader import Cluster
 from tests.log.support import batch
-from tests.server.handlers.data_calls import call, fetch, fetch_request, read
+from tests.server.handlers.data_calls import call, fetch, fetch_request, over_the_wire, read
 
 
 def follow(led: Led, offset: int, follower: int = TWO, version: int = 17, **options: Any) -> Any:
@@ -179,3 +182,25 @@ def test_a_partition_that_lost_its_followers_serves_none() -> None:
     assert isinstance(led.replica.role, Leader)
     assert led.replica.append(batch(1)).last_offset == 0
     assert follow(led, 1).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+def test_in_a_cluster_followers_are_served_on_the_listener_of_brokers_only() -> None:
+    cluster = Cluster(TWO)
+    cluster.append(1)
+    request = fetch_request("t", {0: 1}, 17, replica_id=TWO)
+
+    def error(listener: str) -> int:
+        received = over_the_wire(ENCODE_REQUEST[17], DECODE_REQUEST[17], request)
+        ((data,),) = (topic.partitions for topic in handle_on(cluster.broker, listener, received).responses)
+        return int(data.error_code)
+
+    assert error("CLIENTS") == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    assert cluster.high_watermark.followers[TWO].end_offset == -1
+    assert error(LISTENER) == ErrorCode.NONE
+    assert cluster.high_watermark.followers[TWO].end_offset == 1
+
+
+def handle_on(broker: MemoryBroker, listener: str, received: Any) -> Any:
+    answer = handler.handle(received, broker.request(17, session=Session(listener, "127.0.0.1")))
+    assert isinstance(answer, FetchResponse)
+    return answer

@@ -8,7 +8,7 @@ from typing import Any
 from ottla.server.metrics.replication_rows import REPLICATION_ROWS
 from tests.fakes import NODE_ID
 from tests.followers import THREE, TWO
-from tests.server.replication.leader import LAG, Cluster
+from tests.leader import LAG, Cluster
 
 PREFIX = "kafka_server_replicamanager_"
 

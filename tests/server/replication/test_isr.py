@@ -9,7 +9,7 @@ from ottla.server.replication.isr import State
 from ottla.wire.errors import ErrorCode
 from tests.fakes import NODE_ID
 from tests.followers import THREE, TWO
-from tests.server.replication.leader import LAG, Cluster
+from tests.leader import LAG, Cluster
 
 ALL = {NODE_ID, TWO, THREE}
 E = ErrorCode

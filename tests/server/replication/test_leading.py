@@ -8,8 +8,8 @@ from ottla.server.replication.leading import LeadingSettings
 from ottla.server.settings.broker_config import BrokerConfig
 from tests.fakes import NODE_ID
 from tests.followers import THREE, TWO
+from tests.leader import LAG, TOPIC, Cluster
 from tests.server.handlers.data_calls import fetch
-from tests.server.replication.leader import LAG, TOPIC, Cluster
 
 
 def test_the_settings_of_kafka() -> None:

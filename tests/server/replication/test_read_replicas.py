@@ -8,7 +8,7 @@ from ottla.server.replication.read_replicas import RackAware
 from ottla.wire.messages.internal.register_broker_record import RegisterBrokerRecord
 from tests.fakes import NODE_ID
 from tests.followers import THREE, TWO
-from tests.server.replication.leader import Cluster
+from tests.leader import Cluster
 
 
 def racked(*, two: str = "east", three: str = "east", own: str = "west") -> tuple[Cluster, RackAware]:
