@@ -380,17 +380,20 @@ def show(states: Sequence[TopicState], *, as_json: bool) -> None:
     if as_json:
         output.write_json([as_object(state) for state in states])
         return
-    columns, rows = PARTITION_COLUMNS, {state.name: partition_rows(state) for state in states}
+    columns: tuple[str, ...] = PARTITION_COLUMNS
+    tables = [partition_rows(state) for state in states]
     if has_followers(states):
         columns = (*columns, LAG_COLUMN)
-        for state in states:
-            rows[state.name] = [(*row, lag) for row, lag in zip(rows[state.name], lag_cells(state), strict=True)]
+        tables = [
+            [(*row, lag) for row, lag in zip(table, lag_cells(state), strict=True)]
+            for state, table in zip(states, tables, strict=True)
+        ]
     if not sys.stdout.isatty():
-        output.write_table(columns, [row for state in states for row in rows[state.name]])
+        output.write_table(columns, [row for table in tables for row in table])
     else:
-        for state in states:
+        for state, table in zip(states, tables, strict=True):
             output.write_lines([summary(state), ""])
-            output.write_table(columns[1:], [row[1:] for row in rows[state.name]])
+            output.write_table(columns[1:], [row[1:] for row in table])
             output.write_lines([""])
             if state.settings:
                 rows = [(setting.name, setting.value, setting.source) for setting in state.settings]
