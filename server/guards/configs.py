@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from ottla.server.guards.ask import CLUSTER, GROUP, TEXTS, TOPIC, Ask, mend
+from ottla.server.guards.ask import CLUSTER, GROUP, TEXTS, TOPIC, mend
 from ottla.server.guards.topics import cluster_operations
 from ottla.server.metadata import image
 from ottla.server.requests.link import Handle
 from ottla.server.requests.request import Request
-from ottla.server.security.authorizer import CLUSTER_NAME
+from ottla.server.security.authorizer import CLUSTER_NAME, Ask
 from ottla.server.security.operations import UNASKED
 from ottla.server.security.rights import Operation, Resource
 from ottla.wire.errors import ErrorCode

@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from ottla.server.group.classic.group import with_protocol_name
-from ottla.server.guards.ask import CLUSTER, GROUP, TEXTS, TOPIC, TRANSACTION, Ask, mend
+from ottla.server.guards.ask import CLUSTER, GROUP, TEXTS, TOPIC, TRANSACTION, mend
 from ottla.server.requests.link import Handle
 from ottla.server.requests.request import Request
+from ottla.server.security.authorizer import Ask
 from ottla.server.security.operations import GROUP_OPERATIONS
 from ottla.server.security.rights import Operation, Resource
 from ottla.wire.errors import ErrorCode

@@ -8,11 +8,11 @@ from importlib import import_module
 from typing import Any
 
 from ottla.server.guards import GUARD_MODULES, IN_HANDLER
-from ottla.server.guards.ask import Ask, Guard
+from ottla.server.guards.ask import Guard
 from ottla.server.requests.link import Handle, Steps
 from ottla.server.requests.request import Request
 from ottla.server.requests.traits import Traits
-from ottla.server.security.authorizer import Authorizer
+from ottla.server.security.authorizer import Ask, Authorizer
 from ottla.server.security.rights import Inside, Open, Rights, Whole
 from ottla.wire.api import Api
 

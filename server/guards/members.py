@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from ottla.server.guards.ask import GROUP, TOPIC, Ask, mend, topic_name
+from ottla.server.guards.ask import GROUP, TOPIC, mend, topic_name
 from ottla.server.requests.link import Handle
 from ottla.server.requests.request import Request
+from ottla.server.security.authorizer import Ask
 from ottla.server.security.rights import Operation
 from ottla.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
 from ottla.wire.messages.share_acknowledge import (

@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from ottla.server.guards.ask import GROUP, TOPIC, TRANSACTION, Ask, mend, topic_name
+from ottla.server.guards.ask import GROUP, TOPIC, TRANSACTION, mend, topic_name
 from ottla.server.requests.link import Handle
 from ottla.server.requests.request import Request
+from ottla.server.security.authorizer import Ask
 from ottla.server.security.rights import Operation
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.offset_commit import (

@@ -10,9 +10,10 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from ottla.server.base.errors import CloseConnection
-from ottla.server.guards.ask import TEXTS, TOPIC, TRANSACTION, Ask, mend, topic_name
+from ottla.server.guards.ask import TEXTS, TOPIC, TRANSACTION, mend, topic_name
 from ottla.server.requests.link import Handle
 from ottla.server.requests.request import Request
+from ottla.server.security.authorizer import Ask
 from ottla.server.security.rights import Operation
 from ottla.wire.batch import HEADER_SIZE, TRANSACTIONAL_BIT
 from ottla.wire.errors import ErrorCode

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ottla.server.guards.ask import GROUP, TEXTS, TOPIC, Ask, mend
+from ottla.server.guards.ask import GROUP, TEXTS, TOPIC, mend
 from ottla.server.requests.link import Handle
 from ottla.server.requests.request import Request
+from ottla.server.security.authorizer import Ask
 from ottla.server.security.rights import Operation
 from ottla.wire.messages import alter_share_group_offsets as alter_messages
 from ottla.wire.messages import delete_share_group_offsets as delete_messages

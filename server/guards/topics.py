@@ -8,10 +8,10 @@ from typing import Any, Final
 
 from ottla.server.base.promise import Promise
 from ottla.server.base.turns import Steps, take_steps
-from ottla.server.guards.ask import TEXTS, TOPIC, Ask, mend, topic_name
+from ottla.server.guards.ask import TEXTS, TOPIC, mend, topic_name
 from ottla.server.requests.link import Handle
 from ottla.server.requests.request import Request
-from ottla.server.security.authorizer import CLUSTER_NAME
+from ottla.server.security.authorizer import CLUSTER_NAME, Ask
 from ottla.server.security.operations import CLUSTER_OPERATIONS, TOPIC_OPERATIONS, UNASKED
 from ottla.server.security.rights import Operation, Resource
 from ottla.wire.messages.create_partitions import (

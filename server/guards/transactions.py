@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
-from ottla.server.guards.ask import CLUSTER, GROUP, TOPIC, TRANSACTION, Ask, mend
+from ottla.server.guards.ask import CLUSTER, GROUP, TOPIC, TRANSACTION, mend
 from ottla.server.requests.link import Handle
 from ottla.server.requests.request import Request
+from ottla.server.security.authorizer import Ask
 from ottla.server.security.rights import Operation, Resource
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse

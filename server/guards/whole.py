@@ -6,9 +6,10 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any, Final
 
-from ottla.server.guards.ask import CLUSTER, TEXTS, Ask, Guard
+from ottla.server.guards.ask import CLUSTER, TEXTS, Guard
 from ottla.server.requests.link import Handle
 from ottla.server.requests.request import Request
+from ottla.server.security.authorizer import Ask
 from ottla.server.security.rights import Either, Need, Resource, Whole
 from ottla.wire.api import BY_MODULE
 from ottla.wire.messages.alter_client_quotas import AlterClientQuotasRequest, AlterClientQuotasResponse

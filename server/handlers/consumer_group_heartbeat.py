@@ -28,7 +28,6 @@ from ottla.server.group.errors import GroupError
 from ottla.server.group.modern.epochs import JOINING_EPOCH, LEAVING_EPOCH, LEAVING_STATIC_EPOCH
 from ottla.server.group.modern.java_order import hash_order, uuid_hash
 from ottla.server.group.requests import Client
-from ottla.server.guards.ask import ask_for
 from ottla.server.metadata.feature_levels import GROUP_VERSION
 from ottla.server.requests.request import Request
 from ottla.server.requests.traits import Traits
@@ -119,7 +118,7 @@ def _heartbeat(body: ConsumerGroupHeartbeatRequest, request: Request, protocol: 
 
 def _sight(request: Request) -> Callable[[str], bool] | None:
     """Returns what says which topics a pattern of the member may match; None without an authorizer."""
-    ask = ask_for(request)
+    ask = request.ask()
     return None if ask is None else lambda name: ask.topic(Operation.DESCRIBE, name, quiet=True)
 
 

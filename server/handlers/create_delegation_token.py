@@ -12,7 +12,6 @@
 from __future__ import annotations
 
 from ottla.log.errors import StorageError
-from ottla.server.guards.ask import ask_for
 from ottla.server.metadata.tokens import USER, owner_of, principal_of
 from ottla.server.requests.request import Request
 from ottla.server.requests.traits import Traits
@@ -27,7 +26,7 @@ TRAITS = Traits(Inside(Need(Operation.CREATE_TOKENS, Resource.USER)))
 async def handle(body: CreateDelegationTokenRequest, request: Request) -> CreateDelegationTokenResponse:
     if not may_ask(request.broker.config.all_listeners, request.session.listener, request.session.principal):
         return _refusal(body, request, ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, NO_TIME)
-    ask, owner = ask_for(request), ":".join(owner_of(body, principal_of(request.session.principal)))
+    ask, owner = request.ask(), ":".join(owner_of(body, principal_of(request.session.principal)))
     if ask is not None and owner != request.session.principal and not ask.may(Operation.CREATE_TOKENS, Resource.USER, owner):
         return _refusal(body, request, ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED, NO_TIME)
     if any(renewer.principal_type != USER for renewer in body.renewers):

@@ -10,8 +10,9 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from ottla.log.config_def import Secret
-from ottla.server.guards.ask import Ask, ask_for
 from ottla.server.metadata.tokens import hmac_of, principal_of, settings_of, tokens
 from ottla.server.requests.request import Request
 from ottla.server.requests.traits import Traits
@@ -25,6 +26,9 @@ from ottla.wire.messages.describe_delegation_token import (
     DescribeDelegationTokenResponse,
 )
 from ottla.wire.messages.internal.delegation_token_record import DelegationTokenRecord
+
+if TYPE_CHECKING:
+    from ottla.server.security.authorizer import Ask
 
 TRAITS = Traits(
     Inside(Either(Need(Operation.DESCRIBE, Resource.DELEGATION_TOKEN), Need(Operation.DESCRIBE_TOKENS, Resource.USER)))
@@ -40,7 +44,7 @@ def handle(body: DescribeDelegationTokenRequest, request: Request) -> DescribeDe
     owners = None
     if body.owners is not None:
         owners = {f"{owner.principal_type}:{owner.principal_name}" for owner in body.owners}
-    ask, principal = ask_for(request), request.session.principal
+    ask, principal = request.ask(), request.session.principal
     found = [
         token
         for token in tokens(request.broker.metadata)

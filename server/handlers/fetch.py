@@ -35,7 +35,6 @@ from ottla.log.errors import CorruptRecord, LogError, OffsetOutOfRange
 from ottla.log.transactions import aborted_in_read
 from ottla.server.base.errors import code_of
 from ottla.server.base.promise import Promise
-from ottla.server.guards.ask import ask_for
 from ottla.server.partitions.fetch_sessions import TOPIC_IDS_SINCE, CachedPartition, FetchContext, Result
 from ottla.server.partitions.leader_hints import leader_hint
 from ottla.server.partitions.replica import Replica
@@ -62,7 +61,7 @@ from ottla.wire.messages.fetch import (
 if TYPE_CHECKING:
     from ottla.log.disk.files import FileSlice
     from ottla.log.partition import PartitionLog
-    from ottla.server.guards.ask import Ask
+    from ottla.server.security.authorizer import Ask
 
 TRAITS = Traits(
     Inside(Need(Operation.READ, Resource.TOPIC), Need(Operation.CLUSTER_ACTION, Resource.CLUSTER)),
@@ -144,7 +143,7 @@ class _Fetch:
         sent: list[tuple[Traffic, int]] = []
         found = 0
         ready = last
-        ask = None if self._request.broker.authorizer is None else ask_for(self._request)
+        ask = self._request.ask()
         for cached in self._fetching.partitions.values():
             replica = self._find(cached)
             if ask is not None and not self._may_fetch(cached, ask):

@@ -23,7 +23,6 @@ from typing import Final
 
 from ottla.server.base.answers import chain_answer
 from ottla.server.base.promise import Promise
-from ottla.server.guards.ask import ask_for
 from ottla.server.partitions.leader_hints import leader_hint
 from ottla.server.requests.request import Request
 from ottla.server.requests.traits import Throttling, Traits
@@ -98,7 +97,7 @@ def _without_refused(topics: Sequence[FetchTopic], request: Request) -> tuple[li
 
 def _may_read(topic_id: bytes, request: Request) -> bool:
     """Returns whether the client has the right to READ; nobody needs one to a topic id that no topic has."""
-    ask, topic = ask_for(request), request.broker.metadata.topics_by_id.get(topic_id)
+    ask, topic = request.ask(), request.broker.metadata.topics_by_id.get(topic_id)
     return ask is None or topic is None or ask.topic(Operation.READ, topic.name)
 
 

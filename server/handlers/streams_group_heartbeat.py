@@ -30,7 +30,6 @@ from ottla.server.group.requests import Client
 from ottla.server.group.streams.answers import NOT_SERVED, is_served
 from ottla.server.group.streams.protocol import StreamsProtocol
 from ottla.server.group.streams.topology import InternalTopic, Status, first_few
-from ottla.server.guards.ask import ask_for
 from ottla.server.metadata.names import INTERNAL_TOPICS, invalid_reason
 from ottla.server.requests.request import Request
 from ottla.server.requests.traits import Traits
@@ -165,7 +164,7 @@ async def _create_missing(
     request: Request,
 ) -> None:
     """Creates the internal topics that are missing. Recent failures are added to the status that lists the missing topics."""
-    ask = ask_for(request)
+    ask = request.ask()
     if ask is not None and not ask.cluster(Operation.CREATE, quiet=True):
         refused = [name for name in sorted(missing) if not ask.topic(Operation.CREATE, name)]
         if refused:

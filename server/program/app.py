@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Final
 
 import typer
 
 from ottla import __version__
-from ottla.commands import config, group, log, pipeline, quota, topic, txn
+from ottla.commands import acl, config, group, log, pipeline, quota, topic, txn, user
 from ottla.commands.cluster.command import run_cluster
 from ottla.commands.consume import consume
 from ottla.commands.format import format_directories
 from ottla.commands.output import Failure
 from ottla.commands.produce import produce
-from ottla.commands.program import Node, Program
+from ottla.commands.program import AccessRule, Decided, Node, Program
 from ottla.server.program.serve import CannotStart, ServeOptions, gather_here, run
 
 KAFKA_VERSION: Final = "4.4.0"
@@ -50,7 +51,7 @@ def program(context: typer.Context, version: _Version = False) -> None:
 
     Commands know nothing about the broker's code, so they learn from here what they need of it.
     """
-    context.obj = Program(_is_secret, _read_node)
+    context.obj = Program(_is_secret, _read_node, _decide)
 
 
 def _is_secret(setting: str) -> bool:
@@ -66,6 +67,18 @@ def _read_node(path: str) -> Node:
     except CannotStart as error:
         raise Failure(str(error)) from error
     return Node(config.node_id, tuple(config.log_dirs), config.metadata_log_dir, config.follows_controllers)
+
+
+def _decide(rules: Sequence[AccessRule], principal: str, host: str, operation: int, resource_type: int, name: str) -> Decided:
+    from ottla.server.security.authorizer import Authorizer, Rule  # loaded with `ottla acl why`
+    from ottla.server.security.rights import Operation, Resource
+
+    records = [Rule(at.to_bytes(16, "big"), *rule) for at, rule in enumerate(rules)]
+    asked = principal, host, Operation(operation), Resource(resource_type), name
+    decision = Authorizer(rules=records).decide(*asked)
+    found = None if decision.rule is None else rules[int.from_bytes(decision.rule.id, "big")]
+    open_to_all = Authorizer(allow_without_rules=True, rules=records).decide(*asked)
+    return Decided(decision.allowed, found, has_rules=decision.allowed or not open_to_all.allowed)
 
 
 @app.command(help=_SERVE_HELP)
@@ -110,6 +123,8 @@ app.add_typer(group.app, name="group")
 app.add_typer(txn.app, name="txn")
 app.add_typer(config.app, name="config")
 app.add_typer(quota.app, name="quota")
+app.add_typer(acl.app, name="acl")
+app.add_typer(user.app, name="user")
 app.add_typer(log.app, name="log")
 app.command("format")(format_directories)
 app.command("cluster")(run_cluster)

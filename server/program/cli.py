@@ -22,7 +22,7 @@ from typing import Any, Final, NoReturn
 from ottla.server.program.serve import ServeOptions, run
 
 COMMANDS: Final = (
-    *("serve", "topic", "produce", "consume", "group", "txn", "config", "quota", "log"),
+    *("serve", "topic", "produce", "consume", "group", "txn", "config", "quota", "acl", "user", "log"),
     *("format", "cluster", "pipeline"),
 )
 _OF_THE_PROGRAM: Final = ("--help", "-h", "--version", "--install-completion", "--show-completion")

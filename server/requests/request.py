@@ -9,10 +9,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ottla.server.metadata.operation import NO_LIMIT, Caller, Permits
+from ottla.wire.api import APIS
 
 if TYPE_CHECKING:
     from ottla.server.requests.context import BrokerContext
     from ottla.server.requests.session import Session
+    from ottla.server.security.authorizer import Ask
 
 
 class Request:
@@ -37,6 +39,14 @@ class Request:
         self.client_id = client_id
         self.failed = False
         """Set by handlers with the trait `reports_failure` if their answer holds errors; other handlers' answers are searched."""
+
+    def ask(self) -> Ask | None:
+        """Returns what answers questions about the client's rights, for the few handlers that ask themselves; None without an
+        authorizer."""
+        authorizer = self.broker.authorizer
+        if authorizer is None:
+            return None
+        return authorizer.ask(self.session.principal, self.session.client_host, APIS[self.api_key].name)
 
     def caller(self) -> Caller:
         """Returns who sent this request, for operations of the controller."""

@@ -140,6 +140,10 @@ class Authorizer:
 
     # Decisions
 
+    def ask(self, principal: str, host: str, api: str) -> Ask:
+        """Returns what answers the questions of one request, to the API of this name."""
+        return Ask(self.rights(principal, host), self.audit, api)
+
     def rights(self, principal: str, host: str) -> Rights:
         """Returns the rights of a principal at a host; good for one request: a later one may find other rules."""
         rights = self._rights.get((principal, host))
@@ -280,3 +284,32 @@ class Rights:
         if self.is_super:
             return supported
         return sum(1 << each for each in Operation if supported >> each & 1 and self.may(each, resource, name))
+
+
+class Ask:
+    """Answers what the client of one request may do. `quiet` questions, about what is only left out, are not in the audit log."""
+
+    __slots__ = ("_api", "_audit", "rights")
+
+    def __init__(self, rights: Rights, audit: Audit, api: str) -> None:
+        self.rights = rights
+        self._audit = audit
+        self._api = api
+
+    def may(self, operation: Operation, resource: Resource, name: str, *, quiet: bool = False) -> bool:
+        allowed = self.rights.may(operation, resource, name)
+        if not quiet and (not allowed or self._audit.notes_allowed):
+            self._audit.note(self.rights, self._api, operation, resource, name, allowed=allowed)
+        return allowed
+
+    def topic(self, operation: Operation, name: str, *, quiet: bool = False) -> bool:
+        return self.may(operation, Resource.TOPIC, name, quiet=quiet)
+
+    def group(self, operation: Operation, name: str, *, quiet: bool = False) -> bool:
+        return self.may(operation, Resource.GROUP, name, quiet=quiet)
+
+    def transaction(self, operation: Operation, name: str, *, quiet: bool = False) -> bool:
+        return self.may(operation, Resource.TRANSACTIONAL_ID, name, quiet=quiet)
+
+    def cluster(self, operation: Operation, *, quiet: bool = False) -> bool:
+        return self.may(operation, Resource.CLUSTER, CLUSTER_NAME, quiet=quiet)

@@ -20,6 +20,7 @@ from typer.testing import CliRunner
 
 import ottla.testing
 from ottla.server.program.app import app
+from ottla.server.settings.authorizer_settings import STANDARD_AUTHORIZER
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "commands.md"
@@ -71,7 +72,8 @@ def test_the_examples_do_what_they_say(tmp_path: Path) -> None:
     page = examples(PAGE.read_text())
     assert len(page) > 20
     wrong: list[str] = []
-    with ottla.testing.Broker(data_dir=tmp_path / "ottla-data", log_retention_ms=-1) as broker:
+    authorizer = {"authorizer_class_name": STANDARD_AUTHORIZER, "super_users": "User:ANONYMOUS"}  # ottla acl needs one
+    with ottla.testing.Broker(data_dir=tmp_path / "ottla-data", log_retention_ms=-1, **authorizer) as broker:
         for example in page:
             done = ran(example.command, broker.bootstrap, tmp_path)
             if not re.fullmatch(pattern(example.expected), done.stdout.decode(), re.DOTALL):

@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 
 from ottla.server.metadata import tokens
+from ottla.server.security.authorizer import Authorizer, Rule
+from ottla.server.security.rights import Operation, Resource
 from ottla.server.settings.listeners import ListenerAddress
 from ottla.wire.errors import ErrorCode
 from ottla.wire.frame import decode_whole
@@ -161,3 +163,36 @@ def test_what_is_over_is_swept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(node.clock, "now_ms", lambda: NOW_MS + 1)
     node.controller.expire_tokens()
     assert list(tokens.tokens(node.image)) == []
+
+
+def rule(operation: Operation, resource: Resource, name: str, who: str = "User:alice") -> Rule:
+    return Rule(name.encode(), resource, name, 3, who, "*", operation, 3)
+
+
+def test_with_an_authorizer_a_token_for_somebody_else_needs_a_right() -> None:
+    node = started()
+    node.authorizer = Authorizer(rules=[rule(Operation.CREATE_TOKENS, Resource.USER, "User:carol")])
+    codes = {
+        owner: ask(node, "create_delegation_token", CreateDelegationTokenRequest("User", owner), 3).error_code
+        for owner in ("alice", "carol", "dave")
+    }
+    assert codes == {"alice": 0, "carol": 0, "dave": ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED}
+    assert ask(node, "create_delegation_token", CreateDelegationTokenRequest(None, None), 3).error_code == 0
+    refused = ask(node, "create_delegation_token", CreateDelegationTokenRequest("User", "dave"), 3)
+    assert (refused.issue_timestamp_ms, refused.principal_name, refused.token_requester_principal_name) == (-1, "dave", "alice")
+
+
+def test_with_an_authorizer_tokens_of_others_are_hidden() -> None:
+    node = started()
+    made = ask(
+        node, "create_delegation_token", CreateDelegationTokenRequest("User", "carol", [CreatableRenewers("User", "erin")]), 3
+    )
+
+    def seen(who: str, *rules: Rule) -> int:
+        node.authorizer = Authorizer(rules=rules)
+        return len(ask(node, "describe_delegation_token", DescribeDelegationTokenRequest(None), 3, who).tokens)
+
+    assert [seen(who) for who in ("User:alice", "User:carol", "User:erin", "User:bob")] == [1, 1, 1, 0]
+    assert seen("User:bob", rule(Operation.DESCRIBE, Resource.DELEGATION_TOKEN, made.token_id, "User:bob")) == 1
+    assert seen("User:bob", rule(Operation.DESCRIBE_TOKENS, Resource.USER, "User:carol", "User:bob")) == 1
+    assert seen("User:bob", rule(Operation.DESCRIBE_TOKENS, Resource.USER, "User:alice", "User:bob")) == 0
