@@ -60,18 +60,17 @@ def produce(ask: Ask, handle: Handle, body: ProduceRequest, request: Request) ->
     counts, and the handler refuses those without an id. A client that wants no answer is disconnected."""
     topics = body.topic_data
     code, refused = TOPIC, list[TopicProduceData]()
-    if _has_transactional_batches(topics):
-        if body.transactional_id is None:
-            return handle(body, request)  # which refuses all of it, whoever asks
-        if not ask.transaction(Operation.WRITE, body.transactional_id):
-            code, refused = TRANSACTION, topics
-    if not refused:
+    transaction = body.transactional_id
+    is_transactional = transaction is not None and _has_transactional_batches(topics)
+    if transaction is not None and is_transactional and not ask.transaction(Operation.WRITE, transaction):
+        code, refused = TRANSACTION, topics
+    else:
         for topic in topics:
-            name = topic_name(topic.name, topic.topic_id, request)
+            name = topic.name or topic_name("", topic.topic_id, request)
             if name is not None and not ask.topic(Operation.WRITE, name):
                 refused.append(topic)
-    if not refused:
-        return handle(body, request)
+    if not refused or (transaction is None and _has_transactional_batches(topics)):
+        return handle(body, request)  # which refuses transactional batches without an id, whoever asks
     body.topic_data = [topic for topic in topics if not any(topic is each for each in refused)]
     responses = [_refused_topic(topic, code) for topic in refused]
 
