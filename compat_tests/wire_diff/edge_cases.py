@@ -306,19 +306,14 @@ NOT_ASKED: Final[dict[str, str]] = {
     "Idle connection": "it takes ten minutes; tests/server tests it with a clock of its own",
 }
 
-_REFUSED_ONLY: Final = "its errors come from a coordinator that is still loading or from missing rights; neither exists here"
-_OLD_FETCH: Final = "what is not there is answered with -1; errors come with required stability (v7) and members (v9)"
+_LOADING_ONLY: Final = (
+    "its errors come from a coordinator that is still loading; without rights it is answered with an empty list"
+)
 NO_ERROR: Final[dict[str, tuple[range, str]]] = {
-    "offset_fetch": (range(1, 7), _OLD_FETCH),
-    "find_coordinator": (range(1), "any name is a group's, and there is no other type yet"),
-    "describe_groups": (range(6), "a group that does not exist is Dead, without an error"),
-    "list_groups": (range(6), _REFUSED_ONLY),
+    "list_groups": (range(6), _LOADING_ONLY),
     "api_versions": (range(3), "an empty request; the error of a version that is too new is in version 0 (row AVmax)"),
-    "describe_log_dirs": (range(1, 6), "its error is a directory that went offline (compat_tests/test_faults.py)"),
-    "list_partition_reassignments": (range(1), _REFUSED_ONLY),
-    "list_transactions": (range(2), _REFUSED_ONLY),
-    "describe_share_group_offsets": (range(2), "a group or topic that does not exist has no offsets, without an error"),
-    "list_config_resources": (range(1), "it names no types, so none of them can be wrong"),
+    "describe_log_dirs": (range(1, 3), "its error is a directory that went offline (compat_tests/test_faults.py)"),
+    "list_transactions": (range(2), _LOADING_ONLY),
 }
 _NO_TOKENS: Final = "tokens need a login, and ottla's listeners are PLAINTEXT"
 _LAST_NODE: Final = "the only node of a cluster cannot leave it, and there is no other that could join"

@@ -139,7 +139,9 @@ def _cluster() -> Iterator[Case]:
         ),
         cluster(A),
     )
-    yield case("describe_log_dirs", describe_log_dirs.DescribeLogDirsRequest([]), cluster(DESCRIBE))
+    for version in (3, 4, 5):
+        request = describe_log_dirs.DescribeLogDirsRequest([])
+        yield case(f"describe_log_dirs in v{version}", request, cluster(DESCRIBE), version=version)
     yield case("describe_log_dirs in v2", describe_log_dirs.DescribeLogDirsRequest([]), cluster(DESCRIBE, 0), version=2)
     users = [describe_user_scram_credentials.UserName("nobody")]
     yield case(

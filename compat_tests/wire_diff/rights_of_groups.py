@@ -75,7 +75,8 @@ def _topology() -> streams_group_heartbeat.Topology:
 def _groups() -> Iterator[Case]:
     finds = find_coordinator.FindCoordinatorRequest
     yield case("find_coordinator", finds("", 0, [G, "rights-h"]), group(DESCRIBE), group(DESCRIBE, "rights-h"))
-    yield case("find_coordinator in v3", finds(G, 0), group(DESCRIBE), version=3)
+    for version in (0, 3):
+        yield case(f"find_coordinator in v{version}", finds(G, 0), group(DESCRIBE), version=version)
     yield case("find_coordinator of a transaction", finds("", 1, [X]), transaction(DESCRIBE))
     yield case("find_coordinator of a share partition", finds("", 2, [f"{S}:{MEMBER}:0"]), cluster(ACTION))
     protocols = [join_group.JoinGroupRequestProtocol("range", b"")]
@@ -90,6 +91,8 @@ def _groups() -> Iterator[Case]:
     yield case("list_groups", list_groups.ListGroupsRequest(), group(DESCRIBE, code=0))
     yield case("list_groups of the cluster", list_groups.ListGroupsRequest(), cluster(DESCRIBE, 0))
     described = describe_groups.DescribeGroupsRequest
+    for version in range(6):
+        yield case(f"describe_groups in v{version}", described([G]), group(DESCRIBE), version=version)
     yield case(
         "describe_groups",
         described([G, "rights-h"], True),
@@ -152,13 +155,15 @@ def _share_groups() -> Iterator[Case]:
     yield case("share_acknowledge", acknowledged, group(R, S))
     described = describe_share_group_offsets
     asked = [described.DescribeShareGroupOffsetsRequestTopic(each, [0]) for each in (T, MISSING)]
-    yield case(
-        "describe_share_group_offsets",
-        described.DescribeShareGroupOffsetsRequest([described.DescribeShareGroupOffsetsRequestGroup(S, asked)]),
-        group(DESCRIBE, S),
-        topic(DESCRIBE),
-        topic(DESCRIBE, MISSING),
-    )
+    for version in (0, 1):
+        yield case(
+            f"describe_share_group_offsets in v{version}",
+            described.DescribeShareGroupOffsetsRequest([described.DescribeShareGroupOffsetsRequestGroup(S, asked)]),
+            group(DESCRIBE, S),
+            topic(DESCRIBE),
+            topic(DESCRIBE, MISSING),
+            version=version,
+        )
     altered = alter_share_group_offsets
     wanted = [altered.AlterShareGroupOffsetsRequestTopic(MISSING, [altered.AlterShareGroupOffsetsRequestPartition(0, 0)])]
     yield case("alter_share_group_offsets", altered.AlterShareGroupOffsetsRequest(S, wanted), group(R, S), topic(R, MISSING))
@@ -209,7 +214,7 @@ def _offsets_of_groups() -> Iterator[Case]:
 
 def _fetched_offsets() -> Iterator[Case]:
     topics = [offset_fetch.OffsetFetchRequestTopic(each, [0]) for each in (T, MISSING)]
-    for version in (1, 7):
+    for version in range(1, 8):
         yield case(
             f"offset_fetch in v{version}",
             offset_fetch.OffsetFetchRequest(G, topics),

@@ -197,6 +197,7 @@ def _configs() -> Iterator[Case]:
         yield case(name, request(asked), *(right(operation, resource) for _, resource, right in kinds))
         yield case(f"{name} of brokers", request(rest), cluster(operation))
     yield case("list_config_resources", list_config_resources.ListConfigResourcesRequest([2]), cluster(DC))
+    yield case("list_config_resources in v0", list_config_resources.ListConfigResourcesRequest(), cluster(DC), version=0)
     quotas = describe_client_quotas
     any_user = [quotas.ComponentData("user", 2, None)]
     yield case("describe_client_quotas", quotas.DescribeClientQuotasRequest(any_user, False), cluster(DC))

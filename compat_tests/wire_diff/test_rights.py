@@ -152,7 +152,7 @@ def test_access_rules(brokers: list[tuple[Address, dict[str, bytes]]]) -> None:
             (3, "acl-t", 2, "User:x"),
             (3, "acl-t", 1, None),
             (1, "acl-t", 3, None),
-            (3, "acl-", 4, None),
+            (2, "acl-", 4, None),
         ):
             wanted = DescribeAclsRequest(2, name, pattern, who, None, 1, 1)
             wait_for(lambda: wire.call(wanted, version).resources, "the rules")  # noqa: B023

@@ -72,8 +72,12 @@ def test_the_examples_do_what_they_say(tmp_path: Path) -> None:
     page = examples(PAGE.read_text())
     assert len(page) > 20
     wrong: list[str] = []
-    authorizer = {"authorizer_class_name": STANDARD_AUTHORIZER, "super_users": "User:ANONYMOUS"}  # ottla acl needs one
-    with ottla.testing.Broker(data_dir=tmp_path / "ottla-data", log_retention_ms=-1, **authorizer) as broker:
+    with ottla.testing.Broker(
+        data_dir=tmp_path / "ottla-data",
+        log_retention_ms=-1,
+        authorizer_class_name=STANDARD_AUTHORIZER,  # for ottla acl
+        super_users="User:ANONYMOUS",
+    ) as broker:
         for example in page:
             done = ran(example.command, broker.bootstrap, tmp_path)
             if not re.fullmatch(pattern(example.expected), done.stdout.decode(), re.DOTALL):

@@ -42,7 +42,7 @@ def test_where_a_password_comes_from(monkeypatch: pytest.MonkeyPatch) -> None:
         user.read_password("u")
     monkeypatch.setattr("sys.stdin", Terminal())
     typed = iter(["one", "two", "three", "three"])
-    monkeypatch.setattr(user.getpass, "getpass", lambda prompt: next(typed))
+    monkeypatch.setattr("getpass.getpass", lambda prompt: next(typed))
     with pytest.raises(Failure, match="not the same"):
         user.read_password("u")
     assert user.read_password("u") == "three"

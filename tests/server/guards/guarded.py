@@ -19,6 +19,7 @@ from ottla.wire.messages import create_acls
 from ottla.wire.messages.create_acls import AclCreation, CreateAclsRequest
 from ottla.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from ottla.wire.messages.find_coordinator import FindCoordinatorRequest
+from tests.memdisk import MemDisk
 from tests.server.broker.whole_broker import config, disk, run
 
 ADMIN = "User:admin"
@@ -91,13 +92,13 @@ def rule(
     return create_acls.AclCreation(kind, name, pattern, principal, "*", operation, permission)
 
 
-def guarded(scenario: Callable[[Guarded], Awaitable[None]], **settings: str) -> None:
-    """Runs a scenario with a broker with an authorizer, of which `admin` is a super user."""
+def guarded(scenario: Callable[[Guarded], Awaitable[None]], storage: MemDisk | None = None, **settings: str) -> None:
+    """Runs a scenario with a broker with an authorizer, of which `admin` is a super user, on this disk or an empty one."""
 
     async def whole() -> None:
         authorizer = {"authorizer_class_name": STANDARD_AUTHORIZER, "super_users": ADMIN}
         delay = {"group_initial_rebalance_delay_ms": "0"}
-        broker = Broker(config(**authorizer, **delay, **settings), disk=disk())
+        broker = Broker(config(**authorizer, **delay, **settings), disk=storage or disk())
         await broker.start()
         try:
             await scenario(Guarded(broker))

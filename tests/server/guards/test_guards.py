@@ -28,6 +28,7 @@ from ottla.wire.messages.share_fetch import AcknowledgementBatch, ShareFetchRequ
 from ottla.wire.messages.share_fetch import FetchPartition as SharePartition
 from ottla.wire.messages.share_fetch import FetchTopic as ShareTopic
 from ottla.wire.messages.streams_group_heartbeat import StreamsGroupHeartbeatRequest, Subtopology, TopicInfo, Topology
+from tests.server.broker.whole_broker import disk
 from tests.server.guards.guarded import ADMIN, Guarded, guarded, rule
 
 A = "User:a"
@@ -234,7 +235,22 @@ def test_topics_of_transactions_are_hidden() -> None:
     guarded(scenario)
 
 
-def test_rules_are_described_and_outlive_the_broker() -> None:
+def test_rules_outlive_the_broker() -> None:
+    async def before(broker: Guarded) -> None:
+        await broker.allow(rule(READ, "t"), rule(READ, "u"))
+        await forbid(broker, "u")
+
+    async def after(broker: Guarded) -> None:
+        rights = broker.authorizer.rights(A, "h")
+        assert rights.may(Operation.READ, Resource.TOPIC, "t")
+        assert not rights.may(Operation.READ, Resource.TOPIC, "u")
+
+    storage = disk()
+    guarded(before, storage)
+    guarded(after, storage)
+
+
+def test_rules_are_described() -> None:
     async def scenario(broker: Guarded) -> None:
         await broker.allow(rule(READ, "t"), rule(WRITE, "t"), rule(READ, "u", pattern=4))
         (found,) = (await broker.ask(DescribeAclsRequest(TOPIC, "t", 3, None, None, 1, 1), 3)).resources

@@ -5,6 +5,7 @@ from __future__ import annotations
 from ottla.server.metadata.image import (
     BROKER,
     TOPIC,
+    AccessRuleChanged,
     BrokerChanged,
     ConfigChanged,
     MetadataImage,
@@ -14,6 +15,7 @@ from ottla.server.metadata.image import (
     TopicDeleted,
 )
 from ottla.server.quorum.image_swap import swap
+from ottla.wire.messages.internal.access_control_entry_record import AccessControlEntryRecord
 from ottla.wire.messages.internal.client_quota_record import ClientQuotaRecord, EntityData
 from ottla.wire.messages.internal.config_record import ConfigRecord
 from ottla.wire.messages.internal.feature_level_record import FeatureLevelRecord
@@ -106,3 +108,21 @@ def test_brokers_settings_and_quotas() -> None:
 
 def test_what_has_no_event_is_taken_over_all_the_same() -> None:
     assert swapped([], [FeatureLevelRecord("metadata.version", 33), ProducerIdsRecord(1, 1, 5000)]) == []
+
+
+def test_access_rules() -> None:
+    def rule(name: str, as_id: str = "") -> AccessControlEntryRecord:
+        return AccessControlEntryRecord(uuid(as_id or name), 2, name, 3, "User:a", "*", 3, 3)
+
+    events = swapped([rule("kept"), rule("gone"), rule("old", "x")], [rule("kept"), rule("new"), rule("other", "x")])
+    by_name = {
+        str(getattr(event.added or event.removed, "resource_name", None)): event
+        for event in events
+        if isinstance(event, AccessRuleChanged)
+    }
+    assert by_name == {
+        "gone": AccessRuleChanged(rule("gone"), None),
+        "new": AccessRuleChanged(None, rule("new")),
+        "other": AccessRuleChanged(rule("old", "x"), rule("other", "x")),
+    }
+    assert len(events) == 3
