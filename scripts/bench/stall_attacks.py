@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from compat_tests.times import TODAY_MS
+from compat_tests.waiting import wait_for
 from compat_tests.wire import Connection, batch, encode
 from ottla.wire.batch import HEADER_SIZE
 from ottla.wire.compression import GZIP, LZ4, ZSTD, compress
@@ -176,18 +177,15 @@ def group_of(offsets: int) -> Callable[[Connection], object]:
     def make(connection: Connection) -> None:
         create("committed", offsets)(connection)
         asked = find_coordinator.FindCoordinatorRequest(key_type=0, coordinator_keys=["g"])
-        for _ in range(100):
-            answer = connection.call(asked, 4, SETTLE_S)
-            if answer.coordinators[0].error_code == 0:
-                break
+        wait_for(lambda: connection.call(asked, 4, SETTLE_S).coordinators[0].error_code == 0, "no coordinator", SETTLE_S)
         partitions = [offset_commit.OffsetCommitRequestPartition(index, index, -1, "m" * 10) for index in range(offsets)]
         topics = [offset_commit.OffsetCommitRequestTopic("committed", partitions=partitions)]
-        for _ in range(100):
-            request = offset_commit.OffsetCommitRequest("g", -1, "", topics=topics)
-            answer = connection.call(request, 8, SETTLE_S)
-            if answer.topics[0].partitions[0].error_code == 0:
-                return
-        raise AssertionError(answer.topics[0].partitions[0])
+        request = offset_commit.OffsetCommitRequest("g", -1, "", topics=topics)
+        wait_for(
+            lambda: connection.call(request, 8, SETTLE_S).topics[0].partitions[0].error_code == 0,
+            "no coordinator",
+            SETTLE_S,
+        )
 
     return make
 
@@ -223,7 +221,7 @@ def described_producers(times: int) -> describe_producers.DescribeProducersReque
 
 
 def group_asked(times: int) -> offset_fetch.OffsetFetchRequest:
-    return offset_fetch.OffsetFetchRequest(groups=[offset_fetch.OffsetFetchRequestGroup("g")] * times)
+    return offset_fetch.OffsetFetchRequest(groups=[offset_fetch.OffsetFetchRequestGroup("g", topics=None)] * times)
 
 
 def produced_to_each(partitions: int, records: bytes) -> produce.ProduceRequest:

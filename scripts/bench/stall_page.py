@@ -92,7 +92,8 @@ def _load(loads: list[float], cpus: int) -> str:
         return "The machine had nothing else to do."
     return (
         f"The machine was busy with other work (its load was between {min(loads):g} and {max(loads):g}). So the time in which a "
-        "thread was ready but had no processor is left out of the waits; what the requests took is as it was."
+        "thread was ready but had no processor is left out of the waits, except where another thread of ottla's held the "
+        "interpreter's lock meanwhile; what the requests took is as it was."
     )
 
 
