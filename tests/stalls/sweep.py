@@ -10,10 +10,11 @@ from random import Random
 from typing import Any, Final, NamedTuple
 
 from ottla.server.base.errors import CloseConnection
+from ottla.server.coordination import shard as coordinator_shard
 from ottla.server.dispatch import routes
 from ottla.server.dispatch.route import Waiting
 from ottla.server.group import shard as group_shard
-from ottla.server.handlers import BROKER, served
+from ottla.server.handlers import BROKER, describe_log_dirs, served
 from ottla.server.handlers import metadata as metadata_handler
 from ottla.server.metadata import operation, scram, snapshot_writer, standalone
 from ottla.server.requests.session import Session
@@ -38,6 +39,8 @@ BOUNDS: Final = tuple(
     (module, name, getattr(module, name))
     for module, name in (
         (metadata_handler, "ENCODED_AT_ONCE"),
+        (coordinator_shard, "RECORDS_A_STEP"),
+        (describe_log_dirs, "PARTITIONS_A_STEP"),
         (group_shard, "GROUPS_A_STEP"),
         (group_shard, "RECORDS_A_PIECE"),
         (routes, "ITEMS_AT_ONCE"),
