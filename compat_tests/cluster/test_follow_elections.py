@@ -1,7 +1,8 @@
 """ottla follows one leader of Apache Kafka after another: what a dead leader gave only to ottla is cut, as by Kafka's followers.
 
 Two brokers of Kafka and one of ottla have the replicas. While Kafka's follower is paused, for less than its session, the leader
-takes records that only ottla fetches, and is killed: the other broker of Kafka then leads, without these records.
+takes records that only ottla fetches, and is killed: the other broker of Kafka then leads, without these records. The same the
+other way round: ottla leads, takes records that nobody fetches, is killed, and comes back as a follower.
 """
 
 from __future__ import annotations
@@ -64,9 +65,9 @@ class Trio:
         return read(leader)
 
 
-@pytest.fixture
-def trio(tmp_path: Path) -> Iterator[Trio]:
-    made = Trio(tmp_path)
+@pytest.fixture(scope="module")
+def trio(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Trio]:
+    made = Trio(tmp_path_factory.mktemp("elections"))
     try:
         for node in made.nodes:
             node.start()
@@ -74,6 +75,33 @@ def trio(tmp_path: Path) -> Iterator[Trio]:
     finally:
         for node in reversed(made.nodes):
             node.stop()
+
+
+def test_what_only_ottla_had_as_the_leader_is_cut_when_it_comes_back(trio: Trio) -> None:
+    topic = "deposed"
+    first, ottla = trio.kafkas[FIRST], trio.ottla
+    admin = AdminClient({"bootstrap.servers": first.bootstrap})
+    admin.create_topics([NewTopic(topic, 1, replica_assignment=[[OTTLA, FIRST]])])[topic].result(30)
+    produce(ottla.bootstrap, topic, 50)
+    trio.wait_for(FIRST, topic, OTTLA, [FIRST, OTTLA])
+    common = trio.wait_until_equal(FIRST, topic)
+    assert first.process is not None
+    first.process.send_signal(signal.SIGSTOP)
+    try:
+        produce(ottla.bootstrap, topic, 1, acks=1)  # the answer to a Fetch that the paused broker had sent
+        produce(ottla.bootstrap, topic, 20, acks=1)
+        longer = (ottla.data_dir / f"{topic}-0" / "00000000000000000000.log").read_bytes()
+        ottla.kill()
+    finally:
+        first.process.send_signal(signal.SIGCONT)
+    trio.wait_for(FIRST, topic, FIRST, [FIRST])
+    produce(first.bootstrap, topic, 10)
+    ottla.start()
+    trio.wait_for(FIRST, topic, FIRST, [FIRST, OTTLA])
+    found = trio.wait_until_equal(FIRST, topic)
+    assert found.startswith(common)
+    assert len(longer) > len(common)
+    assert not found.startswith(longer)
 
 
 def test_what_only_ottla_had_of_a_dead_leader_is_cut(trio: Trio) -> None:
