@@ -58,6 +58,6 @@ def _read(answer: ListOffsetsResponse, followings: Iterable[Following]) -> dict[
             if key is not None:
                 code = partition.error_code
                 if code == ErrorCode.NONE and partition.offset < 0:
-                    code = ErrorCode.UNKNOWN_SERVER_ERROR
+                    code = ErrorCode.OFFSET_NOT_AVAILABLE
                 found[key] = code, partition.offset
     return found

@@ -91,6 +91,7 @@ def test_a_member_that_fetches_before_its_share_group_has_begun() -> None:
 
 
 def test_no_source_of_the_server_names_it() -> None:
+    """Except for rules of access with a number that no rule can have, which Kafka answers so, and clients know as that."""
     folder = Path(next(iter(ottla.server.__path__)))
     naming = [path for path in folder.rglob("*.py") if re.search(r"ErrorCode\.UNKNOWN_SERVER_ERROR", path.read_text())]
-    assert naming == []
+    assert [path.relative_to(folder).as_posix() for path in naming] == ["metadata/access.py"]

@@ -298,7 +298,7 @@ def test_damage_inside_the_metadata_log_is_refused_and_nothing_is_cut() -> None:
         bad = bytearray(good)
         bad[70] ^= 1
         storage.write_bytes(METADATA_LOG, bytes(bad))
-        with pytest.raises(StorageError, match="is damaged at position 0"):
+        with pytest.raises(MetadataError, match="is damaged at position 0"):
             await Broker(config(), disk=storage).start()
         assert storage.read_bytes(METADATA_LOG) == bytes(bad)
         storage.write_bytes(METADATA_LOG, good + b"\0" * 30)  # a torn last append is no damage

@@ -40,11 +40,11 @@ class Watched:
 
 def test_a_setting_is_named_the_first_time_that_it_is_set(caplog: pytest.LogCaptureFixture) -> None:
     watched = Watched(caplog)
-    assert watched.set(TOPIC, "orders", min_insync_replicas="2", retention_ms="5", local_retention_ms="7") == [
-        f"{IDLE}local.retention.ms, min.insync.replicas (first set for topic orders)"
+    assert watched.set(TOPIC, "orders", local_retention_bytes="2", retention_ms="5", local_retention_ms="7") == [
+        f"{IDLE}local.retention.bytes, local.retention.ms (first set for topic orders)"
     ]
-    assert watched.set(TOPIC, "orders", min_insync_replicas="3") == []
-    assert watched.set(TOPIC, "bills", min_insync_replicas="2", remote_log_copy_disable="true") == [
+    assert watched.set(TOPIC, "orders", local_retention_bytes="3") == []
+    assert watched.set(TOPIC, "bills", local_retention_bytes="2", remote_log_copy_disable="true") == [
         f"{IDLE}remote.log.copy.disable (first set for topic bills)"
     ]
 
@@ -94,7 +94,7 @@ def test_one_line_at_the_start_counts_all_that_are_there(caplog: pytest.LogCaptu
     assert watched.lines() == []
     watched.image.apply_all(
         [
-            *(ConfigRecord(TOPIC, f"t{number}", "min.insync.replicas", "2") for number in range(1200)),
+            *(ConfigRecord(TOPIC, f"t{number}", "local.retention.ms", "2") for number in range(1200)),
             ConfigRecord(TOPIC, "t0", "retention.ms", "5"),
             ConfigRecord(BROKER, "1", "num.io.threads", "9"),
             ConfigRecord(TOPIC, "__transaction_state", "unclean.leader.election.enable", "true"),
@@ -102,9 +102,9 @@ def test_one_line_at_the_start_counts_all_that_are_there(caplog: pytest.LogCaptu
     )
     watched.idle.log_present()
     assert watched.lines() == [
-        "the metadata has settings that have no effect in ottla: min.insync.replicas (1,200 times), num.io.threads"
+        "the metadata has settings that have no effect in ottla: local.retention.ms (1,200 times), num.io.threads"
     ]
-    assert watched.set(TOPIC, "new", min_insync_replicas="2") == [], "it has been named"
+    assert watched.set(TOPIC, "new", local_retention_ms="2") == [], "it has been named"
 
 
 def test_a_broker_names_what_clients_set_and_what_its_directory_has(caplog: pytest.LogCaptureFixture) -> None:
@@ -115,14 +115,14 @@ def test_a_broker_names_what_clients_set_and_what_its_directory_has(caplog: pyte
         broker = Broker(config(), disk=data)
         await broker.start()
         assert broker.context is not None
-        topic = CreatableTopic("t", 1, 1, configs=[CreatableTopicConfig("min.insync.replicas", "2")])
+        topic = CreatableTopic("t", 1, 1, configs=[CreatableTopicConfig("local.retention.ms", "2")])
         (answer,) = (await broker.context.controller.create_topics(CreateTopicsRequest([topic]), CALLER)).topics
         assert answer.error_code == 0
         await broker.stop()
-        assert f"{IDLE}min.insync.replicas (first set for topic t)" in caplog.messages
+        assert f"{IDLE}local.retention.ms (first set for topic t)" in caplog.messages
         again = Broker(config(), disk=data)
         await again.start()
         await again.stop()
 
     run(scenario)
-    assert caplog.messages.count("the metadata has settings that have no effect in ottla: min.insync.replicas") == 1
+    assert caplog.messages.count("the metadata has settings that have no effect in ottla: local.retention.ms") == 1

@@ -68,6 +68,7 @@ class Broker:
             features={"group.version": 1, "share.version": 1, "streams.version": 1},
             config_of=lambda kind, name: self.configs.get((kind, name), {}),
         )
+        self.authorizer = None
         self.long_answers = LongAnswers(1 << 26)
         self.threads = Threads()
         self.workers = lambda: Workers(self.threads.run)

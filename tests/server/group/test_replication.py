@@ -352,9 +352,11 @@ def test_groups_are_listed_when_all_are_replicated(kept: bool) -> None:
     answer = waiting(driver.ask(list_groups, ListGroupsRequest(), 5))
     if kept:
         driver.log.replicate_all()
+        driver.next_turn()
         assert [group.group_id for group in answer.result().groups] == ["other"]
     else:
         driver.unload()
+        driver.next_turn()
         assert top_code(answer.result()) == ErrorCode.COORDINATOR_NOT_AVAILABLE, "a client asks again"
 
 

@@ -69,6 +69,7 @@ class Node(Cluster):
             metadata=self.broker.metadata,
             config=config,
             controller=self,
+            authorizer=None,
             long_answers=self.broker.long_answers,
         )
         context.broker = cast(BrokerContext, broker)

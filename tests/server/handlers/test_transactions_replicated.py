@@ -55,11 +55,12 @@ def test_transactions_are_shown_when_they_are_replicated(kept: bool) -> None:
     assert (listed.done(), described.done()) == (False, False)
     if kept:
         log.replicate_all()
+        driver.clock.advance(0)
         assert [each.transactional_id for each in listed.result().transaction_states] == [TID]
     else:
         driver.coordinator.close()
+        driver.clock.advance(0)
         assert listed.result().error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
-    driver.clock.advance(0)
     (state,) = described.result().transaction_states
     assert state.error_code == (ErrorCode.NONE if kept else ErrorCode.NOT_COORDINATOR)
 

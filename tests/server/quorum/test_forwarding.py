@@ -143,7 +143,7 @@ def test_what_needs_no_controller_on_a_node_of_its_own_goes_there_too(name: str)
     )()
 
     async def scenario(rig: Rig) -> None:
-        broker = SimpleNamespace(config=SimpleNamespace(follows_controllers=True), controller=rig.controller)
+        broker = SimpleNamespace(config=SimpleNamespace(follows_controllers=True), controller=rig.controller, authorizer=None)
         asked = cast(Any, SimpleNamespace(broker=broker, caller=lambda: ALICE))
         asking = asyncio.ensure_future(handler.handle(request, asked))
         await turns()
