@@ -11,7 +11,7 @@ from unittest.mock import patch
 
 import pytest
 
-from ottla.log.errors import InconsistentMetadata, LogDirLocked, StorageError
+from ottla.log.errors import InconsistentMetadata, LogDirLocked
 from ottla.server.base.randomness import from_seed
 from ottla.server.broker.broker import Broker
 from ottla.wire.errors import ErrorCode
