@@ -185,7 +185,7 @@ def test_a_consumer_is_sent_to_the_replica_in_its_rack(nodes: Nodes) -> None:
         assert [preferred(rack) for rack in ("west", "north", "")] == [-1, -1, -1]
     finally:
         connection.close()
-    assert nodes.consume("nearby", rack="east") == texts
+    wait_for(lambda: nodes.consume("nearby", rack="east") == texts, "the follower knows that all of it may be read")
 
 
 def test_a_follower_that_stands_still_is_taken_out_and_comes_back(nodes: Nodes) -> None:

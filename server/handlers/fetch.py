@@ -14,6 +14,7 @@
   NOT_LEADER_OR_FOLLOWER if it named none or if its broker epoch is that of an earlier start (KIP-903).
   In a cluster brokers are served on the inter-broker listener only; elsewhere they get 29 TOPIC_AUTHORIZATION_FAILED, as in Kafka
   without the right CLUSTER_ACTION.
+- Where consumers are sent to followers, a follower is answered as soon as the high watermark moves, so that they do not wait for it.
 - Consumers may read from a follower up to its high watermark since v11, debugging consumers (replica id -2) in any version.
 - v7 adds sessions (server/partitions/fetch_sessions.py). v9 checks the leader epoch (74, 75). v11 adds the rack, by which the
   leader may name another replica to read from (server/replication/read_replicas.py). v12 adds LastFetchedEpoch: if the logs
@@ -109,7 +110,8 @@ class _Fetch:
 
     __slots__ = (
         "_broker_epoch", "_by_id", "_fetching", "_follower", "_is_special", "_is_stranger", "_max_bytes", "_min_bytes", "_rack",
-        "_read_committed", "_replica_id", "_request", "_unknown", "is_first",
+        "_read_committed", "_replica_id", "_request", "_tells_followers", "_unknown",
+        "is_first",
     )  # fmt: skip
 
     def __init__(self, body: FetchRequest, fetching: FetchContext, request: Request, replica_id: int, broker_epoch: int) -> None:
@@ -121,6 +123,8 @@ class _Fetch:
         self._rack = body.rack_id
         self._is_special = replica_id >= 0 or (request.broker.read_replicas is not None and body.rack_id != "")
         """Whether not even a leader treats it as a plain consumer's."""
+        self._tells_followers = replica_id >= 0 and request.broker.read_replicas is not None
+        """Whether a follower's fetch is answered as soon as the high watermark moves, because consumers read from there."""
         self._is_stranger = replica_id >= 0 and _is_stranger(request)
         self.is_first = True
         """Whether the attempt is the first: a follower's fetch says only once how far it has come."""
@@ -166,7 +170,7 @@ class _Fetch:
                 sent.append((replica.traffic, size))
             elif data.error_code or data.diverging_epoch is not None:
                 ready = self._request.failed = True
-            elif data.preferred_read_replica >= 0:
+            elif data.preferred_read_replica >= 0 or (self._tells_followers and 0 <= cached.high_watermark < data.high_watermark):
                 ready = True
             results.append((cached, data))
         if len(unknown) != self._unknown:

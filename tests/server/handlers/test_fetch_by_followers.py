@@ -204,3 +204,22 @@ def handle_on(broker: MemoryBroker, listener: str, received: Any) -> Any:
     answer = handler.handle(received, broker.request(17, session=Session(listener, "127.0.0.1")))
     assert isinstance(answer, FetchResponse)
     return answer
+
+
+@pytest.mark.parametrize("selects", [True, False])
+def test_where_consumers_read_from_followers_these_learn_of_a_new_high_watermark_at_once(selects: bool) -> None:
+    led = Led()
+    led.broker.context.read_replicas = cast(Any, OneChoice()) if selects else None
+    led.append(1)
+    first = call(led.broker, "fetch", 17, fetch_request("t", {0: 0}, 17, replica_id=TWO, session=(0, 0)))
+    later = {"replica_id": TWO, "max_wait_ms": 500, "session": (first.session_id, 1)}
+    waiting = call(led.broker, "fetch", 17, fetch_request("t", {0: 1}, 17, **later))
+    led.broker.clock.advance(0.1)
+    assert not waiting.done()
+    led.fetched(three=1)
+    led.broker.clock.advance(0.1)
+    assert led.offset == 1
+    assert waiting.done() == selects
+    led.broker.clock.advance(0.3)
+    ((data,),) = (topic.partitions for topic in read("fetch", 17, waiting.result()).responses)
+    assert (data.high_watermark, bytes(data.records)) == (1, b"")
