@@ -14,7 +14,7 @@
   NOT_LEADER_OR_FOLLOWER if it named none or if its broker epoch is that of an earlier start (KIP-903).
   In a cluster brokers are served on the inter-broker listener only; elsewhere they get 29 TOPIC_AUTHORIZATION_FAILED, as in Kafka
   without the right CLUSTER_ACTION.
-- Where consumers are sent to followers, a follower is answered as soon as the high watermark moves, so that they do not wait for it.
+- Where consumers are sent to followers, a follower is answered as soon as the high watermark moves, so that they need not wait.
 - Consumers may read from a follower up to its high watermark since v11, debugging consumers (replica id -2) in any version.
 - v7 adds sessions (server/partitions/fetch_sessions.py). v9 checks the leader epoch (74, 75). v11 adds the rack, by which the
   leader may name another replica to read from (server/replication/read_replicas.py). v12 adds LastFetchedEpoch: if the logs
