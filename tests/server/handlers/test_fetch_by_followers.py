@@ -212,7 +212,7 @@ def test_where_consumers_read_from_followers_these_learn_of_a_new_high_watermark
     led.broker.context.read_replicas = cast(Any, OneChoice()) if selects else None
     led.append(1)
     first = call(led.broker, "fetch", 17, fetch_request("t", {0: 0}, 17, replica_id=TWO, session=(0, 0)))
-    later = {"replica_id": TWO, "max_wait_ms": 500, "session": (first.session_id, 1)}
+    later: dict[str, Any] = {"replica_id": TWO, "max_wait_ms": 500, "session": (first.session_id, 1)}
     waiting = call(led.broker, "fetch", 17, fetch_request("t", {0: 1}, 17, **later))
     led.broker.clock.advance(0.1)
     assert not waiting.done()
