@@ -143,8 +143,8 @@ class HighWatermark:
         self, followers: Collection[int], in_sync: Collection[int], *, is_new_epoch: bool, epoch: int = -1
     ) -> None:
         """Follows a change of the metadata; `epoch` is its partition epoch. In a new leader epoch followers may have truncated
-        their logs, so their log ends are unknown again. A change that the controllers have already told this broker of, and a
-        later one, has nothing new.
+        their logs, so their log ends are unknown again. A change that the controllers have already answered, or an earlier one,
+        has nothing new, and does not end what was proposed since: the controllers may have written that down.
         """
         if not is_new_epoch and epoch < self.partition_epoch:
             return
@@ -153,7 +153,11 @@ class HighWatermark:
         self.followers = {
             each: known.get(each) or (FollowerState(now) if each in in_sync else FollowerState()) for each in followers
         }
-        self.commit(in_sync, epoch)
+        if is_new_epoch or epoch > self.partition_epoch or self.in_sync != frozenset(in_sync):
+            self.commit(in_sync, epoch)
+        else:
+            self._note_min_isr()
+            self.update()
 
     def commit(self, in_sync: Collection[int], epoch: int) -> None:
         """Takes over the in-sync replicas that the controllers have written down as those of the partition epoch `epoch`."""

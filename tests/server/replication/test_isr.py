@@ -230,6 +230,23 @@ def test_an_answer_counts_before_the_metadata_come() -> None:
     assert cluster.leading.expands == 1
 
 
+def test_metadata_of_an_answer_do_not_end_what_was_proposed_after_it() -> None:
+    """The controllers may have written the second proposal down: its follower must go on to count."""
+    cluster = Cluster()
+    cluster.fetch(TWO, 0)
+    cluster.controllers.answer()
+    cluster.fetch(THREE, 0)
+    cluster.change(isr=[NODE_ID, TWO])
+    assert cluster.isr.state is State.EXPANDING
+    cluster.append(1)
+    cluster.fetch(TWO, 1)
+    assert cluster.replica.log.high_watermark == 0
+    cluster.controllers.answer()
+    assert cluster.high_watermark.in_sync == ALL
+    cluster.fetch(THREE, 1)
+    assert cluster.replica.log.high_watermark == 1
+
+
 # Errors
 
 
