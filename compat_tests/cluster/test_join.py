@@ -30,6 +30,7 @@ from ottla.wire.messages.alter_partition_reassignments import (
     ReassignableTopic,
 )
 from ottla.wire.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
+from ottla.wire.metadata_records import METADATA_VERSION
 
 NODE_ID = 1
 RECORDS = 200
@@ -171,6 +172,39 @@ def test_another_cluster_is_refused_and_nothing_is_written(controller: KafkaCont
     said = stranger.last_line()
     assert said.startswith(f"ottla: --cluster-id: {controller.bootstrap} belongs to another cluster than AAAAAAAAAAAAAAAAAAAAAw")
     assert not stranger.data_dir.exists()
+
+
+def test_a_directory_that_was_formatted_for_another_cluster(controller: KafkaController, tmp_path: Path) -> None:
+    stranger = Unformatted(tmp_path, 21, controller.bootstrap)
+    stranger.data_dir.mkdir(parents=True)
+    meta = "version=1\ncluster.id=AAAAAAAAAAAAAAAAAAAAAw\nnode.id=21\ndirectory.id=0PTJG8ptL8_TQgsdUAkd_w\n"
+    (stranger.data_dir / "meta.properties").write_text(meta)
+    assert stranger.last_line() == (
+        f"ottla: {controller.bootstrap} belongs to another cluster than AAAAAAAAAAAAAAAAAAAAAw, for which log.dirs is formatted: "
+        "check controller.quorum.bootstrap.servers, or name other log.dirs"
+    )
+
+
+class Unstable(KafkaController):
+    """A controller of a cluster that uses what Apache Kafka 4.4.0 has only for trials: the next metadata.version."""
+
+    format_options = ("--standalone", "--feature", f"metadata.version={METADATA_VERSION + 1}")
+
+
+def test_a_level_above_ours_is_refused(tmp_path: Path) -> None:
+    controller = Unstable(tmp_path / "controller", {"unstable.feature.versions.enable": "true"})
+    broker = Unformatted(tmp_path / "broker", 21, controller.bootstrap)
+    broker.cluster_id = CLUSTER_ID
+    controller.start()
+    try:
+        said = broker.last_line()
+    finally:
+        controller.stop()
+    assert said.startswith(
+        "ottla: the controllers refuse node.id 21 with UNSUPPORTED_VERSION: a feature of the cluster is finalized"
+    )
+    assert f"it has metadata.version 7 to {METADATA_VERSION}" in said
+    assert "`kafka-features.sh downgrade` lowers one" in said
 
 
 def test_a_directory_that_is_not_formatted_is_refused_with_the_command(controller: KafkaController, tmp_path: Path) -> None:

@@ -201,8 +201,8 @@ class FollowingLog:
             return decode_value(value)
         except MetadataError as error:
             raise MetadataError(
-                f"offset {offset} of the cluster's metadata: {error}; this version of ottla knows the records up to "
-                f"metadata.version {METADATA_VERSION}"
+                f"offset {offset} of the cluster's metadata: {error}; this ottla knows the records up to "
+                f"metadata.version {METADATA_VERSION}, and the cluster was raised above that: start a newer one here"
             ) from error
 
     # Snapshots of the leader, and its epochs
