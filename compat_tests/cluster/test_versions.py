@@ -97,4 +97,6 @@ def change_everything(broker: OttlaBroker) -> None:
     producer.produce("kept", b"v")
     producer.commit_transaction(60)
     wait_for(lambda: setting(admin, "kept", "retention.ms") == "7777777", "the setting")
-    assert admin.describe_user_scram_credentials(["alice"])["alice"].result(30).user == "alice"
+    described = admin.describe_user_scram_credentials(["alice"])
+    assert isinstance(described, dict)
+    assert described["alice"].result(30).user == "alice"
