@@ -27,7 +27,7 @@ import typer
 from ottla.commands import output
 from ottla.commands.cluster import jars
 from ottla.commands.cluster.errors import ClusterError
-from ottla.commands.cluster.layout import MOST_NODES, REPLICATION, check_overrides, plan
+from ottla.commands.cluster.layout import MOST_NODES, check_overrides, plan
 from ottla.commands.cluster.process import NodeProcess
 from ottla.commands.cluster.running import Interrupted, RunningCluster, find_programs
 
@@ -173,6 +173,4 @@ def _announce(cluster: RunningCluster, as_json: bool) -> None:
         lines = [f"ottla cluster ready: bootstrap {layout.bootstrap}, directory {layout.directory}, cluster {layout.cluster_id}"]
         lines += [f"{node.name}: {node.place.address}, pid {node.pid}, log {node.log}" for node in cluster.nodes]
         output.write_lines(lines)
-        if len(layout.brokers) > 1 and REPLICATION == 1:
-            output.note("ottla does not replicate yet: each partition is on one broker, and gone from clients while that is down")
     sys.stdout.flush()

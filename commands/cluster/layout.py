@@ -38,8 +38,8 @@ _FREE_PORTS: Final = range(15_000, 32_000)
 """Below the range from which the kernel takes ports for outgoing connections: none of those can hold a node's port while it is
 down, or meet itself there."""
 
-REPLICATION: Final = 1
-"""How many replicas topics have by default, those of the brokers included: ottla does not replicate yet."""
+REPLICATION: Final = 3
+"""How many replicas topics have by default, if there are so many brokers."""
 
 FIXED: Final = frozenset(
     {
@@ -111,14 +111,13 @@ class Layout(NamedTuple):
 
 def replication(brokers: int) -> dict[str, str]:
     """Returns the settings of how many replicas topics have that are created without a number, in a cluster of so many brokers.
-    Controllers need them, too: they create the topics."""
-    factor = str(min(REPLICATION, brokers))
+    Controllers need them, too: they create the topics. Groups and transactions are not replicated yet."""
     return {
-        "default.replication.factor": factor,
-        "offsets.topic.replication.factor": factor,
-        "transaction.state.log.replication.factor": factor,
+        "default.replication.factor": str(min(REPLICATION, brokers)),
+        "offsets.topic.replication.factor": "1",
+        "transaction.state.log.replication.factor": "1",
         "transaction.state.log.min.isr": "1",
-        "share.coordinator.state.topic.replication.factor": factor,
+        "share.coordinator.state.topic.replication.factor": "1",
         "share.coordinator.state.topic.min.isr": "1",
     }
 

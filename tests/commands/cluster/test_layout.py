@@ -137,6 +137,13 @@ def test_settings_of_the_nodes(tmp_path: Path) -> None:
     assert {"default.replication.factor", "offsets.topic.replication.factor"} <= shared
 
 
+@pytest.mark.parametrize(("brokers", "replicas"), [(1, "1"), (2, "2"), (3, "3"), (4, "3")])
+def test_replicas_by_the_number_of_brokers(brokers: int, replicas: str) -> None:
+    settings = layouts.replication(brokers)
+    assert settings.pop("default.replication.factor") == replicas
+    assert set(settings.values()) == {"1"}, "groups and transactions are not replicated yet"
+
+
 def test_properties_are_read_as_they_were_written(tmp_path: Path) -> None:
     settings = {"log.dirs": "/tmp/kö\\fka \U0001f980/data", "node.id": "1"}
     write_properties(tmp_path / "server.properties", settings)
