@@ -96,7 +96,7 @@ def test_what_scripts_add(recorded: Path, tmp_path: Path) -> None:
     assert "| `cleaning` | 2.0 | 6,000 | 7 inputs, 2 KiB |" in text
     assert "| 1a2b3c4 | 2026-11-26 | 5-6 | 4 | 20 | 1.0 |" in text
     assert "| ottla | pause, power (xfs) | 100 | 1 | 3 | 7 | 2 | 1 |" in text
-    assert "| 1a2b3c4 | 2026-11-26 | 1.97 | 80 | 0 | 10 | level |" in text
+    assert "| 1a2b3c4 | 2026-11-26 | 1.97 | 80 | 0 | 10 | nothing failed, and no slope" in text
     assert "| soak | 2 hours in one go | 1.97 hours | nothing |" in text
 
 
