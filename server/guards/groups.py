@@ -47,15 +47,14 @@ def find_coordinator(ask: Ask, handle: Handle, body: FindCoordinatorRequest, req
         (code,) = codes
         assert code is not None
         return FindCoordinatorResponse(error_code=code, error_message=TEXTS[code], node_id=-1, port=-1)
-    refused = [
-        Coordinator(key, -1, "", -1, code, TEXTS[code] if code is CLUSTER else "")
-        for key, code in zip(keys, codes, strict=True)
-        if code is not None
-    ]
     body.coordinator_keys = [key for key, code in zip(keys, codes, strict=True) if code is None]
 
     def add(answer: FindCoordinatorResponse) -> FindCoordinatorResponse:
-        answer.coordinators += refused
+        found = iter(answer.coordinators)
+        answer.coordinators = [
+            next(found) if code is None else Coordinator(key, -1, "", -1, code, TEXTS[code] if code is CLUSTER else "")
+            for key, code in zip(keys, codes, strict=True)
+        ]
         return answer
 
     return mend(handle(body, request), add)

@@ -133,7 +133,7 @@ class _Fetch:
         self._max_bytes = min(body.max_bytes, request.broker.config.values["fetch.max.bytes"])
         self._min_bytes = min(body.min_bytes, self._max_bytes)
         self._unknown: int | None = None
-        """How many of its partitions did not exist at the previous attempt; None before the first."""
+        """How many of its partitions did not exist, or were refused, at the previous attempt; None before the first."""
 
     def replicas(self) -> list[Replica]:
         """Returns the partitions that the request waits for."""
@@ -151,8 +151,7 @@ class _Fetch:
         for cached in self._fetching.partitions.values():
             replica = self._find(cached)
             if ask is not None and not self._may_fetch(cached, ask):
-                results.append((cached, _refusal(cached.index, ErrorCode.TOPIC_AUTHORIZATION_FAILED, [])))
-                ready = self._request.failed = True
+                unknown.append((cached, _refusal(cached.index, ErrorCode.TOPIC_AUTHORIZATION_FAILED, [])))
                 continue
             if cached.name is None and replica is not None:
                 cached.name = replica.topic
@@ -180,6 +179,8 @@ class _Fetch:
             return None
         if unknown:
             self._request.failed = True
+            if ask is not None:  # as in Kafka, which looks at ids before it asks for rights
+                unknown.sort(key=lambda result: result[1].error_code != ErrorCode.UNKNOWN_TOPIC_ID)
             results += unknown
         quotas = self._request.broker.quotas
         if quotas is not None and not self._follower:

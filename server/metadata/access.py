@@ -88,12 +88,11 @@ def rules(image: MetadataImage) -> Iterator[AccessControlEntryRecord]:
 def create(image: MetadataImage, random: Random, request: CreateAclsRequest) -> Outcome[CreateAclsResponse]:
     """Carries out CreateAcls. A rule that exists, or that the request has twice, succeeds without another record.
 
-    A rule with a number that no rule can have spoils the request as a whole, as in Kafka, which cannot even represent it.
+    A rule with a number that only filters have spoils the request as a whole, as in Kafka, which cannot even represent it.
     """
-    if not all(_is_possible(each) for each in request.creations):
+    if any(_is_filter(each) for each in request.creations):
         code = ErrorCode.UNKNOWN_SERVER_ERROR
-        text = "A rule's resource type, pattern type, operation and permission have to be definite."
-        return Outcome([], CreateAclsResponse(results=[AclCreationResult(code, text) for _ in request.creations]))
+        return Outcome([], CreateAclsResponse(results=[AclCreationResult(code, None) for _ in request.creations]))
     known = {_identity(rule) for rule in rules(image)}
     records: list[WireStruct] = []
     results = []
@@ -120,17 +119,25 @@ def _identity(rule: AclCreation | AccessControlEntryRecord) -> tuple[int, str, i
     return rule.resource_type, rule.resource_name, pattern, rule.principal, rule.host, rule.operation, rule.permission_type
 
 
-def _is_possible(rule: AclCreation) -> bool:
-    return (
-        rule.resource_type in RESOURCES
-        and rule.resource_pattern_type in PATTERNS
-        and rule.operation in OPERATIONS
-        and rule.permission_type in PERMISSIONS
+def _is_filter(rule: AclCreation) -> bool:
+    return ANY in (rule.resource_type, rule.operation, rule.permission_type) or rule.resource_pattern_type in (ANY, MATCH)
+
+
+def _check_numbers(resource_type: int, pattern_type: int, operation: int, permission_type: int) -> None:
+    """Raises Refused with 42 INVALID_REQUEST for a number that means nothing."""
+    known = (
+        resource_type in (ANY, *RESOURCES)
+        and pattern_type in (ANY, MATCH, *PATTERNS)
+        and operation in (ANY, *OPERATIONS)
+        and permission_type in (ANY, *PERMISSIONS)
     )
+    if not known:
+        raise _invalid("There is no such resource type, pattern type, operation or permission.")
 
 
 def _check(rule: AclCreation) -> None:
     """Raises Refused with 42 INVALID_REQUEST if no rule can be like this."""
+    _check_numbers(rule.resource_type, rule.resource_pattern_type, rule.operation, rule.permission_type)
     if rule.resource_type == CLUSTER and rule.resource_name != CLUSTER_NAME:
         raise _invalid(f"The only resource of type CLUSTER is {CLUSTER_NAME}.")
     if not rule.resource_name:
@@ -156,6 +163,11 @@ def delete(image: MetadataImage, request: DeleteAclsRequest) -> Outcome[DeleteAc
     records: dict[bytes, WireStruct] = {}
     results = []
     for wanted in filters:
+        try:
+            _check_numbers(wanted.resource_type, wanted.pattern_type, wanted.operation, wanted.permission_type)
+        except Refused as refused:
+            results.append(DeleteAclsFilterResult(refused.code, refused.message))
+            continue
         if wanted not in found:
             found[wanted] = [rule for rule in all_rules if wanted.matches(rule)]
         matching = found[wanted]
