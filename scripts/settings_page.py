@@ -30,9 +30,11 @@ from scripts import limits_page
 PAGE: Final = Path(__file__).resolve().parents[1] / "docs" / "settings.md"
 
 WHY_IDLE: Final[dict[str, tuple[str, ...]]] = {
-    "There is no TLS and no authentication yet; a broker with a listener that asks for them does not start": (
-        "ssl.", "sasl.", "security.", "principal.builder.class", "connections.max.reauth.ms",
-        "connection.failed.authentication.delay.ms",
+    "There is no login by SASL yet; a broker with a listener that asks for it does not start": (
+        "sasl.", "security.", "connections.max.reauth.ms",
+    ),
+    "OpenSSL has its own random numbers, and a broker opens no connection over TLS": (
+        "ssl.secure.random.implementation", "ssl.endpoint.identification.algorithm",
     ),
     "Every listener opens when the broker can serve it": ("early.start.listeners",),
     "There is no JVM to load a class in": (
@@ -101,8 +103,9 @@ such a value is named the first time. [Limits](limits.md) lists what is bounded,
 
 The value that counts is the first of these that is set: the topic's or group's own; the one set for this broker while it ran;
 the one set for all brokers while they ran; the one from `server.properties`, the environment and the command line; the default.
-Settings of a single listener (`listener.name.<name>.<setting>`) are kept and described; only {_names(OF_ONE_LISTENER)}
-has an effect there.
+A single listener may have settings of its own, `listener.name.<name>.<setting>`, with its name in lower case: those of TLS, and
+{_names(OF_ONE_LISTENER)}. A broker that is started with any other of its settings there, or with the name of a listener that it
+does not have, says so and does not start, where Kafka ignores them.
 
 This page is written by `scripts/settings_page.py` from the tables in `log/config.py` and `server/settings/table/`.
 """

@@ -43,6 +43,7 @@ final class Administration {
         commands.put("describe_topic", Administration::describeTopic);
         commands.put("list_topics", request -> get(admin(request).listTopics().names()));
         commands.put("create_partitions", Administration::createPartitions);
+        commands.put("connect", Administration::connect);
         commands.put("delete_topic", request -> get(admin(request).deleteTopics(List.of(topic(request))).all()));
         commands.put("describe_configs", Administration::describeConfigs);
         commands.put("alter_configs", Administration::alterConfigs);
@@ -64,6 +65,13 @@ final class Administration {
     static Admin admin(JsonNode request) {
         return BY_ADDRESS.computeIfAbsent(
                 request.get("bootstrap").asText(), address -> Admin.create(Program.settings(request, Map.of())));
+    }
+
+    /** Lists the topics by an Admin of its own, with the request's settings. */
+    private static Object connect(JsonNode request) throws Exception {
+        try (Admin admin = Admin.create(Program.settings(request, Map.of()))) {
+            return get(admin.listTopics().names());
+        }
     }
 
     /** Forgets the Admin of each address, and its connections. */

@@ -20,7 +20,7 @@ TITLE: Final = "Is ottla Kafka?"
 NOT_RUN: Final = Text("not run", "part")
 OUTSIDE: Final = (
     (
-        "SSL and SASL listeners, logging in with delegation tokens",
+        "SASL listeners, logging in with delegation tokens",
         "not implemented; a broker with such a listener does not start",
     ),
     ("authorizers other than StandardAuthorizer", "there is no JVM to load them in; a broker that names one does not start"),

@@ -9,7 +9,14 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    import ssl
+
+
+Socket = socket.socket
+"""An address that listens, or a connection that no protocol has yet."""
 
 
 class BlockingSocket(Protocol):
@@ -49,6 +56,39 @@ class Network(Protocol):
 
     async def serve(self, factory: Callable[[], asyncio.BaseProtocol], sock: socket.socket, backlog: int) -> asyncio.Server:
         """Returns a server on a bound socket, which begins to accept connections with its `start_serving`."""
+        ...
+
+    async def accept(self, listening: socket.socket) -> socket.socket:
+        """Returns the next connection to a socket that listens and does not block. Raises OSError."""
+        ...
+
+    def when_readable(self, sock: socket.socket, size: int, callback: Callable[[], None]) -> None:
+        """Calls back, once, when `size` bytes can be read of a connection that no protocol has yet, or its client has closed it.
+        Nothing is read. `stop_waiting` ends the wait, and has to be called before anything else is done with the connection.
+        Raises OSError."""
+        ...
+
+    def peek(self, sock: socket.socket, size: int) -> bytes:
+        """Returns up to `size` of the bytes that can be read, and leaves them to be read; none if the client has closed the
+        connection. Raises OSError."""
+        ...
+
+    def stop_waiting(self, sock: socket.socket) -> None:
+        """Ends what `when_readable` began."""
+        ...
+
+    async def encrypt(
+        self,
+        factory: Callable[[], asyncio.BaseProtocol],
+        sock: socket.socket,
+        context: ssl.SSLContext,
+        handshake_s: float,
+        shutdown_s: float,
+    ) -> None:
+        """Gives a connection that was accepted to the protocol that `factory` makes, once the TLS handshake is over, and returns
+        then. The handshake may take `handshake_s`, and the end of the connection `shutdown_s`. Raises OSError if the handshake
+        fails; the connection is closed then, and if this is cancelled.
+        """
         ...
 
     async def connect_to(self, factory: Callable[[], asyncio.BaseProtocol], host: str, port: int) -> None:
@@ -99,6 +139,44 @@ class OsNetwork:
     async def serve(self, factory: Callable[[], asyncio.BaseProtocol], sock: socket.socket, backlog: int) -> asyncio.Server:
         """See Network."""
         return await asyncio.get_running_loop().create_server(factory, sock=sock, backlog=backlog, start_serving=False)
+
+    async def accept(self, listening: socket.socket) -> socket.socket:
+        """See Network."""
+        sock, _ = await asyncio.get_running_loop().sock_accept(listening)
+        return sock
+
+    def when_readable(self, sock: socket.socket, size: int, callback: Callable[[], None]) -> None:
+        """See Network."""
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, size)  # otherwise the loop would turn until all bytes are there
+        loop = asyncio.get_running_loop()
+
+        def ready() -> None:
+            loop.remove_reader(sock)
+            callback()
+
+        loop.add_reader(sock, ready)
+
+    def peek(self, sock: socket.socket, size: int) -> bytes:
+        """See Network."""
+        return sock.recv(size, socket.MSG_PEEK)
+
+    def stop_waiting(self, sock: socket.socket) -> None:
+        """See Network."""
+        asyncio.get_running_loop().remove_reader(sock)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, 1)
+
+    async def encrypt(
+        self,
+        factory: Callable[[], asyncio.BaseProtocol],
+        sock: socket.socket,
+        context: ssl.SSLContext,
+        handshake_s: float,
+        shutdown_s: float,
+    ) -> None:
+        """See Network."""
+        await asyncio.get_running_loop().connect_accepted_socket(
+            factory, sock, ssl=context, ssl_handshake_timeout=handshake_s, ssl_shutdown_timeout=shutdown_s
+        )
 
     async def connect_to(self, factory: Callable[[], asyncio.BaseProtocol], host: str, port: int) -> None:
         """See Network."""

@@ -33,6 +33,7 @@ from ottla.server.base.randomness import from_system
 from ottla.server.base.scheduler import Scheduler
 from ottla.server.broker.coordinator_updates import CoordinatorUpdates
 from ottla.server.broker.idle_settings import IdleSettings
+from ottla.server.broker.open_listeners import warn_of_open_listeners
 from ottla.server.broker.passes import Compaction, schedule_passes
 from ottla.server.broker.quotas_configured import quotas_configured
 from ottla.server.broker.start import (
@@ -58,7 +59,7 @@ from ottla.server.metadata.image import (
 )
 from ottla.server.network.context import NetworkContext
 from ottla.server.network.listener import Listener
-from ottla.server.network.socket_settings import SocketSettings
+from ottla.server.network.socket_settings import SocketSettings, max_own_connections
 from ottla.server.requests.context import BrokerContext
 from ottla.server.settings.listeners import PROTOCOLS, SPOKEN
 
@@ -68,10 +69,12 @@ if TYPE_CHECKING:
     from ottla.log.disk.directory import LogDirectory
     from ottla.log.disk.files import Disk
     from ottla.server.broker.quotas_in_force import QuotasInForce
+    from ottla.server.broker.secured_listeners import SecuredListeners
     from ottla.server.metadata.cluster import Cluster
     from ottla.server.metrics.server import MetricsServer
     from ottla.server.metrics.sources import Sources
     from ottla.server.settings.broker_config import BrokerConfig
+    from ottla.server.settings.listeners import ListenerAddress
 
 logger = logging.getLogger("ottla.server.broker")
 
@@ -121,6 +124,9 @@ class Broker:
         self._metrics: MetricsServer | None = None
         self.sources: Sources | None = None
         """What the metrics are read from; None if they are off."""
+        self._for_controllers: list[tuple[ListenerAddress, Listener]] = []  # those that are to be opened
+        self.secured: SecuredListeners | None = None
+        """The listeners that are not PLAINTEXT; None if there are none."""
         self._endpoints: list[Endpoint] = []  # from the opening of the listeners on
         self._broker_epoch = -1
         self._coordinators: CoordinatorUpdates | None = None
@@ -158,6 +164,10 @@ class Broker:
 
     async def _start(self) -> None:
         clock = self._clock = self._clock or LoopClock()
+        if any(address.protocol in SPOKEN - {"PLAINTEXT"} for address in self.config.all_listeners):
+            from ottla.server.broker.secured_listeners import check_before_formatting
+
+            check_before_formatting(self.config, self._disk, clock)
         logs = await self._open_logs(clock)
         cluster = await open_cluster(logs, self._disk, self.config, self.cluster_id, clock, self._random, self._network)
         self._cluster = cluster
@@ -258,9 +268,30 @@ class Broker:
         )
         settings = SocketSettings.from_broker(values)
         for address in self.config.listeners:
-            listener = Listener(address.name, network, dispatch, settings)
+            listener = self._make_listener(address, network, dispatch, settings)
             self.listeners.append(listener)
             await listener.open(address.host, address.port)
+        controller = Dispatch(context, self.chain, CONTROLLER)
+        for address in self.config.controller_listeners:
+            if address.port and address.protocol in SPOKEN:
+                self._for_controllers.append((address, self._make_listener(address, network, controller, settings)))
+        warn_of_open_listeners(self.config.listeners, context.settings)
+
+    def _make_listener(
+        self, address: ListenerAddress, network: NetworkContext, dispatch: Dispatch, settings: SocketSettings
+    ) -> Listener:
+        """Returns the listener of this address; the code of security protocols is loaded with the first that has one. Raises
+        ConfigError if a listener cannot be secured as the settings say."""
+        if address.protocol == "PLAINTEXT":
+            return Listener(address.name, network, dispatch, settings)
+        if self.secured is None:
+            from ottla.server.broker.secured_listeners import SecuredListeners
+
+            assert self.context is not None
+            assert self._cluster is not None
+            self.secured = SecuredListeners(self.context.settings, self._disk, self.context.clock)
+            self._cluster.check_listeners(self.secured.check)
+        return self.secured.make(address, network, dispatch, settings)
 
     @property
     def _all_listeners(self) -> list[Listener]:
@@ -275,11 +306,8 @@ class Broker:
         so does one whose protocol ottla does not speak.
         """
         settings = SocketSettings.from_broker(context.settings.values)
-        dispatch = Dispatch(context, self.chain, CONTROLLER)
-        for address in self.config.controller_listeners:
-            if address.port == 0 or address.protocol not in SPOKEN:
-                continue
-            listener = Listener(address.name, self.listeners[0].context, dispatch, settings)
+        for address, listener in self._for_controllers:
+            listener.settings = settings
             try:
                 await listener.open(address.host, address.port)
                 await listener.accept()
@@ -345,6 +373,9 @@ class Broker:
         settings = SocketSettings.from_broker(values)
         for listener in self._all_listeners:
             listener.settings = settings
+            listener.max_own_connections = max_own_connections(listener.name, context.settings.texts)
+        if self.secured is not None and self._scheduler is not None:
+            self.secured.reload()
         self._logs.set_producer_expiration(values["producer.id.expiration.ms"])
         if context.fetchers is not None:
             context.fetchers.resize(values["num.replica.fetchers"])
@@ -370,6 +401,8 @@ class Broker:
         if context.fetchers is not None:
             interval_ms = self.config.values["replica.high.watermark.checkpoint.interval.ms"]
             self._scheduler.every("high watermark checkpoint", interval_ms, logs.high_watermark_pass)
+        if self.secured is not None:
+            self._scheduler.every("TLS reload", self.secured.interval_ms, self.secured.reload)
         for of_cluster in cluster.passes():
             self._scheduler.every(of_cluster.name, of_cluster.interval_ms, of_cluster.action)
 

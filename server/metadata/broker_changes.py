@@ -67,7 +67,7 @@ def check(
         legal[key] = text
     now = settings.sources(image)
     try:
-        values = settings.validate_broker(image, name, legal)
+        values = settings.validate_broker(image, name, legal, written)
         _check_tiers(values)
         _check_cordoned(values["cordoned.log.dirs"], settings.log_dirs)
         _check_pools(now.values, {**now.common, **now.own}, values, legal, listeners)

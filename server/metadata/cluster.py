@@ -16,6 +16,7 @@ from ottla.log.errors import StorageError
 
 if TYPE_CHECKING:
     from ottla.server.metadata.controller import Controller
+    from ottla.server.metadata.controller_settings import ListenerCheck
     from ottla.server.metadata.image import Endpoint, MetadataImage
     from ottla.server.metadata.isr_changes import IsrChanges
 
@@ -50,6 +51,10 @@ class Cluster(ABC):
     @abstractmethod
     def controller(self) -> Controller:
         """The controller, which changes the metadata."""
+
+    @abstractmethod
+    def check_listeners(self, check: ListenerCheck) -> None:
+        """Has changes of this broker's settings refused if `check` raises ConfigError."""
 
     @abstractmethod
     async def register(self, endpoints: Sequence[Endpoint], *, rack: str | None = None) -> int:

@@ -4,7 +4,7 @@ counts."""
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -25,6 +25,11 @@ if TYPE_CHECKING:
 _UNASSIGNED: Final = ZERO_UUID  # directory of a replica that its broker has not placed yet (KIP-858)
 
 
+ListenerCheck = Callable[[Mapping[str, str], Mapping[str, Any], Collection[str]], None]
+"""Is called with the settings of a broker as they would count, as texts and as values, and the names of those that a client
+writes. Raises ConfigError if the broker's listeners could not use them."""
+
+
 class InternalTopic(NamedTuple):
     """The partitions, replicas and settings with which an internal topic is made."""
 
@@ -38,6 +43,8 @@ class ControllerSettings:
 
     def __init__(self, config: BrokerConfig, directory_ids: Mapping[str, bytes], network: Network) -> None:
         self._config = config
+        self.check_listeners: ListenerCheck | None = None
+        """Set by a broker that has listeners with a security protocol."""
         self.directory_ids = tuple(directory_ids.values())
         self.ids_by_path: Mapping[str, bytes] = dict(directory_ids)
         self.node_id: int = self._value("node.id")
@@ -137,14 +144,19 @@ class ControllerSettings:
         """The log directories as absolute paths."""
         return self._config.log_dirs
 
-    def validate_broker(self, image: MetadataImage, name: str, texts: Mapping[str, str]) -> Mapping[str, Any]:
+    def validate_broker(
+        self, image: MetadataImage, name: str, texts: Mapping[str, str], written: Collection[str] = ()
+    ) -> Mapping[str, Any]:
         """Checks `texts`, which would be all dynamic settings of this broker, or with the name "" of all brokers, against the
-        others.
+        others. `written` are those among them that a client writes.
 
         Returns the values that would count then. Raises ConfigError.
         """
-        values = current_settings(self._config, image).values_with(name, texts)
+        current = current_settings(self._config, image)
+        values = current.values_with(name, texts)
         check_broker(values, texts)
+        if self.check_listeners is not None:
+            self.check_listeners(current.texts_with(name, texts), values, written)
         return values
 
     def validate_group(self, image: MetadataImage, overrides: Mapping[str, Value]) -> None:

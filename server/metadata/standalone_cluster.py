@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from ottla.log.disk.files import Disk
     from ottla.server.base.clock import Clock
-    from ottla.server.metadata.controller_settings import ControllerSettings
+    from ottla.server.metadata.controller_settings import ControllerSettings, ListenerCheck
     from ottla.server.metadata.metadata_log import MetadataLog
     from ottla.server.metadata.snapshot_keeper import SnapshotKeeper
     from ottla.server.metadata.standalone import StandaloneController
@@ -62,6 +62,9 @@ class StandaloneCluster(Cluster):
     @property
     def image(self) -> MetadataImage:
         return self._controller.image
+
+    def check_listeners(self, check: ListenerCheck) -> None:
+        self._settings.check_listeners = check
 
     @property
     def controller(self) -> StandaloneController:

@@ -26,7 +26,8 @@ served, and their answers are queued (server/network/answer_queue.py). All other
 **Out.** All answers of a turn go out in one write. Answers on other connections that the turn's appends complete follow in the
 same turn. A region of a log file is sent by `os.sendfile` straight to the transport's own descriptor, which is right as long as
 nothing waits inside the transport. If the socket is full, one piece is read and given to the transport, whose `resume_writing`
-says when there is room for more: a slow consumer of 50 MB costs the memory of one piece.
+says when there is room for more: a slow consumer of 50 MB costs the memory of one piece. Over TLS everything goes that way, for
+the kernel cannot encrypt what it sends.
 """
 
 from __future__ import annotations
@@ -60,6 +61,8 @@ BACKLOG_BYTES: Final = 1024 * 1024
 HIGH_WATER: Final = 64 * 1024
 """With so many unsent bytes in the transport nothing more is served for this client until it has read them."""
 PIECE_BYTES: Final = 256 * 1024
+TLS_PIECE_BYTES: Final = 64 * 1024
+"""What is read and encrypted at a time: larger pieces take OpenSSL's buffers through more memory than the caches hold."""
 JOINED_BYTES: Final = 8 * 1024
 """Regions of up to so many bytes together are read and sent with the bytes around them: one call and one packet, not three."""
 TURN_BYTES: Final = 128 * 1024
@@ -89,14 +92,14 @@ class Connection(Holding):
         "_resting",
         "_sending",
         "_serve",
-        "_session",
         "_small_frame",
         "_ticks",
-        "_transport",
         "_view",
         "active",
         "host",
         "peer",
+        "session",
+        "transport",
     )
 
     def __init__(self, owner: Owner) -> None:
@@ -129,22 +132,21 @@ class Connection(Holding):
     # The transport's calls
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(asyncio.Transport, transport)
+        self.transport = cast(asyncio.Transport, transport)
         peer = transport.get_extra_info("peername")
         host, port = peer[:2] if isinstance(peer, tuple) else ("unknown", 0)  # the client has already gone
         self.host: str = host.removeprefix("::ffff:")
         self.peer = f"{self.host}:{port}"
         owner = self._owner
-        self._session = Session(owner.name, self.host, port, self)
-        encrypted = transport.get_extra_info("sslcontext") is not None
-        self._fd = -1 if encrypted else transport.get_extra_info("socket").fileno()
+        self.session = Session(owner.name, self.host, port, self)
+        self._fd = transport.get_extra_info("socket").fileno() if transport.get_extra_info("sslcontext") is None else -1
         refusal = owner.admit(self)
         if refusal is not None:
             logger.warning("refused the connection of %s: %s", self.peer, refusal)
             if not self._resting:  # otherwise the owner closes it later
                 self.abort()
             return
-        self._transport.set_write_buffer_limits(high=HIGH_WATER, low=0)
+        self.transport.set_write_buffer_limits(high=HIGH_WATER, low=0)
 
     def connection_lost(self, error: Exception | None) -> None:
         self._closing = True
@@ -157,11 +159,11 @@ class Connection(Holding):
         self._sending.clear()
         self._release()
         self._owner.forget(self)
-        self._session.close()
+        self.session.close()
 
     def pause_writing(self) -> None:
         self._paused = True
-        self._count_unsent(self._transport.get_write_buffer_size())
+        self._count_unsent(self.transport.get_write_buffer_size())
 
     def resume_writing(self) -> None:
         self._paused = False
@@ -252,7 +254,7 @@ class Connection(Holding):
 
     def _serve_one(self, frame: memoryview) -> None:
         try:
-            response = self._serve(frame, self._session)
+            response = self._serve(frame, self.session)
         except CloseConnection as reason:
             self.close(str(reason))
             return
@@ -273,7 +275,7 @@ class Connection(Holding):
         if type(promised) is Acknowledgement:
             from ottla.server.network.answer_queue import AnswerQueue  # not loaded as long as nothing waits for an fsync
 
-            self._answer = self._queue = AnswerQueue(waiting, self._serve, self._session, self._answers_ready)
+            self._answer = self._queue = AnswerQueue(waiting, self._serve, self.session, self._answers_ready)
             return
         if isinstance(promised, Promise):
             if promised.done():  # its answer goes out with those of the turn
@@ -383,12 +385,12 @@ class Connection(Holding):
                 self.close_quietly()
                 return
             self._reading = True
-            self._transport.resume_reading()
+            self.transport.resume_reading()
 
     def _stop_reading(self) -> None:
         if self._reading and not self._closing:
             self._reading = False
-            self._transport.pause_reading()
+            self.transport.pause_reading()
 
     def mute(self, throttle_time_ms: int) -> None:
         """Serves nothing and reads nothing for so many ms, because the client is over a quota (server/quotas)."""
@@ -408,7 +410,7 @@ class Connection(Holding):
         out, self._out = self._out, []
         self._out_bytes = 0
         if not self._regions and not self._sending:
-            self._transport.write(b"".join(out))
+            self.transport.write(b"".join(out))
             return
         self._regions = False
         waiting: list[Any] = []
@@ -433,7 +435,7 @@ class Connection(Holding):
 
     def _pump(self) -> None:
         """Sends until everything is sent or the transport is full."""
-        sending, transport = self._sending, self._transport
+        sending, transport = self._sending, self.transport
         while sending and not self._paused and not self._closing:
             part = sending[0]
             if type(part) is FileSlice:
@@ -450,7 +452,7 @@ class Connection(Holding):
 
     def _send_some(self, part: FileSlice) -> None:
         """Sends the beginning of a region and cuts it off the region: with sendfile if the transport is empty, else one piece."""
-        source = part.descriptor() if self._fd >= 0 and self._transport.get_write_buffer_size() == 0 else -1
+        source = part.descriptor() if self._fd >= 0 and self.transport.get_write_buffer_size() == 0 else -1
         if source >= 0:
             try:
                 sent = os.sendfile(self._fd, source, part.position, part.length)
@@ -462,8 +464,8 @@ class Connection(Holding):
                 part.position += sent
                 part.length -= sent
                 return
-        piece = FileSlice(part.file, part.position, min(part.length, PIECE_BYTES))
-        self._transport.write(piece.read())
+        piece = FileSlice(part.file, part.position, min(part.length, PIECE_BYTES if self._fd >= 0 else TLS_PIECE_BYTES))
+        self.transport.write(piece.read())
         part.position += piece.length
         part.length -= piece.length
 
@@ -473,7 +475,7 @@ class Connection(Holding):
             logger.error("closed the connection of %s in the middle of a response: %s", self.peer, error)
         self._closing = True
         self._sending.clear()
-        self._transport.abort()
+        self.transport.abort()
 
     # Closing
 
@@ -485,17 +487,17 @@ class Connection(Holding):
     def close(self, reason: str) -> None:
         """Closes the connection once the answers so far are sent, and logs the reason."""
         if not self._closing:
-            logger.info("closed the connection of %s (%s): %s", self.peer, self._session.client_id, reason)
+            logger.info("closed the connection of %s (%s): %s", self.peer, self.session.client_id, reason)
             self.close_quietly()
 
     def close_quietly(self) -> None:
         if self._out and not self._closing:
             self._flush()
         self._closing = True
-        self._transport.close()
+        self.transport.close()
 
     def evict(self, reason: str) -> None:
-        logger.warning("closed the connection of %s (%s): %s", self.peer, self._session.client_id, reason)
+        logger.warning("closed the connection of %s (%s): %s", self.peer, self.session.client_id, reason)
         self._out = []
         self._sending.clear()
         self.abort()
@@ -504,4 +506,4 @@ class Connection(Holding):
     def abort(self) -> None:
         """Closes the connection at once, whatever is still unsent."""
         self._closing = True
-        self._transport.abort()
+        self.transport.abort()

@@ -16,7 +16,7 @@ from ottla.server.base.clock import wait_at_most
 from ottla.server.network.connection import Connection
 from ottla.server.network.context import NetworkContext
 from ottla.server.network.owner import Serves
-from ottla.server.network.socket_settings import SocketSettings
+from ottla.server.network.socket_settings import UNLIMITED, SocketSettings
 
 if TYPE_CHECKING:
     from ottla.server.base.clock import Cancellable
@@ -40,6 +40,8 @@ class Listener:
         self.connections: dict[Connection, int] = {}
         """The open connections, each with the number of sweeps for which it has been idle."""
         context.memory.connections.append(self.connections)
+        self.max_own_connections = UNLIMITED
+        """The most connections to this listener (`listener.name.<name>.max.connections`)."""
         self.rates: ConnectionRates | None = None
         """Limits how fast connections may come; None if nothing does."""
         self.accepted = 0
@@ -105,13 +107,10 @@ class Listener:
 
     def admit(self, connection: Connection) -> str | None:
         """Lets a new connection in and returns None, or returns why not."""
-        settings, host, counts = self.settings, connection.host, self.context.counts
-        if counts.connections >= settings.max_connections:
-            self.refused += 1
-            return f"max.connections ({settings.max_connections}) is reached"
-        if counts.from_host.get(host, 0) >= settings.max_from(host):
-            self.refused += 1
-            return f"max.connections.per.ip ({settings.max_from(host)}) is reached"
+        host = connection.host
+        reached = self._find_limit_reached(host, len(self.connections))
+        if reached is not None:
+            return reached
         if self.rates is not None:
             wait_ms, refused = self.rates.admit(self.name, host)
             if refused:
@@ -124,8 +123,23 @@ class Listener:
                 connection.mute(wait_ms)
         self.accepted += 1
         self.connections[connection] = 0
-        counts.add(host)
+        self.context.counts.add(host)
         return None
+
+    def _find_limit_reached(self, host: str, own: int) -> str | None:
+        """Returns why a connection from this address is one too many, and counts it as refused; None if it is not. `own` are the
+        connections that this listener has."""
+        settings, counts = self.settings, self.context.counts
+        if counts.connections >= settings.max_connections:
+            reached = f"max.connections ({settings.max_connections}) is reached"
+        elif counts.from_host.get(host, 0) >= settings.max_from(host):
+            reached = f"max.connections.per.ip ({settings.max_from(host)}) is reached"
+        elif own >= self.max_own_connections:
+            reached = f"listener.name.{self.name.lower()}.max.connections ({self.max_own_connections}) is reached"
+        else:
+            return None
+        self.refused += 1
+        return reached
 
     def forget(self, connection: Connection) -> None:
         """Forgets a connection that has ended."""

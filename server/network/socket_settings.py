@@ -6,8 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from ottla.log.config_def import ConfigError
+from ottla.server.settings.broker_settings import BROKER_SETTINGS, LISTENER_PREFIX
 from ottla.server.settings.rules import limit_of_address
 
+UNLIMITED: Final = 2**31 - 1
 KAFKA_BUFFER_BYTES: Final = 102_400
 """Kafka's default size of both socket buffers."""
 
@@ -28,6 +31,8 @@ class SocketSettings:
     backlog: int = 50
     send_buffer_bytes: int = -1
     receive_buffer_bytes: int = -1
+    failure_delay_ms: int = 100
+    """How long after a failed authentication the connection is closed."""
 
     @classmethod
     def from_broker(cls, values: Mapping[str, Any]) -> SocketSettings:
@@ -57,11 +62,24 @@ class SocketSettings:
             backlog=number("socket.listen.backlog.size", default.backlog),
             send_buffer_bytes=buffer("socket.send.buffer.bytes"),
             receive_buffer_bytes=buffer("socket.receive.buffer.bytes"),
+            failure_delay_ms=number("connection.failed.authentication.delay.ms", default.failure_delay_ms),
         )
 
     def max_from(self, host: str) -> int:
         """Returns how many connections a client address may have."""
         return self.per_ip_overrides.get(host, self.max_connections_per_ip)
+
+
+def max_own_connections(listener: str, texts: Mapping[str, str]) -> int:
+    """Returns the most connections that one listener may have, by `listener.name.<name>.max.connections` among the texts of the
+    broker's settings. A text that does not parse is ignored, as the broker's own are."""
+    setting = BROKER_SETTINGS["max.connections"]
+    text = texts.get(f"{LISTENER_PREFIX}{listener.lower()}.{setting.name}")
+    try:
+        value = setting.default if text is None else setting.parse(text)
+    except ConfigError:
+        value = setting.default
+    return value if isinstance(value, int) else UNLIMITED
 
 
 def _overrides(text: str | None) -> dict[str, int]:

@@ -193,6 +193,8 @@ async def _serve(config: BrokerConfig) -> None:
         raise CannotStart(str(error)) from error
     except (LogError, MetadataError, OSError) as error:
         raise CannotStart(_explain(error, config)) from error
+    if broker.secured is not None:
+        loop.add_signal_handler(signal.SIGHUP, broker.secured.reload)
     _settle_collector()
     _announce(broker, config)
     waiting = [asyncio.ensure_future(event.wait()) for event in (stop, broker.offline)]

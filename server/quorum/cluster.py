@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from ottla.server.base.clock import Bell, wait_at_most
 from ottla.server.base.randomness import random_uuid
 from ottla.server.metadata.cluster import Cluster, Pass
-from ottla.server.metadata.controller_settings import ControllerSettings
+from ottla.server.metadata.controller_settings import ControllerSettings, ListenerCheck
 from ottla.server.metadata.image import MetadataImage
 from ottla.server.metadata.log_settings import metadata_log_config
 from ottla.server.metadata.metadata_log import TOPIC_ID
@@ -147,6 +147,9 @@ class QuorumCluster(Cluster):
     @property
     def image(self) -> MetadataImage:
         return self._image
+
+    def check_listeners(self, check: ListenerCheck) -> None:
+        self._settings.check_listeners = check
 
     @property
     def controller(self) -> QuorumController:

@@ -20,9 +20,9 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ottla.log.config_def import ConfigError
-from ottla.server.settings.broker_settings import BROKER_SETTINGS, OWN_SETTINGS, base_name
+from ottla.server.settings.broker_settings import BROKER_SETTINGS, OWN_SETTINGS, base_name, is_of_listener
 from ottla.server.settings.listeners import (
-    SPOKEN,
+    CALLED,
     ListenerAddress,
     check_advertised,
     check_open,
@@ -62,6 +62,7 @@ class BrokerConfig:
         self.log_dirs = _directories(values["log.dirs"] or values["log.dir"])
         """The log directories as absolute paths."""
         self._check_listeners()
+        self._check_of_listeners(controllers)
         self._check_roles()
         check_broker(values, self.texts)
         check_references(values, self.texts, {listener.name for listener in self.listeners}, controllers, self.log_dirs)
@@ -138,6 +139,20 @@ class BrokerConfig:
         if inter_broker and inter_broker.upper() not in {listener.name for listener in self.listeners}:
             raise ConfigError(f"inter.broker.listener.name: {inter_broker} is not in listeners; name one that is")
 
+    def _check_of_listeners(self, controllers: set[str]) -> None:
+        """Raises ConfigError for a setting of one listener that would count for none: a mistake in its name would leave a
+        listener open that was meant to be closed."""
+        names = {listener.name for listener in self.listeners} | controllers
+        for key in self.texts:
+            setting = base_name(key)
+            if setting == key or setting not in BROKER_SETTINGS:
+                continue
+            listener = key.split(".", 3)[2].upper()
+            if listener not in names:
+                raise ConfigError(f"{key}: no listener has the name {listener}; use one of listeners, or remove it")
+            if not is_of_listener(setting):
+                raise ConfigError(f"{key}: {setting} counts for all listeners together; write it as {setting}")
+
     @property
     def inter_broker_listener(self) -> str:
         """The name of the listener by which other brokers talk to this one, and this one to the listeners of that name of others:
@@ -199,10 +214,22 @@ class BrokerConfig:
             )
         name = next(iter(self.values["controller.listener.names"] or ()), "").upper()
         protocol = self._protocols().get(name)
-        if protocol not in SPOKEN:
+        if protocol not in CALLED:
             raise ConfigError(
                 f"controller.listener.names: the controllers' listener {name or '(none)'} uses {protocol}, which ottla does not "
                 "support yet; use PLAINTEXT (listener.security.protocol.map)"
+            )
+        self._check_other_brokers()
+
+    def _check_other_brokers(self) -> None:
+        """Raises ConfigError if other brokers could be reached only by a security protocol that ottla does not use for that."""
+        key = "inter.broker.listener.name" if self.values["inter.broker.listener.name"] else "security.inter.broker.protocol"
+        name = self.values[key].upper()
+        protocol = next((listener.protocol for listener in self.listeners if listener.name == name), "PLAINTEXT")
+        if protocol not in CALLED:
+            raise ConfigError(
+                f"{key}: brokers would talk to each other by listener {name}, which uses {protocol}; ottla uses only PLAINTEXT "
+                "for that yet, so name a listener with it (inter.broker.listener.name), and keep it on a network of your own"
             )
 
 

@@ -64,8 +64,9 @@ REQUIRED: Final = frozenset(
 FIXED_HERE: Final = frozenset(("listeners", "listener.security.protocol.map"))
 """The settings that Kafka can change while it runs and ottla cannot: a change is refused, because success would be a promise."""
 
-OF_ONE_LISTENER: Final = frozenset((MAX_CREATION_RATE,))
-"""The settings that also count for a single listener, `listener.name.<name>.<setting>`. Any other does nothing there."""
+OF_ONE_LISTENER: Final = frozenset((MAX_CREATION_RATE, "max.connections", "num.network.threads"))
+"""The settings that also count for a single listener, `listener.name.<name>.<setting>`, besides those of TLS and SASL. A broker
+with any other of its settings there does not start; Kafka ignores these."""
 
 LISTENER_PREFIX: Final = "listener.name."
 """The beginning of the name of a listener's own setting. The listener's name follows, in lower case."""
@@ -286,13 +287,18 @@ def base_name(name: str) -> str:
     return next((key for key in OF_ONE_MECHANISM if rest[3].endswith(f".{key}")), rest[3])
 
 
+def is_of_listener(setting: str) -> bool:
+    """Returns whether a listener may have this setting for itself, in Kafka as here."""
+    return setting in OF_ONE_LISTENER or setting in OF_ONE_MECHANISM or setting.startswith(("ssl.", "sasl.", "principal."))
+
+
 def is_idle(name: str) -> bool:
     """Returns whether a broker's setting is known to Kafka and does nothing here, by itself or for a single listener."""
     base = base_name(name)
     setting = BROKER_SETTINGS.get(base)
     if setting is None:
         return False
-    return not setting.effective or (base != name and base not in OF_ONE_LISTENER)
+    return not setting.effective or (base != name and not is_of_listener(base))
 
 
 def is_hidden(name: str) -> bool:

@@ -89,6 +89,12 @@ class CurrentSettings:
             return overlaid(self.config.values, texts, self.own)
         return overlaid(self.config.values, self.common, texts)
 
+    def texts_with(self, broker: str, texts: Mapping[str, str]) -> Mapping[str, str]:
+        """Returns what `self.texts` would be if `texts` were all that is set for `broker`, which is as in `values_with`."""
+        if broker == ALL_BROKERS:
+            return {**self.config.texts, **texts, **self.own}
+        return {**self.config.texts, **self.common, **texts}
+
 
 def overlaid(values: Mapping[str, Any], *layers: Mapping[str, str]) -> Mapping[str, Any]:
     """Returns `values` overridden by dynamic settings (text, as in ConfigRecords), where later layers override earlier ones.

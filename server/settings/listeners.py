@@ -6,8 +6,8 @@ port, and the port that was bound is advertised. An IPv6 host is in brackets. `c
 controllers, which are not offered to clients.
 
 What Kafka refuses is refused: two listeners with the same name or address, a name without a protocol, an advertised address of
-all interfaces. In addition, protocols other than PLAINTEXT are refused on listeners that ottla opens, because it does not support
-them yet, and a broker that quietly used plain text there would be worse than none.
+all interfaces. In addition, security protocols that ottla does not support yet are refused on listeners that it opens, because a
+broker that quietly used plain text there would be worse than none.
 """
 
 from __future__ import annotations
@@ -23,7 +23,10 @@ if TYPE_CHECKING:
 
 PROTOCOLS: Final = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
 """The numbers of the security protocols in RegisterBroker records."""
-SPOKEN: Final = frozenset({"PLAINTEXT"})
+SPOKEN: Final = frozenset({"PLAINTEXT", "SSL"})
+"""The security protocols of listeners that ottla opens."""
+CALLED: Final = frozenset({"PLAINTEXT"})
+"""The security protocols by which ottla itself calls other nodes."""
 MAX_CREATION_RATE: Final = "max.connection.creation.rate"
 """A setting of the broker and, with the listener's prefix before it, of each listener."""
 ANY_HOST: Final = frozenset({"", "0.0.0.0", "::"})
@@ -83,8 +86,8 @@ def check_open(addresses: Iterable[ListenerAddress]) -> None:
     for address in addresses:
         if address.protocol not in SPOKEN:
             raise ConfigError(
-                f"listeners: {address.name} uses {address.protocol}, which ottla does not support yet; use PLAINTEXT "
-                "(listeners, listener.security.protocol.map)"
+                f"listeners: {address.name} uses {address.protocol}, which ottla does not support yet; use "
+                f"{' or '.join(sorted(SPOKEN))} (listener.security.protocol.map)"
             )
         other = places.get(address.port) if address.port else None
         if other is not None and not _distinct(address.host, other.host):

@@ -23,6 +23,7 @@ from ottla.server.base.network import BlockingSocket
 from tests.sim.loop import VirtualLoop
 
 HOST: Final = "sim"
+NO_TLS: Final = "the simulation has no sockets, and so no TLS"
 _CLIENT_HOST: Final = "10.0.0.1"
 _SPLIT: Final = 0.06
 _QUICK: Final = 0.0004
@@ -369,6 +370,23 @@ class Port:
     async def serve(self, factory: Callable[[], asyncio.BaseProtocol], sock: Any, backlog: int) -> asyncio.Server:
         self._server = _Server(factory)
         return cast(asyncio.Server, self._server)
+
+    async def accept(self, listening: Any) -> Any:
+        raise OSError(NO_TLS)
+
+    def when_readable(self, sock: Any, size: int, callback: Callable[[], None]) -> None:
+        raise OSError(NO_TLS)
+
+    def peek(self, sock: Any, size: int) -> bytes:
+        raise OSError(NO_TLS)
+
+    def stop_waiting(self, sock: Any) -> None:
+        raise OSError(NO_TLS)
+
+    async def encrypt(
+        self, factory: Callable[[], asyncio.BaseProtocol], sock: Any, context: Any, handshake_s: float, shutdown_s: float
+    ) -> None:
+        raise OSError(NO_TLS)
 
     async def connect_to(self, factory: Callable[[], asyncio.BaseProtocol], host: str, port: int) -> None:
         if host not in self.others:

@@ -14,6 +14,7 @@ from ottla.server.broker import start
 from ottla.server.broker.broker import Broker
 from ottla.server.metadata.cluster import Cluster, Pass
 from ottla.server.metadata.controller import Controller
+from ottla.server.metadata.controller_settings import ListenerCheck
 from ottla.server.metadata.image import Endpoint, MetadataImage
 from tests.server.broker.whole_broker import config, disk, run
 
@@ -33,6 +34,9 @@ class NotingCluster(Cluster):
     @property
     def controller(self) -> Controller:
         return self._inner.controller
+
+    def check_listeners(self, check: ListenerCheck) -> None:
+        self._inner.check_listeners(check)
 
     async def register(self, endpoints: Sequence[Endpoint], *, rack: str | None = None) -> int:
         self._asked.append("register")

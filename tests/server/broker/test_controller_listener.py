@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from ottla.log.config_def import ConfigError
 from ottla.server.broker.broker import Broker
 from ottla.server.settings.broker_config import BrokerConfig
 from ottla.wire.api import APIS
@@ -148,13 +149,20 @@ def test_its_address_may_be_taken(caplog: pytest.LogCaptureFixture) -> None:
     assert line.startswith("listeners: cannot open CONTROLLER://127.0.0.1:")
 
 
-@pytest.mark.parametrize("protocol", ["SSL", "SASL_PLAINTEXT"])
-def test_a_protocol_that_we_do_not_speak_stays_closed(protocol: str) -> None:
+def test_a_protocol_that_we_do_not_speak_stays_closed() -> None:
     async def scenario(port: int) -> None:
-        node = broker(port, protocol)
+        node = broker(port, "SASL_PLAINTEXT")
         await node.start()
         assert node.controller_listeners == []
         await node.stop()
+
+    run(scenario)
+
+
+def test_one_that_cannot_be_secured_keeps_the_broker_from_starting() -> None:
+    async def scenario(port: int) -> None:
+        with pytest.raises(ConfigError, match=r"^ssl\.keystore\.location: listener CONTROLLER uses SSL and needs a key"):
+            await broker(port, "SSL").start()
 
     run(scenario)
 

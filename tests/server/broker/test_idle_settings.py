@@ -66,10 +66,12 @@ def test_a_brokers_own_settings_and_those_of_a_listener(caplog: pytest.LogCaptur
         f"{IDLE}num.io.threads (first set for broker 1)"
     ]
     assert watched.set(BROKER, "", num_network_threads="6") == [f"{IDLE}num.network.threads (first set for broker defaults)"]
-    assert watched.set(BROKER, "1", listener_name_plaintext_max_connections="5") == [
-        f"{IDLE}listener.name.*.max.connections (first set for broker 1)"
+    assert watched.set(BROKER, "1", listener_name_plaintext_num_network_threads="5") == [
+        f"{IDLE}listener.name.*.num.network.threads (first set for broker 1)"
     ]
-    assert watched.set(BROKER, "1", listener_name_other_max_connections="5") == []
+    assert watched.set(BROKER, "1", listener_name_other_num_network_threads="5") == []
+    assert watched.set(BROKER, "1", listener_name_plaintext_max_connections="5") == [], "this one is in force"
+    assert watched.set(BROKER, "1", listener_name_plaintext_ssl_keystore_type="PEM") == [], "it would be, on a listener with TLS"
     assert watched.set(BROKER, "1", listener_name_plaintext_max_connection_creation_rate="5") == [], "this one is in force"
 
 

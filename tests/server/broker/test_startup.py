@@ -47,6 +47,11 @@ COLD = (
     "ottla.server.replication",
     "ottla.server.quotas",
     "ottla.server.metadata.quotas",
+    "cryptography",
+    "ottla.server.broker.secured_listeners",
+    "ottla.server.network.tls_listener",
+    "ottla.server.security.settings",
+    "ottla.server.security.tls",
 )
 GROUP_MESSAGES = {"join_group", "leave_group", "sync_group"}  # the coordinator's answers are these messages
 

@@ -491,7 +491,7 @@ def test_a_region_that_was_cut_meanwhile_ends_the_connection(size: int, caplog: 
 def test_its_session_knows_who_the_client_is_and_ends_with_it() -> None:
     peer = Peer()
     connection, transport = peer.connect("::ffff:192.168.1.5")
-    session: Session = transport.protocol._session
+    session: Session = transport.protocol.session
     assert (session.client_host, session.client_port, session.listener) == ("192.168.1.5", 4321, "PLAINTEXT")
     ended: list[Session] = []
     session.on_close(ended.append)

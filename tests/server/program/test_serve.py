@@ -103,14 +103,15 @@ def test_a_complaint_says_where_the_text_stood(tmp_path: Path) -> None:
 def test_settings_without_effect_are_logged(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     listener = "listener.name.plaintext."
-    given = ("num.io.threads=9", "num.partitions=2", "num.partitons=2", f"{listener}max.connections=3")
-    options = ServeOptions(override=(*given, f"{listener}max.connection.creation.rate=4"))
+    given = ("num.io.threads=9", "num.partitions=2", "num.partitons=2", f"{listener}num.network.threads=3")
+    in_force = (f"{listener}max.connection.creation.rate=4", f"{listener}max.connections=5", f"{listener}ssl.keystore.type=PEM")
+    options = ServeOptions(override=(*given, *in_force))
     _log_ignored_settings(*gather(options, {}, read_bytes))
     assert [(record.levelname, record.getMessage()) for record in caplog.records] == [
         ("WARNING", "num.partitons is not a broker setting of Kafka 4.4: did you mean num.partitions? [--override]"),
         (
             "INFO",
-            "these settings are accepted but have no effect in ottla: listener.name.plaintext.max.connections, num.io.threads",
+            f"these settings are accepted but have no effect in ottla: {listener}num.network.threads, num.io.threads",
         ),
     ]
 

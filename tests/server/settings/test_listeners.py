@@ -67,9 +67,12 @@ def test_a_port_is_for_one_listener() -> None:
     check_open(addresses("PLAINTEXT://:0", "OUT://:0"))
 
 
-def test_only_plaintext_is_opened() -> None:
-    with pytest.raises(ConfigError, match="listeners: SECURE uses SSL, which ottla does not support yet; use PLAINTEXT"):
-        check_open(addresses("SECURE://:1"))
+def test_only_what_ottla_speaks_is_opened() -> None:
+    check_open(addresses("SECURE://:1"))
+    with pytest.raises(
+        ConfigError, match="listeners: LOGIN uses SASL_SSL, which ottla does not support yet; use PLAINTEXT or SSL"
+    ):
+        check_open([ListenerAddress("LOGIN", "", 1, "SASL_SSL")])
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,43 @@
+"""Warns of listeners that other machines reach and on which nobody has to say who they are.
+
+ottla listens on 127.0.0.1 unless it is told otherwise. Whoever tells it otherwise should know what that means.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from ottla.server.settings.broker_settings import LISTENER_PREFIX
+
+if TYPE_CHECKING:
+    from ottla.server.settings.current import CurrentSettings
+    from ottla.server.settings.listeners import ListenerAddress
+
+logger = logging.getLogger("ottla.server.listener")
+
+
+def is_loopback(host: str) -> bool:
+    """Returns whether only this machine reaches a listener at this host."""
+    return host in ("localhost", "::1") or (host.startswith("127.") and host.replace(".", "").isdecimal())
+
+
+def warn_of_open_listeners(listeners: Iterable[ListenerAddress], settings: CurrentSettings) -> None:
+    """Logs a line for each listener that other hosts reach without authentication."""
+    for listener in listeners:
+        if is_loopback(listener.host) or listener.protocol.startswith("SASL"):
+            continue
+        if listener.protocol == "SSL":
+            own = f"{LISTENER_PREFIX}{listener.name.lower()}.ssl.client.auth"
+            if settings.texts.get(own, settings["ssl.client.auth"]).strip() == "required":
+                continue
+            remedy = "set ssl.client.auth=required"
+        else:
+            remedy = "use SSL with ssl.client.auth=required"
+        logger.warning(
+            "listeners: whoever reaches %s may read, write and administrate everything, because nobody logs in there; %s, or "
+            "listen on 127.0.0.1 (docs/security.md)",
+            listener,
+            remedy,
+        )

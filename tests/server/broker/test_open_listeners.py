@@ -1,0 +1,66 @@
+"""Which listeners are warned of: those that other hosts reach without a login."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from ottla.server.broker.open_listeners import is_loopback, warn_of_open_listeners
+from ottla.server.settings.broker_config import BrokerConfig
+from ottla.server.settings.current import ALL_BROKERS, CurrentSettings
+from ottla.server.settings.listeners import ListenerAddress
+
+TRUSTING = {"ssl.client.auth": "required"}
+
+
+@pytest.mark.parametrize(
+    ("host", "loopback"),
+    [
+        ("127.0.0.1", True),
+        ("127.1.2.3", True),
+        ("localhost", True),
+        ("::1", True),
+        ("", False),
+        ("0.0.0.0", False),
+        ("::", False),
+        ("10.0.0.1", False),
+        ("127.example.com", False),
+        ("broker.test", False),
+    ],
+)
+def test_what_only_this_machine_reaches(host: str, loopback: bool) -> None:
+    assert is_loopback(host) is loopback
+
+
+@pytest.mark.parametrize(
+    ("address", "settings", "remedy"),
+    [
+        (ListenerAddress("A", "127.0.0.1", 1), {}, None),
+        (ListenerAddress("A", "", 1), {}, "use SSL with ssl.client.auth=required"),
+        (ListenerAddress("A", "", 1, "SSL"), {}, "set ssl.client.auth=required"),
+        (ListenerAddress("A", "", 1, "SSL"), {"ssl.client.auth": "requested"}, "set ssl.client.auth=required"),
+        (ListenerAddress("A", "", 1, "SSL"), TRUSTING, None),
+        (ListenerAddress("A", "", 1, "SSL"), {"listener.name.a.ssl.client.auth": "required"}, None),
+        (
+            ListenerAddress("A", "", 1, "SSL"),
+            TRUSTING | {"listener.name.a.ssl.client.auth": "none"},
+            "set ssl.client.auth=required",
+        ),
+        (ListenerAddress("A", "", 1, "SASL_PLAINTEXT"), {}, None),
+        (ListenerAddress("A", "", 1, "SASL_SSL"), {}, None),
+    ],
+)
+def test_warnings(
+    address: ListenerAddress, settings: dict[str, str], remedy: str | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    place = {"listeners": "A://:1", "listener.security.protocol.map": "A:PLAINTEXT"}
+    config, _ = BrokerConfig.from_mapping(place | settings)
+    current = CurrentSettings(config, {ALL_BROKERS: {}, "1": {}}.__getitem__)
+    with caplog.at_level(logging.WARNING):
+        warn_of_open_listeners([address], current)
+    said = [record.getMessage() for record in caplog.records]
+    assert len(said) == (remedy is not None)
+    if remedy is not None:
+        assert f"reaches {address} may" in said[0]
+        assert f"; {remedy}, or listen on 127.0.0.1" in said[0]
