@@ -42,6 +42,7 @@ def pytest_configure(config: pytest.Config) -> None:
         raise pytest.UsageError(why_not)
     config.addinivalue_line("filterwarnings", "ignore:(read|open)_text is deprecated:DeprecationWarning")  # within kafka-python
     config.addinivalue_line("filterwarnings", "ignore:unclosed <socket:ResourceWarning")  # py4j and kafka-python leave some
+    config.addinivalue_line("filterwarnings", "ignore:unclosed <ssl.SSLSocket:ResourceWarning")  # kafka-python leaves these
     let_ctrl_c_through()
     os.environ["SPARK_SUBMIT_OPTS"] = jvm.spark_options()
     forms.begin(config)
