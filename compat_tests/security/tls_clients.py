@@ -73,7 +73,8 @@ def confluent(bootstrap: str, topic: str, trust: Trust, _: Java, patience_ms: in
     """librdkafka tells of a failed handshake by its error callback; the call itself ends in a timeout or without a broker."""
     told: list[str] = []
     settings: dict[str, Any] = {"bootstrap.servers": bootstrap, **trust.librdkafka()}
-    admin = AdminClient({**settings, "error_cb": lambda error: told.append(error.name())})
+    with_errors: dict[str, Any] = {**settings, "error_cb": lambda error: told.append(error.name())}
+    admin = AdminClient(with_errors)
     try:
         admin.list_topics(timeout=patience_ms / 1000)
     except KafkaException:

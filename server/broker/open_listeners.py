@@ -24,7 +24,9 @@ def is_loopback(host: str) -> bool:
 
 
 def warn_of_open_listeners(listeners: Iterable[ListenerAddress], settings: CurrentSettings) -> None:
-    """Logs a line for each listener that other hosts reach without authentication."""
+    """Logs a line for each listener that other hosts reach without authentication, unless access rules say what these may do."""
+    if settings["authorizer.class.name"]:
+        return
     for listener in listeners:
         if is_loopback(listener.host) or listener.protocol.startswith("SASL"):
             continue

@@ -11,6 +11,7 @@ from ottla.server.settings.broker_config import BrokerConfig
 from ottla.server.settings.current import ALL_BROKERS, CurrentSettings
 from ottla.server.settings.listeners import ListenerAddress
 
+AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 TRUSTING = {"ssl.client.auth": "required"}
 
 
@@ -38,6 +39,7 @@ def test_what_only_this_machine_reaches(host: str, loopback: bool) -> None:
     [
         (ListenerAddress("A", "127.0.0.1", 1), {}, None),
         (ListenerAddress("A", "", 1), {}, "use SSL with ssl.client.auth=required"),
+        (ListenerAddress("A", "", 1), {"authorizer.class.name": AUTHORIZER}, None),
         (ListenerAddress("A", "", 1, "SSL"), {}, "set ssl.client.auth=required"),
         (ListenerAddress("A", "", 1, "SSL"), {"ssl.client.auth": "requested"}, "set ssl.client.auth=required"),
         (ListenerAddress("A", "", 1, "SSL"), TRUSTING, None),
