@@ -31,6 +31,12 @@ class Files:
             path.write_bytes(data.encode() if isinstance(data, str) else data)
         return str(path)
 
+    def replace(self, name: str, text: str) -> None:
+        """Replaces a file in one step, as who renews a certificate should."""
+        beside = self.directory / f"{name}.new"
+        beside.write_text(text)
+        beside.rename(self.directory / name)
+
     def authority(self, of: Holder = ROOT) -> str:
         """The certificate of an authority, as PEM."""
         return self._write(f"{of.certificate.serial_number}.ca.pem", of.chain_pem())

@@ -13,6 +13,10 @@ from ottla.server.settings.listeners import PROTOCOLS
 PASSWORD = "ssl.keystore.password"
 JAAS = "sasl.jaas.config"
 OF_LISTENER = "listener.name.external."
+LISTENERS = {
+    "listeners": "EXTERNAL://127.0.0.1:9092,OTHER://127.0.0.1:9093",
+    "listener.security.protocol.map": "EXTERNAL:PLAINTEXT,OTHER:PLAINTEXT",
+}
 
 
 def security(
@@ -21,7 +25,7 @@ def security(
     own: dict[str, str] | None = None,
     protocol: str = "SASL_SSL",
 ) -> ListenerSecurity:
-    config, _ = BrokerConfig.from_mapping(static or {})
+    config, _ = BrokerConfig.from_mapping(LISTENERS | (static or {}))
     dynamic = {ALL_BROKERS: common or {}, "1": own or {}}
     current = CurrentSettings(config, dynamic.__getitem__)
     return ListenerSecurity("EXTERNAL", protocol, current.texts, current.values)

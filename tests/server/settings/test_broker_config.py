@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 
 import pytest
 
@@ -193,3 +194,36 @@ def test_a_setting_is_still_a_setting() -> None:
     with pytest.raises(InvalidSetting, match="in capitals or not"):
         BROKER_SETTINGS["group.consumer.migration.policy"].parse("sideways")
     assert BROKER_SETTINGS["group.consumer.migration.policy"].parse("Upgrade") == "Upgrade"
+
+
+@pytest.mark.parametrize(
+    ("key", "message"),
+    [
+        ("listener.name.plaintxt.ssl.client.auth", "no listener has the name PLAINTXT; use one of listeners, or remove it"),
+        ("listener.name.plaintext.queued.max.requests", "queued.max.requests counts for all listeners together"),
+    ],
+)
+def test_a_listener_s_own_setting_that_would_count_for_none(key: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=f"^{re.escape(key)}: {re.escape(message)}"):
+        BrokerConfig.from_mapping({key: "5"})
+
+
+def test_a_listener_s_own_settings_that_count() -> None:
+    names = ("plaintext.max.connections", "controller.ssl.client.auth", "plaintext.plain.sasl.jaas.config", "nobody.my.plugin")
+    BrokerConfig.from_mapping({f"listener.name.{name}": "required" if "auth" in name else "5" for name in names})
+
+
+def test_other_brokers_are_called_in_plain_text_only() -> None:
+    texts = {
+        "process.roles": "broker",
+        "controller.listener.names": "CONTROLLER",
+        "controller.quorum.bootstrap.servers": "localhost:9093",
+        "listeners": "SSL://127.0.0.1:9094,PLAINTEXT://127.0.0.1:9092",
+    }
+    BrokerConfig.from_mapping(texts)
+    with pytest.raises(
+        ConfigError, match=r"^security\.inter\.broker\.protocol: brokers would talk to each other by listener SSL"
+    ):
+        BrokerConfig.from_mapping(texts | {"security.inter.broker.protocol": "SSL"})
+    with pytest.raises(ConfigError, match=r"^inter\.broker\.listener\.name: brokers would talk to each other by listener SSL"):
+        BrokerConfig.from_mapping(texts | {"inter.broker.listener.name": "SSL"})
