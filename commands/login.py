@@ -8,17 +8,16 @@ broker and returns its answer; `nonce` is random printable text without a comma.
 from __future__ import annotations
 
 import base64
-import hashlib
 import hmac
 from collections.abc import Callable
 from typing import Final
 
 from ottla.commands.output import Failure
+from ottla.wire.scram import DIGESTS, client_proof, escape_name, make_keys, salt_password, server_signature
 
 Exchange = Callable[[bytes], bytes]
 
-SCRAM: Final = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
-MECHANISMS: Final = ("PLAIN", *SCRAM)
+MECHANISMS: Final = ("PLAIN", *DIGESTS)
 _GS2_HEADER: Final = b"n,,"  # no channel binding, no authorization identity
 _MIN_ITERATIONS: Final = 4096  # RFC 7677; with fewer, the password could be guessed cheaply from the proof
 _MAX_ITERATIONS: Final = 10_000_000
@@ -29,11 +28,11 @@ def log_in(mechanism: str, name: str, password: str, exchange: Exchange, nonce: 
     if mechanism == "PLAIN":
         exchange(f"\0{name}\0{password}".encode())
     else:
-        _scram(SCRAM[mechanism], name, password, exchange, nonce)
+        _scram(DIGESTS[mechanism], name, password, exchange, nonce)
 
 
 def _scram(digest: str, name: str, password: str, exchange: Exchange, nonce: str) -> None:
-    first = f"n={name.replace('=', '=3D').replace(',', '=2C')},r={nonce}".encode()
+    first = f"n={escape_name(name)},r={nonce}".encode()
     challenge = exchange(_GS2_HEADER + first)
     try:
         asked = _attributes(challenge)
@@ -42,14 +41,11 @@ def _scram(digest: str, name: str, password: str, exchange: Exchange, nonce: str
         raise Failure(f"the broker's answer to the login cannot be read ({error})") from None
     if not whole_nonce.startswith(nonce) or not _MIN_ITERATIONS <= iterations <= _MAX_ITERATIONS:
         raise Failure("the broker's answer to the login is not to be trusted")
-    salted = hashlib.pbkdf2_hmac(digest, password.encode(), salt, iterations)
-    client_key = hmac.digest(salted, b"Client Key", digest)
+    salted = salt_password(digest, password, salt, iterations)
     final = b"c=" + base64.b64encode(_GS2_HEADER) + b",r=" + whole_nonce.encode()
     signed = b",".join((first, challenge, final))
-    signature = hmac.digest(hashlib.new(digest, client_key).digest(), signed, digest)
-    proof = bytes(mine ^ theirs for mine, theirs in zip(client_key, signature, strict=True))
-    answer = exchange(final + b",p=" + base64.b64encode(proof))
-    expected = hmac.digest(hmac.digest(salted, b"Server Key", digest), signed, digest)
+    answer = exchange(final + b",p=" + base64.b64encode(client_proof(digest, salted, signed)))
+    expected = server_signature(digest, make_keys(digest, salted).server, signed)
     try:
         verifier = base64.b64decode(_attributes(answer).get("v", ""), validate=True)
     except ValueError:

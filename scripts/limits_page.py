@@ -16,6 +16,8 @@ from ottla.server.metadata.operation import MAX_RECORDS
 from ottla.server.metrics.http import MAX_CONNECTIONS, MAX_HEAD_BYTES
 from ottla.server.network.answer_queue import MAX_ANSWERS
 from ottla.server.partitions.fetch_sessions import UNKNOWN_KEPT
+from ottla.server.security.failures import MAX_ADDRESSES
+from ottla.server.security.login import MAX_FRAMES
 from ottla.server.settings.broker_settings import BROKER_SETTINGS, OWN_SETTINGS, documentation
 from ottla.server.telemetry.otlp import MOST_FIELDS
 from ottla.server.telemetry.subscriptions import MAX_INSTANCES, MAX_NUMBERS, MAX_NUMBERS_OF_ONE
@@ -40,6 +42,16 @@ SECTIONS: Final[dict[str, Section]] = {
             "connections.max.idle.ms", "socket.listen.backlog.size",
         ),
         (),
+    ),
+    "Logins": (
+        (
+            "ottla.login.timeout.ms", "sasl.server.max.receive.size", "connection.failed.authentication.delay.ms",
+            "ottla.login.failures.per.minute",
+        ),
+        (
+            Fixed("frames of a login", MAX_FRAMES, "the connection is closed"),
+            Fixed("addresses whose failed logins are remembered", MAX_ADDRESSES, "the one that failed first is forgotten"),
+        ),
     ),
     "Memory for clients": (
         ("ottla.client.memory.bytes",),
@@ -104,7 +116,9 @@ SECTIONS: Final[dict[str, Section]] = {
         (),
     ),
 }  # fmt: skip
-NO_LIMITS: Final = frozenset(("ottla.client.metrics", "ottla.metrics.host", "ottla.metrics.port"))
+NO_LIMITS: Final = frozenset((
+    "java.security.auth.login.config", "ottla.client.metrics", "ottla.metrics.host", "ottla.metrics.port",
+))  # fmt: skip
 """Settings of ottla's own that bound nothing."""
 _AS_GOOD_AS_NONE: Final = frozenset(("2147483647", "2147483639", "-1", "1.7976931348623157E308"))
 """Defaults that bound nothing: the largest numbers, and what means no limit."""

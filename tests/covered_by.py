@@ -135,6 +135,7 @@ COVERED_BY: Final[dict[str, str]] = {
     "server/requests/traits.py": "tests/server/handlers/test_traits.py",
     "server/security/acls.py": "tests/server/handlers/test_create_acls.py",
     "server/security/delegation.py": "tests/server/handlers/test_delegation_tokens.py",
+    "server/security/mechanism.py": "tests/server/security/test_login.py",
     "server/security/operations.py": "tests/server/handlers/test_describe_cluster.py",
     "server/security/principals.py": "tests/server/requests/test_session.py",
     "server/settings/broker_settings.py": "tests/server/settings/test_broker_config.py",

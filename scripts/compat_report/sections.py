@@ -20,8 +20,8 @@ TITLE: Final = "Is ottla Kafka?"
 NOT_RUN: Final = Text("not run", "part")
 OUTSIDE: Final = (
     (
-        "SASL listeners, logging in with delegation tokens",
-        "not implemented; a broker with such a listener does not start",
+        "logging in by GSSAPI, or by signed tokens of OAUTHBEARER",
+        "not implemented; a broker with a listener that asks for it does not start",
     ),
     ("authorizers other than StandardAuthorizer", "there is no JVM to load them in; a broker that names one does not start"),
     ("several brokers, several voters", "ottla is a single node; requests between brokers are not served"),

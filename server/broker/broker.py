@@ -19,8 +19,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+from collections.abc import Collection, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from ottla.log.config import LogConfig
 from ottla.log.disk.files import OsDisk
@@ -50,6 +51,7 @@ from ottla.server.broker.start import (
 )
 from ottla.server.dispatch.chain import Chain
 from ottla.server.dispatch.routes import Dispatch
+from ottla.server.handlers import BROKER as BROKER_ROLE
 from ottla.server.handlers import CONTROLLER
 from ottla.server.metadata.image import (
     BROKER,
@@ -61,13 +63,14 @@ from ottla.server.network.context import NetworkContext
 from ottla.server.network.listener import Listener
 from ottla.server.network.socket_settings import SocketSettings, max_own_connections
 from ottla.server.requests.context import BrokerContext
-from ottla.server.settings.listeners import PROTOCOLS, SPOKEN
+from ottla.server.settings.listeners import ENCRYPTED, LOGS_IN, PROTOCOLS
 
 if TYPE_CHECKING:
     from random import Random
 
     from ottla.log.disk.directory import LogDirectory
     from ottla.log.disk.files import Disk
+    from ottla.server.broker.logins import ListenerLogins
     from ottla.server.broker.quotas_in_force import QuotasInForce
     from ottla.server.broker.secured_listeners import SecuredListeners
     from ottla.server.metadata.cluster import Cluster
@@ -121,6 +124,7 @@ class Broker:
         self._scheduler: Scheduler | None = None
         self._compaction: Compaction | None = None
         self._quotas: QuotasInForce | None = None
+        self._logins: ListenerLogins | None = None
         self._metrics: MetricsServer | None = None
         self.sources: Sources | None = None
         """What the metrics are read from; None if they are off."""
@@ -164,10 +168,11 @@ class Broker:
 
     async def _start(self) -> None:
         clock = self._clock = self._clock or LoopClock()
-        if any(address.protocol in SPOKEN - {"PLAINTEXT"} for address in self.config.all_listeners):
+        if any(address.protocol in ENCRYPTED for address in self.config.all_listeners):
             from ottla.server.broker.secured_listeners import check_before_formatting
 
             check_before_formatting(self.config, self._disk, clock)
+        self._load_logins(clock)
         logs = await self._open_logs(clock)
         cluster = await open_cluster(logs, self._disk, self.config, self.cluster_id, clock, self._random, self._network)
         self._cluster = cluster
@@ -270,27 +275,41 @@ class Broker:
         for address in self.config.listeners:
             listener = self._make_listener(address, network, dispatch, settings)
             self.listeners.append(listener)
+            if self._logins is not None:
+                self._logins.serve(listener, context, BROKER_ROLE)
             await listener.open(address.host, address.port)
         controller = Dispatch(context, self.chain, CONTROLLER)
         for address in self.config.controller_listeners:
-            if address.port and address.protocol in SPOKEN:
-                self._for_controllers.append((address, self._make_listener(address, network, controller, settings)))
+            if address.port:
+                listener = self._make_listener(address, network, controller, settings)
+                self._for_controllers.append((address, listener))
+                if self._logins is not None:
+                    self._logins.serve(listener, context, CONTROLLER)
         warn_of_open_listeners(self.config.listeners, context.settings)
+        if self.secured is not None or self._logins is not None:
+            assert self._cluster is not None
+            self._cluster.check_listeners(self._check_listeners)
+
+    def _check_listeners(self, texts: Mapping[str, str], values: Mapping[str, Any], written: Collection[str]) -> None:
+        """Checks the settings of security that would count, before a client's change is made that writes those in `written`.
+        Raises ConfigError."""
+        if self.secured is not None:
+            self.secured.check(texts, values, written)
+        if self._logins is not None:
+            self._logins.check(texts, values, written)
 
     def _make_listener(
         self, address: ListenerAddress, network: NetworkContext, dispatch: Dispatch, settings: SocketSettings
     ) -> Listener:
         """Returns the listener of this address; the code of security protocols is loaded with the first that has one. Raises
         ConfigError if a listener cannot be secured as the settings say."""
-        if address.protocol == "PLAINTEXT":
+        if address.protocol not in ENCRYPTED:
             return Listener(address.name, network, dispatch, settings)
         if self.secured is None:
             from ottla.server.broker.secured_listeners import SecuredListeners
 
             assert self.context is not None
-            assert self._cluster is not None
             self.secured = SecuredListeners(self.context.settings, self._disk, self.context.clock)
-            self._cluster.check_listeners(self.secured.check)
         return self.secured.make(address, network, dispatch, settings)
 
     @property
@@ -302,8 +321,7 @@ class Broker:
         """Opens the listeners of the controller. A failure is only logged, because no client of the broker depends on them, and a
         file may still have their old address although --port moved the broker.
 
-        A listener with port 0 stays closed, because the metadata has the addresses of controllers before any port is bound, and
-        so does one whose protocol ottla does not speak.
+        A listener with port 0 stays closed, because the metadata has the addresses of controllers before any port is bound.
         """
         settings = SocketSettings.from_broker(context.settings.values)
         for address, listener in self._for_controllers:
@@ -324,6 +342,15 @@ class Broker:
         from ottla.server.broker.authorization import authorize
 
         authorize(context, self.chain)
+
+    def _load_logins(self, clock: Clock) -> None:
+        """Reads how clients log in, if they have to on any listener; the code for that is loaded only then. Raises
+        ConfigError."""
+        if not any(address.protocol in LOGS_IN for address in self.config.all_listeners):
+            return
+        from ottla.server.broker.logins import ListenerLogins
+
+        self._logins = ListenerLogins(self.config, clock, self._random, self._disk.read_bytes)
 
     def _measure_requests(self, context: BrokerContext, logs: LogManager) -> None:
         """Has the requests on all listeners measured, if the metrics are on that will read this."""
@@ -376,6 +403,8 @@ class Broker:
             listener.max_own_connections = max_own_connections(listener.name, context.settings.texts)
         if self.secured is not None and self._scheduler is not None:
             self.secured.reload()
+        if self._logins is not None:
+            self._logins.reconfigure(context)
         self._logs.set_producer_expiration(values["producer.id.expiration.ms"])
         if context.fetchers is not None:
             context.fetchers.resize(values["num.replica.fetchers"])
@@ -441,6 +470,8 @@ class Broker:
                 last_first.push_async_callback(self._scheduler.stop)
             if self._compaction is not None:
                 last_first.callback(self._compaction.stop)
+            if self._logins is not None:
+                last_first.callback(self._logins.close)
             for listener in reversed(self._all_listeners):
                 last_first.push_async_callback(listener.close, STOP_GRACE_SECONDS)
             for listener in reversed(self._all_listeners):

@@ -4,7 +4,7 @@ Contexts of TLS are made anew when their settings change, when a client writes t
 SIGHUP, and when a file has changed, which is looked at every RELOAD_PASS_INTERVAL_MS. What cannot be used is refused: to the
 client that asked for it, or else in the log, and then the old context stays.
 
-A broker whose listeners are all PLAINTEXT does not load this module, nor what is behind it.
+A broker whose listeners encrypt nothing does not load this module, nor what is behind it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from ottla.server.network.tls_listener import TlsListener
 from ottla.server.security.settings import ListenerSecurity
 from ottla.server.security.tls import TlsContexts
 from ottla.server.settings.broker_settings import base_name
-from ottla.server.settings.listeners import SPOKEN
 
 if TYPE_CHECKING:
     from ottla.log.disk.files import Disk
@@ -109,7 +108,7 @@ def check_before_formatting(config: BrokerConfig, disk: Disk, clock: Clock) -> N
         return
     for address in config.all_listeners:
         security = ListenerSecurity(address.name, address.protocol, config.texts, config.values)
-        if security.uses_tls and address.protocol in SPOKEN:
+        if security.uses_tls:
             TlsContexts(security, disk.read_bytes, clock.now_ms())
 
 

@@ -3,8 +3,8 @@
 - metadata/tokens.py has the rules, and security/delegation.py says who may ask. Without an authorizer anybody may create a token
   for anybody.
 - With an authorizer, a token for another owner needs CREATE_TOKENS on that user.
-- Errors, with all times -1: 64 DELEGATION_TOKEN_REQUEST_NOT_ALLOWED (the listener is PLAINTEXT and does not authenticate the
-  requester), 65 DELEGATION_TOKEN_AUTHORIZATION_FAILED, 67 INVALID_PRINCIPAL_TYPE (a renewer is not of the type `User`).
+- Errors, with all times -1: 64 DELEGATION_TOKEN_REQUEST_NOT_ALLOWED (the requester is not authenticated, or by a token
+  itself), 65 DELEGATION_TOKEN_AUTHORIZATION_FAILED, 67 INVALID_PRINCIPAL_TYPE (a renewer is not of the type `User`).
 - Errors, with all times 0: 35 UNSUPPORTED_VERSION (metadata.version is below 3.6), 56 KAFKA_STORAGE_ERROR, 61
   DELEGATION_TOKEN_AUTH_DISABLED (delegation.token.secret.key is not set).
 """
@@ -24,7 +24,7 @@ TRAITS = Traits(Inside(Need(Operation.CREATE_TOKENS, Resource.USER)))
 
 
 async def handle(body: CreateDelegationTokenRequest, request: Request) -> CreateDelegationTokenResponse:
-    if not may_ask(request.broker.config.all_listeners, request.session.listener, request.session.principal):
+    if not may_ask(request.broker.config.all_listeners, request.session):
         return _refusal(body, request, ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, NO_TIME)
     ask, owner = request.ask(), ":".join(owner_of(body, principal_of(request.session.principal)))
     if ask is not None and owner != request.session.principal and not ask.may(Operation.CREATE_TOKENS, Resource.USER, owner):

@@ -5,7 +5,7 @@
   DESCRIBE_TOKENS on its owner, and are left out otherwise.
 - v3 adds who requested the token. security/delegation.py says who may ask.
 - Errors: 61 DELEGATION_TOKEN_AUTH_DISABLED (delegation.token.secret.key is not set), 64 DELEGATION_TOKEN_REQUEST_NOT_ALLOWED (the
-  listener is PLAINTEXT and does not authenticate the requester).
+  requester is not authenticated, or by a token itself).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ TRAITS = Traits(
 
 
 def handle(body: DescribeDelegationTokenRequest, request: Request) -> DescribeDelegationTokenResponse:
-    if not may_ask(request.broker.config.all_listeners, request.session.listener, request.session.principal):
+    if not may_ask(request.broker.config.all_listeners, request.session):
         return DescribeDelegationTokenResponse(ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED)
     secret_key = settings_of(request.broker.config.values).secret_key
     if secret_key is None:

@@ -1,8 +1,8 @@
 """RenewDelegationToken v1-2 makes a delegation token last longer (KIP-48).
 
 - The request names the token by its HMAC. metadata/tokens.py has the rules, and security/delegation.py says who may ask.
-- Errors: 64 DELEGATION_TOKEN_REQUEST_NOT_ALLOWED (the listener is PLAINTEXT and does not authenticate the requester), with a time
-  of -1; 35 UNSUPPORTED_VERSION (metadata.version is below 3.6), 56 KAFKA_STORAGE_ERROR, 61 DELEGATION_TOKEN_AUTH_DISABLED
+- Errors: 64 DELEGATION_TOKEN_REQUEST_NOT_ALLOWED (the requester is not authenticated, or by a token itself), with a time of -1;
+  35 UNSUPPORTED_VERSION (metadata.version is below 3.6), 56 KAFKA_STORAGE_ERROR, 61 DELEGATION_TOKEN_AUTH_DISABLED
   (delegation.token.secret.key is not set), 62 DELEGATION_TOKEN_NOT_FOUND, 63 DELEGATION_TOKEN_OWNER_MISMATCH (the requester is
   neither owner nor renewer), 66 DELEGATION_TOKEN_EXPIRED.
 """
@@ -21,7 +21,7 @@ TRAITS = Traits(Open("a token obeys its owner and its renewers, whatever the ACL
 
 
 async def handle(body: RenewDelegationTokenRequest, request: Request) -> RenewDelegationTokenResponse:
-    if not may_ask(request.broker.config.all_listeners, request.session.listener, request.session.principal):
+    if not may_ask(request.broker.config.all_listeners, request.session):
         return RenewDelegationTokenResponse(ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, NO_TIME)
     try:
         return await request.broker.controller.renew_delegation_token(body, request.caller())

@@ -10,8 +10,6 @@ effect together.
 
 from __future__ import annotations
 
-import hashlib
-import hmac
 from collections.abc import Iterator
 from typing import Final
 
@@ -28,9 +26,10 @@ from ottla.wire.messages.alter_user_scram_credentials import (
 from ottla.wire.messages.internal.remove_user_scram_credential_record import RemoveUserScramCredentialRecord
 from ottla.wire.messages.internal.user_scram_credential_record import UserScramCredentialRecord
 from ottla.wire.primitives import WireStruct
+from ottla.wire.scram import DIGESTS, make_keys
 
-HASHES: Final = {1: "sha256", 2: "sha512"}
-"""The hash of each mechanism, by Kafka's numbers: SCRAM-SHA-256 and SCRAM-SHA-512."""
+MECHANISMS: Final = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}
+"""The mechanisms by Kafka's numbers."""
 MIN_ITERATIONS: Final = 4096
 MAX_ITERATIONS: Final = 16384
 SINCE: Final = 11
@@ -82,7 +81,7 @@ def _change(image: MetadataImage, wish: ScramCredentialDeletion | ScramCredentia
         raise Refused(ErrorCode.UNSUPPORTED_VERSION, "SCRAM credentials need a newer metadata.version.")
     if not wish.name:
         raise Refused(ErrorCode.UNACCEPTABLE_CREDENTIAL, "A user needs a name.")
-    if wish.mechanism not in HASHES:
+    if wish.mechanism not in MECHANISMS:
         raise Refused(ErrorCode.UNSUPPORTED_SASL_MECHANISM, f"{wish.mechanism} is not a SCRAM mechanism.")
     if isinstance(wish, ScramCredentialDeletion):
         if credential(image, wish.name, wish.mechanism) is None:
@@ -93,12 +92,5 @@ def _change(image: MetadataImage, wish: ScramCredentialDeletion | ScramCredentia
         raise Refused(ErrorCode.UNACCEPTABLE_CREDENTIAL, text)
     if not wish.salted_password:
         raise Refused(ErrorCode.UNACCEPTABLE_CREDENTIAL, "A user needs a salted password.")
-    stored_key, server_key = keys(wish.mechanism, wish.salted_password)
-    return UserScramCredentialRecord(wish.name, wish.mechanism, wish.salt, stored_key, server_key, wish.iterations)
-
-
-def keys(mechanism: int, salted_password: bytes) -> tuple[bytes, bytes]:
-    """Returns the StoredKey and the ServerKey of RFC 5802."""
-    name = HASHES[mechanism]
-    client_key = hmac.digest(salted_password, b"Client Key", name)
-    return hashlib.new(name, client_key).digest(), hmac.digest(salted_password, b"Server Key", name)
+    keys = make_keys(DIGESTS[MECHANISMS[wish.mechanism]], wish.salted_password)
+    return UserScramCredentialRecord(wish.name, wish.mechanism, wish.salt, keys.stored, keys.server, wish.iterations)

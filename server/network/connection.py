@@ -79,7 +79,6 @@ class Connection(Holding):
         "_closing",
         "_fd",
         "_max_queued",
-        "_max_request_bytes",
         "_mutes",
         "_out",
         "_out_bytes",
@@ -91,20 +90,21 @@ class Connection(Holding):
         "_regions",
         "_resting",
         "_sending",
-        "_serve",
         "_small_frame",
         "_ticks",
         "_view",
         "active",
         "host",
+        "max_request_bytes",
         "peer",
+        "serve",
         "session",
         "transport",
     )
 
     def __init__(self, owner: Owner) -> None:
         self._owner = owner
-        self._serve = owner.dispatch.serve
+        self.serve = owner.dispatch.serve
         context = owner.context
         Holding.__init__(self, context)
         self._clock, self._purgatory = context.clock, context.purgatory
@@ -113,7 +113,7 @@ class Connection(Holding):
         self._view = buffers.view
         self._small_frame = buffers.small_frame
         settings = owner.settings
-        self._max_request_bytes = settings.max_request_bytes
+        self.max_request_bytes = settings.max_request_bytes
         self._max_queued = settings.max_queued_requests, settings.max_queued_bytes
         self._answer: asyncio.Future[Any] | Promise[Any] | AnswerQueue | None = None  # the request that waits
         self._queue: AnswerQueue | None = None  # the same object, if Produce requests wait for fsyncs
@@ -204,7 +204,7 @@ class Connection(Holding):
             self._take_partial()
         while end - at >= 4 and not self._closing:
             size: int = _SIZE.unpack_from(view, at)[0]
-            if not 0 < size <= self._max_request_bytes:
+            if not 0 < size <= self.max_request_bytes:
                 self.close(describe_bad_size(size))
                 return
             start = at + 4
@@ -239,7 +239,7 @@ class Connection(Holding):
         self._backlog.append(bytes(frame))
         self._count_backlog(1, len(frame))
         if self._holds_enough():
-            self._stop_reading()
+            self.stop_reading()
 
     def _holds_enough(self) -> bool:
         """Returns whether too many frames are kept, of this connection or of all."""
@@ -254,7 +254,7 @@ class Connection(Holding):
 
     def _serve_one(self, frame: memoryview) -> None:
         try:
-            response = self._serve(frame, self.session)
+            response = self.serve(frame, self.session)
         except CloseConnection as reason:
             self.close(str(reason))
             return
@@ -275,7 +275,7 @@ class Connection(Holding):
         if type(promised) is Acknowledgement:
             from ottla.server.network.answer_queue import AnswerQueue  # not loaded as long as nothing waits for an fsync
 
-            self._answer = self._queue = AnswerQueue(waiting, self._serve, self.session, self._answers_ready)
+            self._answer = self._queue = AnswerQueue(waiting, self.serve, self.session, self._answers_ready)
             return
         if isinstance(promised, Promise):
             if promised.done():  # its answer goes out with those of the turn
@@ -387,7 +387,7 @@ class Connection(Holding):
             self._reading = True
             self.transport.resume_reading()
 
-    def _stop_reading(self) -> None:
+    def stop_reading(self) -> None:
         if self._reading and not self._closing:
             self._reading = False
             self.transport.pause_reading()
@@ -396,7 +396,7 @@ class Connection(Holding):
         """Serves nothing and reads nothing for so many ms, because the client is over a quota (server/quotas)."""
         self._mutes += 1
         self._resting = True
-        self._stop_reading()
+        self.stop_reading()
         self._clock.call_later(throttle_time_ms / 1000, self._unmute)
 
     def _unmute(self) -> None:

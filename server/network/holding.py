@@ -62,7 +62,7 @@ class Holding(asyncio.BufferedProtocol):
 
     # What a connection does
 
-    def _stop_reading(self) -> None:
+    def stop_reading(self) -> None:
         raise NotImplementedError
 
     def _read_again(self) -> None:
@@ -75,7 +75,7 @@ class Holding(asyncio.BufferedProtocol):
         acknowledgements may close right behind its last Produce."""
         self._ended = any(frame[:2] == PRODUCE for frame in self._backlog)
         if self._ended:
-            self._stop_reading()
+            self.stop_reading()
         return self._ended
 
     # Unfinished frames
@@ -143,7 +143,7 @@ class Holding(asyncio.BufferedProtocol):
     def _wait_for_room(self) -> None:
         """Stops reading until there is room for the frame that is not whole."""
         self._waits_for_room = True
-        self._stop_reading()
+        self.stop_reading()
         self._memory.wait_for_room(self)
 
     def go_on(self, *, whole: bool) -> None:

@@ -21,6 +21,7 @@ from ottla.server.network.socket_settings import UNLIMITED, SocketSettings
 if TYPE_CHECKING:
     from ottla.server.base.clock import Cancellable
     from ottla.server.network.connection_rates import ConnectionRates
+    from ottla.server.security.login import Logins
 
 logger = logging.getLogger("ottla.server.listener")
 
@@ -44,6 +45,8 @@ class Listener:
         """The most connections to this listener (`listener.name.<name>.max.connections`)."""
         self.rates: ConnectionRates | None = None
         """Limits how fast connections may come; None if nothing does."""
+        self.logins: Logins | None = None
+        """Has clients log in before anything else; None where they need not."""
         self.accepted = 0
         self.refused = 0
         self._turned_away: set[Connection] = set()  # connections that will be closed, unread
@@ -124,6 +127,8 @@ class Listener:
         self.accepted += 1
         self.connections[connection] = 0
         self.context.counts.add(host)
+        if self.logins is not None:
+            self.logins.begin(connection, connection.session)
         return None
 
     def _find_limit_reached(self, host: str, own: int) -> str | None:

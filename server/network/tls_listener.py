@@ -316,6 +316,9 @@ class TlsListener(Listener):
         self.handshakes += 1
         self.accepted += 1
         self.connections[connection] = 0  # it has been counted since it was accepted
+        if self.logins is not None:
+            self.logins.begin(connection, connection.session)
+            return None
         certificate: bytes | None = connection.transport.get_extra_info("ssl_object").getpeercert(True)
         if certificate is None:
             return None

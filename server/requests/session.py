@@ -7,9 +7,12 @@ session and subscribes to the session's end; so the network layer need not know 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from ottla.server.security.principals import ANONYMOUS
+
+if TYPE_CHECKING:
+    from ottla.server.security.login import Login
 
 UNKNOWN_SOFTWARE: Final = ("unknown", "unknown")
 
@@ -31,12 +34,14 @@ class Session:
     __slots__ = (
         "_connection",
         "_on_close",
+        "by_delegation_token",
         "client_host",
         "client_id",
         "client_port",
         "client_software",
         "is_closed",
         "listener",
+        "login",
         "principal",
     )
 
@@ -56,6 +61,10 @@ class Session:
         self.client_software: tuple[str, str] = UNKNOWN_SOFTWARE
         """The name and version of the client's library, as its ApiVersions gave them (KIP-511)."""
         self.principal = principal
+        self.by_delegation_token = False
+        """Whether the client logged in with a delegation token: such a client gets no others."""
+        self.login: Login | None = None
+        """The login that the client has begun and not finished; None on a listener without logins."""
         self.is_closed = False
         self._connection = connection
         self._on_close: list[Callable[[Session], object]] = []
@@ -79,6 +88,8 @@ class Session:
         """
         self.is_closed = True
         self._connection = None
+        if self.login is not None:
+            self.login.close()
         callbacks, self._on_close = self._on_close, []
         for callback in callbacks:
             callback(self)

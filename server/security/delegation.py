@@ -2,13 +2,13 @@
 server/metadata/tokens.py.
 
 A token stands for its owner, so only an authenticated client may make such requests: not on a PLAINTEXT listener, nor anonymously
-on one with TLS. All listeners that ottla opens are PLAINTEXT, so every request is refused today.
+on one with TLS. Nor may a client that logged in with a token itself, which could make itself new ones for ever.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from ottla.server.security.principals import ANONYMOUS
 
@@ -20,10 +20,20 @@ NO_TIME: Final = -1
 """The time in the answer to a request that is refused."""
 
 
-def may_ask(listeners: Iterable[ListenerAddress], listener: str, principal: str) -> bool:
-    """Returns whether a client that is `principal`, on the listener of this name, may make requests about tokens."""
-    (protocol,) = (each.protocol for each in listeners if each.name == listener)
-    return protocol != "PLAINTEXT" and not (protocol == "SSL" and principal == ANONYMOUS)
+class Client(Protocol):
+    """Declares what of a session decides."""
+
+    listener: str
+    principal: str
+    by_delegation_token: bool
+
+
+def may_ask(listeners: Iterable[ListenerAddress], client: Client) -> bool:
+    """Returns whether a client may make requests about tokens."""
+    (protocol,) = (each.protocol for each in listeners if each.name == client.listener)
+    if protocol == "PLAINTEXT" or client.by_delegation_token:
+        return False
+    return protocol != "SSL" or client.principal != ANONYMOUS
 
 
 def is_wanted(token: DelegationTokenRecord, owners: Collection[str] | None) -> bool:

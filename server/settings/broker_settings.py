@@ -229,6 +229,28 @@ OWN_SETTINGS: Final[dict[str, Setting]] = {
             "none with an open transaction.",
         ),
         Setting(
+            "ottla.login.timeout.ms",
+            ConfigType.INT,
+            10_000,
+            1,
+            doc="How long a client may take to log in on a listener with SASL. Then its connection is closed.",
+        ),
+        Setting(
+            "ottla.login.failures.per.minute",
+            ConfigType.INT,
+            20,
+            0,
+            doc="From how many failed logins in a minute on an address waits longer for each further answer: twice as long each "
+            "time, up to 5 seconds. 0 means that all wait `connection.failed.authentication.delay.ms`.",
+        ),
+        Setting(
+            "java.security.auth.login.config",
+            ConfigType.STRING,
+            "",
+            doc="The JAAS file with the login modules of listeners that have none in their settings. The broker also takes it "
+            "from the environment, where Kafka has it: `KAFKA_OPTS=-Djava.security.auth.login.config=/etc/kafka/jaas.conf`.",
+        ),
+        Setting(
             "ottla.request.max.items",
             ConfigType.INT,
             50_000,

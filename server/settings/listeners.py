@@ -6,8 +6,7 @@ port, and the port that was bound is advertised. An IPv6 host is in brackets. `c
 controllers, which are not offered to clients.
 
 What Kafka refuses is refused: two listeners with the same name or address, a name without a protocol, an advertised address of
-all interfaces. In addition, security protocols that ottla does not support yet are refused on listeners that it opens, because a
-broker that quietly used plain text there would be worse than none.
+all interfaces.
 """
 
 from __future__ import annotations
@@ -23,8 +22,10 @@ if TYPE_CHECKING:
 
 PROTOCOLS: Final = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
 """The numbers of the security protocols in RegisterBroker records."""
-SPOKEN: Final = frozenset({"PLAINTEXT", "SSL"})
-"""The security protocols of listeners that ottla opens."""
+ENCRYPTED: Final = frozenset({"SSL", "SASL_SSL"})
+"""The security protocols whose connections are encrypted."""
+LOGS_IN: Final = frozenset({"SASL_PLAINTEXT", "SASL_SSL"})
+"""The security protocols whose clients log in before anything else."""
 CALLED: Final = frozenset({"PLAINTEXT"})
 """The security protocols by which ottla itself calls other nodes."""
 MAX_CREATION_RATE: Final = "max.connection.creation.rate"
@@ -84,11 +85,6 @@ def check_open(addresses: Iterable[ListenerAddress]) -> None:
     """Raises ConfigError if the broker cannot listen on all of these addresses."""
     places: dict[int, ListenerAddress] = {}
     for address in addresses:
-        if address.protocol not in SPOKEN:
-            raise ConfigError(
-                f"listeners: {address.name} uses {address.protocol}, which ottla does not support yet; use "
-                f"{' or '.join(sorted(SPOKEN))} (listener.security.protocol.map)"
-            )
         other = places.get(address.port) if address.port else None
         if other is not None and not _distinct(address.host, other.host):
             raise ConfigError(f"listeners: {other.name} and {address.name} both want port {address.port}; change one")

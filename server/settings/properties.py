@@ -39,6 +39,9 @@ RESERVED: Final = frozenset(
 )
 """The variables that the image does not treat as settings, and KAFKA_JMX_PORT, which its start script consumes."""
 
+SYSTEM_PROPERTIES: Final = ("java.security.auth.login.config",)
+"""What Kafka is told by `-D` options in KAFKA_OPTS and is a setting here."""
+
 LOG_LEVEL: Final = "KAFKA_LOG4J_ROOT_LOGLEVEL"
 
 _HOST: Final = re.compile(r"://[^:]*:")
@@ -67,7 +70,7 @@ def read_file(path: str, read_bytes: Callable[[str], bytes]) -> dict[str, Given]
 
 def read_environment(environment: Mapping[str, str]) -> dict[str, Given]:
     """Returns the settings among the environment variables, by the rules of Kafka's image."""
-    result = {
+    result = _system_properties(environment.get("KAFKA_OPTS", "")) | {
         _setting_name(variable): Given(text, variable)
         for variable, text in environment.items()
         if variable.startswith("KAFKA_") and variable not in RESERVED
@@ -76,6 +79,12 @@ def read_environment(environment: Mapping[str, str]) -> dict[str, Given]:
     if advertised is not None and advertised.text and not result.get("listeners", advertised._replace(text="")).text:
         result["listeners"] = Given(_HOST.sub("://0.0.0.0:", advertised.text), advertised.origin)
     return result
+
+
+def _system_properties(options: str) -> dict[str, Given]:
+    """Returns the settings among the options of a Java command line."""
+    words = (word[2:].partition("=") for word in options.split() if word.startswith("-D"))
+    return {name: Given(text, "KAFKA_OPTS") for name, _, text in words if name in SYSTEM_PROPERTIES}
 
 
 def read_overrides(pairs: Iterable[str]) -> dict[str, Given]:

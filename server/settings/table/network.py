@@ -42,7 +42,7 @@ ROWS: Final[tuple[Row, ...]] = (
     ("kafka.metrics.reporters", "Java classes that report metrics.",
         "LIST", ()),
     ("listener.security.protocol.map",
-        "The security protocol of each listener name, as NAME:PROTOCOL pairs. PLAINTEXT and SSL are supported.",
+        "The security protocol of each listener name, as NAME:PROTOCOL pairs.",
         "STRING", "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT", None, None, "be"),
     ("listeners",
         "The addresses on which the broker listens, as NAME://host:port. An empty host means every interface, port 0 a free "

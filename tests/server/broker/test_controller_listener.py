@@ -149,16 +149,6 @@ def test_its_address_may_be_taken(caplog: pytest.LogCaptureFixture) -> None:
     assert line.startswith("listeners: cannot open CONTROLLER://127.0.0.1:")
 
 
-def test_a_protocol_that_we_do_not_speak_stays_closed() -> None:
-    async def scenario(port: int) -> None:
-        node = broker(port, "SASL_PLAINTEXT")
-        await node.start()
-        assert node.controller_listeners == []
-        await node.stop()
-
-    run(scenario)
-
-
 def test_one_that_cannot_be_secured_keeps_the_broker_from_starting() -> None:
     async def scenario(port: int) -> None:
         with pytest.raises(ConfigError, match=r"^ssl\.keystore\.location: listener CONTROLLER uses SSL and needs a key"):

@@ -52,6 +52,11 @@ COLD = (
     "ottla.server.network.tls_listener",
     "ottla.server.security.settings",
     "ottla.server.security.tls",
+    "ottla.server.broker.logins",
+    "ottla.server.security.login",
+    "ottla.server.security.mechanisms",
+    "ottla.wire.scram",
+    "joserfc",
 )
 GROUP_MESSAGES = {"join_group", "leave_group", "sync_group"}  # the coordinator's answers are these messages
 

@@ -44,11 +44,20 @@ def started(protocol: str = "SASL_PLAINTEXT", **settings: str) -> Node:
     return node
 
 
-def ask(node: Node, api: str, request: WireStruct, version: int, who: str = "User:alice", listener: str = "PLAINTEXT") -> Any:
+def ask(
+    node: Node,
+    api: str,
+    request: WireStruct,
+    version: int,
+    who: str = "User:alice",
+    listener: str = "PLAINTEXT",
+    *,
+    by_token: bool = False,
+) -> Any:
     messages = import_module(f"ottla.wire.messages.{api}")
     handler = import_module(f"ottla.server.handlers.{api}")
     context = node.context(version, listener)
-    context.session.principal = who
+    context.session.principal, context.session.by_delegation_token = who, by_token
     answer = handler.handle(request, context)
     if inspect.isawaitable(answer):
         answer = asyncio.run(_result(answer))
@@ -78,6 +87,11 @@ def test_who_may_ask(protocol: str, who: str, allowed: bool, api: str, request_:
     assert (answer.error_code != NOT_ALLOWED) == allowed
     if not allowed and api != "describe_delegation_token":
         assert answer.expiry_timestamp_ms == -1
+
+
+@pytest.mark.parametrize(("api", "request_"), EVERYTHING)
+def test_who_came_by_a_token_may_not_ask(api: str, request_: WireStruct) -> None:
+    assert ask(started(), api, request_, 2, by_token=True).error_code == NOT_ALLOWED
 
 
 @pytest.mark.parametrize(("api", "request_"), EVERYTHING)

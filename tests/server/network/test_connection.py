@@ -120,7 +120,7 @@ def test_another_protocol_is_named_in_the_log(first: bytes, said: str, caplog: p
 
 def test_the_limit_counts_for_frames_that_came_whole() -> None:
     peer = Peer()
-    peer.connection._max_request_bytes = 10
+    peer.connection.max_request_bytes = 10
     peer.send(framed(b"x" * 11))
     assert peer.transport.closed
     assert peer.dispatch.served == []

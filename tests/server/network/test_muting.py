@@ -37,7 +37,7 @@ def test_what_was_read_already_waits() -> None:
             peer.connection.mute(100)
         return echo(frame, session)
 
-    peer.connection._serve = serve
+    peer.connection.serve = serve
     peer.send(b"".join(map(framed, (b"one", b"mute", b"two", b"mute", b"three"))))
     assert peer.received() == [b"one", b"mute"]
     peer.broker.clock.advance(0.1)
@@ -109,7 +109,7 @@ def test_whatever_comes_when_each_request_is_answered_once_and_in_order(seed: in
                 peer.connection.mute(choose.randint(1, 900))
             return echo(frame, session)
 
-        peer.connection._serve = serve
+        peer.connection.serve = serve
         sizes = [choose.choice((4, 300, 3000)) for _ in range(60)]
         requests = [choose.choice((b"", b"wait")) + str(number).encode().ljust(size, b".") for number, size in enumerate(sizes)]
         waiting = b"".join(map(framed, requests))

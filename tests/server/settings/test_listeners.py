@@ -67,14 +67,6 @@ def test_a_port_is_for_one_listener() -> None:
     check_open(addresses("PLAINTEXT://:0", "OUT://:0"))
 
 
-def test_only_what_ottla_speaks_is_opened() -> None:
-    check_open(addresses("SECURE://:1"))
-    with pytest.raises(
-        ConfigError, match="listeners: LOGIN uses SASL_SSL, which ottla does not support yet; use PLAINTEXT or SSL"
-    ):
-        check_open([ListenerAddress("LOGIN", "", 1, "SASL_SSL")])
-
-
 @pytest.mark.parametrize(
     ("advertised", "message"),
     [("PLAINTEXT://0.0.0.0:1", "0.0.0.0 is not an address that a client can"), ("OUT://a:1", "OUT is not in listeners")],
