@@ -44,6 +44,7 @@ class ListenerLogins:
             Credentials(settings_of(values).secret_key, clock, random),
             read_jaas_file(values[JAAS_FILE], read_bytes),
             random,
+            clock.now_ms,
         )
         delay, free = values["connection.failed.authentication.delay.ms"], values["ottla.login.failures.per.minute"]
         self._failures = Failures(clock, delay, free)

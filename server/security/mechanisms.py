@@ -33,22 +33,26 @@ MODULES: Final = {
     "PLAIN": f"{_PACKAGE}.plain.PlainLoginModule",
     "SCRAM-SHA-256": f"{_PACKAGE}.scram.ScramLoginModule",
     "SCRAM-SHA-512": f"{_PACKAGE}.scram.ScramLoginModule",
+    "OAUTHBEARER": f"{_PACKAGE}.oauthbearer.OAuthBearerLoginModule",
 }
 """The mechanisms, each with the login module that it needs."""
 _OWN_HANDLERS: Final = {
     "PLAIN": f"{_PACKAGE}.plain.internals.PlainServerCallbackHandler",
     "SCRAM-SHA-256": f"{_PACKAGE}.scram.internals.ScramServerCallbackHandler",
     "SCRAM-SHA-512": f"{_PACKAGE}.scram.internals.ScramServerCallbackHandler",
+    "OAUTHBEARER": f"{_PACKAGE}.oauthbearer.internals.unsecured.OAuthBearerUnsecuredValidatorCallbackHandler",
 }
 """The Java classes that may be named as what checks logins, since they do what ottla does."""
 
 
 class Parts(NamedTuple):
-    """What mechanisms check with: the credentials in the metadata, the sections of the JAAS file, and randomness."""
+    """What mechanisms check with: the credentials in the metadata, the sections of the JAAS file, randomness, and the wall time
+    in ms."""
 
     credentials: Credentials
     sections: Mapping[str, tuple[Module, ...]]
     random: Random
+    now_ms: Callable[[], int]
 
 
 def read_jaas_file(path: str, read_bytes: Callable[[str], bytes]) -> dict[str, tuple[Module, ...]]:
@@ -88,6 +92,13 @@ def _load(name: str, security: ListenerSecurity, parts: Parts) -> Mechanism:
 
         find, find_token = parts.credentials.users(name), parts.credentials.tokens(name)
         return Scram(name, DIGESTS[name], find, find_token, lambda: base64.b64encode(parts.random.randbytes(24)).decode())
+    if name == "OAUTHBEARER":
+        from ottla.server.security.oauth import OAuthBearer, Unsecured
+
+        try:
+            return OAuthBearer(Unsecured(module, parts.now_ms))
+        except ConfigError as error:
+            raise ConfigError(f"{security.names_of(JAAS, name)[0]}: {error}") from None
     from ottla.server.security.plain import Plain, users_of
 
     return Plain(users_of(module))
@@ -126,4 +137,5 @@ def _check_handler(mechanism: str, security: ListenerSecurity) -> None:
     key = security.names_of(HANDLER, mechanism)[0]
     handler = security.at(key)
     if handler not in (None, _OWN_HANDLERS[mechanism]):
-        raise ConfigError(f"{key}: there is no JVM to load {handler} in; remove it")
+        why = "signed tokens are not checked yet" if mechanism == "OAUTHBEARER" else "there is no JVM to load it in"
+        raise ConfigError(f"{key}: {handler} is not available, because {why}; remove it")

@@ -25,7 +25,7 @@ def loaded(texts: dict[str, str], file: str = "") -> dict[str, Mechanism]:
     config, _ = BrokerConfig.from_mapping(texts)
     security = ListenerSecurity("DOOR", "SASL_PLAINTEXT", config.texts, config.values)
     sections = read_jaas_file("jaas.conf" if file else "", lambda path: file.encode())
-    parts = Parts(Credentials(Secret("key"), ManualClock(), from_seed(1)), sections, from_seed(1))
+    parts = Parts(Credentials(Secret("key"), ManualClock(), from_seed(1)), sections, from_seed(1), lambda: 0)
     return load_mechanisms(security, parts)
 
 
@@ -115,7 +115,27 @@ REFUSED: dict[str, tuple[dict[str, str], str, str]] = {
             f"{OWN}plain.sasl.server.callback.handler.class": "com.example.Ldap",
         },
         "",
-        f"{OWN}plain.sasl.server.callback.handler.class: there is no JVM to load com.example.Ldap in; remove it",
+        f"{OWN}plain.sasl.server.callback.handler.class: com.example.Ldap is not available, because there is no JVM",
+    ),
+    "signed tokens": (
+        {
+            "sasl.enabled.mechanisms": "OAUTHBEARER",
+            f"{OWN}oauthbearer.sasl.jaas.config": f"{MODULES['OAUTHBEARER']} required;",
+            f"{OWN}oauthbearer.sasl.server.callback.handler.class": "org.apache.kafka.x.OAuthBearerValidatorCallbackHandler",
+        },
+        "",
+        f"{OWN}oauthbearer.sasl.server.callback.handler.class: org.apache.kafka.x.OAuthBearerValidatorCallbackHandler is not "
+        "available, because signed tokens are not checked yet",
+    ),
+    "a wrong option": (
+        {
+            "sasl.enabled.mechanisms": "OAUTHBEARER",
+            f"{OWN}oauthbearer.sasl.jaas.config": (
+                f'{MODULES["OAUTHBEARER"]} required unsecuredValidatorAllowableClockSkewMs="x";'
+            ),
+        },
+        "",
+        f"{OWN}oauthbearer.sasl.jaas.config: unsecuredValidatorAllowableClockSkewMs is not a number",
     ),
     "a file that does not parse": (
         {"sasl.enabled.mechanisms": "PLAIN"},
