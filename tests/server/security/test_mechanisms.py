@@ -22,7 +22,8 @@ USERS = f'{PLAIN} required user_alice="hunter2";'
 
 
 def loaded(texts: dict[str, str], file: str = "") -> dict[str, Mechanism]:
-    config, _ = BrokerConfig.from_mapping(texts)
+    door = {"listeners": "DOOR://:0", "listener.security.protocol.map": "DOOR:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT"}
+    config, _ = BrokerConfig.from_mapping(door | texts)
     security = ListenerSecurity("DOOR", "SASL_PLAINTEXT", config.texts, config.values)
     sections = read_jaas_file("jaas.conf" if file else "", lambda path: file.encode())
     parts = Parts(Credentials(Secret("key"), ManualClock(), from_seed(1)), sections, from_seed(1), lambda: 0)
