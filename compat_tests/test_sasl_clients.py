@@ -62,7 +62,8 @@ def python_client(door: PasswordBroker, mechanism: str, name: str, password: str
 
 @pytest.mark.parametrize("mechanism", USERS)
 def test_confluent_kafka(door: PasswordBroker, unique: Callable[[str], str], mechanism: str) -> None:
-    topic, errors = unique("login"), []
+    topic = unique("login")
+    errors: list[Any] = []
     settings = librdkafka(door, mechanism, *USERS[mechanism])
     producer = Producer({**settings, "error_cb": errors.append})
     producer.produce(topic, b"secured")
@@ -94,7 +95,9 @@ def test_confluent_kafka_with_something_wrong(door: PasswordBroker, mechanism: s
 
 def test_a_session_of_confluent_kafka_outlives_its_login(door: PasswordBroker, unique: Callable[[str], str]) -> None:
     """librdkafka logs in again on the same connection (KIP-368)."""
-    topic, errors, sent = unique("again"), [], []
+    topic = unique("again")
+    errors: list[Any] = []
+    sent: list[Any] = []
     producer = Producer({**librdkafka(door, "PLAIN", *USERS["PLAIN"], door.reauth_port), "error_cb": errors.append})
 
     def two_lives() -> bool:
