@@ -125,12 +125,12 @@ def test_one_error_does_not_keep_the_others(bootstrap: str) -> None:
     wait_for(lambda: setting(bootstrap, "--topic", topic, key="segment.ms") == "5000", "the setting is known")
 
 
-def test_a_cluster_with_passwords(tmp_path: Path) -> None:
-    """Apache Kafka only, for ottla has no SASL yet: librdkafka's login and our own connection's, by each mechanism."""
+def test_a_cluster_with_passwords(kind: str, tmp_path: Path) -> None:
+    """librdkafka's login and our own connection's, by each mechanism."""
     port, login_port, controller = free_port(), free_port(), free_port()
     module = "org.apache.kafka.common.security"
-    broker = CLASSES["kafka"](
-        tmp_path / "kafka",
+    broker = CLASSES[kind](
+        tmp_path / kind,
         {
             "listeners": f"PLAINTEXT://{HOST}:{port},LOGIN://{HOST}:{login_port},CONTROLLER://{HOST}:{controller}",
             "advertised.listeners": f"PLAINTEXT://{HOST}:{port},LOGIN://{HOST}:{login_port}",

@@ -288,7 +288,7 @@ TESTS: Final[dict[str, str]] = {
     "../test_settings_effects.py::test_connections_of_one_address": "max.connections",
 }
 
-_NO_LOGIN: Final = "ottla's listeners are PLAINTEXT, so nobody logs in"
+_NO_LOGIN: Final = "nobody logs in at these brokers, whose listeners are PLAINTEXT; compat_tests/test_sasl_wire.py has logins"
 _ONE_NODE: Final = "needs a second broker; ottla's nodes do not replicate"
 _LOGINS: Final = "SA1 SA2 SA3b SA4 SA5 SA7 SA8 SA9 SA11 SA12 SA13"
 NOT_ASKED: Final[dict[str, str]] = {

@@ -1,7 +1,7 @@
 """AlterUserScramCredentials v0 sets and deletes the SCRAM credentials of users (KIP-554); metadata/scram.py has the rules.
 
-- Credentials are kept in the metadata, and DescribeUserScramCredentials lists them. Nobody can log in with them yet, because
-  there are no SASL listeners.
+- Credentials are kept in the metadata, and DescribeUserScramCredentials lists them. They count for the next login
+  (security/credentials.py).
 - The mechanisms are 1 SCRAM-SHA-256 and 2 SCRAM-SHA-512, with 4,096 to 16,384 iterations.
 - Errors of a user: 33 UNSUPPORTED_SASL_MECHANISM, 35 UNSUPPORTED_VERSION (metadata.version is below 3.5), 91 RESOURCE_NOT_FOUND
   (there is nothing to delete), 92 DUPLICATE_RESOURCE (the user is named more than once; then nothing is done for it), 93
