@@ -9,7 +9,7 @@ import typer
 
 from ottla.commands import user
 from ottla.commands.output import Failure
-from ottla.server.metadata.scram import keys
+from ottla.wire.scram import make_keys
 
 
 class Terminal(io.StringIO):
@@ -28,7 +28,7 @@ def test_a_password_is_salted_as_in_rfc_7677() -> None:
     salt = bytes.fromhex("5b6d99689d1235 8eec a04b14123681fa81".replace(" ", ""))
     wish = user.credential("user", 1, 4096, "pencil", salt)
     assert (wish.name, wish.mechanism, wish.iterations, wish.salt) == ("user", 1, 4096, salt)
-    stored_key, server_key = keys(1, wish.salted_password)
+    stored_key, server_key = make_keys("sha256", wish.salted_password)
     assert len(stored_key) == len(server_key) == 32
     assert b"pencil" not in wish.salted_password
     assert user.credential("user", 2, 4096, "pencil", salt).salted_password != wish.salted_password
