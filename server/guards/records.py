@@ -57,7 +57,7 @@ _NOBODY: Final = 0
 
 def produce(ask: Ask, handle: Handle, body: ProduceRequest, request: Request) -> Any:
     """WRITE on each topic. WRITE on the transactional id if there is one and a batch is transactional: what is in the batches
-    counts, and the handler refuses those without an id. A client that wants no answer is disconnected."""
+    counts, and those without an id are refused, whoever asks. A client that wants no answer is disconnected."""
     topics = body.topic_data
     code, refused = TOPIC, list[TopicProduceData]()
     transaction = body.transactional_id
@@ -69,8 +69,10 @@ def produce(ask: Ask, handle: Handle, body: ProduceRequest, request: Request) ->
             name = topic.name or topic_name("", topic.topic_id, request)
             if name is not None and not ask.topic(Operation.WRITE, name):
                 refused.append(topic)
-    if not refused or (transaction is None and _has_transactional_batches(topics)):
-        return handle(body, request)  # which refuses transactional batches without an id, whoever asks
+    if not refused:
+        return handle(body, request)
+    if transaction is None and _has_transactional_batches(topics):
+        code, refused = TRANSACTION, topics  # as the handler does; what is refused is never passed on, whatever it makes of it
     body.topic_data = [topic for topic in topics if not any(topic is each for each in refused)]
     responses = [_refused_topic(topic, code) for topic in refused]
 

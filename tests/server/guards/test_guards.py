@@ -95,6 +95,29 @@ def test_a_client_that_wants_no_answer_is_disconnected() -> None:
     guarded(scenario)
 
 
+@pytest.mark.parametrize("decoy", ["replaced", "not whole"])
+def test_what_looks_transactional_opens_no_other_topic(decoy: str) -> None:
+    """The handler refuses all of a request with transactional batches and no id. Here are two that it does not take for such: one
+    that a later batch of the same partition replaces, and one that ends early."""
+
+    async def scenario(broker: Guarded) -> None:
+        await broker.create("t", "u")
+        await broker.allow(rule(WRITE, "u"))
+        transactional = batch(b"v", producer_id=7, producer_epoch=0, base_sequence=0, transactional=True)
+        data = [("t", transactional), ("t", batch(b"v"))]
+        if decoy == "not whole":
+            data = [("u", transactional[:-1]), ("t", batch(b"v"))]
+        topics = [TopicProduceData(name, partition_data=[PartitionProduceData(0, records)]) for name, records in data]
+        answer = await broker.ask(ProduceRequest(None, 1, 1000, topics), 9, A)
+        t = broker.context.replicas.get("t", 0)
+        assert t is not None
+        assert t.log.log_end_offset == 0
+        codes = {topic.name: {each.error_code for each in topic.partition_responses} for topic in answer.responses}
+        assert codes["t"] == {ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED}
+
+    guarded(scenario)
+
+
 def test_metadata_of_all_topics_is_kept_only_for_those_who_may_see_all() -> None:
     async def scenario(broker: Guarded) -> None:
         await broker.create("t", "u")
