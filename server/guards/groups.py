@@ -111,7 +111,7 @@ def list_groups(ask: Ask, handle: Handle, body: ListGroupsRequest, request: Requ
 
 def describe_groups(ask: Ask, handle: Handle, body: DescribeGroupsRequest, request: Request) -> Any:
     """DESCRIBE on each group."""
-    refused = [each for each in dict.fromkeys(body.groups) if not ask.group(Operation.DESCRIBE, each)]
+    refused = dict.fromkeys([each for each in dict.fromkeys(body.groups) if not ask.group(Operation.DESCRIBE, each)])
     body.groups = [each for each in body.groups if each not in refused]
 
     def add(answer: DescribeGroupsResponse) -> DescribeGroupsResponse:
@@ -150,7 +150,7 @@ def _describe(
     ask: Ask, handle: Handle, body: Any, request: Request, described: Callable[..., Any], topics: Callable[[Any], set[str]]
 ) -> Any:
     """Guards a description that shows topics: a group with a topic that the client may not see is refused as a whole."""
-    refused = [each for each in dict.fromkeys(body.group_ids) if not ask.group(Operation.DESCRIBE, each)]
+    refused = dict.fromkeys([each for each in dict.fromkeys(body.group_ids) if not ask.group(Operation.DESCRIBE, each)])
     body.group_ids = [each for each in body.group_ids if each not in refused]
 
     def add(answer: Any) -> Any:
@@ -195,7 +195,7 @@ def _topologys_topics(group: streams_messages.DescribedGroup) -> set[str]:
 
 def delete_groups(ask: Ask, handle: Handle, body: DeleteGroupsRequest, request: Request) -> Any:
     """DELETE on each group."""
-    refused = [each for each in dict.fromkeys(body.groups_names) if not ask.group(Operation.DELETE, each)]
+    refused = dict.fromkeys([each for each in dict.fromkeys(body.groups_names) if not ask.group(Operation.DELETE, each)])
     body.groups_names = [each for each in body.groups_names if each not in refused]
 
     def add(answer: DeleteGroupsResponse) -> DeleteGroupsResponse:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from ottla.server.guards.ask import GROUP, TOPIC, mend, topic_name
+from ottla.server.guards.ask import GROUP, TOPIC, mend, topic_name, without
 from ottla.server.requests.link import Handle
 from ottla.server.requests.request import Request
 from ottla.server.security.authorizer import Ask
@@ -97,7 +97,7 @@ def share_acknowledge(ask: Ask, handle: Handle, body: ShareAcknowledgeRequest, r
             refused.append(topic)
     if not refused:
         return handle(body, request)
-    body.topics = [topic for topic in body.topics if not any(topic is each for each in refused)]
+    body.topics = without(body.topics, refused)
 
     def add(answer: ShareAcknowledgeResponse) -> ShareAcknowledgeResponse:
         if not answer.error_code:

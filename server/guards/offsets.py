@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from ottla.server.guards.ask import GROUP, TOPIC, TRANSACTION, mend, topic_name
+from ottla.server.guards.ask import GROUP, TOPIC, TRANSACTION, mend, topic_name, without
 from ottla.server.requests.link import Handle
 from ottla.server.requests.request import Request
 from ottla.server.security.authorizer import Ask
@@ -159,7 +159,7 @@ def offset_fetch(ask: Ask, handle: Handle, body: OffsetFetchRequest, request: Re
     refused = [topic for topic in topics if not ask.topic(Operation.DESCRIBE, topic.name)]
     if not refused:
         return handle(body, request)
-    body.topics = [topic for topic in topics if not any(topic is each for each in refused)]
+    body.topics = without(topics, refused)
 
     def add(answer: OffsetFetchResponse) -> OffsetFetchResponse:
         if not answer.error_code:

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from ottla.server.base.errors import CloseConnection
-from ottla.server.guards.ask import TEXTS, TOPIC, TRANSACTION, mend, topic_name
+from ottla.server.guards.ask import TEXTS, TOPIC, TRANSACTION, mend, topic_name, without
 from ottla.server.requests.link import Handle
 from ottla.server.requests.request import Request
 from ottla.server.security.authorizer import Ask
@@ -73,7 +73,7 @@ def produce(ask: Ask, handle: Handle, body: ProduceRequest, request: Request) ->
         return handle(body, request)
     if transaction is None and _has_transactional_batches(topics):
         code, refused = TRANSACTION, topics  # as the handler does; what is refused is never passed on, whatever it makes of it
-    body.topic_data = [topic for topic in topics if not any(topic is each for each in refused)]
+    body.topic_data = without(topics, refused)
     responses = [_refused_topic(topic, code) for topic in refused]
 
     def add(answer: ProduceResponse | None) -> ProduceResponse:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
-from ottla.server.guards.ask import GROUP, TEXTS, TOPIC, mend
+from ottla.server.guards.ask import GROUP, TEXTS, TOPIC, mend, without
 from ottla.server.requests.link import Handle
 from ottla.server.requests.request import Request
 from ottla.server.security.authorizer import Ask
@@ -52,7 +52,7 @@ def _cut_group(group: describe_messages.DescribeShareGroupOffsetsRequestGroup, a
     if not refused and not hides:
         return lambda answer: answer
     if group.topics is not None:
-        group.topics = _without(group.topics, refused)
+        group.topics = without(group.topics, refused)
 
     def change(answer: _Group) -> _Group:
         if answer.error_code:
@@ -71,10 +71,6 @@ def _cut_group(group: describe_messages.DescribeShareGroupOffsetsRequestGroup, a
     return change
 
 
-def _without(topics: Sequence[Any], refused: Sequence[Any]) -> list[Any]:
-    return [topic for topic in topics if not any(topic is each for each in refused)]
-
-
 def alter_share_group_offsets(
     ask: Ask, handle: Handle, body: alter_messages.AlterShareGroupOffsetsRequest, request: Request
 ) -> Any:
@@ -84,7 +80,7 @@ def alter_share_group_offsets(
     refused = [topic for topic in body.topics if not ask.topic(Operation.READ, topic.topic_name)]
     if not refused:
         return handle(body, request)
-    body.topics = _without(body.topics, refused)
+    body.topics = without(body.topics, refused)
 
     def add(answer: alter_messages.AlterShareGroupOffsetsResponse) -> alter_messages.AlterShareGroupOffsetsResponse:
         if answer.error_code:
@@ -109,7 +105,7 @@ def delete_share_group_offsets(
     refused = [topic for topic in body.topics if not ask.topic(Operation.READ, topic.topic_name)]
     if not refused:
         return handle(body, request)
-    body.topics = _without(body.topics, refused)
+    body.topics = without(body.topics, refused)
 
     def add(answer: delete_messages.DeleteShareGroupOffsetsResponse) -> delete_messages.DeleteShareGroupOffsetsResponse:
         if not answer.error_code:

@@ -160,12 +160,17 @@ def _describe_topic_partitions(
 # Making and deleting
 
 
+def _refused_once(times: Counter[str], operation: Operation, ask: Ask) -> dict[str, None]:
+    """Returns the refused of the topics that are named once; the handler refuses those that are named more often."""
+    return dict.fromkeys([name for name, count in times.items() if count == 1 and not ask.topic(operation, name)])
+
+
 def create_topics(ask: Ask, handle: Handle, body: CreateTopicsRequest, request: Request) -> Any:
     """CREATE on the cluster, or on each topic. Who may not DESCRIBE_CONFIGS of a topic is not told its settings."""
     times = Counter(topic.name for topic in body.topics)
-    refused = []
+    refused: dict[str, None] = {}
     if not ask.cluster(Operation.CREATE, quiet=True):
-        refused = [name for name, count in times.items() if count == 1 and not ask.topic(Operation.CREATE, name)]
+        refused = _refused_once(times, Operation.CREATE, ask)
     hidden = {name for name in times if not ask.topic(Operation.DESCRIBE_CONFIGS, name, quiet=True)}
     if not refused and not hidden:
         return handle(body, request)
@@ -199,7 +204,8 @@ def delete_topics(ask: Ask, handle: Handle, body: DeleteTopicsRequest, request: 
         return handle(body, request)
     names = {topic.name for topic in wanted}
     body.topic_names = [name for name in body.topic_names if name in names]
-    body.topics = [] if body.topic_names else [topic for topic in wanted if any(topic is each for each in body.topics)]
+    by_name_only = set(map(id, wanted)) - set(map(id, body.topics))
+    body.topics = [] if body.topic_names else [topic for topic in wanted if id(topic) not in by_name_only]
 
     def add(answer: DeleteTopicsResponse) -> DeleteTopicsResponse:
         answer.responses += refused
@@ -211,7 +217,7 @@ def delete_topics(ask: Ask, handle: Handle, body: DeleteTopicsRequest, request: 
 def create_partitions(ask: Ask, handle: Handle, body: CreatePartitionsRequest, request: Request) -> Any:
     """ALTER on each topic."""
     times = Counter(topic.name for topic in body.topics)
-    refused = [name for name, count in times.items() if count == 1 and not ask.topic(Operation.ALTER, name)]
+    refused = _refused_once(times, Operation.ALTER, ask)
     if not refused:
         return handle(body, request)
     body.topics = [topic for topic in body.topics if topic.name not in refused]

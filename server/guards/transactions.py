@@ -99,7 +99,9 @@ def end_txn(ask: Ask, handle: Handle, body: EndTxnRequest, request: Request) -> 
 
 def describe_transactions(ask: Ask, handle: Handle, body: DescribeTransactionsRequest, request: Request) -> Any:
     """DESCRIBE on each transactional id; topics without DESCRIBE are hidden."""
-    refused = [each for each in dict.fromkeys(body.transactional_ids) if not ask.transaction(Operation.DESCRIBE, each)]
+    refused = dict.fromkeys(
+        [each for each in dict.fromkeys(body.transactional_ids) if not ask.transaction(Operation.DESCRIBE, each)]
+    )
     body.transactional_ids = [each for each in body.transactional_ids if each not in refused]
     long_answers = request.broker.long_answers
 

@@ -92,7 +92,8 @@ def _without_refused(topics: Sequence[FetchTopic], request: Request) -> tuple[li
         for each in topic.partitions
         if each.acknowledgement_batches
     }
-    return [topic for topic in topics if not any(topic is each for each in refused)], outcome
+    gone = set(map(id, refused))
+    return [topic for topic in topics if id(topic) not in gone], outcome
 
 
 def _may_read(topic_id: bytes, request: Request) -> bool:
