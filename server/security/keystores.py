@@ -232,14 +232,29 @@ def _authorities_of_file(store: _Store, path: str) -> list[x509.Certificate]:
         place = store.setting("location")
         return _pem_certificates(_pem_text(data, place), place)
     if not data.startswith(jks.MAGIC):
-        found = _open_pkcs12(store, path, data)
-        return [each.certificate for each in (found.cert, *found.additional_certs) if each is not None]
+        return _trusted_of(_open_pkcs12(store, path, data))
     entries = _open_jks(store, path, data)
     trusted = [*entries.trusted, *(each.chain[0] for each in entries.keys if each.chain)]
     try:
         return [x509.load_der_x509_certificate(each) for each in trusted]
     except ValueError as error:
         raise store.damaged(path, error) from error
+
+
+def _trusted_of(found: pkcs12.PKCS12KeyAndCertificates) -> list[x509.Certificate]:
+    """Returns what Java trusts in a PKCS12 store. Of a key that is the certificate, but not those above it, which may be of an
+    authority that signs for anybody. What stands there once more, by itself, is trusted."""
+    certificates = [each.certificate for each in found.additional_certs]
+    if found.key is None or found.cert is None:
+        return certificates if found.cert is None else [found.cert.certificate, *certificates]
+    last = found.cert.certificate
+    while last.issuer != last.subject:
+        issuer = next((each for each in certificates if each.subject == last.issuer), None)
+        if issuer is None:
+            break
+        certificates.remove(issuer)
+        last = issuer
+    return [found.cert.certificate, *dict.fromkeys(certificates)]
 
 
 def _open_jks(store: _Store, path: str, data: bytes) -> jks.Jks:

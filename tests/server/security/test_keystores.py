@@ -242,6 +242,13 @@ def test_kinds_of_truststores(settings: Mapping[str, str], store: bytes) -> None
 def test_truststores_of_other_kinds() -> None:
     assert authorities(TRUST, EMPTY_PKCS12) == ["CN=authority,O=Ottla"]
     assert authorities(TRUST, BROKER.jks()) == ["CN=broker,O=Ottla"]
+    assert authorities(TRUST, BROKER.pkcs12()) == ["CN=broker,O=Ottla"]
+    both = pkcs12.serialize_key_and_certificates(
+        None, OTHER.key, OTHER.certificate, [ROOT.certificate, ROOT.certificate, MIDDLE.certificate], NoEncryption()
+    )
+    assert authorities({"ssl.truststore.location": "/trust"}, both) == [
+        f"CN={name},O=Ottla" for name in ("other", "authority", "middle")
+    ]
     assert load_authorities(security({}), Files().read) is None
 
 
