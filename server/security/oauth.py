@@ -25,8 +25,12 @@ from ottla.server.security.mechanism import Challenge, Done, Failed, Outcome
 from ottla.wire.scram import unescape_name
 
 NAME: Final = "OAUTHBEARER"
+LONGEST_NAME: Final = 1000
+"""So many characters the name of a token's holder may have. It is in quotas, rights and log lines as long as the login lasts."""
 _FIRST: Final = re.compile(r"n,(?:a=(?P<wanted>[^,\x00\x01]+))?,\x01(?P<pairs>(?:[A-Za-z]+=[\x21-\x7e \t\r\n]*\x01)*)\x01")
 _BEARER: Final = re.compile(r"bearer +(?P<token>[-_.a-z0-9]+)", re.IGNORECASE | re.ASCII)
+_SURROGATE: Final = re.compile("[\ud800-\udfff]")
+"""What JSON can say and UTF-8 cannot: no record or answer could hold such a name."""
 _ACKNOWLEDGED: Final = b"\x01"
 _AUTH: Final = "auth"
 
@@ -133,6 +137,8 @@ class Unsecured:
             raise InvalidToken("it has no exp")
         if not isinstance(name, str) or not name:
             raise InvalidToken(f"it has no {self._name_claim}")
+        if len(name) > LONGEST_NAME or _SURROGATE.search(name):
+            raise InvalidToken(f"its {self._name_claim} is longer than {LONGEST_NAME} characters, or is no text")
         issued_ms = _time_ms(claims, "iat")
         if issued_ms is not None and (issued_ms >= expires_ms or issued_ms > now_ms + self._skew_ms):
             raise InvalidToken("its iat is in the future, or not before its exp")

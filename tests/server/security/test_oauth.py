@@ -55,6 +55,13 @@ def test_a_refused_token_is_acknowledged_before_the_failure() -> None:
     assert exchange.step(message(token())) == Failed(None, "it did not acknowledge that its token is refused")
 
 
+@pytest.mark.parametrize("name", ["\ud800", "a" * 1001])
+def test_names_that_nobody_can_write_down(name: str) -> None:
+    exchange = mechanism().begin()
+    assert exchange.step(message(token(sub=name))) == Challenge(b'{"status":"invalid_token"}')
+    assert isinstance(mechanism().begin().step(message(token(sub="a" * 1000))), Done)
+
+
 def test_nobody_logs_in_as_another() -> None:
     outcome = mechanism().begin().step(message(token(), "n,a=root,"))
     assert outcome == Failed("A token cannot log in as another than it is for.", "'alice' wants to be 'root'")
