@@ -46,6 +46,8 @@ API_VERSIONS: Final = 18
 SASL_AUTHENTICATE: Final = 36
 MAX_FRAMES: Final = 10
 """How many frames a login may take. One of SCRAM takes four, one that probes for versions some more."""
+LONGEST_REASON: Final = 200
+"""So many characters of why a login failed are logged: names in it come from strangers, who may send half a MiB of them."""
 
 _KEY: Final = Struct(">h")
 _SIZE: Final = Struct(">i")
@@ -256,10 +258,10 @@ class Login:
         if self.state is State.TOKENS:
             return self._refuse(SaslHandshakeResponse(ErrorCode.ILLEGAL_SASL_STATE), "it sent SaslHandshake twice")
         if self._previous is not None and mechanism not in offered:
-            raise CloseConnection(f"it cannot renew its login by {mechanism!r}, which there is not here")
+            raise CloseConnection(f"it cannot renew its login by {mechanism[:LONGEST_REASON]!r}, which there is not here")
         if mechanism not in offered:
             answer = SaslHandshakeResponse(ErrorCode.UNSUPPORTED_SASL_MECHANISM, list(offered))
-            return self._refuse(answer, f"there is no mechanism {mechanism!r} here, but {', '.join(offered)}")
+            return self._refuse(answer, f"there is no mechanism {mechanism[:40]!r} here, but {', '.join(offered)}")
         if self._previous is not None and mechanism != self._previous.mechanism:
             self._move(Event.MECHANISM_CHANGED)
             return SaslHandshakeResponse(ErrorCode.NONE, list(offered))
@@ -342,12 +344,16 @@ class Login:
         def end() -> None:
             if not promise.done():
                 promise.set_result(answer)
-                self.connection.close(f"its login failed: {reason}")
+                self.connection.close(f"its login failed: {_short(reason)}")
 
         self.connection.stop_reading()
         timer = logins.clock.call_later(logins.failures.note(self._session.client_host), end)
         promise.add_done_callback(lambda _: timer.cancel())  # the client may have gone
         return promise
+
+
+def _short(reason: str) -> str:
+    return reason if len(reason) <= LONGEST_REASON else reason[:LONGEST_REASON] + "..."
 
 
 def _reason(failed: Failed) -> str:

@@ -348,6 +348,20 @@ def test_users_do_not_see_each_other() -> None:
     assert [client.session.principal for client in clients] == ["User:alice", "User:bob"]
 
 
+def test_what_is_logged_of_a_stranger_is_short(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    door = Door(delay_ms=0)
+    client = door.connect()
+    client.choose()
+    client.prove(b"\0" + b"x" * 900 + b"\0wrong")
+    door.clock.advance()
+    client = door.connect()
+    client.choose("y" * 900)
+    door.clock.advance()
+    assert len(caplog.messages) == 2
+    assert all(len(line) < 400 for line in caplog.messages)
+
+
 def test_no_secret_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     for token in (ALICE, ALICE + b"x", b"\0carol\0hunter2", b"alice\0hunter2", b"x\0alice\0hunter2", b"\0alice\0hunter2\0"):
