@@ -17,6 +17,7 @@ decided is kept per principal and host (`Rights`) until the next change of a rul
 from __future__ import annotations
 
 from bisect import bisect_right, insort
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
@@ -95,7 +96,9 @@ class Authorizer:
         self._by_name: dict[tuple[int, str], _Rules] = {}
         self._by_prefix: dict[tuple[int, str], _Rules] = {}
         self._lengths: dict[int, list[int]] = {}
-        """The lengths of the prefixes with rules, by type of resource, sorted; a length stands there once for each prefix."""
+        """The lengths of the prefixes with rules, by type of resource, sorted."""
+        self._of_length: Counter[tuple[int, int]] = Counter()
+        """How many prefixes of a type of resource have a length."""
         self._rights: dict[tuple[str, str], Rights] = {}
         self.kept = 0
         """How many decisions are kept."""
@@ -118,7 +121,10 @@ class Authorizer:
         if rules is None:
             rules = table[key] = {}
             if rule.pattern_type == PREFIXED:
-                insort(self._lengths.setdefault(rule.resource_type, []), len(rule.resource_name))
+                length = rule.resource_type, len(rule.resource_name)
+                self._of_length[length] += 1
+                if self._of_length[length] == 1:
+                    insort(self._lengths.setdefault(rule.resource_type, []), length[1])
         rules.setdefault(rule.principal, []).append(rule)
 
     def _remove(self, rule: Rule) -> None:
@@ -132,7 +138,11 @@ class Authorizer:
         if not rules:
             del table[key]
             if rule.pattern_type == PREFIXED:
-                self._lengths[rule.resource_type].remove(len(rule.resource_name))
+                length = rule.resource_type, len(rule.resource_name)
+                self._of_length[length] -= 1
+                if not self._of_length[length]:
+                    del self._of_length[length]
+                    self._lengths[rule.resource_type].remove(length[1])
 
     def _place(self, rule: Rule) -> tuple[dict[tuple[int, str], _Rules], tuple[int, str]]:
         table = self._by_prefix if rule.pattern_type == PREFIXED else self._by_name
@@ -191,13 +201,10 @@ class Authorizer:
             for_all = self._by_name.get((resource, WILDCARD))
             if for_all is not None:
                 yield for_all
-        previous = -1
         for length in self._lengths_up_to(resource, len(name)):
-            if length != previous:
-                previous = length
-                prefixed = self._by_prefix.get((resource, name[:length]))
-                if prefixed is not None:
-                    yield prefixed
+            prefixed = self._by_prefix.get((resource, name[:length]))
+            if prefixed is not None:
+                yield prefixed
 
     def _lengths_up_to(self, resource: int, length: int) -> list[int]:
         lengths = self._lengths.get(resource, [])

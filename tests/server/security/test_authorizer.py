@@ -87,6 +87,19 @@ def test_decisions_follow_changes_of_rules() -> None:
     assert not authorizer._by_name
     assert not authorizer._by_prefix
     assert not any(authorizer._lengths.values())
+    assert not authorizer._of_length
+
+
+def test_a_name_is_looked_up_once_for_each_length_of_prefixes() -> None:
+    """However many prefixes have rules: with 10,000 of them, names that a stranger makes up took 90 us each."""
+    rules = [rule(READ, f"{number:04}", pattern=PREFIXED) for number in range(100)]
+    authorizer = Authorizer(rules=[*rules, rule(READ, "00", pattern=PREFIXED)])
+    assert authorizer._lengths == {TOPIC: [2, 4]}
+    authorizer.change(rules.pop(), None)
+    assert authorizer._lengths == {TOPIC: [2, 4]}
+    for each in rules:
+        authorizer.change(each, None)
+    assert authorizer._lengths == {TOPIC: [2]}
 
 
 def rule(operation: int, name: str = "t", permission: int = ALLOW, pattern: int = LITERAL, principal: str = "User:a") -> Rule:
