@@ -1,4 +1,4 @@
-"""Warns of listeners that other machines reach and on which nobody has to say who they are.
+"""Warns of listeners that other machines reach and on which nobody has to say, or to prove, who they are.
 
 ottla listens on 127.0.0.1 unless it is told otherwise. Whoever tells it otherwise should know what that means.
 """
@@ -7,15 +7,20 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from ottla.server.settings.broker_settings import LISTENER_PREFIX
+from ottla.server.settings.listeners import LOGS_IN
 
 if TYPE_CHECKING:
     from ottla.server.settings.current import CurrentSettings
     from ottla.server.settings.listeners import ListenerAddress
 
 logger = logging.getLogger("ottla.server.listener")
+
+_MECHANISMS: Final = "sasl.enabled.mechanisms"
+_UNPROVEN: Final = "OAUTHBEARER"
+"""The mechanism whose tokens anybody can write: signed ones are not checked yet."""
 
 
 def is_loopback(host: str) -> bool:
@@ -24,11 +29,24 @@ def is_loopback(host: str) -> bool:
 
 
 def warn_of_open_listeners(listeners: Iterable[ListenerAddress], settings: CurrentSettings) -> None:
-    """Logs a line for each listener that other hosts reach without authentication, unless access rules say what these may do."""
-    if settings["authorizer.class.name"]:
-        return
+    """Logs a line for each listener that other hosts reach without authentication, unless access rules say what these may do. If
+    they may choose as whom they log in, no rule helps."""
     for listener in listeners:
-        if is_loopback(listener.host) or listener.protocol.startswith("SASL"):
+        if is_loopback(listener.host):
+            continue
+        if listener.protocol in LOGS_IN:
+            own = settings.texts.get(f"{LISTENER_PREFIX}{listener.name.lower()}.{_MECHANISMS}")
+            names = settings[_MECHANISMS] if own is None else [each.strip() for each in own.split(",")]
+            if _UNPROVEN in names:
+                logger.warning(
+                    "listeners: whoever reaches %s may log in as anybody, because nobody has to sign a token of %s; leave that "
+                    "out of %s, or listen on 127.0.0.1 (docs/security.md)",
+                    listener,
+                    _UNPROVEN,
+                    _MECHANISMS,
+                )
+            continue
+        if settings["authorizer.class.name"]:
             continue
         if listener.protocol == "SSL":
             own = f"{LISTENER_PREFIX}{listener.name.lower()}.ssl.client.auth"

@@ -66,3 +66,27 @@ def test_warnings(
     if remedy is not None:
         assert f"reaches {address} may" in said[0]
         assert f"; {remedy}, or listen on 127.0.0.1" in said[0]
+
+
+@pytest.mark.parametrize(
+    ("address", "settings", "warns"),
+    [
+        (ListenerAddress("A", "", 1, "SASL_SSL"), {"sasl.enabled.mechanisms": "PLAIN,OAUTHBEARER"}, True),
+        (ListenerAddress("A", "", 1, "SASL_PLAINTEXT"), {"listener.name.a.sasl.enabled.mechanisms": "PLAIN, OAUTHBEARER"}, True),
+        (
+            ListenerAddress("A", "", 1, "SASL_SSL"),
+            {"sasl.enabled.mechanisms": "OAUTHBEARER", "listener.name.a.sasl.enabled.mechanisms": "PLAIN"},
+            False,
+        ),
+        (ListenerAddress("A", "127.0.0.1", 1, "SASL_SSL"), {"sasl.enabled.mechanisms": "OAUTHBEARER"}, False),
+        (ListenerAddress("A", "", 1, "SSL"), {"sasl.enabled.mechanisms": "OAUTHBEARER"} | TRUSTING, False),
+    ],
+)
+def test_tokens_that_anybody_can_write_are_warned_of_whatever_the_rules(
+    address: ListenerAddress, settings: dict[str, str], warns: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    place = {"listeners": "A://:1", "listener.security.protocol.map": "A:PLAINTEXT", "authorizer.class.name": AUTHORIZER}
+    config, _ = BrokerConfig.from_mapping(place | settings)
+    with caplog.at_level(logging.WARNING):
+        warn_of_open_listeners([address], CurrentSettings(config, {ALL_BROKERS: {}, "1": {}}.__getitem__))
+    assert [f"reaches {address} may log in as anybody" in line for line in caplog.messages] == [True] * warns
