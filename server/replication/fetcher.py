@@ -212,12 +212,12 @@ class Fetcher:
                 size = len(data.records or b"")
                 self.bytes_in += size
                 since_turn += size
+                if since_turn > SLICE_BYTES:
+                    since_turn = 0
+                    await asyncio.sleep(0)  # before the look at what is followed, since this broker may lead it afterwards
                 following = self._followings.get((topic.topic_id, data.partition_index))
                 if following is None or following.asked is None or not following.expects(following.asked.fetch_offset):
                     continue
-                if since_turn > SLICE_BYTES:
-                    since_turn = 0
-                    await asyncio.sleep(0)
                 await self._take_one(following, data)
 
     async def _take_one(self, following: Following, data: PartitionData) -> None:
