@@ -74,7 +74,7 @@ class Fetcher:
         self._session = FetchSession()
         self._followings: dict[Key, Following] = {}
         self._set_back: dict[Key, Following] = {}
-        """The partitions that are to be cut, are looked up, or have a pause."""
+        """The partitions that are new, are to be cut, are looked up, or have a pause."""
         self._peer: Peer | None = None
         self._peer_at: Address | None = None
         self._wake = asyncio.Event()
@@ -88,9 +88,9 @@ class Fetcher:
         return len(self._followings)
 
     def add(self, following: Following) -> None:
-        """Fetches a partition from the next request on."""
-        self._followings[following.key] = following
-        self._note(following)
+        """Fetches a partition from the next request on. An answer that is still to come was asked for before, perhaps by an
+        earlier following of the same partition, so this one is asked for only when the answer has been carried out."""
+        self._followings[following.key] = self._set_back[following.key] = following
         self._wake.set()
 
     def remove(self, key: Key) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.server.replication.played import Rig, run, turns
+from tests.log.support import batch
+from tests.server.replication.played import LEADER, Rig, run, turns
 
 
 def test_a_partition_that_goes_while_others_have_a_turn_is_not_written_to(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -24,5 +25,33 @@ def test_a_partition_that_goes_while_others_have_a_turn_is_not_written_to(monkey
         await turns()
         assert second.log.log_end_offset == 0
         assert first.log.log_end_offset == 3
+
+    run(scenario)
+
+
+def test_an_answer_to_an_earlier_request_is_none_for_a_partition_that_began_anew() -> None:
+    """It may say where the logs part that were: another leader has made ours longer since, and a cut would lose its records."""
+
+    async def scenario(rig: Rig) -> None:
+        following = rig.topic()
+        log, leader = following.log, rig.leader_log(following)
+        for _ in range(3):
+            log.append_as_leader(batch(), leader_epoch=0)
+        leader.fill(2)
+        rig.fetcher.add(type(following)(following.replica, following.leader))
+        await turns()
+        late = rig.leader.fetch(rig.leader.open.request)
+        rig.fetcher.remove(following.key)
+        rig.broker.elect("t", LEADER)
+        log.append_as_leader(batch(), leader_epoch=0)
+        log.high_watermark = 4
+        leader.fill(3)
+        rig.fetcher.add(type(following)(following.replica, following.leader))
+        await rig.answer(late)
+        assert (log.log_end_offset, log.high_watermark) == (4, 4)
+        (topic,) = rig.leader.open.request.topics
+        assert [each.fetch_offset for each in topic.partitions] == [4]
+        await rig.answer()
+        assert log.log_end_offset == 5
 
     run(scenario)
