@@ -206,15 +206,15 @@ class Fetcher:
     # Answers
 
     async def _take(self, answer: FetchResponse) -> None:
-        since_turn = 0
+        since_turn, until = 0, self._clock.monotonic() + SLICE_SECONDS
         for topic in answer.responses:
             for data in topic.partitions:
                 size = len(data.records or b"")
                 self.bytes_in += size
                 since_turn += size
-                if since_turn > SLICE_BYTES:
-                    since_turn = 0
+                if since_turn > SLICE_BYTES or self._clock.monotonic() >= until:
                     await asyncio.sleep(0)  # before the look at what is followed, since this broker may lead it afterwards
+                    since_turn, until = 0, self._clock.monotonic() + SLICE_SECONDS
                 following = self._followings.get((topic.topic_id, data.partition_index))
                 if following is None or following.asked is None or not following.expects(following.asked.fetch_offset):
                     continue

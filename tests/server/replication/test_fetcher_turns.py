@@ -55,3 +55,20 @@ def test_an_answer_to_an_earlier_request_is_none_for_a_partition_that_began_anew
         assert log.log_end_offset == 5
 
     run(scenario)
+
+
+def test_an_answer_about_many_partitions_leaves_turns_to_others_however_small_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario(rig: Rig) -> None:
+        followings = [rig.follow(f"t{at}") for at in range(4)]
+        for following in followings:
+            rig.leader_log(following).fill(1)
+        await turns()
+        monkeypatch.setattr("ottla.server.replication.fetcher.SLICE_SECONDS", 0)
+        rig.leader.answer()
+        seen = set()
+        for _ in range(30):
+            await turns(1)
+            seen.add(sum(following.log.log_end_offset for following in followings))
+        assert seen == {0, 1, 2, 3, 4}
+
+    run(scenario)
