@@ -1,8 +1,8 @@
 """`ottla cluster`: a whole cluster on this machine by one command: controllers of Apache Kafka, and brokers of ottla.
 
 It checks everything first (options, the directory, Java, jars, ports), then starts the controllers, then the brokers, prints
-where they are, and stays until SIGTERM or Ctrl-C, when it stops them in the opposite order. The same command on the same
-directory starts the same cluster again.
+where they are, and stays until SIGTERM, Ctrl-C or the end of its terminal, when it stops them in the opposite order. The same
+command on the same directory starts the same cluster again.
 
 | exit code | |
 |---|---|
@@ -33,7 +33,8 @@ from ottla.commands.cluster.running import Interrupted, RunningCluster, find_pro
 
 
 class Signals:
-    """SIGTERM and SIGINT as something to ask for and to wait for (`fd`). The second one ends the nodes and this process."""
+    """SIGTERM, SIGINT and SIGHUP as something to ask for and to wait for (`fd`). The second one ends the nodes and this process,
+    but not a second SIGHUP: a terminal that ends sends it, and so does its shell. Under `nohup` it stays ignored."""
 
     def __init__(self) -> None:
         self.came: signal.Signals | None = None
@@ -43,8 +44,9 @@ class Signals:
         self._before: dict[signal.Signals, Any] = {}
 
     def __enter__(self) -> Signals:
-        for number in (signal.SIGTERM, signal.SIGINT):
-            self._before[number] = signal.signal(number, self._on_signal)
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            if number != signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:
+                self._before[number] = signal.signal(number, self._on_signal)
         self._before_fd = signal.set_wakeup_fd(self._write_fd, warn_on_full_buffer=False)
         return self
 
@@ -56,7 +58,7 @@ class Signals:
         os.close(self._write_fd)
 
     def _on_signal(self, number: int, _: object) -> None:
-        if self.came is not None and self.cluster is not None:
+        if self.came is not None and self.cluster is not None and number != signal.SIGHUP:
             self.cluster.kill()
             os._exit(128 + number)
         self.came = signal.Signals(number)

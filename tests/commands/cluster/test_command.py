@@ -9,9 +9,12 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import cast
 
 import pytest
 
+from ottla.commands.cluster.command import Signals
+from ottla.commands.cluster.running import RunningCluster
 from tests.commands.cluster.fake_nodes import environment, order, program
 
 TIMEOUT_S = 60
@@ -80,7 +83,7 @@ def run(tmp_path: Path) -> Iterator[Run]:
             command.process.wait(TIMEOUT_S)
 
 
-@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_it_stays_until_a_signal(run: Run, tmp_path: Path, how: signal.Signals) -> None:
     command = run("--port", "0", "--nodes", "2")
     line = command.first_line()
@@ -89,6 +92,23 @@ def test_it_stays_until_a_signal(run: Run, tmp_path: Path, how: signal.Signals) 
     assert code == 0
     assert errors == ""
     assert order(tmp_path)[-3:] == ["stop broker 2", "stop broker 1", "stop controller 3001"]
+
+
+def test_the_end_of_the_terminal_is_ignored_where_it_was_before() -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with Signals():
+            assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)
+        with Signals() as signals:
+            assert signal.getsignal(signal.SIGHUP) == signals._on_signal
+            signals.cluster = cast(RunningCluster, object())  # which cannot be killed
+            for _ in range(2):
+                signal.raise_signal(signal.SIGHUP)
+            assert signals.came is signal.SIGHUP
+        assert signal.getsignal(signal.SIGHUP) is signal.SIG_DFL
+    finally:
+        signal.signal(signal.SIGHUP, before)
 
 
 def test_json_tells_where_everything_is(run: Run, tmp_path: Path) -> None:
