@@ -314,7 +314,7 @@ class Cluster:
     def _end(self) -> None:
         kill, self._kill = self._kill, None
         if kill is not None:
-            kill.detach()
+            kill()  # which has nothing to do unless the stop was interrupted
         temporary, self._temporary = self._temporary, None
         if temporary is not None:
             temporary.remove()

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from ottla.commands.cluster import running
+from ottla.commands.cluster.process import NodeProcess
 from ottla.log.config_def import ConfigError
 from ottla.testing import Cluster, ClusterError
 from tests.commands.cluster.fake_nodes import environment, order
@@ -90,3 +91,24 @@ def test_a_node_that_does_not_come_up_leaves_nothing_behind(folder: Path, monkey
     monkeypatch.setenv("FAULT", "")
     with cluster:
         assert cluster.brokers[0].is_running
+
+
+@pytest.mark.parametrize("fault", ["", "broker 1 ends"])
+def test_a_stop_that_is_interrupted_leaves_nothing_behind(folder: Path, monkeypatch: pytest.MonkeyPatch, fault: str) -> None:
+    """As by Ctrl-C in a test run that takes its time to end: in the stop of a cluster, or of one that did not come up."""
+    monkeypatch.setenv("FAULT", fault)
+    nodes: list[NodeProcess] = []
+
+    def interrupted(node: NodeProcess, seconds: float = 0) -> bool:
+        nodes.append(node)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(NodeProcess, "stop", interrupted)
+    with pytest.raises(KeyboardInterrupt), Cluster(nodes=2):
+        pass
+    assert nodes
+    try:
+        assert not any(node.is_running for node in nodes)
+    finally:
+        for node in nodes:
+            node.kill()
