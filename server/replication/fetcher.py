@@ -153,6 +153,8 @@ class Fetcher:
         if address != self._peer_at:
             if self._peer is not None:
                 await self._peer.close()
+            if self._closing:  # nobody would close the next one
+                return None
             self._peer, self._peer_at = self._connect(address), address
         assert self._peer is not None
         try:

@@ -72,3 +72,18 @@ def test_an_answer_about_many_partitions_leaves_turns_to_others_however_small_th
         assert seen == {0, 1, 2, 3, 4}
 
     run(scenario)
+
+
+def test_nothing_is_connected_any_more_once_it_is_to_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A connection that it made then would be closed by nobody, and an answer waited for up to replica.socket.timeout.ms."""
+    monkeypatch.setattr("ottla.server.replication.fetcher.SLICE_SECONDS", 0)
+
+    async def scenario(rig: Rig) -> None:
+        rig.follow()
+        await turns(1)
+        await rig.fetcher.close()
+        await turns()
+        assert rig.running.done()
+        assert rig.connected == []
+
+    run(scenario)
