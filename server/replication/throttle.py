@@ -43,6 +43,7 @@ class Throttle:
         """Counts bytes of a replica that the quota holds for."""
         now = self._clock.monotonic()
         if not self._used or now - self._used[-1][0] >= self._window_s:
+            self._forget_old(now)
             self._used.append((now, 0))
         begin, used = self._used[-1]
         self._used[-1] = begin, used + size
@@ -50,10 +51,14 @@ class Throttle:
 
     def is_exceeded(self) -> bool:
         """Returns whether more was used, over the windows that count, than the limit allows."""
-        now, span = self._clock.monotonic(), self._windows * self._window_s
-        while self._used and now - self._used[0][0] >= span:
-            self._total -= self._used.popleft()[1]
+        now = self._clock.monotonic()
+        self._forget_old(now)
         if not self._used:
             return False
         elapsed = max(now - self._used[0][0], self._window_s)
         return self._total / elapsed > self.limit
+
+    def _forget_old(self, now: float) -> None:
+        span = self._windows * self._window_s
+        while self._used and now - self._used[0][0] >= span:
+            self._total -= self._used.popleft()[1]

@@ -58,3 +58,14 @@ def test_without_a_limit_it_never_is() -> None:
     made, _ = throttle(UNLIMITED)
     made.record(1 << 40)
     assert not made.is_exceeded()
+
+
+def test_what_is_only_recorded_is_forgotten_too() -> None:
+    """A replica that is level with its leader is recorded and never asks whether the quota is used up."""
+    made, clock = throttle()
+    for _ in range(100):
+        made.record(1)
+        clock.advance(1)
+    assert len(made._used) <= 4
+    made.record(500)
+    assert made.is_exceeded()
