@@ -24,7 +24,10 @@ OUTSIDE: Final = (
         "not implemented; a broker with a listener that asks for it does not start",
     ),
     ("authorizers other than StandardAuthorizer", "there is no JVM to load them in; a broker that names one does not start"),
-    ("several brokers, several voters", "ottla is a single node; requests between brokers are not served"),
+    (
+        "being a controller among others, and a cluster without Apache Kafka's controllers",
+        "ottla is a broker among others, or a single node",
+    ),
     ("tiered storage", "not implemented"),
 )
 LONG: Final = "`scripts/compat-report --run full`"
