@@ -27,7 +27,7 @@ from ottla.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 
 KAFKA, OTTLA = 1, 2
 SESSION_MS = 10_000
-LAG_MS = 1_000
+LAG_MS = 3_000
 
 
 class Nodes:

@@ -35,6 +35,8 @@ MAX_PARTITIONS: Final = 2_000
 """How many partitions one request names, which keeps it below 100 kB."""
 RETRY_SECONDS: Final = 0.05
 """The pause after a request that failed, whole or in part: as long as Kafka's."""
+REMIND_SECONDS: Final = 30.0
+"""How often the log says that requests go on failing."""
 MIN_VERSION: Final = 3
 """The first version in which the replicas have broker epochs."""
 _SETTLED: Final = frozenset(
@@ -81,6 +83,8 @@ class Proposals(IsrChanges):
         self._spawn = spawn
         self._waiting: dict[Name, _Proposal] = {}
         self._is_sending = False
+        self._remind_at = 0.0
+        """When the next failure is logged."""
 
     def propose(self, change: IsrChange, answered: Answered) -> None:
         """See IsrChanges."""
@@ -105,13 +109,10 @@ class Proposals(IsrChanges):
         try:
             answer: AlterPartitionResponse = await self._channel.ask(request, self._timeout_ms, min_version=MIN_VERSION)
         except ControllerUnreachable as error:
-            logger.warning("the in-sync replicas of %d partitions cannot be changed yet: %s", len(batch), error)
-            self._wait_again(batch)
-            return False
+            return self._put_off(batch, str(error))
         if answer.error_code != ErrorCode.NONE:
-            logger.warning("the in-sync replicas of %d partitions cannot be changed yet: error %d", len(batch), answer.error_code)
-            self._wait_again(batch)
-            return False
+            return self._put_off(batch, f"error {answer.error_code}")
+        self._remind_at = 0.0
         left = dict(batch)
         expected = True
         for topic in answer.topics:
@@ -123,6 +124,15 @@ class Proposals(IsrChanges):
                     proposal.answered(outcome)
         self._wait_again(left)
         return expected and not left
+
+    def _put_off(self, batch: dict[Name, _Proposal], why: str) -> bool:
+        """Has proposals wait again after a request that failed as a whole. Returns False."""
+        now = self._clock.monotonic()
+        if now >= self._remind_at:
+            self._remind_at = now + REMIND_SECONDS
+            logger.warning("the in-sync replicas of %d partitions cannot be changed yet: %s", len(batch), why)
+        self._wait_again(batch)
+        return False
 
     def _wait_again(self, batch: Mapping[Name, _Proposal]) -> None:
         for name, proposal in batch.items():

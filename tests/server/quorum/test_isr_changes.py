@@ -11,7 +11,7 @@ import pytest
 
 from ottla.server.metadata.isr_changes import IsrChange, IsrOutcome
 from ottla.server.quorum import isr_changes
-from ottla.server.quorum.isr_changes import RETRY_SECONDS, Proposals
+from ottla.server.quorum.isr_changes import REMIND_SECONDS, RETRY_SECONDS, Proposals
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.alter_partition import (
     AlterPartitionRequest,
@@ -217,5 +217,35 @@ def test_without_a_controller_it_goes_on_trying() -> None:
         rig.played.finder.learn(5, 2)
         await rig.played.pass_time(1)
         assert rig.answer() == [(T, 0)]
+
+    proposes(scenario)
+
+
+def test_requests_that_go_on_failing_are_logged_once_in_a_while(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario(rig: Rig) -> None:
+        rig.propose()
+        for _ in range(5):
+            await turns()
+            rig.answer(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+            await turns()
+            rig.played.clock.advance(RETRY_SECONDS)
+        assert len(caplog.messages) == 1, "one line for five failures"
+        await turns()
+        rig.played.clock.advance(REMIND_SECONDS)
+        rig.answer(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+        await turns()
+        assert len(caplog.messages) == 2
+        rig.played.clock.advance(RETRY_SECONDS)
+        await turns()
+        rig.answer()
+        await turns()
+        rig.propose()
+        await turns()
+        rig.answer(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+        await turns()
+        assert len(caplog.messages) == 3, "a failure after a success is news"
+        rig.played.clock.advance(RETRY_SECONDS)
+        await turns()
+        rig.answer()
 
     proposes(scenario)
