@@ -16,6 +16,7 @@ _NOT_YET = (
     KafkaError.UNKNOWN_TOPIC_OR_PART,
     KafkaError.LEADER_NOT_AVAILABLE,
     KafkaError.NOT_LEADER_FOR_PARTITION,
+    KafkaError.UNKNOWN_LEADER_EPOCH,  # who answers knows less of the metadata yet
     KafkaError._NOENT,  # librdkafka's own, if none of the partitions has a leader
 )
 

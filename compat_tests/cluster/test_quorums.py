@@ -186,4 +186,3 @@ def test_a_pause_longer_than_the_session(tmp_path: Path) -> None:
             os.kill(paused.process.pid, signal.SIGCONT)
         wait_for(lambda: leader() == 1, "the broker leads again")
         produce(paused, "t")
-        assert "the event loop has not run for" in paused.log_file.read_text()

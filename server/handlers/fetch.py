@@ -179,7 +179,7 @@ class _Fetch:
             return None
         if unknown:
             self._request.failed = True
-            if ask is not None:  # as in Kafka, which looks at ids before it asks for rights
+            if not self._follower:  # as in Kafka, which looks at the ids of all before it asks for rights and names
                 unknown.sort(key=lambda result: result[1].error_code != ErrorCode.UNKNOWN_TOPIC_ID)
             results += unknown
         quotas = self._request.broker.quotas

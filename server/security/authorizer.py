@@ -68,13 +68,17 @@ class Decision(NamedTuple):
 
 
 def describe_rule(rule: Rule) -> str:
-    """Returns a rule as one line of text, in the form of Kafka's audit log."""
-    return (
-        f"StandardAcl(resourceType={_RESOURCE_NAMES.get(rule.resource_type, rule.resource_type)}, "
-        f"resourceName={rule.resource_name}, patternType={_PATTERN_NAMES.get(rule.pattern_type, rule.pattern_type)}, "
-        f"principal={rule.principal}, host={rule.host}, operation={_OPERATION_NAMES.get(rule.operation, rule.operation)}, "
-        f"permissionType={_PERMISSION_NAMES.get(rule.permission_type, rule.permission_type)})"
-    )
+    """Returns a rule as one line of text, in the form of Kafka's audit log: its fields by their names in the protocol."""
+    fields = {
+        "resourceType": _RESOURCE_NAMES.get(rule.resource_type, rule.resource_type),
+        "resourceName": rule.resource_name,
+        "patternType": _PATTERN_NAMES.get(rule.pattern_type, rule.pattern_type),
+        "principal": rule.principal,
+        "host": rule.host,
+        "operation": _OPERATION_NAMES.get(rule.operation, rule.operation),
+        "permissionType": _PERMISSION_NAMES.get(rule.permission_type, rule.permission_type),
+    }
+    return f"StandardAcl({', '.join(f'{name}={value}' for name, value in fields.items())})"
 
 
 class Authorizer:
