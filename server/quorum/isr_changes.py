@@ -125,7 +125,7 @@ class Proposals(IsrChanges):
         self._wait_again(left)
         return expected and not left
 
-    def _put_off(self, batch: dict[Name, _Proposal], why: str) -> bool:
+    def _put_off(self, batch: Mapping[Name, _Proposal], why: str) -> bool:
         """Has proposals wait again after a request that failed as a whole. Returns False."""
         now = self._clock.monotonic()
         if now >= self._remind_at:
