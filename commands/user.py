@@ -7,7 +7,6 @@ for on the terminal, or is the first line of standard input; not an argument, wh
 from __future__ import annotations
 
 import getpass
-import hashlib
 import secrets
 import sys
 from typing import Annotated, Final
@@ -22,12 +21,12 @@ from ottla.wire.messages.alter_user_scram_credentials import (
     ScramCredentialUpsertion,
 )
 from ottla.wire.messages.describe_user_scram_credentials import DescribeUserScramCredentialsRequest, UserName
+from ottla.wire.scram import DIGESTS, salt_password
 
 app = typer.Typer(help="Users with SCRAM passwords: list, add, remove.", no_args_is_help=True)
 
 LIST_COLUMNS: Final = ("User", "Mechanism", "Iterations")
 MECHANISMS: Final = {"SCRAM-SHA-256": 1, "SCRAM-SHA-512": 2}
-HASHES: Final = {1: "sha256", 2: "sha512"}
 SALT_BYTES: Final = 24
 NOT_FOUND: Final = 91
 _NAMES: Final = {number: name for name, number in MECHANISMS.items()}
@@ -131,7 +130,7 @@ def read_password(user: str) -> str:
 
 def credential(user: str, mechanism: int, iterations: int, password: str, salt: bytes) -> ScramCredentialUpsertion:
     """Returns what the cluster is sent instead of the password."""
-    salted = hashlib.pbkdf2_hmac(HASHES[mechanism], password.encode(), salt, iterations)
+    salted = salt_password(DIGESTS[_NAMES[mechanism]], password, salt, iterations)
     return ScramCredentialUpsertion(user, mechanism, iterations, salt, salted)
 
 

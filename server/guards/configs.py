@@ -6,7 +6,8 @@ metrics a right to the cluster.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
 
 from ottla.server.guards.ask import CLUSTER, GROUP, TEXTS, TOPIC, mend
 from ottla.server.guards.topics import cluster_operations
@@ -17,11 +18,13 @@ from ottla.server.security.authorizer import CLUSTER_NAME, Ask
 from ottla.server.security.operations import UNASKED
 from ottla.server.security.rights import Operation, Resource
 from ottla.wire.errors import ErrorCode
-from ottla.wire.messages.alter_configs import AlterConfigsRequest, AlterConfigsResourceResponse, AlterConfigsResponse
+from ottla.wire.messages.alter_configs import AlterConfigsRequest, AlterConfigsResourceResponse
 from ottla.wire.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from ottla.wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResponse, DescribeConfigsResult
 from ottla.wire.messages.incremental_alter_configs import AlterConfigsResourceResponse as IncrementalResponse
-from ottla.wire.messages.incremental_alter_configs import IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse
+from ottla.wire.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
+
+T = TypeVar("T")
 
 _CODES: Final = {
     image.TOPIC: (Resource.TOPIC, TOPIC),
@@ -40,19 +43,28 @@ def _refusal(kind: int, name: str, operation: Operation, ask: Ask) -> ErrorCode 
     return None if ask.may(operation, resource, CLUSTER_NAME if resource is Resource.CLUSTER else name) else code
 
 
+def _take_refused(body: Any, operation: Operation, ask: Ask, answer: Callable[[ErrorCode, str, int, str], T]) -> list[T]:
+    """Takes the resources that are refused out of a request, and returns what `answer` makes of each: of its error, the text of
+    that, its type and its name."""
+    refused: list[T] = []
+    allowed = []
+    for each in body.resources:
+        code = _refusal(each.resource_type, each.resource_name, operation, ask)
+        if code is None:
+            allowed.append(each)
+        else:
+            refused.append(answer(code, TEXTS[code], each.resource_type, each.resource_name))
+    body.resources = allowed
+    return refused
+
+
 def describe_configs(ask: Ask, handle: Handle, body: DescribeConfigsRequest, request: Request) -> Any:
     """DESCRIBE_CONFIGS."""
     if any(each.resource_type not in _CODES for each in body.resources):
         return handle(body, request)  # which refuses all of them
-    codes = [_refusal(each.resource_type, each.resource_name, Operation.DESCRIBE_CONFIGS, ask) for each in body.resources]
-    if not any(codes):
+    refused = _take_refused(body, Operation.DESCRIBE_CONFIGS, ask, DescribeConfigsResult)
+    if not refused:
         return handle(body, request)
-    refused = [
-        DescribeConfigsResult(code, TEXTS[code], each.resource_type, each.resource_name)
-        for each, code in zip(body.resources, codes, strict=True)
-        if code is not None
-    ]
-    body.resources = [each for each, code in zip(body.resources, codes, strict=True) if code is None]
 
     def add(answer: DescribeConfigsResponse) -> DescribeConfigsResponse:
         answer.results += refused
@@ -63,36 +75,20 @@ def describe_configs(ask: Ask, handle: Handle, body: DescribeConfigsRequest, req
 
 def alter_configs(ask: Ask, handle: Handle, body: AlterConfigsRequest, request: Request) -> Any:
     """ALTER_CONFIGS."""
-    codes = [_refusal(each.resource_type, each.resource_name, Operation.ALTER_CONFIGS, ask) for each in body.resources]
-    if not any(codes):
-        return handle(body, request)
-    refused = [
-        AlterConfigsResourceResponse(code, TEXTS[code], each.resource_type, each.resource_name)
-        for each, code in zip(body.resources, codes, strict=True)
-        if code is not None
-    ]
-    body.resources = [each for each, code in zip(body.resources, codes, strict=True) if code is None]
-
-    def add(answer: AlterConfigsResponse) -> AlterConfigsResponse:
-        answer.responses += refused
-        return answer
-
-    return mend(handle(body, request), add)
+    return _alter(ask, handle, body, request, AlterConfigsResourceResponse)
 
 
 def incremental_alter_configs(ask: Ask, handle: Handle, body: IncrementalAlterConfigsRequest, request: Request) -> Any:
     """ALTER_CONFIGS."""
-    codes = [_refusal(each.resource_type, each.resource_name, Operation.ALTER_CONFIGS, ask) for each in body.resources]
-    if not any(codes):
-        return handle(body, request)
-    refused = [
-        IncrementalResponse(code, TEXTS[code], each.resource_type, each.resource_name)
-        for each, code in zip(body.resources, codes, strict=True)
-        if code is not None
-    ]
-    body.resources = [each for each, code in zip(body.resources, codes, strict=True) if code is None]
+    return _alter(ask, handle, body, request, IncrementalResponse)
 
-    def add(answer: IncrementalAlterConfigsResponse) -> IncrementalAlterConfigsResponse:
+
+def _alter(ask: Ask, handle: Handle, body: Any, request: Request, refusal: Callable[[ErrorCode, str, int, str], T]) -> Any:
+    refused = _take_refused(body, Operation.ALTER_CONFIGS, ask, refusal)
+    if not refused:
+        return handle(body, request)
+
+    def add(answer: Any) -> Any:
         answer.responses += refused
         return answer
 

@@ -104,8 +104,7 @@ def list_offsets(ask: Ask, handle: Handle, body: ListOffsetsRequest, request: Re
     refused = [topic for topic in body.topics if not ask.topic(Operation.DESCRIBE, topic.name)]
     if not refused:
         return handle(body, request)
-    names = {topic.name for topic in refused}
-    body.topics = [topic for topic in body.topics if topic.name not in names]
+    body.topics = without(body.topics, refused)
 
     def add(answer: ListOffsetsResponse) -> ListOffsetsResponse:
         for topic in refused:
@@ -125,8 +124,7 @@ def offset_for_leader_epoch(ask: Ask, handle: Handle, body: OffsetForLeaderEpoch
     refused = [topic for topic in body.topics if not ask.topic(Operation.DESCRIBE, topic.topic)]
     if not refused:
         return handle(body, request)
-    names = {topic.topic for topic in refused}
-    body.topics = [topic for topic in body.topics if topic.topic not in names]
+    body.topics = without(body.topics, refused)
 
     def add(answer: OffsetForLeaderEpochResponse) -> OffsetForLeaderEpochResponse:
         for topic in refused:
@@ -142,8 +140,7 @@ def delete_records(ask: Ask, handle: Handle, body: DeleteRecordsRequest, request
     refused = [topic for topic in body.topics if not ask.topic(Operation.DELETE, topic.name)]
     if not refused:
         return handle(body, request)
-    names = {topic.name for topic in refused}
-    body.topics = [topic for topic in body.topics if topic.name not in names]
+    body.topics = without(body.topics, refused)
 
     def add(answer: DeleteRecordsResponse) -> DeleteRecordsResponse:
         for topic in refused:
@@ -159,8 +156,7 @@ def describe_producers(ask: Ask, handle: Handle, body: DescribeProducersRequest,
     refused = [topic for topic in body.topics if not ask.topic(Operation.READ, topic.name)]
     if not refused:
         return handle(body, request)
-    names = {topic.name for topic in refused}
-    body.topics = [topic for topic in body.topics if topic.name not in names]
+    body.topics = without(body.topics, refused)
     long_answers = request.broker.long_answers
 
     def add(answer: DescribeProducersResponse) -> DescribeProducersResponse:

@@ -204,8 +204,8 @@ def delete_topics(ask: Ask, handle: Handle, body: DeleteTopicsRequest, request: 
         return handle(body, request)
     names = {topic.name for topic in wanted}
     body.topic_names = [name for name in body.topic_names if name in names]
-    by_name_only = set(map(id, wanted)) - set(map(id, body.topics))
-    body.topics = [] if body.topic_names else [topic for topic in wanted if id(topic) not in by_name_only]
+    listed = set(map(id, body.topics))
+    body.topics = [] if body.topic_names else [topic for topic in wanted if id(topic) in listed]
 
     def add(answer: DeleteTopicsResponse) -> DeleteTopicsResponse:
         answer.responses += refused
