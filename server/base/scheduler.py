@@ -99,19 +99,24 @@ class Scheduler:
             await asyncio.wait(list(self._running.values()))
 
 
+async def flush_in_thread(job: FlushJob) -> None:
+    """Does a flush in a thread of the loop's pool. Raises StorageError."""
+    try:
+        await asyncio.get_running_loop().run_in_executor(None, job.run)
+    except BaseException:  # if a job stayed in flight, the log could never be flushed again
+        job.give_up()
+        raise
+    job.finish()
+
+
 async def flush_in_threads(logs: LogManager, now_ms: int) -> int:
     """Does every flush that is due, each in a thread of the loop's pool; returns how many logs were flushed."""
 
     async def flush(job: FlushJob) -> int:
         try:
-            await asyncio.get_running_loop().run_in_executor(None, job.run)
+            await flush_in_thread(job)
         except StorageError:  # logged where the directory went offline; all its partitions answer KAFKA_STORAGE_ERROR from now on
-            job.give_up()
             return 0
-        except BaseException:  # if a job stayed in flight, the log could never be flushed again
-            job.give_up()
-            raise
-        job.finish()
         return 1
 
     return sum(await asyncio.gather(*map(flush, logs.flush_jobs(now_ms))))

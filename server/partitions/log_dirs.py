@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from ottla.log.disk.files import remove_tree
 from ottla.log.errors import LogError, StorageError, TruncatedSlice
 from ottla.log.management.moving import FutureLog, create_future, open_future, remove_future, take_plain_name
+from ottla.server.base.scheduler import flush_in_thread
 from ottla.server.metadata.image import PartitionChanged
 
 if TYPE_CHECKING:
@@ -255,12 +256,7 @@ class LogDirs:
         """
         job = future.log.start_flush()
         if job is not None:
-            try:
-                await asyncio.get_running_loop().run_in_executor(None, job.run)
-            except BaseException:
-                job.give_up()
-                raise
-            job.finish()
+            await flush_in_thread(job)
         if future.is_over():
             return True
         tail_bytes = 0

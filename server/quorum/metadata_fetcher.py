@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from ottla.log.errors import CorruptRecord, NoRoom
 from ottla.server.base.clock import SLICE_SECONDS, sleep
 from ottla.server.base.promise import Promise
+from ottla.server.base.scheduler import flush_in_thread
 from ottla.server.metadata.cluster import CannotJoin
 from ottla.server.metadata.image import MetadataImage
 from ottla.server.metadata.metadata_log import TOPIC_ID
@@ -213,12 +214,7 @@ class MetadataFetcher:
         self._log.note_high_watermark(partition.high_watermark)
         await self._apply()
         if job is not None:
-            try:
-                await asyncio.get_running_loop().run_in_executor(None, job.run)
-            except BaseException:
-                job.give_up()
-                raise
-            job.finish()
+            await flush_in_thread(job)
         if not self.caught_up.done() and self._log.applied >= partition.high_watermark >= 0:
             self.caught_up.set_result(None)
 

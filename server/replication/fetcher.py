@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ottla.log.errors import NoRoom, StorageError
 from ottla.server.base.clock import SLICE_SECONDS
+from ottla.server.base.scheduler import flush_in_thread
 from ottla.server.peers.outcomes import PeerError
 from ottla.server.replication.fetch_session import FetchSession
 from ottla.server.replication.following import State
@@ -32,7 +33,6 @@ from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.fetch import FetchRequest, ReplicaState
 
 if TYPE_CHECKING:
-    from ottla.log.flush import FlushJob
     from ottla.server.base.clock import Clock
     from ottla.server.peers.peer import Peer
     from ottla.server.replication.following import Following, Key
@@ -246,7 +246,7 @@ class Fetcher:
         try:
             job = log.start_flush()
             if job is not None:
-                await _run(job)
+                await flush_in_thread(job)
         except NoRoom:
             if following.state is State.FETCHING:
                 following.delay(self._delay_until())
@@ -321,13 +321,3 @@ class Fetcher:
         except StorageError as error:
             logger.error("%s is no longer fetched: %s", following.name, error)
             following.stop()
-
-
-async def _run(job: FlushJob) -> None:
-    """Runs a flush in a thread. Raises StorageError."""
-    try:
-        await asyncio.get_running_loop().run_in_executor(None, job.run)
-    except BaseException:
-        job.give_up()
-        raise
-    job.finish()
