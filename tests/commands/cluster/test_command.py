@@ -52,8 +52,10 @@ def run(tmp_path: Path) -> Iterator[Run]:
         surroundings = environment(tmp_path, fault)
         surroundings["PATH"] = surroundings["PATH"] if path is None else path
         surroundings["PYTHONPATH"] = os.environ.get("PYTHONPATH", str(Path(__file__).parents[3]))
+        # Tests that run under nohup pass their ignored SIGHUP on, and the command would rightly leave it so.
         start = (
-            "import sys; from ottla.commands.cluster import running; from ottla.server.program import cli; "
+            "import signal; signal.signal(signal.SIGHUP, signal.SIG_DFL); "
+            "from ottla.commands.cluster import running; from ottla.server.program import cli; "
             f"running.Programs.__new__.__defaults__ = (({str(program(tmp_path / 'bin' / 'fake-ottla'))!r},),); cli.main()"
         )
         words_of = [
