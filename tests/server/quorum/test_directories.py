@@ -1,15 +1,13 @@
-"""Assignments: what is told of directories, how much at once, and until when."""
+"""Assignments: what is told of directories, and until when. test_batching.py has what is the same for any
+request in batches."""
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any
+from collections.abc import Awaitable, Callable
 
 import pytest
 
-from ottla.server.quorum import directories
-from ottla.server.quorum.directories import RETRY_SECONDS, Assignments
+from ottla.server.quorum.directories import Assignments
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.assign_replicas_to_dirs import (
     AssignReplicasToDirsRequest,
@@ -18,22 +16,18 @@ from ottla.wire.messages.assign_replicas_to_dirs import (
     ResponsePartitionData,
     ResponseTopicData,
 )
-from tests.server.quorum.played import Played, run, turns
+from tests.server.quorum.played import Played, turns
+from tests.server.quorum.spawning import Spawned, run_spawned
 
 T, U = b"t" * 16, b"u" * 16
 ONE, TWO, STRANGE = b"1" * 16, b"2" * 16, b"3" * 16
 Told = dict[tuple[bytes, int], bytes]
 
 
-class Rig:
+class Rig(Spawned):
     def __init__(self, played: Played) -> None:
-        self.played = played
-        self.tasks: list[asyncio.Future[None]] = []
+        super().__init__(played)
         self.assignments = Assignments(7, (ONE, TWO), played.channel, played.clock, lambda: 70, 1000, self.spawn)
-        played.finder.learn(3, 1)
-
-    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        self.tasks.append(asyncio.ensure_future(work))
 
     def answer(self, error_code: int = 0, **codes: int) -> Told:
         """Answers the request, with these codes for partitions such as t0; returns what it said."""
@@ -69,14 +63,7 @@ class Rig:
 
 
 def assigns(scenario: Callable[[Rig], Awaitable[object]]) -> None:
-    async def main(played: Played) -> None:
-        rig = Rig(played)
-        await scenario(rig)
-        await turns()
-        assert all(task.done() for task in rig.tasks)
-        assert played.open == []
-
-    run(main)
+    run_spawned(Rig, scenario)
 
 
 def test_they_are_grouped_and_the_newest_counts() -> None:
@@ -91,65 +78,13 @@ def test_they_are_grouped_and_the_newest_counts() -> None:
     assigns(scenario)
 
 
-def test_one_request_at_a_time_of_a_bounded_size(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(directories, "MAX_ASSIGNMENTS", 2)
-
-    async def scenario(rig: Rig) -> None:
-        rig.assignments.assign([(T, index, ONE) for index in range(3)])
-        await turns()
-        assert len(rig.played.open) == 1
-        assert rig.answer() == {(T, 0): ONE, (T, 1): ONE}
-        await turns()
-        assert rig.answer() == {(T, 2): ONE}
-
-    assigns(scenario)
-
-
-@pytest.mark.parametrize("code", [ErrorCode.STALE_BROKER_EPOCH, ErrorCode.UNKNOWN_CONTROLLER_ID])
-def test_a_request_that_fails_is_sent_again(code: int) -> None:
-    async def scenario(rig: Rig) -> None:
-        rig.assignments.assign([(T, 0, ONE)])
-        await turns()
-        rig.answer(error_code=code)
-        await turns()
-        assert rig.played.open == []
-        await rig.played.pass_time(RETRY_SECONDS + 0.1)
-        assert rig.answer() == {(T, 0): ONE}
-
-    assigns(scenario)
-
-
 def test_only_what_failed_is_sent_again_and_not_what_is_gone() -> None:
     async def scenario(rig: Rig) -> None:
         rig.assignments.assign([(T, 0, ONE), (T, 1, ONE), (T, 2, ONE)])
         await turns()
         rig.answer(t0=ErrorCode.UNKNOWN_SERVER_ERROR, t1=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        await rig.played.pass_time(RETRY_SECONDS + 0.1)
+        await rig.played.pass_time(Assignments.retry_seconds + 0.1)
         assert rig.answer() == {(T, 0): ONE}
-
-    assigns(scenario)
-
-
-def test_without_a_controller_it_goes_on_trying() -> None:
-    async def scenario(rig: Rig) -> None:
-        rig.played.finder.learn(4, -1)
-        rig.assignments.assign([(T, 0, ONE)])
-        await rig.played.pass_time(2)
-        rig.played.finder.learn(5, 2)
-        await rig.played.pass_time(1)
-        assert rig.answer() == {(T, 0): ONE}
-
-    assigns(scenario)
-
-
-def test_what_changed_while_it_was_told_is_told_again() -> None:
-    async def scenario(rig: Rig) -> None:
-        rig.assignments.assign([(T, 0, ONE)])
-        await turns()
-        rig.assignments.assign([(T, 0, TWO)])
-        assert rig.answer() == {(T, 0): ONE}
-        await turns()
-        assert rig.answer() == {(T, 0): TWO}
 
     assigns(scenario)
 

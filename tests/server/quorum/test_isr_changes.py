@@ -1,17 +1,16 @@
-"""Proposals of in-sync replicas: what one request says, what is sent again, and who is told."""
+"""Proposals of in-sync replicas: what one request says, what is sent again, and who is told. test_batching.py has what is
+the same for any request in batches."""
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Any
 
 import pytest
 
 from ottla.server.metadata.isr_changes import IsrChange, IsrOutcome
-from ottla.server.quorum import isr_changes
-from ottla.server.quorum.isr_changes import REMIND_SECONDS, RETRY_SECONDS, Proposals
+from ottla.server.quorum.batching import Name
+from ottla.server.quorum.isr_changes import Proposals
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.alter_partition import (
     AlterPartitionRequest,
@@ -19,22 +18,17 @@ from ottla.wire.messages.alter_partition import (
     ResponsePartitionData,
     ResponseTopicData,
 )
-from tests.server.quorum.played import Played, run, turns
+from tests.server.quorum.played import Played, turns
+from tests.server.quorum.spawning import Spawned, run_spawned
 
 T, U = b"t" * 16, b"u" * 16
-Name = tuple[bytes, int]
 
 
-class Rig:
+class Rig(Spawned):
     def __init__(self, played: Played) -> None:
-        self.played = played
-        self.tasks: list[asyncio.Future[None]] = []
+        super().__init__(played)
         self.proposals = Proposals(7, played.channel, played.clock, lambda: 70, 1000, self.spawn)
         self.told: list[tuple[Name, IsrOutcome]] = []
-        played.finder.learn(3, 1)
-
-    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        self.tasks.append(asyncio.ensure_future(work))
 
     def propose(self, topic_id: bytes = T, index: int = 0, epoch: int = 5) -> None:
         change = IsrChange(topic_id, index, 4, epoch, ((7, 70), (8, -1)))
@@ -72,14 +66,7 @@ class Rig:
 
 
 def proposes(scenario: Callable[[Rig], Awaitable[object]]) -> None:
-    async def main(played: Played) -> None:
-        rig = Rig(played)
-        await scenario(rig)
-        await turns()
-        assert all(task.done() for task in rig.tasks)
-        assert played.open == []
-
-    run(main)
+    run_spawned(Rig, scenario)
 
 
 def test_what_a_request_says_and_what_the_proposer_is_told() -> None:
@@ -98,49 +85,6 @@ def test_what_a_request_says_and_what_the_proposer_is_told() -> None:
     proposes(scenario)
 
 
-def test_what_gathers_while_a_request_is_under_way_goes_out_together_after_it() -> None:
-    async def scenario(rig: Rig) -> None:
-        rig.propose()
-        await turns()
-        for topic_id, index in ((T, 1), (U, 0), (T, 2)):
-            rig.propose(topic_id, index)
-        await turns()
-        assert len(rig.played.open) == 1
-        assert rig.answer() == [(T, 0)]
-        await turns()
-        assert sorted(rig.answer()) == [(T, 1), (T, 2), (U, 0)]
-        await turns()
-        assert len(rig.told) == 4
-
-    proposes(scenario)
-
-
-def test_a_request_names_a_bounded_number_of_partitions(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(isr_changes, "MAX_PARTITIONS", 2)
-
-    async def scenario(rig: Rig) -> None:
-        for index in range(3):
-            rig.propose(index=index)
-        await turns()
-        assert rig.answer() == [(T, 0), (T, 1)]
-        await turns()
-        assert rig.answer() == [(T, 2)]
-
-    proposes(scenario)
-
-
-def test_the_newest_proposal_of_a_partition_counts() -> None:
-    async def scenario(rig: Rig) -> None:
-        rig.propose(epoch=5)
-        rig.propose(epoch=6)
-        await turns()
-        rig.answer()
-        await turns()
-        assert [outcome.partition_epoch for _, outcome in rig.told] == [7]
-
-    proposes(scenario)
-
-
 @pytest.mark.parametrize("code", [ErrorCode.STALE_BROKER_EPOCH, ErrorCode.CLUSTER_AUTHORIZATION_FAILED])
 def test_a_request_that_is_refused_as_a_whole_is_sent_again_and_nobody_is_told(code: int) -> None:
     async def scenario(rig: Rig) -> None:
@@ -149,24 +93,10 @@ def test_a_request_that_is_refused_as_a_whole_is_sent_again_and_nobody_is_told(c
         rig.answer(error_code=code)
         await turns()
         assert (rig.played.open, rig.told) == ([], [])
-        await rig.played.pass_time(RETRY_SECONDS + 0.01)
+        await rig.played.pass_time(Proposals.retry_seconds + 0.01)
         rig.answer()
         await turns()
         assert len(rig.told) == 1
-
-    proposes(scenario)
-
-
-def test_one_that_came_meanwhile_takes_the_place_of_one_that_failed() -> None:
-    async def scenario(rig: Rig) -> None:
-        rig.propose(epoch=5)
-        await turns()
-        rig.propose(epoch=6)
-        rig.answer(error_code=ErrorCode.STALE_BROKER_EPOCH)
-        await rig.played.pass_time(RETRY_SECONDS + 0.01)
-        rig.answer()
-        await turns()
-        assert [outcome.partition_epoch for _, outcome in rig.told] == [7]
 
     proposes(scenario)
 
@@ -191,7 +121,7 @@ def test_what_nobody_expected_is_followed_by_a_pause() -> None:
         rig.propose()
         await turns()
         assert rig.played.open == []
-        await rig.played.pass_time(RETRY_SECONDS + 0.01)
+        await rig.played.pass_time(Proposals.retry_seconds + 0.01)
         rig.answer()
 
     proposes(scenario)
@@ -203,49 +133,7 @@ def test_a_partition_that_is_not_answered_waits_again() -> None:
         rig.propose(index=1)
         await turns()
         rig.answer(leaving_out=(T, 1))
-        await rig.played.pass_time(RETRY_SECONDS + 0.01)
+        await rig.played.pass_time(Proposals.retry_seconds + 0.01)
         assert rig.answer() == [(T, 1)]
-
-    proposes(scenario)
-
-
-def test_without_a_controller_it_goes_on_trying() -> None:
-    async def scenario(rig: Rig) -> None:
-        rig.played.finder.learn(4, -1)
-        rig.propose()
-        await rig.played.pass_time(2)
-        rig.played.finder.learn(5, 2)
-        await rig.played.pass_time(1)
-        assert rig.answer() == [(T, 0)]
-
-    proposes(scenario)
-
-
-def test_requests_that_go_on_failing_are_logged_once_in_a_while(caplog: pytest.LogCaptureFixture) -> None:
-    async def scenario(rig: Rig) -> None:
-        rig.propose()
-        for _ in range(5):
-            await turns()
-            rig.answer(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-            await turns()
-            rig.played.clock.advance(RETRY_SECONDS)
-        assert len(caplog.messages) == 1, "one line for five failures"
-        await turns()
-        rig.played.clock.advance(REMIND_SECONDS)
-        rig.answer(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-        await turns()
-        assert len(caplog.messages) == 2
-        rig.played.clock.advance(RETRY_SECONDS)
-        await turns()
-        rig.answer()
-        await turns()
-        rig.propose()
-        await turns()
-        rig.answer(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-        await turns()
-        assert len(caplog.messages) == 3, "a failure after a success is news"
-        rig.played.clock.advance(RETRY_SECONDS)
-        await turns()
-        rig.answer()
 
     proposes(scenario)
