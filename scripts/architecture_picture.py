@@ -36,7 +36,14 @@ BEGIN, END = "<!-- figures: scripts/architecture_picture.py -->", "<!-- end of f
 
 FONT = 'font-family="system-ui, sans-serif"'
 INK, SOFT, PAPER = "#1b2733", "#9aa7b3", "#ffffff"
-COLOURS = {"server": "#e8f0fa", "log": "#e6f4e6", "wire": "#fdf3dc", "commands": "#f3e8fa", "pipeline": "#fbe9e7"}
+COLOURS = {
+    "server": "#e8f0fa",
+    "log": "#e6f4e6",
+    "wire": "#fdf3dc",
+    "commands": "#f3e8fa",
+    "pipeline": "#fbe9e7",
+    "security": "#e6f2f2",
+}
 WIDTH, MARGIN, BOX_HEIGHT, FLOOR_HEIGHT, GAP = 900, 70, 44, 76, 26
 
 Arrows = Mapping[str, set[str]]

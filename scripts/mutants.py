@@ -42,7 +42,7 @@ from queue import SimpleQueue
 from typing import Final, NamedTuple
 
 ROOT = Path(__file__).resolve().parents[1]
-PARTS = ("log", "server", "pipeline")
+PARTS = ("log", "security", "server", "pipeline")
 EQUIVALENTS = ROOT / "scripts" / "equivalent_mutants.toml"
 ALSO = {"log": ["tests/sim", "tests/server/settings"]}
 """Tests of a part that stand elsewhere than in its mirror; tests/server/settings compares the topics' table with Kafka's."""

@@ -50,7 +50,9 @@ def test_paths_exist(page: Path) -> None:
 
 def test_nobody_is_told_to_install_a_package_that_no_index_has() -> None:
     """There is none yet: ottla is installed from a checkout, `pip install .`."""
-    sources = [path for folder in ("commands", "pipeline", "server", "log", "wire") for path in (ROOT / folder).rglob("*.py")]
+    sources = [
+        path for folder in ("commands", "pipeline", "server", "security", "log", "wire") for path in (ROOT / folder).rglob("*.py")
+    ]
     pages = [path for path in PAGES if path.name != "CHANGELOG.md"]
     texts = [*pages, *(ROOT / "ottla").glob("*.py"), *(path for path in sources if "messages" not in path.parts)]
     assert [str(path) for path in texts if re.search(r"pip install ['\"]?ottla", path.read_text())] == []

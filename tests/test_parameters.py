@@ -56,7 +56,7 @@ def given(arguments: list[ast.expr], keywords: list[ast.keyword]) -> str:
 @functools.cache
 def used() -> dict[str, set[str]]:
     """The names that each module of the server and the log uses."""
-    paths = [path for folder in ("server", "log") for path in sorted((ROOT / folder).rglob("*.py"))]
+    paths = [path for folder in ("server", "security", "log") for path in sorted((ROOT / folder).rglob("*.py"))]
     return {path.relative_to(ROOT).as_posix(): set(uses(path.read_text())) for path in paths}
 
 

@@ -26,10 +26,10 @@ from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from ottla.security.der import NotDer
 from ottla.server.base.clock import sleep
 from ottla.server.network.connection import Connection
 from ottla.server.network.listener import Listener
-from ottla.server.security.der import NotDer
 from ottla.server.security.principal import distinguished_name, subject_of
 from ottla.server.security.tls import alert_of
 

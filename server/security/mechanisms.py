@@ -17,8 +17,8 @@ from random import Random
 from typing import Final, NamedTuple
 
 from ottla.log.config_def import ConfigError, Secret
+from ottla.security.jaas import Module, parse_file, parse_modules
 from ottla.server.security.credentials import Credentials
-from ottla.server.security.jaas import Module, parse_file, parse_modules
 from ottla.server.security.mechanism import Mechanism
 from ottla.server.security.settings import ListenerSecurity
 from ottla.wire.scram import DIGESTS

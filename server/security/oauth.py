@@ -20,7 +20,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple, Protocol
 
 from ottla.log.config_def import ConfigError
-from ottla.server.security.jaas import Module
+from ottla.security.jaas import Module
 from ottla.server.security.mechanism import Challenge, Done, Failed, Outcome
 from ottla.wire.scram import unescape_name
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from ottla.log.config_def import Secret
-from ottla.server.security.jaas import Module
+from ottla.security.jaas import Module
 from ottla.server.security.mechanism import Done, Failed, Outcome
 
 NAME: Final = "PLAIN"

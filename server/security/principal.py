@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
 
 from ottla.log.config_def import ConfigError
-from ottla.server.security.der import OBJECT_IDENTIFIER, SEQUENCE, SET, Element, NotDer, dotted, elements, only
+from ottla.security.der import OBJECT_IDENTIFIER, SEQUENCE, SET, Element, NotDer, dotted, elements, only
 
 _KEYWORDS: Final = {
     "2.5.4.3": "CN",

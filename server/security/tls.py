@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any, Final
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from ottla.log.config_def import ConfigError
-from ottla.server.security.cipher_suites import TLS13_SUITES, openssl_name
-from ottla.server.security.keystores import Identity, ReadFile, load_authorities, load_identity
+from ottla.security.cipher_suites import TLS13_SUITES, openssl_name
+from ottla.security.keystores import Identity, ReadFile, load_authorities, load_identity
 from ottla.server.security.principal import RULES, PrincipalRules, distinguished_name
 
 if TYPE_CHECKING:

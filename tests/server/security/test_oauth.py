@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ottla.log.config_def import ConfigError, Secret
-from ottla.server.security.jaas import Module
+from ottla.security.jaas import Module
 from ottla.server.security.mechanism import Challenge, Done, Failed
 from ottla.server.security.oauth import OAuthBearer, Unsecured
 from tests.fakes import NOW_MS

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ottla.log.config_def import Secret
-from ottla.server.security.jaas import parse_modules
+from ottla.security.jaas import parse_modules
 from ottla.server.security.mechanism import Done, Failed, Outcome
 from ottla.server.security.plain import Plain, users_of
 

@@ -13,7 +13,7 @@ from cryptography.x509.oid import NameOID
 
 from compat_tests.certificates import authority, issue
 from ottla.log.config_def import ConfigError
-from ottla.server.security.der import NotDer
+from ottla.security.der import NotDer
 from ottla.server.security.principal import PrincipalRules, distinguished_name, subject_of
 
 COMMON_NAME = "2.5.4.3"

@@ -10,8 +10,8 @@ import pytest
 
 from compat_tests.certificates import NOW_MS, Holder, authority, client_context, issue
 from ottla.log.config_def import ConfigError
-from ottla.server.security.cipher_suites import TLS13_SUITES
-from ottla.server.security.keystores import load_identity
+from ottla.security.cipher_suites import TLS13_SUITES
+from ottla.security.keystores import load_identity
 from ottla.server.security.principal import distinguished_name, subject_of
 from ottla.server.security.tls import NameChanged, TlsContexts, make_context
 from tests.server.security.listener import OWN, Files, security

@@ -6,7 +6,7 @@ import ssl
 
 import pytest
 
-from ottla.server.security.cipher_suites import TLS13_SUITES, openssl_name
+from ottla.security.cipher_suites import TLS13_SUITES, openssl_name
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from struct import Struct
 from struct import error as StructError
 from typing import Final, NamedTuple
 
-from ottla.server.security.der import OCTET_STRING, SEQUENCE, NotDer, dotted, elements, only
+from ottla.security.der import OCTET_STRING, SEQUENCE, NotDer, dotted, elements, only
 
 MAGIC: Final = b"\xfe\xed\xfe\xed"
 _HEAD: Final = Struct(">4sII")

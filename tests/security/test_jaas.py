@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ottla.log.config_def import ConfigError, Secret
-from ottla.server.security.jaas import Module, parse_file, parse_modules
+from ottla.security.jaas import Module, parse_file, parse_modules
 
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 

@@ -1,4 +1,4 @@
-"""Keystores and truststores: the key and the certificates that `ssl.keystore.*` and `ssl.truststore.*` of a listener name.
+"""Keystores and truststores: the key and certificates that `ssl.keystore.*` and `ssl.truststore.*` name, for brokers and clients.
 
 They may be PEM, in a file or in the settings themselves, or a PKCS12 or JKS file. As in Java the type JKS, which is the default,
 also stands for PKCS12: the bytes say which it is. What Kafka refuses is refused (a PEM store with a store password, half of a
@@ -17,7 +17,7 @@ import base64
 import binascii
 import re
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol
 
 from cryptography import x509
 from cryptography.exceptions import UnsupportedAlgorithm
@@ -31,10 +31,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from ottla.log.config_def import ConfigError, Secret
-from ottla.server.security import jks
-
-if TYPE_CHECKING:
-    from ottla.server.security.settings import ListenerSecurity
+from ottla.security import jks
 
 _SETTINGS: Final = {
     "keystore": {
@@ -51,6 +48,25 @@ _SETTINGS: Final = {
         "certificates": "ssl.truststore.certificates",
     },
 }
+
+
+class StoreSettings(Protocol):
+    """Who owns the stores: a listener of a broker, or a client. `name` and `protocol` are for messages."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def protocol(self) -> str: ...
+
+    def __getitem__(self, setting: str) -> Any:
+        """Returns the parsed value of a setting, None if it is not set and has no default; a PASSWORD is a Secret. Raises
+        ConfigError."""
+
+    def written_name(self, setting: str, /) -> str:
+        """Returns the name under which a setting is written, for messages."""
+
+
 ReadFile = Callable[[str], bytes]
 """Returns the bytes of a file. Raises OSError."""
 
@@ -65,10 +81,18 @@ class Identity(NamedTuple):
     key: Any
     chain: tuple[x509.Certificate, ...]
 
+    def key_pem(self) -> bytes:
+        """Returns the key as OpenSSL reads it, not encrypted."""
+        found: bytes = self.key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+        return found
+
+    def chain_pem(self) -> bytes:
+        """Returns the certificates as OpenSSL reads them."""
+        return b"".join(each.public_bytes(Encoding.PEM) for each in self.chain)
+
     def pem(self) -> bytes:
         """Returns key and chain as OpenSSL reads them. The key is not encrypted."""
-        key: bytes = self.key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-        return key + b"".join(each.public_bytes(Encoding.PEM) for each in self.chain)
+        return self.key_pem() + self.chain_pem()
 
     @property
     def subject(self) -> bytes:
@@ -85,7 +109,7 @@ class Identity(NamedTuple):
         return frozenset(f"{type(each).__name__}:{each.value}" for each in names)
 
 
-def load_identity(security: ListenerSecurity, read: ReadFile, now_ms: int) -> Identity:
+def load_identity(security: StoreSettings, read: ReadFile, now_ms: int) -> Identity:
     """Returns the key and the certificate of a listener. Raises ConfigError."""
     store = _Store(security, "keystore", read)
     if security["ssl.keystore.key"] or security["ssl.keystore.certificate.chain"]:
@@ -106,7 +130,7 @@ def load_identity(security: ListenerSecurity, read: ReadFile, now_ms: int) -> Id
     return identity
 
 
-def load_authorities(security: ListenerSecurity, read: ReadFile) -> tuple[x509.Certificate, ...] | None:
+def load_authorities(security: StoreSettings, read: ReadFile) -> tuple[x509.Certificate, ...] | None:
     """Returns the certificates that are trusted to sign those of clients; None if no truststore is set. Raises ConfigError."""
     store = _Store(security, "truststore", read)
     inline = security["ssl.truststore.certificates"]
@@ -132,7 +156,7 @@ def load_authorities(security: ListenerSecurity, read: ReadFile) -> tuple[x509.C
 class _Store:
     """The settings of a keystore or truststore, whichever `kind` says, and what is the same for both."""
 
-    def __init__(self, security: ListenerSecurity, kind: str, read: ReadFile) -> None:
+    def __init__(self, security: StoreSettings, kind: str, read: ReadFile) -> None:
         self._security = security
         self._kind = kind
         self._read = read
@@ -156,7 +180,7 @@ class _Store:
         try:
             return self._read(path)
         except OSError as error:
-            raise self.error("location", f"{path}: {error.strerror or error}; name a file that the broker can read") from error
+            raise self.error("location", f"{path}: {error.strerror or error}; name a file that can be read") from error
 
     def refuse_password_with_pem(self) -> None:
         if self.password:
@@ -177,7 +201,7 @@ class _Store:
 # The two kinds of files, and PEM
 
 
-def _inline_identity(security: ListenerSecurity, store: _Store) -> tuple[str, Any, list[x509.Certificate]]:
+def _inline_identity(security: StoreSettings, store: _Store) -> tuple[str, Any, list[x509.Certificate]]:
     key, chain = security["ssl.keystore.key"], security["ssl.keystore.certificate.chain"]
     store.refuse_file_beside("key" if key else "certificate.chain")
     if store.type != "PEM":
@@ -190,7 +214,7 @@ def _inline_identity(security: ListenerSecurity, store: _Store) -> tuple[str, An
     return store.setting("certificate.chain"), _pem_key(key.reveal(), security, store.setting("key")), certificates
 
 
-def _identity_of_file(security: ListenerSecurity, store: _Store, path: str) -> tuple[Any, list[x509.Certificate]]:
+def _identity_of_file(security: StoreSettings, store: _Store, path: str) -> tuple[Any, list[x509.Certificate]]:
     data = store.bytes_of(path)
     if store.type == "PEM":
         store.refuse_password_with_pem()
@@ -208,7 +232,7 @@ def _identity_of_file(security: ListenerSecurity, store: _Store, path: str) -> t
     return found.key, certificates
 
 
-def _jks_identity(security: ListenerSecurity, store: _Store, path: str, data: bytes) -> tuple[Any, list[x509.Certificate]]:
+def _jks_identity(security: StoreSettings, store: _Store, path: str, data: bytes) -> tuple[Any, list[x509.Certificate]]:
     found = _open_jks(store, path, data)
     entry = next((each for each in found.keys if each.chain), None)
     if entry is None:
@@ -305,7 +329,7 @@ def _pem_certificates(text: str, place: str) -> list[x509.Certificate]:
     return found
 
 
-def _pem_key(text: str, security: ListenerSecurity, place: str) -> Any:
+def _pem_key(text: str, security: StoreSettings, place: str) -> Any:
     label, data = next((each for each in _blocks(text, place) if each[0].endswith("PRIVATE KEY")), ("", b""))
     if not data:
         raise ConfigError(f"{place}: there is no private key in it; write it as PEM (-----BEGIN PRIVATE KEY-----)")

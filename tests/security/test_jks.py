@@ -10,7 +10,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, load_der_private_key
 
 from compat_tests.certificates import PASSWORD, authority, issue, jks
-from ottla.server.security.jks import Jks, NotJks, WrongPassword, read, unprotect
+from ottla.security.jks import Jks, NotJks, WrongPassword, read, unprotect
 
 
 def keytool(*arguments: str) -> None:

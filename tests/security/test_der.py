@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from cryptography import x509
 
-from ottla.server.security.der import NotDer, dotted, elements, only
+from ottla.security.der import NotDer, dotted, elements, only
 
 
 def test_elements_one_after_the_other() -> None:

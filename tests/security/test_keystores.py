@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.serialization import (
 
 from compat_tests.certificates import NOW_MS, PASSWORD, Holder, authority, issue, jks
 from ottla.log.config_def import ConfigError
-from ottla.server.security.keystores import Identity, load_authorities, load_identity
+from ottla.security.keystores import Identity, load_authorities, load_identity
 from tests.server.security.listener import OWN, Files, security
 
 ROOT = authority()
