@@ -30,6 +30,7 @@ CLASSES = {
     "delete-records": "org.apache.kafka.tools.DeleteRecordsCommand",
     "broker-api-versions": "org.apache.kafka.tools.BrokerApiVersionsCommand",
     "reassign-partitions": "org.apache.kafka.tools.reassign.ReassignPartitionsCommand",
+    "replica-verification": "org.apache.kafka.tools.ReplicaVerificationTool",
     "verifiable-producer": "org.apache.kafka.tools.VerifiableProducer",
 }
 

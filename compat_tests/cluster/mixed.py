@@ -1,0 +1,125 @@
+"""A cluster of brokers of ottla and of Apache Kafka 4.4.0 under a controller of Kafka, and what tests ask of any such cluster:
+who leads, who is in sync, and whether all replicas of a topic are the same files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Final
+
+from confluent_kafka import ElectionType, KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from compat_tests.cluster.nodes import KafkaBroker, KafkaController, OttlaBroker
+from compat_tests.reference.kafka import BrokerProcess
+from compat_tests.waiting import wait_for
+from ottla.wire.batch import iter_batches
+
+CLASSES: Final = {"kafka": KafkaBroker, "ottla": OttlaBroker}
+
+
+class Mixed:
+    """One broker for each of `kinds`, whose ids count from 1 in that order. Nothing runs before `start`."""
+
+    def __init__(self, directory: Path, kinds: Sequence[str], settings: dict[str, str] | None = None) -> None:
+        self.controller = KafkaController(directory / "controller", settings)
+        self.brokers: dict[int, BrokerProcess] = {
+            node: CLASSES[kind](directory / f"{kind}-{node}", node, self.controller.bootstrap, settings)
+            for node, kind in enumerate(kinds, 1)
+        }
+
+    def start(self) -> None:
+        for process in (self.controller, *self.brokers.values()):
+            process.start()
+
+    def stop(self) -> None:
+        """Stops the brokers in the order of their ids, so that each leadership goes over in order, and then the controller."""
+        for process in (*self.brokers.values(), self.controller):
+            process.stop()
+
+    @property
+    def bootstrap(self) -> str:
+        return ",".join(broker.bootstrap for broker in self.brokers.values())
+
+    @cached_property
+    def admin(self) -> AdminClient:
+        return AdminClient({"bootstrap.servers": self.bootstrap})
+
+    def create(self, topic: str, assignment: Sequence[list[int]], **config: str) -> None:
+        """Creates a topic with these replicas of each partition, the first of which leads, and waits until all are in sync. In
+        the names of settings, underscores stand for dots."""
+        settings = {key.replace("_", "."): value for key, value in config.items()}
+        new = NewTopic(topic, len(assignment), replica_assignment=list(assignment), config=settings)
+        self.admin.create_topics([new])[topic].result(30)
+        self.wait_for_isr(topic, assignment)
+        self.wait_for_leaders(topic, [replicas[0] for replicas in assignment])
+
+    def state(self, topic: str) -> list[tuple[int, list[int]]]:
+        """Returns the leader and the in-sync replicas of each partition, or nothing if the topic is not known yet where it was
+        asked for."""
+        try:
+            found = self.admin.list_topics(topic, 5).topics[topic].partitions
+        except KafkaException:  # whoever was asked is gone
+            return []
+        return [(found[index].leader, sorted(found[index].isrs)) for index in sorted(found)]
+
+    def wait_for_isr(self, topic: str, assignment: Iterable[Iterable[int]]) -> None:
+        wanted = [sorted(replicas) for replicas in assignment]
+        wait_for(lambda: [isr for _, isr in self.state(topic)] == wanted, lambda: f"{topic}: {self.state(topic)}\n{self.tails()}")
+
+    def wait_for_leaders(self, topic: str, leaders: list[int]) -> None:
+        wait_for(
+            lambda: [leader for leader, _ in self.state(topic)] == leaders,
+            lambda: f"{topic}: {self.state(topic)}\n{self.tails()}",
+        )
+
+    def elect_preferred(self, topic: str, partitions: int) -> None:
+        """Gives each partition back to its first replica, all of which have to be in sync. Raises KafkaException."""
+        asked = [TopicPartition(topic, index) for index in range(partitions)]
+        for error in self.admin.elect_leaders(ElectionType.PREFERRED, asked).result(30).values():
+            if error is not None and error.code() != KafkaError.ELECTION_NOT_NEEDED:
+                raise KafkaException(error)
+
+    def segments(self, node: int, topic: str, partition: int) -> dict[str, bytes]:
+        """Returns the segments that a broker has of a partition, by name."""
+        place = self.brokers[node].data_dir / f"{topic}-{partition}"
+        return {path.name: path.read_bytes() for path in sorted(place.glob("*.log"))}
+
+    def wait_until_equal(self, topic: str, assignment: Sequence[Sequence[int]]) -> None:
+        """Waits until the segments are the same bytes at all replicas, and there are some."""
+
+        def different() -> list[str]:
+            wrong = []
+            for partition, (first, *others) in enumerate(assignment):
+                try:
+                    wanted = self.segments(first, topic, partition)
+                    same = any(wanted.values()) and all(self.segments(each, topic, partition) == wanted for each in others)
+                except FileNotFoundError:  # a segment was deleted or renamed meanwhile
+                    same = False
+                wrong += [f"{topic}-{partition} is not the same at {[first, *others]}"] * (not same)
+            return wrong
+
+        wait_for(lambda: not different(), lambda: f"{different()}\n{self.tails()}")
+
+    def settled(self, node: int, topic: str, partition: int) -> dict[str, bytes | str]:
+        """Returns what a broker that has stopped must have of a partition like all other replicas: segments, indexes of aborted
+        transactions, snapshots of producers, and leader epochs.
+
+        Left out are snapshots within a segment, which a broker makes where the log ended at an earlier stop of its own; and the
+        epochs that begin at the log's end, because the brokers that stop first do not see who leads then.
+        """
+        place = self.brokers[node].data_dir / f"{topic}-{partition}"
+        found: dict[str, bytes | str] = dict(self.segments(node, topic, partition))
+        (*_, (last, _)) = iter_batches((place / max(found)).read_bytes())
+        for path in place.glob("*.snapshot"):
+            if path.with_suffix(".log").name in found or int(path.stem) == last.next_offset:
+                found[path.name] = path.read_bytes()
+        found |= {path.name: path.read_bytes() for path in place.glob("*.txnindex")}
+        _, _, *epochs = (place / "leader-epoch-checkpoint").read_text().splitlines()
+        found["epochs"] = " / ".join(line for line in epochs if int(line.split()[1]) < last.next_offset)
+        return found
+
+    def tails(self) -> str:
+        return "\n".join(f"--- {node}, {broker.kind}\n{broker.log_tail(10)}" for node, broker in self.brokers.items())
