@@ -44,7 +44,6 @@ COVERED_BY: Final[dict[str, str]] = {
     "pipeline/source_options.py": "tests/pipeline/test_source.py",
     "pipeline/source_readers.py": "tests/pipeline/test_source.py",
     "server/dispatch/encode_in_thread.py": "tests/server/dispatch/test_in_thread.py",
-    "server/broker/authorization.py": "tests/server/guards/test_guards.py",
     "server/group/classic/members.py": "tests/server/group/classic/test_group.py",
     "server/group/classic/protocol.py": "tests/server/group/classic/test_group.py",
     "server/group/cluster.py": "tests/server/group/test_coordinator.py",

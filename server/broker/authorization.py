@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import logging
+
 from ottla.server.dispatch.chain import Chain, Place
 from ottla.server.guards.link import Authorization
 from ottla.server.metadata.access import rules
 from ottla.server.metadata.image import AccessRuleChanged
 from ottla.server.requests.context import BrokerContext
 from ottla.server.security.audit import Audit
-from ottla.server.security.authorizer import Authorizer
-from ottla.server.settings.authorizer_settings import AuthorizerSettings
+from ottla.server.security.authorizer import CLUSTER_NAME, WILDCARD, Authorizer
+from ottla.server.security.principals import ANONYMOUS
+from ottla.server.security.rights import Operation, Resource
+from ottla.server.settings.authorizer_settings import SUPER_USERS, AuthorizerSettings
+
+logger = logging.getLogger("ottla.server.broker")
 
 
 def authorize(context: BrokerContext, chain: Chain) -> None:
@@ -28,3 +34,25 @@ def authorize(context: BrokerContext, chain: Chain) -> None:
 
     context.metadata.subscribe(follow)
     chain.put(Place.AUTHORIZATION, Authorization(authorizer))
+
+
+def warn_of_anonymous_brokers(context: BrokerContext) -> None:
+    """Logs a line if the other brokers of the cluster come as nobody in particular, and nobody in particular may not act as a
+    broker: then their followers get no records from here, without any other sign of what is missing."""
+    config, authorizer = context.config, context.authorizer
+    if authorizer is None or not config.follows_controllers:
+        return
+    name = config.inter_broker_listener
+    if any(listener.name == name and listener.protocol != "PLAINTEXT" for listener in config.listeners):
+        return
+    decision = authorizer.decide(ANONYMOUS, WILDCARD, Operation.CLUSTER_ACTION, Resource.CLUSTER, CLUSTER_NAME)
+    if not decision.allowed:
+        logger.warning(
+            "%s: other brokers come to listener %s as %s, which may not replicate from here (it has no right to CLUSTER_ACTION); "
+            "add %s to %s, and let only brokers reach that listener (docs/security.md)",
+            SUPER_USERS,
+            name,
+            ANONYMOUS,
+            ANONYMOUS,
+            SUPER_USERS,
+        )

@@ -199,6 +199,7 @@ class Broker:
         for listener in self.listeners:
             await listener.accept()
         await cluster.ready()
+        self._warn_of_anonymous_brokers(context)
         await self._open_controller_listeners(context)
         if self.sources is not None:
             self.sources.serving = True
@@ -342,6 +343,13 @@ class Broker:
         from ottla.server.broker.authorization import authorize
 
         authorize(context, self.chain)
+
+    @staticmethod
+    def _warn_of_anonymous_brokers(context: BrokerContext) -> None:
+        if context.authorizer is not None:
+            from ottla.server.broker.authorization import warn_of_anonymous_brokers
+
+            warn_of_anonymous_brokers(context)
 
     def _load_logins(self, clock: Clock) -> None:
         """Reads how clients log in, if they have to on any listener; the code for that is loaded only then. Raises

@@ -3,9 +3,10 @@
 1. The limits of connections count from here. A client beyond one is closed, one that comes too fast waits.
 2. Nothing is done before the client has sent something. Its first bytes are looked at, not read: a client that speaks plain text
    is closed, with a line in the log that says so, for this is what a wrong `security.protocol` looks like.
-3. At most HANDSHAKES of a listener are under way; further clients wait in line. A handshake costs memory and half a millisecond
-   of the loop, a client that waits one or two kilobytes. If there is a line, a handshake that has taken longer than PATIENCE_S
-   gives its place to the next: so clients that begin handshakes and fall silent keep nobody out for long.
+3. A certain number of a listener's handshakes are under way; further clients wait in line. A handshake costs memory and half a
+   millisecond of the loop, a client that waits one or two kilobytes. Addresses come in turn, and handshakes that take too long
+   give way (handshake_turns.py): so no address keeps the others out, with however many connections. If MOST_ARRIVALS clients
+   are not served yet, an address that has one of them gets no more.
 4. After HANDSHAKE_S the connection is closed, wherever it is by then.
 5. If a handshake fails, the client is sent the reason (an alert of TLS), and has a moment to read it.
 6. The client's certificate becomes the principal. If no rule makes a user of its name, the connection ends before any answer.
@@ -22,13 +23,15 @@ import asyncio
 import contextlib
 import logging
 import ssl
-from collections import deque
+from collections import Counter
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from ottla.security.der import NotDer
+from ottla.server.base.addresses import source_of
 from ottla.server.base.clock import sleep
 from ottla.server.network.connection import Connection
+from ottla.server.network.handshake_turns import PATIENCE_S, HandshakeTurns
 from ottla.server.network.listener import Listener
 from ottla.server.security.principal import distinguished_name, subject_of
 from ottla.server.security.tls import alert_of
@@ -43,9 +46,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("ottla.server.listener")
 
-HANDSHAKES: Final = 64
 HANDSHAKE_S: Final = 10.0
-PATIENCE_S: Final = 1.0
+MOST_ARRIVALS: Final = 20_000
 SHUTDOWN_S: Final = 2.0
 LINES: Final = 20
 LOG_SPAN_S: Final = 10.0
@@ -59,14 +61,14 @@ _RETRY_S: Final = 1.0
 class _Arrival:
     """A client that has connected and is not served yet."""
 
-    __slots__ = ("begun_s", "deadline_s", "host", "last", "peer", "sock", "task", "timer", "yielded")
+    __slots__ = ("deadline_s", "host", "last", "peer", "sock", "source", "task", "timer", "yielded")
 
     def __init__(self, sock: Socket, host: str, port: int, deadline_s: float) -> None:
         self.sock = sock
         self.host = host
+        self.source = source_of(host)
         self.peer = f"{host}:{port}"
         self.deadline_s = deadline_s
-        self.begun_s = 0.0  # when its handshake began
         self.yielded = False  # its handshake was given up for another client's
         self.last: Socket | None = None  # the same connection, when its handshake has failed and the client is to read why
         self.timer: Cancellable | None = None
@@ -85,8 +87,8 @@ class TlsListener(Listener):
         self._sock: Socket | None = None
         self._accepting: asyncio.Task[None] | None = None
         self._arrivals: set[_Arrival] = set()
-        self._line: deque[_Arrival] = deque()  # those whose first bytes have come
-        self._under_way: dict[_Arrival, None] = {}  # handshakes, the oldest first
+        self._of_source: Counter[str] = Counter()  # arrivals
+        self.turns: HandshakeTurns[_Arrival] = HandshakeTurns()  # of those whose first bytes have come
         self._making: dict[Connection, _Arrival] = {}
         self._patience: Cancellable | None = None
         self._log = _LimitedLog(self)
@@ -127,7 +129,7 @@ class TlsListener(Listener):
         if self._patience is not None:
             self._patience.cancel()
             self._patience = None
-        self._line.clear()
+        self.turns.clear_line()
         for arrival in list(self._arrivals):
             if arrival.last is not None:
                 self._drop(arrival)
@@ -162,6 +164,12 @@ class TlsListener(Listener):
         sock.setblocking(False)
         clock = self.context.clock
         arrival = _Arrival(sock, host, port, clock.monotonic() + HANDSHAKE_S)
+        if len(self._arrivals) >= MOST_ARRIVALS and self._of_source[arrival.source]:
+            self.refused += 1
+            others = f"{MOST_ARRIVALS} others have not finished their handshakes"
+            self._log.write(f"refused the connection of {arrival.peer}: {others}")
+            sock.close()
+            return
         reached = self._find_limit_reached(host, len(self.connections) + len(self._arrivals))
         wait_ms, refused = 0, False
         if reached is None and self.rates is not None:
@@ -177,6 +185,7 @@ class TlsListener(Listener):
                 sock.close()
             return
         self._arrivals.add(arrival)
+        self._of_source[arrival.source] += 1
         self.context.counts.add(host)
         if wait_ms:
             arrival.deadline_s += wait_ms / 1000
@@ -203,7 +212,7 @@ class TlsListener(Listener):
         if not head:  # it has gone, as what looks for open ports does
             self._drop(arrival)
         elif head.startswith(_HANDSHAKE_RECORD[: len(head)]):
-            self._line.append(arrival)
+            self.turns.wait(arrival.source, arrival)
             self._begin_handshakes()
         else:
             self._fail(arrival, "plain text on a TLS listener; the client needs security.protocol=SSL or SASL_SSL")
@@ -212,52 +221,45 @@ class TlsListener(Listener):
     def _give_up(self, arrival: _Arrival) -> None:
         """Ends a connection whose time is over before its handshake has begun."""
         self._fail(arrival, f"no TLS handshake within {HANDSHAKE_S:.0f} s")
-        if arrival in self._line:
-            self._line.remove(arrival)
-        else:
+        if not self.turns.leave(arrival.source, arrival):
             self.context.network.stop_waiting(arrival.sock)
         self._drop(arrival)
 
     def _begin_handshakes(self) -> None:
-        """Lets clients begin their handshakes, in the order of their line, as long as there are places."""
-        while self._line and len(self._under_way) < HANDSHAKES:
-            arrival = self._line.popleft()
+        """Lets clients begin their handshakes as long as there are places, and looks again when some have to be given up."""
+        now_s = self.context.clock.monotonic()
+        while (arrival := self.turns.begin(now_s)) is not None:
             if arrival.timer is not None:
                 arrival.timer.cancel()
-            arrival.begun_s = self.context.clock.monotonic()
-            self._under_way[arrival] = None
-            arrival.task = asyncio.ensure_future(self._shake_hands(arrival))
+            arrival.task = asyncio.ensure_future(self._shake_hands(arrival, arrival.deadline_s - now_s))
             arrival.task.add_done_callback(partial(self._end_handshake, arrival))
-        if self._line and self._patience is None:
-            oldest = next(iter(self._under_way))
-            left_s = max(0.0, oldest.begun_s + PATIENCE_S - self.context.clock.monotonic())
+        left_s = self.turns.look_again_in_s(now_s) if self._patience is None else None
+        if left_s is not None:
             self._patience = self.context.clock.call_later(left_s, self._make_room)
 
     def _make_room(self) -> None:
         """Ends handshakes that have taken too long for others to wait."""
         self._patience = None
-        now_s = self.context.clock.monotonic()
-        late = [each for each in self._under_way if now_s >= each.begun_s + PATIENCE_S]
-        for arrival in late[: len(self._line)]:
+        late = self.turns.find_late(self.context.clock.monotonic())
+        for arrival in late:
             arrival.yielded = True
             if arrival.task is not None:
                 arrival.task.cancel()
         if not late:
             self._begin_handshakes()
 
-    async def _shake_hands(self, arrival: _Arrival) -> None:
-        """Carries out one handshake."""
+    async def _shake_hands(self, arrival: _Arrival, left_s: float) -> None:
+        """Carries out one handshake, which may take `left_s`."""
 
         def make() -> Connection:
             connection = Connection(self)
             self._making[connection] = arrival
             return connection
 
-        left_s = max(0.001, arrival.deadline_s - arrival.begun_s)
         second = None
         try:
             second = arrival.sock.dup()  # the loop closes the first one before the client is told anything
-            await self.context.network.encrypt(make, arrival.sock, self.tls.context, left_s, SHUTDOWN_S)
+            await self.context.network.encrypt(make, arrival.sock, self.tls.context, max(0.001, left_s), SHUTDOWN_S)
         except OSError as error:
             self._fail(arrival, describe(error))
             alert = alert_of(error)
@@ -282,7 +284,7 @@ class TlsListener(Listener):
 
     def _end_handshake(self, arrival: _Arrival, _: object) -> None:
         """Gives the place of a handshake to the next. This comes also after one that was cancelled before it had begun."""
-        del self._under_way[arrival]
+        self.turns.end(arrival)
         if arrival in self._arrivals:  # it has failed
             for connection in [each for each, of in self._making.items() if of is arrival]:
                 del self._making[connection]
@@ -299,7 +301,7 @@ class TlsListener(Listener):
         """Forgets a client that is not served."""
         if arrival.timer is not None:
             arrival.timer.cancel()
-        self._arrivals.discard(arrival)
+        self._leave(arrival)
         self.context.counts.remove(arrival.host)
         if arrival.last is not None:
             with contextlib.suppress(OSError):
@@ -307,12 +309,19 @@ class TlsListener(Listener):
             arrival.last.close()
         arrival.sock.close()
 
+    def _leave(self, arrival: _Arrival) -> None:
+        """Takes a client off those that have arrived and are not served."""
+        self._arrivals.remove(arrival)
+        self._of_source[arrival.source] -= 1
+        if not self._of_source[arrival.source]:
+            del self._of_source[arrival.source]
+
     # Called by connections
 
     def admit(self, connection: Connection) -> str | None:
         """Lets in a connection whose handshake has succeeded and returns None, or returns why not."""
         arrival = self._making.pop(connection)
-        self._arrivals.discard(arrival)
+        self._leave(arrival)
         self.handshakes += 1
         self.accepted += 1
         self.connections[connection] = 0  # it has been counted since it was accepted

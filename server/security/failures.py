@@ -1,14 +1,16 @@
 """How long the answer to a failed login is held back, so that guessing passwords is slow.
 
 It is `connection.failed.authentication.delay.ms`. An address whose logins fail more often than `ottla.login.failures.per.minute`
-waits twice as long with each further failure, up to MAX_SECONDS. Only so many addresses are remembered (MAX_ADDRESSES), those
-that failed last; what is remembered of an address ends with its minute.
+waits twice as long with each further failure, up to MAX_SECONDS. All addresses of one IPv6 network of 64 bits count as one, for
+a guesser has a whole one. Only so many are remembered (MAX_ADDRESSES), those that failed last; what is remembered of an address
+ends with its minute.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
+from ottla.server.base.addresses import source_of
 from ottla.server.base.clock import Clock
 
 MAX_SECONDS: Final = 5.0
@@ -32,11 +34,11 @@ class Failures:
         delay = self.delay_ms / 1000
         if self.free_per_minute <= 0:
             return delay
-        now = self._clock.monotonic()
-        count, until = self._counts.pop(host, (0, 0.0))
+        now, source = self._clock.monotonic(), source_of(host)
+        count, until = self._counts.pop(source, (0, 0.0))
         if until <= now:
             count, until = 0, now + PERIOD_SECONDS
-        self._counts[host] = count + 1, until
+        self._counts[source] = count + 1, until
         if len(self._counts) > MAX_ADDRESSES:
             del self._counts[next(iter(self._counts))]
         doublings = min(count + 2 - self.free_per_minute, _MOST_DOUBLINGS)

@@ -26,6 +26,7 @@ number of frames (MAX_FRAMES), and the time until the login is done (`ottla.logi
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from enum import Enum, auto
 from struct import Struct
@@ -174,7 +175,7 @@ class Logins:
         self.failed = 0
         self.renewed = 0
         self.expired = 0
-        self._unfinished: dict[Login, float] = {}  # and until when they have time: the oldest first, since all have equally long
+        self._unfinished: OrderedDict[Login, float] = OrderedDict()  # and until when: the oldest first, all have equally long
         self._timer: Cancellable | None = None
 
     def begin(self, connection: LoggingIn, session: ClientSession, previous: Previous | None = None) -> Login:
@@ -203,7 +204,8 @@ class Logins:
     def _end_late_ones(self) -> None:
         self._timer = None
         now = self.clock.monotonic()
-        for login, until in list(self._unfinished.items()):
+        while self._unfinished:
+            login, until = next(iter(self._unfinished.items()))
             if until > now:
                 self._watch(until - now)
                 return
@@ -296,6 +298,8 @@ class Login:
 
     def _step(self, token: bytes) -> Outcome:
         assert self._exchange is not None
+        if self._mechanism not in self._logins.mechanisms:
+            return Failed(f"Logins by {self._mechanism} have just been turned off here.")
         outcome = self._exchange.step(token)
         if isinstance(outcome, Challenge):
             self._move(Event.CHALLENGED)

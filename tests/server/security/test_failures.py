@@ -41,6 +41,13 @@ def test_it_can_be_turned_off() -> None:
     assert failures.note("a") == 0.2
 
 
+def test_an_ipv6_network_is_one_address() -> None:
+    failures = Failures(ManualClock(), 100, 2)
+    assert [failures.note(f"2001:db8:1:2::{number}") for number in range(4)] == [0.1, 0.2, 0.4, 0.8]
+    assert failures.note("2001:db8:1:3::1") == 0.1
+    assert failures.note("10.0.0.1") == failures.note("10.0.0.2") == 0.1
+
+
 def test_so_many_addresses_are_remembered() -> None:
     failures = Failures(ManualClock(), 100, 2)
     failures.note("first")

@@ -15,7 +15,7 @@ from ottla.wire.messages.api_versions import ApiVersionsRequest
 from ottla.wire.messages.metadata import MetadataRequest
 from ottla.wire.messages.sasl_authenticate import SaslAuthenticateRequest
 from ottla.wire.messages.sasl_handshake import SaslHandshakeRequest
-from tests.server.security.logging_in import ALICE, BOB, DELAY, MAX_LOGIN, Client, Door
+from tests.server.security.logging_in import ALICE, BOB, DELAY, MAX_LOGIN, SCRIPTED, Client, Door
 
 NAMED = ApiVersionsRequest("lib", "1.0")
 
@@ -225,6 +225,23 @@ def test_what_goes_wrong_inside_a_mechanism_is_not_told() -> None:
         door.clock.advance(DELAY)
         texts.append(client.answer("sasl_authenticate", 2).error_message)
     assert texts == ["The login by SCRIPTED failed, because its credentials are not valid.", "Only for the client."]
+
+
+@pytest.mark.parametrize("version", [0, 1])
+def test_a_mechanism_that_is_turned_off_meanwhile(version: int) -> None:
+    """The settings change between the client's choice and its token."""
+    door = Door()
+    client = door.connect()
+    client.choose(version=version)
+    left, settings = {"SCRIPTED": SCRIPTED}, door.logins.settings._replace(max_reauth_ms={"SCRIPTED": 0})
+    door.logins.mechanisms, door.logins.settings = left, settings
+    client.send(ALICE if version == 0 else client.request("sasl_authenticate", SaslAuthenticateRequest(ALICE), 2))
+    assert not client.frames()
+    door.clock.advance(DELAY)
+    if version:
+        answer = client.answer("sasl_authenticate", 2)
+        assert (answer.error_code, answer.error_message) == (58, "Logins by PLAIN have just been turned off here.")
+    assert (client.closed, client.session.principal, door.logins.failed) == (True, "User:ANONYMOUS", 1)
 
 
 def test_nothing_behind_a_refusal_is_heard() -> None:
