@@ -46,8 +46,8 @@ class HandshakeTurns(Generic[T]):
 
     def leave(self, source: str, client: T) -> bool:
         """Takes a client out of the line; returns False if it was not in it."""
-        clients = self._line.get(source, {})
-        if client not in clients:
+        clients = self._line.get(source)
+        if clients is None or client not in clients:
             return False
         del clients[client]
         self.waiting -= 1

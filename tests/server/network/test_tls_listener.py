@@ -22,7 +22,6 @@ from ottla.server.network import tls_listener
 from ottla.server.network.connection import Connection
 from ottla.server.network.connection_rates import Admission, ConnectionRates
 from ottla.server.network.context import NetworkContext
-from ottla.server.network.handshake_turns import OF_ONE_SOURCE, PATIENCE_S
 from ottla.server.network.socket_settings import SocketSettings
 from ottla.server.network.tls_listener import HANDSHAKE_S, LINES, LOG_SPAN_S, TlsListener, describe
 from ottla.server.quotas.rates import Windows
@@ -295,59 +294,6 @@ def test_who_says_nothing_is_closed_in_time(loop: str, caplog: pytest.LogCapture
 
     run(loop, scenario)
     assert len([line for line in lines(caplog) if line.endswith("no TLS handshake within 10 s")]) == 2
-
-
-def test_handshakes_are_limited_and_the_stuck_ones_give_way(loop: str, caplog: pytest.LogCaptureFixture) -> None:
-    async def scenario(rig: Rig) -> None:
-        stuck = [await rig.dial(hello()) for _ in range(OF_ONE_SOURCE)]
-        await rig.listener.until(lambda: rig.listener.turns.under_way == OF_ONE_SOURCE)
-        welcome = asyncio.ensure_future(rig.connect())
-        await rig.listener.until(lambda: rig.listener.turns.waiting == 1)
-        assert rig.listener.handshakes == 0
-        rig.clock.advance(PATIENCE_S)
-        streams = await welcome
-        assert await ask(streams, b"hello") == b"hello"
-        await rig.listener.until(lambda: rig.listener.turns.under_way == OF_ONE_SOURCE - 1)
-        assert rig.listener.failed_handshakes == 1
-        await hang_up(streams)
-        for each in stuck:
-            each.close()
-        await rig.listener.until(lambda: rig.counted() == 0)
-
-    run(loop, scenario)
-    assert [line for line in lines(caplog) if line.endswith("took longer than 1 s while others waited")]
-
-
-def test_one_address_cannot_keep_another_out(loop: str) -> None:
-    async def scenario(rig: Rig) -> None:
-        crowd = [await rig.dial(hello(), "127.0.0.2") for _ in range(3 * OF_ONE_SOURCE)]
-        await rig.listener.until(lambda: rig.listener.turns.waiting == 2 * OF_ONE_SOURCE)
-        streams = await rig.connect()  # and the clock stands still
-        assert await ask(streams, b"hello") == b"hello"
-        assert (rig.listener.turns.under_way, rig.listener.failed_handshakes) == (OF_ONE_SOURCE, 0)
-        await hang_up(streams)
-        for each in crowd:
-            each.close()
-        await rig.listener.until(lambda: rig.counted() == 0)
-        assert not rig.listener._of_source
-
-    run(loop, scenario)
-
-
-def test_so_many_wait_for_their_handshakes(loop: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def scenario(rig: Rig) -> None:
-        crowd = [await rig.dial(host="127.0.0.2") for _ in range(3)]
-        await rig.listener.until(lambda: rig.counted() == 3)
-        await ends(await rig.dial(host="127.0.0.2"))
-        assert (rig.counted(), rig.listener.refused) == (3, 1)
-        streams = await rig.connect()
-        await hang_up(streams)
-        for each in crowd:
-            each.close()
-
-    monkeypatch.setattr(tls_listener, "MOST_ARRIVALS", 3)
-    run(loop, scenario)
-    assert [line for line in lines(caplog) if line.endswith("3 others have not finished their handshakes")]
 
 
 def test_limits_count_from_accept(loop: str, caplog: pytest.LogCaptureFixture) -> None:
