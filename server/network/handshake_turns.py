@@ -39,7 +39,7 @@ class HandshakeTurns(Generic[T]):
         """How many handshakes are under way."""
         return len(self._under_way)
 
-    def wait(self, source: str, client: T) -> None:
+    def line_up(self, source: str, client: T) -> None:
         """Puts a client into the line."""
         self._line.setdefault(source, OrderedDict())[client] = None
         self.waiting += 1

@@ -212,7 +212,7 @@ class TlsListener(Listener):
         if not head:  # it has gone, as what looks for open ports does
             self._drop(arrival)
         elif head.startswith(_HANDSHAKE_RECORD[: len(head)]):
-            self.turns.wait(arrival.source, arrival)
+            self.turns.line_up(arrival.source, arrival)
             self._begin_handshakes()
         else:
             self._fail(arrival, "plain text on a TLS listener; the client needs security.protocol=SSL or SASL_SSL")

@@ -15,7 +15,7 @@ def begin_all(turns: HandshakeTurns[str], now_s: float = 0.0) -> list[str]:
 def crowd(turns: HandshakeTurns[str], source: str, count: int) -> list[str]:
     clients = [f"{source}{number}" for number in range(count)]
     for client in clients:
-        turns.wait(source, client)
+        turns.line_up(source, client)
     return clients
 
 
@@ -83,8 +83,8 @@ def test_who_is_late_gives_way_as_many_as_wait() -> None:
     turns: HandshakeTurns[str] = HandshakeTurns()
     clients = crowd(turns, "a", OF_ONE_SOURCE)
     begin_all(turns)
-    turns.wait("a", "x")
-    turns.wait("a", "y")
+    turns.line_up("a", "x")
+    turns.line_up("a", "y")
     assert turns.look_again_in_s(0.25) == PATIENCE_S - 0.25
     assert turns.find_late(PATIENCE_S - 0.01) == []
     assert turns.find_late(PATIENCE_S) == clients[:1]  # of one source no more than brings it below its share
@@ -96,7 +96,7 @@ def test_who_is_late_gives_way_as_many_as_wait() -> None:
 
 def test_a_slow_client_is_not_driven_out_by_a_crowd() -> None:
     turns: HandshakeTurns[str] = HandshakeTurns()
-    turns.wait("slow", "slow")
+    turns.line_up("slow", "slow")
     begin_all(turns)
     for source in "ab":
         crowd(turns, source, 1000)
@@ -109,6 +109,6 @@ def test_a_slow_client_is_not_driven_out_by_a_crowd() -> None:
 def test_among_many_sources_everybody_gives_way() -> None:
     turns: HandshakeTurns[str] = HandshakeTurns()
     for number in range(2 * HANDSHAKES):
-        turns.wait(str(number), str(number))
+        turns.line_up(str(number), str(number))
     begun = begin_all(turns)
     assert turns.find_late(PATIENCE_S) == begun == [str(number) for number in range(HANDSHAKES)]
