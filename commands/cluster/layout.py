@@ -13,7 +13,6 @@ brokers on other ports; or a new one.
 from __future__ import annotations
 
 import json
-import os
 import socket
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -21,6 +20,7 @@ from random import Random
 from typing import Any, Final, NamedTuple
 
 from ottla.commands.cluster.errors import ClusterError
+from ottla.log.disk.files import OsDisk
 from ottla.wire.primitives import uuid_to_text
 
 HOST: Final = "127.0.0.1"
@@ -275,7 +275,8 @@ def _places(content: Mapping[str, Any], key: str, kind: str) -> tuple[Place, ...
 
 
 def save(layout: Layout) -> None:
-    """Writes down the cluster, whole or not at all."""
+    """Writes down the cluster, whole or not at all, and durably: without the file, the directories of its nodes would be taken
+    for somebody else's."""
 
     def described(place: Place) -> dict[str, object]:
         entry: dict[str, object] = {"id": place.node_id, "port": place.port}
@@ -286,10 +287,7 @@ def save(layout: Layout) -> None:
         "controllers": [described(place) for place in layout.controllers],
         "brokers": [described(place) for place in layout.brokers],
     }
-    path = layout.directory / FILE
-    beside = path.with_suffix(".tmp")
-    beside.write_text(json.dumps(content, indent=1) + "\n")
-    os.replace(beside, path)
+    OsDisk().write_bytes(str(layout.directory / FILE), (json.dumps(content, indent=1) + "\n").encode())
 
 
 def write_properties(path: Path, settings: Mapping[str, str]) -> None:

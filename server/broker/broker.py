@@ -179,6 +179,7 @@ class Broker:
         cluster.on_failure = self._fail
         context = self.context = make_context(self.config, cluster, logs, clock, self._random)
         lead_partitions(context, cluster)
+        self._watch_absence(context, cluster)
         self._authorize(context)
         self._measure_requests(context, logs)
         await self._open_listeners(context, Dispatch(context, self.chain))
@@ -350,6 +351,14 @@ class Broker:
             from ottla.server.broker.authorization import warn_of_anonymous_brokers
 
             warn_of_anonymous_brokers(context)
+
+    def _watch_absence(self, context: BrokerContext, cluster: Cluster) -> None:
+        """Has it noticed when this broker stood still while others could take over; the code for that is loaded only then."""
+        if cluster.look is None:
+            return
+        from ottla.server.broker.absence import watch_absence
+
+        watch_absence(cluster, self.chain, context.replicas)
 
     def _load_logins(self, clock: Clock) -> None:
         """Reads how clients log in, if they have to on any listener; the code for that is loaded only then. Raises

@@ -29,6 +29,8 @@ class Place(IntEnum):
     QUOTAS = 1
     FAULTS = 2
     """The faults of a test kit are outside the quotas, so that a request that never arrives is counted against nobody."""
+    PRESENCE = 3
+    """A broker in a quorum first of all looks whether it stood still (server/broker/absence.py)."""
 
 
 class Chain:

@@ -306,7 +306,7 @@ class _Fetch:
     ) -> PartitionData:
         """Returns what a partition has for a broker that follows it, and notes how far that has come. Raises LogError."""
         log, role = replica.log, replica.role
-        if not isinstance(role, Leader):
+        if not isinstance(role, Leader) or not replica.is_leader:
             return _refusal(asked.partition, ErrorCode.NOT_LEADER_OR_FOLLOWER)
         if self._is_stranger:
             return _refusal(asked.partition, ErrorCode.TOPIC_AUTHORIZATION_FAILED)

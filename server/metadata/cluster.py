@@ -39,6 +39,11 @@ class Cluster(ABC):
 
     isr_changes: IsrChanges | None = None
     """What takes changes of in-sync replicas to the controllers; None where this broker is its own, since then nobody follows."""
+    look: Callable[[], None] | None = None
+    """Is to be called before each request is served: it notices that this broker stood still, while others may have taken over.
+    None where nobody can."""
+    on_doubt: Callable[[bool], object] | None = None
+    """Is called with True when it is not known any more what this broker leads, and with False when it is."""
     on_failure: Callable[[str], object] | None = None
     """Is called, with the reason, if the broker cannot go on in this cluster and has to end."""
 

@@ -84,7 +84,8 @@ class Replica:
         self.under_min_isr = False
         """Whether this broker leads and fewer replicas are in sync than `min.insync.replicas` wants: acks=all is refused then."""
         self.role: Role = None
-        """The replica's role (roles.py). `is_leader` repeats it as a plain attribute, for code that asks once a request."""
+        """The replica's role (roles.py). `is_leader` repeats it as a plain attribute, for code that asks once a request, and is
+        False while this broker is in doubt about what it leads."""
         self.watchers: dict[object, Callable[[], None]] = {}
         """The functions to call when this partition changes, by owner. Each is called once; the owner may then watch again
         (purgatory.py)."""

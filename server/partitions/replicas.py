@@ -31,6 +31,7 @@ from ottla.server.metadata.image import (
 from ottla.server.metadata.names import CLUSTER_METADATA, INTERNAL_TOPICS
 from ottla.server.partitions.backlog import Backlog, TopicIdPartition
 from ottla.server.partitions.replica import KeepIsr, Replica
+from ottla.server.partitions.roles import Leader
 from ottla.server.partitions.traffic import Traffic
 from ottla.wire.errors import ErrorCode
 
@@ -75,6 +76,7 @@ class Replicas:
         """Is called with each replica that comes after the start."""
         self.on_role: Callable[[Replica], object] | None = None
         """Is called with each replica whose role may have changed; None where no other broker ever leads a partition."""
+        self._in_doubt = False
         self._backlog = Backlog(clock, make=self._make, delete=self._delete, sync=logs.sync_deletions)
         self._reopening: Reopening | None = None
         """What opens the partitions that the start could not; None if there are none."""
@@ -306,8 +308,17 @@ class Replicas:
         self._backlog.delete(replica.log)
         self._resign(replica)
 
+    def doubt(self, in_doubt: bool) -> None:
+        """Has this broker lead nothing as long as it is in doubt whether others do (server/quorum/absence.py). Requests are
+        answered NOT_LEADER_OR_FOLLOWER; roles stay as they are, and with them what waits for followers."""
+        self._in_doubt = in_doubt
+        for replica in self._replicas.values():
+            replica.is_leader = not in_doubt and isinstance(replica.role, Leader)
+
     def _take_role(self, replica: Replica, image: PartitionImage) -> None:
         replica.take_role(image, self._node_id)
+        if self._in_doubt:
+            replica.is_leader = False
         if self.on_role is not None:
             self.on_role(replica)
 

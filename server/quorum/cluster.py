@@ -20,6 +20,7 @@ import logging
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from ottla.log.errors import StorageError
 from ottla.server.base.clock import Bell, wait_at_most
 from ottla.server.base.randomness import random_uuid
 from ottla.server.metadata.cluster import Cluster, Pass
@@ -31,6 +32,7 @@ from ottla.server.metadata.names import CLUSTER_METADATA
 from ottla.server.peers.blocking import BlockingConnection
 from ottla.server.peers.outcomes import Disconnected
 from ottla.server.peers.peer import Peer, PeerSettings
+from ottla.server.quorum.absence import Absence
 from ottla.server.quorum.channel import Channel
 from ottla.server.quorum.controllers import Controllers
 from ottla.server.quorum.directories import Assignments
@@ -43,6 +45,7 @@ from ottla.server.quorum.metadata_fetcher import Fetching, MetadataFetcher
 from ottla.server.quorum.registrar import register
 from ottla.server.quorum.registration import UNKNOWN_EPOCH, registration
 from ottla.server.quorum.waiting import ImageWaits
+from ottla.wire.metadata_records import MetadataError
 
 if TYPE_CHECKING:
     from random import Random
@@ -112,6 +115,8 @@ class QuorumCluster(Cluster):
             log, image, self._finder, self._fetch_peers, self._fetching_settings(), clock, random, self._note_progress
         )
         self._heartbeat: Heartbeat | None = None
+        self._absence = Absence(clock.monotonic, _longest_pause_ms(values) / 1000, self._doubt)
+        self.look = self._look
 
     def _fetching_settings(self) -> Fetching:
         values, config = self._config.values, self._config
@@ -189,6 +194,7 @@ class QuorumCluster(Cluster):
             bell=Bell(),
             post=loop.call_soon_threadsafe,
             lost=self._lose_leader,
+            serving=self._absence.answered,
         )
         self._heartbeat.broker_epoch = self._broker_epoch
         self._note_progress()
@@ -205,10 +211,24 @@ class QuorumCluster(Cluster):
         return BlockingConnection(sock, str(address), f"broker-{self._config.node_id}-heartbeat", self._clock.monotonic)
 
     def _say_alive(self) -> None:
-        """Stamps the time, for the heartbeat's thread to see that the loop runs."""
+        """Stamps the time, for the heartbeat's thread and for `_absence` to see that the loop runs."""
         assert self._heartbeat is not None
+        self._absence.run()
         self._heartbeat.alive_at = self._clock.monotonic()
         self._alive_timer = self._clock.call_later(ALIVE_INTERVAL_MS / 1000, self._say_alive)
+
+    def _look(self) -> None:
+        if self._heartbeat is not None:  # before that there is no session which could end
+            self._absence.look()
+
+    def _doubt(self, in_doubt: bool) -> None:
+        """Tells the broker that it does not know what it leads, or that it does, and hurries to find out."""
+        assert self._heartbeat is not None
+        self._heartbeat.alive_at = self._clock.monotonic()
+        if self.on_doubt is not None:
+            self.on_doubt(in_doubt)
+        if in_doubt:
+            self._heartbeat.beat_now()
 
     def _lose_leader(self, address: Address) -> None:
         self._finder.did_not_answer(address)
@@ -216,6 +236,7 @@ class QuorumCluster(Cluster):
 
     def _note_progress(self) -> None:
         """Passes on what may have changed: who leads, and how far the image has come."""
+        self._absence.fetched(self._fetcher.applied_at)
         if self._heartbeat is not None:
             leader = self._finder.leader
             self._heartbeat.address = leader.address if leader is not None else None
@@ -318,6 +339,8 @@ class QuorumCluster(Cluster):
     def _fetching_ended(self, task: asyncio.Task[None]) -> None:
         """Ends the broker if its metadata cannot be followed any further."""
         if not task.cancelled() and not self._is_closing and (error := task.exception()) is not None and self.on_failure:
+            if not isinstance(error, (MetadataError, StorageError)):
+                logger.error("following the cluster's metadata failed because of a bug", exc_info=error)
             self.on_failure(f"the cluster's metadata cannot be followed any further: {error}")
 
     async def _until_image(self, condition: Callable[[], bool]) -> None:
@@ -340,6 +363,13 @@ class QuorumCluster(Cluster):
             return waiting.result()
         self._fetching.result()
         raise AssertionError("the fetching ends only by an exception")
+
+
+def _longest_pause_ms(values: Mapping[str, Any]) -> int:
+    """Returns how long the event loop may stand still without the session ending: the last heartbeat may be an interval old, and
+    what says that the loop runs is no more exact than its own interval."""
+    until_over_ms = int(values["broker.session.timeout.ms"] - values["broker.heartbeat.interval.ms"]) - ALIVE_INTERVAL_MS
+    return max(until_over_ms, 2 * ALIVE_INTERVAL_MS)
 
 
 def quorum_addresses(config: BrokerConfig) -> tuple[dict[int, Address], list[Address]]:

@@ -85,7 +85,8 @@ class Times(NamedTuple):
 
 class Heartbeat:
     """Beats; see the module's docstring. `connect` opens a connection and raises PeerError, `post` has the loop call a function,
-    `lost` is called on the loop with the address of a controller that did not answer or is not the active one.
+    `lost` is called on the loop with the address of a controller that did not answer or is not the active one, `serving` with the
+    time at which a beat was sent that was answered without fencing this broker.
     """
 
     def __init__(
@@ -98,6 +99,7 @@ class Heartbeat:
         bell: Bell,
         post: Callable[[Callable[[], object]], object],
         lost: Callable[[Address], object],
+        serving: Callable[[float], object],
     ) -> None:
         self.state = State.STARTING
         self.unfenced: Promise[None] = Promise()
@@ -119,6 +121,7 @@ class Heartbeat:
         self._bell = bell
         self._post = post
         self._lost = lost
+        self._serving = serving
         self._thread: threading.Thread | None = None
         # Of the thread
         self._line: Line | None = None
@@ -161,8 +164,8 @@ class Heartbeat:
         assert state in TRANSITIONS[self.state], f"{self.state} to {state}"
         self.state = state
 
-    def take(self, answer: BrokerHeartbeatResponse) -> None:
-        """Takes what the active controller answered."""
+    def take(self, answer: BrokerHeartbeatResponse, sent_at: float) -> None:
+        """Takes what the active controller answered to a beat that was sent then."""
         self.answered_at = self._monotonic()
         if answer.error_code != self._last_error:
             self._last_error = answer.error_code
@@ -172,6 +175,8 @@ class Heartbeat:
                 logger.error("the controllers answer heartbeats of this broker with %s; it goes on trying", name)
         if answer.error_code != ErrorCode.NONE:
             return
+        if not answer.is_fenced:
+            self._serving(sent_at)
         if self.state is State.UNFENCING and not answer.is_fenced:
             self._enter(State.SERVING)
             self.unfenced.set_result(None)
@@ -184,7 +189,12 @@ class Heartbeat:
     def _run(self) -> None:
         while self.state is not State.STOPPED:
             began = self._monotonic()
-            seconds = self.beat()
+            try:
+                seconds = self.beat()
+            except Exception:
+                logger.exception("a heartbeat failed because of a bug; the next one comes over a new connection")
+                self._hang_up()
+                seconds = self._times.interval_s
             self._bell.rest(max(0.0, began + seconds - self._monotonic()))
         self._hang_up()
 
@@ -204,14 +214,15 @@ class Heartbeat:
         address = self.address
         if address is None:
             return RETRY_SECONDS
+        sent_at = self._monotonic()
         try:
             answer = self._line_for(address).ask(self._message(), self._times.session_s / 2)
         except PeerError as error:
             logger.log(logging.DEBUG if self.state is State.STOPPED else logging.INFO, "no heartbeat to %s: %s", address, error)
         else:
             if answer.error_code != ErrorCode.NOT_CONTROLLER:
-                self._post(partial(self.take, answer))
-                in_haste = self.state in (State.UNFENCING, State.LEAVING)
+                self._post(partial(self.take, answer, sent_at))
+                in_haste = self.state in (State.UNFENCING, State.LEAVING) or (answer.is_fenced and self.state is State.SERVING)
                 return min(self._times.interval_s, RETRY_SECONDS) if in_haste else self._times.interval_s
         self._hang_up()
         self._post(partial(self._lost, address))

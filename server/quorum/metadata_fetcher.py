@@ -88,6 +88,8 @@ class MetadataFetcher:
     ) -> None:
         self.caught_up: Promise[None] = Promise()
         """Kept when the image first has everything up to the high watermark of the present leader."""
+        self.applied_at = self._sent_at = clock.monotonic()
+        """When the last Fetch was sent whose answer is applied as far as it counts."""
         self._log = log
         self._image = image
         self._finder = finder
@@ -105,6 +107,7 @@ class MetadataFetcher:
         while True:
             leader = self._finder.leader
             address = self._finder.whom_to_ask()
+            self._sent_at = self._clock.monotonic()
             try:
                 answer = await self._controllers.at(address).call(
                     self._request(), self._settings.request_timeout_ms + MAX_WAIT_MS, min_version=OLDEST_FETCH
@@ -215,8 +218,10 @@ class MetadataFetcher:
         await self._apply()
         if job is not None:
             await flush_in_thread(job)
-        if not self.caught_up.done() and self._log.applied >= partition.high_watermark >= 0:
-            self.caught_up.set_result(None)
+        if self._log.applied >= partition.high_watermark >= 0:
+            self.applied_at = self._sent_at
+            if not self.caught_up.done():
+                self.caught_up.set_result(None)
 
     async def _apply(self) -> None:
         """Applies what counts, with a turn of the event loop where it takes long."""

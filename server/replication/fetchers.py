@@ -4,6 +4,9 @@
 by a hash among `num.replica.fetchers`; a new leader epoch begins it anew there, and a change of the in-sync replicas changes
 nothing. A fetcher runs as long as it has partitions: it ends in the next turn of the event loop after the last one is gone, so
 that a partition that changes its epoch does not cost a connection.
+
+A fetcher that ends because of a bug is replaced after a pause, which grows with each time in a row: what it was asked for may
+have changed by then, and partitions that nobody fetches would fall out of the in-sync replicas.
 """
 
 from __future__ import annotations
@@ -11,9 +14,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import zlib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from ottla.server.partitions.roles import Follower
+from ottla.server.peers.backoff import Backoff
 from ottla.server.peers.peer import Peer
 from ottla.server.replication.fetcher import Address, Fetcher
 from ottla.server.replication.following import Following, State
@@ -29,6 +33,10 @@ if TYPE_CHECKING:
     from ottla.server.replication.following import Key
     from ottla.server.replication.settings import FetchSettings
 
+LONGEST_PAUSE_MS: Final = 30_000
+"""The longest pause before a fetcher is replaced that ended because of a bug. One that runs for so long was not the same bug."""
+NAMES_LOGGED: Final = 20
+"""So many of its partitions are named then."""
 FetcherId = tuple[int, int]
 """A leader, and the number of one of its fetchers."""
 
@@ -57,6 +65,8 @@ class Fetchers:
         self._followings: dict[Key, Following] = {}
         self._fetchers: dict[FetcherId, Fetcher] = {}
         self._tasks: dict[Fetcher, asyncio.Task[None]] = {}
+        self._bugs: dict[FetcherId, tuple[int, float]] = {}  # how often in a row a fetcher ended, and when it last did
+        self._pauses = Backoff(settings.backoff_ms, LONGEST_PAUSE_MS, random)
         self._idle: set[FetcherId] = set()
         self._ending: set[asyncio.Future[None]] = set()
         self._past_bytes_in = 0
@@ -150,7 +160,7 @@ class Fetchers:
             lambda: self._address_of(leader), connect, self._settings, self._clock, self._broker_epoch, self.throttle
         )
         task = self._tasks[fetcher] = asyncio.ensure_future(fetcher.run())
-        task.add_done_callback(lambda done: self._ended(fetcher, done))
+        task.add_done_callback(lambda done: self._ended((leader, number), fetcher, done))
         return fetcher
 
     def _address_of(self, broker_id: int) -> Address | None:
@@ -162,7 +172,40 @@ class Fetchers:
         broker = self._image.brokers.get(self._settings.node_id)
         return -1 if broker is None else broker.epoch
 
+    # Fetchers that end because of a bug
+
+    def _ended(self, name: FetcherId, fetcher: Fetcher, task: asyncio.Task[None]) -> None:
+        del self._tasks[fetcher]
+        if task.cancelled() or (error := task.exception()) is None or self._closing:
+            return
+        now = self._clock.monotonic()
+        times, last = self._bugs.get(name, (0, now))
+        times = times if now - last < 2 * LONGEST_PAUSE_MS / 1000 else 0  # the last pause is a part of that
+        self._bugs[name] = times + 1, now
+        pause_s = self._pauses.seconds(times)
+        followed = [following.name for following in self._followings.values() if self._fetcher_of(following) == name]
+        names = ", ".join(followed[:NAMES_LOGGED]) + (
+            f" and {len(followed) - NAMES_LOGGED} more" if len(followed) > NAMES_LOGGED else ""
+        )
+        text = "a fetcher from broker %d ended because of a bug; for %.1f s these partitions are not fetched: %s"
+        logger.error(text, name[0], pause_s, names, exc_info=error)
+        self._close(fetcher)
+        self._clock.call_later(pause_s, lambda: self._replace(name, fetcher))
+
+    def _replace(self, name: FetcherId, fetcher: Fetcher) -> None:
+        """Has another fetcher go on for one that has ended, unless its partitions are gone."""
+        if self._closing or self._fetchers.get(name) is not fetcher:
+            return
+        self._past_bytes_in += fetcher.bytes_in
+        self._fetchers[name] = self._start(*name)
+        for following in [each for each in self._followings.values() if self._fetcher_of(each) == name]:
+            self._follow(Following(following.replica, following.leader))
+
     # The end
+
+    def _close(self, fetcher: Fetcher) -> None:
+        self._ending.add(ending := asyncio.ensure_future(fetcher.close()))
+        ending.add_done_callback(self._ending.discard)
 
     def _end_idle(self) -> None:
         for name in self._idle:
@@ -170,14 +213,8 @@ class Fetchers:
             if fetcher is not None and not len(fetcher):
                 del self._fetchers[name]
                 self._past_bytes_in += fetcher.bytes_in
-                self._ending.add(ending := asyncio.ensure_future(fetcher.close()))
-                ending.add_done_callback(self._ending.discard)
+                self._close(fetcher)
         self._idle.clear()
-
-    def _ended(self, fetcher: Fetcher, task: asyncio.Task[None]) -> None:
-        del self._tasks[fetcher]
-        if not task.cancelled() and (error := task.exception()) is not None:
-            logger.error("a fetcher ended because of a bug; its partitions are not fetched any more", exc_info=error)
 
     async def close(self) -> None:
         """Fetches no more. When this returns, nothing is under way, and the logs may be closed."""

@@ -102,6 +102,15 @@ def test_a_follower_does_not_serve_followers() -> None:
     assert follow(led, 0).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
+def test_a_leader_in_doubt_serves_no_followers_and_notes_nothing() -> None:
+    led = Led()
+    led.append(2)
+    led.broker.replicas.doubt(True)
+    assert follow(led, 2).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    led.broker.replicas.doubt(False)
+    assert ends(led) == [-1, -1]
+
+
 def test_a_fetch_that_waits_says_once_how_far_its_follower_has_come() -> None:
     led = Led()
     led.append(1)

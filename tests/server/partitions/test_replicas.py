@@ -21,11 +21,13 @@ from ottla.server.metadata.image import BROKER, TOPIC
 from ottla.server.metadata.names import CLUSTER_METADATA
 from ottla.server.partitions.backlog import RETRY_SECONDS
 from ottla.server.partitions.replicas import TOPICS_A_STEP, Replicas
+from ottla.server.partitions.roles import Leader
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.internal.config_record import ConfigRecord
+from ottla.wire.messages.internal.partition_change_record import PartitionChangeRecord
 from ottla.wire.messages.internal.partition_record import PartitionRecord
 from ottla.wire.messages.internal.topic_record import TopicRecord
-from tests.fakes import MemoryBroker
+from tests.fakes import NODE_ID, MemoryBroker
 from tests.log.support import batch
 from tests.memdisk import MemDisk
 
@@ -325,3 +327,26 @@ def test_what_is_opened_late_and_belongs_to_no_topic_any_more_is_set_aside() -> 
     assert broker.replica("u").topic_id == other
     aside = [name for name in disk.list("/data") if name.endswith("-stray")]
     assert [name[:3] for name in sorted(aside)] == ["t-0", "u-0"]
+
+
+def test_a_broker_in_doubt_leads_nothing_and_keeps_what_waits() -> None:
+    broker = MemoryBroker({"t": 2})
+    broker.create_topic("led", followers=(2,))
+    broker.create_topic("followed", leader=2, followers=(2,))
+    led, roles = broker.replica("led"), {id(replica): replica.role for replica in broker.replicas}
+    waits: list[Exception | None] = []
+    assert isinstance(led.role, Leader)
+    assert led.role.high_watermark is not None
+    end = led.append(batch(1)).last_offset + 1
+    led.role.high_watermark.when_passed(end, waits.append)
+    broker.replicas.doubt(True)
+    assert not any(replica.is_leader for replica in broker.replicas)
+    broker.image.apply_all([PartitionChangeRecord(0, broker.topic_id("t"), isr=[NODE_ID])])
+    broker.create_topic("new")
+    assert not any(replica.is_leader for replica in broker.replicas), "whether that holds is not known, either"
+    broker.replicas.doubt(False)
+    led_here = {(replica.topic, replica.partition) for replica in broker.replicas if replica.is_leader}
+    assert led_here == {("t", 0), ("t", 1), ("led", 0), ("new", 0)}
+    assert {id(replica): replica.role for replica in broker.replicas if replica.topic != "new"} == roles
+    led.role.high_watermark.on_fetch(2, end)
+    assert waits == [None]

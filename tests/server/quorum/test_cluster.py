@@ -16,7 +16,7 @@ from ottla.server.base.network import OsNetwork
 from ottla.server.base.randomness import from_seed
 from ottla.server.metadata.cluster import CannotJoin
 from ottla.server.metadata.image import Endpoint
-from ottla.server.quorum.cluster import QuorumCluster, open_quorum, quorum_addresses
+from ottla.server.quorum.cluster import QuorumCluster, _longest_pause_ms, open_quorum, quorum_addresses
 from ottla.server.settings.broker_config import BrokerConfig
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.assign_replicas_to_dirs import AssignReplicasToDirsRequest
@@ -225,6 +225,39 @@ def test_the_copy_gets_snapshots_of_its_own() -> None:
         assert NODE_ID in rig.cluster.image.brokers, "before anything went over the network"
 
     joins(scenario, metadata_log_max_record_bytes_between_snapshots="1")
+
+
+def test_after_it_stood_still_it_is_in_doubt_until_a_heartbeat_and_metadata_came() -> None:
+    async def scenario(rig: Rig) -> None:
+        doubts: list[bool] = []
+        rig.cluster.on_doubt = doubts.append
+        look = rig.cluster.look
+        assert look is not None
+        look()  # before there is a session
+        await rig.join()
+        look()
+        assert doubts == []
+        rig.controller.refuses[BrokerHeartbeatRequest] = ErrorCode.STALE_BROKER_EPOCH
+        rig.cluster._absence._ran_at -= 5  # of a session of 5 s
+        look()
+        assert doubts == [True]
+        beats = len(rig.controller.of(BrokerHeartbeatRequest))
+        await rig.until(lambda: len(rig.controller.of(BrokerHeartbeatRequest)) > beats + 2)
+        rig.controller.write(topic("t"))
+        await rig.until(lambda: "t" in rig.cluster.image.topics)
+        assert doubts == [True], "no heartbeat was answered"
+        del rig.controller.refuses[BrokerHeartbeatRequest]
+        await rig.until(lambda: doubts == [True, False])
+
+    joins(scenario)
+
+
+def test_the_longest_pause_leaves_a_session_no_time_to_end() -> None:
+    def longest(session_ms: int, interval_ms: int) -> int:
+        return _longest_pause_ms({"broker.session.timeout.ms": session_ms, "broker.heartbeat.interval.ms": interval_ms})
+
+    assert longest(9000, 2000) == 6000
+    assert longest(1000, 500) == 2000, "what says that the loop runs comes every second"
 
 
 def test_controllers_that_do_not_let_it_go_are_not_waited_for_once_they_are_silent(caplog: pytest.LogCaptureFixture) -> None:

@@ -31,6 +31,7 @@ class Rig:
         self.said: list[tuple[Address, BrokerHeartbeatRequest]] = []
         self.lines: list[tuple[Address, str]] = []
         self.lost: list[Address] = []
+        self.serving: list[float] = []
         self.posted: list[Callable[[], object]] = []
         self.asked = threading.Event()
         self.heartbeat = Heartbeat(
@@ -41,6 +42,7 @@ class Rig:
             bell=Bell(),
             post=self.posted.append,
             lost=self.lost.append,
+            serving=self.serving.append,
         )
         self.heartbeat.broker_epoch = 70
         self.heartbeat.metadata_offset = 80
@@ -102,7 +104,7 @@ def test_a_life() -> None:
     rig.beat(unfenced())
     assert rig.is_in(State.SERVING)
     assert heart.unfenced.done()
-    assert rig.beat(fenced()) == TIMES.interval_s
+    assert rig.beat(fenced()) == RETRY_SECONDS, "it hurries to serve again"
     assert rig.is_in(State.SERVING), "the controllers have fenced it for a while"
     heart.begin_shutdown()
     assert rig.beat(unfenced()) == RETRY_SECONDS
@@ -115,6 +117,19 @@ def test_a_life() -> None:
     ]  # fmt: skip
     assert {(each.broker_id, each.broker_epoch, each.current_metadata_offset) for _, each in rig.said} == {(4, 70, 80)}
     assert rig.lines == [(A, "opened")]
+
+
+def test_only_an_answer_that_does_not_fence_says_that_it_serves_and_counts_from_when_it_was_asked() -> None:
+    rig = Rig()
+    rig.clock.advance(3)
+    rig.answers = [unfenced()]
+    rig.heartbeat.beat()
+    rig.clock.advance(1)
+    rig.posted.pop()()
+    assert (rig.serving, rig.heartbeat.answered_at) == ([3], 4)
+    rig.beat(fenced())
+    rig.beat(BrokerHeartbeatResponse(error_code=ErrorCode.STALE_BROKER_EPOCH, is_fenced=False))
+    assert rig.serving == [3]
 
 
 def test_every_state_can_be_left() -> None:
@@ -198,6 +213,26 @@ def test_the_thread_beats_and_ends() -> None:
     thread.join(30)
     assert not thread.is_alive()
     assert rig.lines[-1] == (A, "closed")
+
+
+def test_a_bug_does_not_end_the_thread(caplog: pytest.LogCaptureFixture) -> None:
+    rig = Rig()
+
+    def broken_then_sound() -> float:
+        if rig.heartbeat.state is State.STARTING and not caplog.records:
+            rig.heartbeat._bell.ring()  # so that the pause is over at once
+            return 1 // 0
+        rig.asked.set()
+        return TIMES.interval_s
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(rig.heartbeat, "beat", broken_then_sound)
+        rig.heartbeat.start()
+        assert rig.asked.wait(10)
+        thread = rig.heartbeat.stop()
+        assert thread is not None
+        thread.join(10)
+    assert [(each.levelno, each.exc_info is not None) for each in caplog.records] == [(logging.ERROR, True)]
 
 
 def test_what_never_began_can_be_stopped() -> None:

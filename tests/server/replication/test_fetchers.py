@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+import pytest
+
 from ottla.server.base.randomness import from_seed
-from ottla.server.replication.fetchers import Fetchers
+from ottla.server.replication.fetcher import Fetcher
+from ottla.server.replication.fetchers import LONGEST_PAUSE_MS, NAMES_LOGGED, Fetchers
 from ottla.wire.messages.fetch import FetchRequest, FetchResponse
 from ottla.wire.messages.internal.partition_change_record import PartitionChangeRecord
 from tests.fakes import LISTENER, NODE_ID, MemoryBroker
 from tests.server.peers.node import PlayedNetwork, frame, versions
-from tests.server.replication.played import settings, turns
+from tests.server.replication.played import BACKOFF_S, settings, turns
 
 TWO, THREE = 2, 3
 
@@ -207,5 +211,101 @@ def test_figures_are_sums_over_the_fetchers_that_run_and_ran() -> None:
         rig.broker.delete_topic("a")
         await rig.turns()
         assert (rig.fetchers.bytes_in, rig.fetchers.max_lag()) == (7, 0)
+
+    run(scenario)
+
+
+async def break_fetcher(rig: Rig) -> Fetcher:
+    """Lets the one fetcher end because of a bug, and returns it."""
+    (fetcher,) = rig.fetchers._fetchers.values()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(fetcher, "_request", lambda: 1 // 0)
+        if rig.network.connected[-1].open:  # the Fetch that is under way
+            rig.network.answer(-1)
+        await turns()
+    return fetcher
+
+
+@pytest.mark.parametrize("partitions", [2, NAMES_LOGGED + 1])
+def test_a_fetcher_that_ends_by_a_bug_is_replaced_after_a_pause(partitions: int, caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario(rig: Rig) -> None:
+        rig.broker.create_topic("a", partitions, leader=TWO, followers=(TWO,))
+        await rig.turns()
+        rig.fetchers._followings[rig.broker.topic_id("a"), 0].stop()
+        fetcher = await break_fetcher(rig)
+        fetcher.bytes_in = 7
+        (record,) = [each for each in caplog.records if each.levelno == logging.ERROR]
+        text = record.getMessage()
+        assert text.startswith("a fetcher from broker 2 ended because of a bug; for ")
+        assert "a-0, a-1" in text
+        assert text.endswith(" and 1 more") == (partitions > NAMES_LOGGED)
+        assert record.exc_info is not None
+        assert record.exc_info[0] is ZeroDivisionError
+        assert not rig.network.connected[0].open
+        rig.broker.clock.advance(0.7 * BACKOFF_S)
+        await turns()
+        assert len(rig.network.connected) == 1
+        rig.broker.clock.advance(BACKOFF_S)
+        await turns()
+        await rig.network.let_in()
+        (topic,) = rig.network.requests(1)[0].topics
+        assert [each.partition for each in topic.partitions] == list(range(partitions))
+        assert rig.fetchers.stopped() == 0
+        assert rig.fetchers.bytes_in == 7
+
+    run(scenario)
+
+
+def test_the_pause_grows_with_bugs_in_a_row() -> None:
+    async def scenario(rig: Rig) -> None:
+        rig.broker.create_topic("a", leader=TWO, followers=(TWO,))
+        await rig.turns()
+        for wait in (1, 2, 4):
+            broken = await break_fetcher(rig)
+            rig.broker.clock.advance(0.75 * wait * BACKOFF_S)
+            assert list(rig.fetchers._fetchers.values()) == [broken]
+            rig.broker.clock.advance(0.5 * wait * BACKOFF_S)
+            assert list(rig.fetchers._fetchers.values()) != [broken]
+            await rig.turns()
+        ((name, (times, last)),) = rig.fetchers._bugs.items()
+        assert times == 3
+        rig.fetchers._bugs[name] = times, last - 2 * LONGEST_PAUSE_MS / 1000
+        broken = await break_fetcher(rig)
+        rig.broker.clock.advance(1.3 * BACKOFF_S)
+        assert list(rig.fetchers._fetchers.values()) != [broken], "it ran for long"
+
+    run(scenario)
+
+
+def test_what_changes_during_the_pause_counts_after_it() -> None:
+    async def scenario(rig: Rig) -> None:
+        for name in ("a", "b"):
+            rig.broker.create_topic(name, leader=TWO, followers=(TWO, THREE))
+        await rig.turns()
+        await break_fetcher(rig)
+        rig.broker.elect("a", THREE)
+        rig.broker.create_topic("c", leader=TWO, followers=(TWO, THREE))
+        rig.broker.clock.advance(2 * BACKOFF_S)
+        await rig.turns()
+        assert rig.network.hosts == ["host2", "host3", "host2"]
+        assert sorted(topics(rig.network.requests(2)[0])) == [b"b", b"c"]
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("closed", [False, True])
+def test_a_fetcher_whose_partitions_are_gone_is_not_replaced(closed: bool) -> None:
+    async def scenario(rig: Rig) -> None:
+        rig.broker.create_topic("a", leader=TWO, followers=(TWO,))
+        await rig.turns()
+        await break_fetcher(rig)
+        if closed:
+            await rig.fetchers.close()
+        else:
+            rig.broker.delete_topic("a")
+        rig.broker.clock.advance(2 * BACKOFF_S)
+        await rig.turns()
+        assert len(rig.network.connected) == 1
+        assert not rig.fetchers._tasks
 
     run(scenario)
