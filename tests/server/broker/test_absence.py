@@ -22,9 +22,12 @@ from tests.server.broker.whole_broker import config, disk, run
 
 def test_the_look_comes_before_the_handler() -> None:
     seen: list[str] = []
-    steps = Steps(
-        lambda frame, pos: (frame, pos), lambda body, request: seen.append(body) or "answer", lambda answer, parts: None
-    )
+
+    def handle(body: Any, request: Any) -> str:
+        seen.append(body)
+        return "answer"
+
+    steps = Steps(lambda frame, pos: (frame, pos), handle, lambda answer, parts: None)
     for api in APIS.values():
         around = LookFirst(lambda: seen.append("look")).around(api, Traits(Open("a test")), steps)
         assert around.handle("body", None) == "answer"  # type: ignore[arg-type]  # only passed on

@@ -16,6 +16,9 @@ class Rig:
         self.doubts: list[bool] = []
         self.absence = Absence(self.clock.monotonic, LONGEST, self.doubts.append)
 
+    def is_in(self, state: State) -> bool:
+        return self.absence.state is state
+
     def stand_still(self, seconds: float = LONGEST + 1) -> None:
         """The clock goes on, and nothing else runs."""
         self.clock.advance(seconds)
@@ -65,15 +68,15 @@ def test_a_heartbeat_and_then_metadata_end_it() -> None:
     rig.stand_still()
     rig.absence.look()
     rig.absence.fetched(rig.now + 1)
-    assert rig.absence.state is State.RETURNED, "metadata without a heartbeat may be from before the broker was fenced"
+    assert rig.is_in(State.RETURNED), "metadata without a heartbeat may be from before the broker was fenced"
     rig.absence.answered(before)
     rig.absence.answered(rig.now)
-    assert rig.absence.state is State.RETURNED, "these heartbeats were sent before or while it stood still"
+    assert rig.is_in(State.RETURNED), "these heartbeats were sent before or while it stood still"
     rig.clock.advance(1)
     sent_at = rig.now
     rig.clock.advance(1)
     rig.absence.answered(sent_at)
-    assert rig.absence.state is State.INFORMED
+    assert rig.is_in(State.INFORMED)
     rig.absence.fetched(sent_at)
     rig.absence.fetched(rig.now)
     assert rig.doubts == [True], "these were asked for before the heartbeat was answered"
