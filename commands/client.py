@@ -14,7 +14,7 @@ A command asks for it with a parameter:
 |---|---|
 | `--bootstrap`, `-b` | where the cluster is; else OTTLA_BOOTSTRAP, else KAFKA_BOOTSTRAP_SERVERS, else 127.0.0.1:9092 |
 | `--property`, `-X` | any librdkafka property, key=value: security.protocol, sasl.username, ssl.ca.location, ... |
-| `--client-config` | a file of such properties, in Java's format |
+| `--command-config` | a client.properties as Apache Kafka's tools take it (client_properties.py), or with librdkafka's names |
 | `--timeout` | seconds to wait for the cluster's answers |
 
 The order of precedence is: -X, then --bootstrap and its variables, then what the command itself sets, then the file.
@@ -180,7 +180,9 @@ class Cluster:
         try:
             return kind({**merged, "error_cb": self._on_error})
         except KafkaException as error:  # an unknown property, or a value that librdkafka refuses
-            raise typer.BadParameter(str(error.args[0].str()), param_hint="--property") from None
+            text = str(error.args[0].str())
+            of_file = any(f'"{name}"' in text for name in self.file.keys() - self.properties.keys())
+            raise typer.BadParameter(text, param_hint="--command-config" if of_file else "--property") from None
 
     def _on_error(self, error: KafkaError) -> None:
         if error.name() == "_ALL_BROKERS_DOWN":
@@ -276,11 +278,15 @@ OPTIONS: Final = (
         Annotated[
             Path | None,
             typer.Option(
-                "--client-config", metavar="FILE", help="A file of such properties, one per line.", rich_help_panel="Cluster"
+                "--command-config",
+                "--client-config",
+                metavar="FILE",
+                help="A client.properties, as Apache Kafka's tools take it.",
+                rich_help_panel="Cluster",
             ),
         ],
         None,
-        "client_config",
+        "command_config",
     ),
     _option(
         Annotated[
@@ -303,11 +309,11 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
         *,
         bootstrap: str | None,
         client_property: list[str] | None,
-        client_config: Path | None,
+        command_config: Path | None,
         timeout: float,
         **own: Any,
     ) -> None:
-        cluster = cluster_of(bootstrap, client_property or (), client_config, timeout)
+        cluster = cluster_of(bootstrap, client_property or (), command_config, timeout)
         from confluent_kafka import KafkaException
 
         try:
@@ -331,21 +337,26 @@ def cluster_of(
         if not key or not equals:
             raise typer.BadParameter(f"{pair!r} is not key=value", param_hint="--property")
         properties[key.strip()] = value
-    return Cluster(properties, file={} if file is None else _client_properties(file), timeout_s=timeout_s)
+    return Cluster(properties, file={} if file is None else _client_properties(file, properties), timeout_s=timeout_s)
 
 
-def _client_properties(file: Path) -> dict[str, str]:
-    """Returns the properties in the file of --client-config. Raises BadParameter if it cannot be read."""
+def _client_properties(file: Path, nearer: Mapping[str, str]) -> dict[str, str]:
+    """Returns the properties in the file of --command-config, as librdkafka's. `nearer` are those of other options, which count
+    more. Raises BadParameter if it cannot be read or translated."""
+    from ottla.commands.client_properties import translate
     from ottla.log.config_def import ConfigError
     from ottla.log.properties import parse_properties
 
+    protocol = {name: text for name, text in nearer.items() if name == "security.protocol"}
     try:
-        return {key: value for key, value, _ in parse_properties(file.read_bytes())}
+        given = {key: value for key, value, _ in parse_properties(file.read_bytes())}
+        found = translate({**given, **protocol}, lambda path: Path(path).read_bytes(), time.time_ns() // 1_000_000)
+        return {name: text for name, text in found.items() if name.replace(".pem", ".location") not in nearer}
     except OSError as error:
         problem = f"{file}: {error.strerror or error}; name a .properties file that can be read"
     except ConfigError as error:
         problem = f"{file}, {error}"
-    raise typer.BadParameter(problem, param_hint="--client-config")
+    raise typer.BadParameter(problem, param_hint="--command-config")
 
 
 def is_text(text: str) -> bool:

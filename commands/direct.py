@@ -5,8 +5,8 @@ librdkafka:
 
 | security.protocol | |
 |---|---|
-| plaintext (the default), ssl | ssl.ca.location, ssl.certificate.location, ssl.key.location, ssl.key.password, enable.ssl.certificate.verification, ssl.endpoint.identification.algorithm |
-| sasl_plaintext, sasl_ssl | sasl.mechanism PLAIN, SCRAM-SHA-256 or -512 with sasl.username and sasl.password; with another, Failure |
+| plaintext (the default), ssl | ssl.ca.location, ssl.certificate.location, ssl.key.location, ssl.key.password, or PEM in ssl.ca.pem, ssl.certificate.pem, ssl.key.pem; ssl.cipher.suites, enable.ssl.certificate.verification, ssl.endpoint.identification.algorithm |
+| sasl_plaintext, sasl_ssl | sasl.mechanism PLAIN, SCRAM-SHA-256 or -512 with sasl.username and sasl.password; OAUTHBEARER with a token that nobody signs; with another, Failure |
 
 Any other `ssl.` property is a Failure, too, since whoever set it relies on it. Each request has the highest version that both
 sides know, by ApiVersions. Everything that goes wrong is a Failure in words: no connection, no answer within the cluster's
@@ -15,17 +15,19 @@ timeout, a request that the broker does not know, or an error code, which is exp
 
 from __future__ import annotations
 
+import os
 import secrets
 import socket
 import ssl
 import struct
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final
 
 from ottla.commands.client import Cluster, explain
-from ottla.commands.login import MECHANISMS, log_in
+from ottla.commands.login import MECHANISMS, OAUTHBEARER, log_in, send_token
 from ottla.commands.output import Failure
 from ottla.commands.positions import Partition
 from ottla.wire.api import APIS
@@ -41,6 +43,10 @@ KNOWN_TLS: Final = frozenset(
         "ssl.certificate.location",
         "ssl.key.location",
         "ssl.key.password",
+        "ssl.ca.pem",
+        "ssl.cipher.suites",
+        "ssl.certificate.pem",
+        "ssl.key.pem",
         "ssl.endpoint.identification.algorithm",
     }
 )
@@ -144,13 +150,16 @@ def _context(properties: Mapping[str, str]) -> ssl.SSLContext:
     """Returns TLS as the properties say. Raises OSError for unusable files, and Failure for what only librdkafka can do."""
     if unknown := sorted(name for name in properties if name.startswith("ssl.") and name not in KNOWN_TLS):
         raise Failure(f"this needs a connection of ottla's own, which does not support {', '.join(unknown)}")
-    authorities = properties.get("ssl.ca.location")
-    context = ssl.create_default_context(cafile=None if authorities in {None, "probe"} else authorities)
+    authorities, inline = properties.get("ssl.ca.location"), properties.get("ssl.ca.pem")
+    context = ssl.create_default_context(cafile=None if authorities in {None, "probe"} else authorities, cadata=inline)
     if properties.get("ssl.endpoint.identification.algorithm", "https") == "none":
         context.check_hostname = False
     if properties.get("enable.ssl.certificate.verification", "true").lower() in {"false", "f", "0"}:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
+
+    if suites := properties.get("ssl.cipher.suites"):
+        context.set_ciphers(suites)
 
     def password() -> str:  # called only for an encrypted key; without it OpenSSL would ask on the terminal
         if (given := properties.get("ssl.key.password")) is None:
@@ -159,7 +168,20 @@ def _context(properties: Mapping[str, str]) -> ssl.SSLContext:
 
     if certificate := properties.get("ssl.certificate.location"):
         context.load_cert_chain(certificate, properties.get("ssl.key.location"), password)
+    elif pem := properties.get("ssl.certificate.pem"):
+        _load_pem(context, properties.get("ssl.key.pem", "") + "\n" + pem, password)
     return context
+
+
+def _load_pem(context: ssl.SSLContext, pem: str, password: Callable[[], str]) -> None:
+    """Gives a context its key and certificates. Python takes them from files only, so they go through one in memory, without a
+    name."""
+    descriptor = os.memfd_create("identity")
+    try:
+        os.write(descriptor, pem.encode())
+        context.load_cert_chain(f"/proc/self/fd/{descriptor}", password=password)
+    finally:
+        os.close(descriptor)
 
 
 def _log_in(connection: Connection, mechanism: str, properties: Mapping[str, str]) -> None:
@@ -172,6 +194,9 @@ def _log_in(connection: Connection, mechanism: str, properties: Mapping[str, str
 
     handshake = connection.call(sasl_handshake.SaslHandshakeRequest(mechanism), 1)
     _check(connection.who, handshake.error_code)
+    if mechanism == OAUTHBEARER:
+        send_token(properties, exchange, time.time())
+        return
     name, password = properties.get("sasl.username", ""), properties.get("sasl.password", "")
     log_in(mechanism, name, password, exchange, secrets.token_urlsafe(24))
 

@@ -327,7 +327,7 @@ def _check_usage(
         raise typer.BadParameter("needs --key, and no other source of records", param_hint="--tombstone")
     if value and files:
         raise typer.BadParameter("records come from files or from --value, not both", param_hint="--value")
-    for given, option in ((cluster.properties, "--property"), (cluster.file, "--client-config")):
+    for given, option in ((cluster.properties, "--property"), (cluster.file, "--command-config")):
         if "transactional.id" in given:
             raise typer.BadParameter("`ottla produce` does not use transactions (transactional.id)", param_hint=option)
 

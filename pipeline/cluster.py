@@ -1,33 +1,46 @@
 """A Kafka cluster for Spark's connector: translates librdkafka's properties, which the commands use, into those of the Java
 client.
 
-| librdkafka | Java | |---|---| | sasl.mechanism(s), sasl.username, sasl.password | sasl.mechanism, sasl.jaas.config | |
-ssl.ca.location | ssl.truststore.type PEM, ssl.truststore.location | | ssl.certificate.location, ssl.key.location,
-ssl.key.password | ssl.keystore.type PEM, .certificate.chain, .key | | client.id, security.protocol,
-ssl.endpoint.identification.algorithm | the same names |
+| librdkafka | Java |
+|---|---|
+| sasl.mechanism(s), sasl.username, sasl.password | sasl.mechanism, sasl.jaas.config |
+| sasl.oauthbearer.* | the same, with a sasl.jaas.config of its login module |
+| ssl.ca.location | ssl.truststore.type PEM, ssl.truststore.location |
+| ssl.ca.pem | ssl.truststore.type PEM, ssl.truststore.certificates |
+| ssl.certificate.location, ssl.key.location, or .pem; ssl.key.password | ssl.keystore.type PEM, .certificate.chain, .key |
+| client.id, security.protocol, ssl.endpoint.identification.algorithm | the same names |
 
-Other properties concern only librdkafka and are not passed to Spark.
+Other properties concern only librdkafka and are not passed to Spark. With certificates as PEM, which the commands make of a
+client.properties, executors need no files. Spark shows its options in plans and in its log; session.py keeps
+passwords and keys out of them.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from ottla.pipeline.errors import PipelineError
+from ottla.security.jaas import login_module
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _SAME: Final = ("client.id", "security.protocol", "ssl.endpoint.identification.algorithm")
-_LOGIN: Final = {
-    "PLAIN": "org.apache.kafka.common.security.plain.PlainLoginModule",
-    "SCRAM-SHA-256": "org.apache.kafka.common.security.scram.ScramLoginModule",
-    "SCRAM-SHA-512": "org.apache.kafka.common.security.scram.ScramLoginModule",
+_BY_PASSWORD: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+_OAUTH: Final = "OAUTHBEARER"
+_OAUTH_HANDLER: Final = "org.apache.kafka.common.security.oauthbearer.secured.OAuthBearerLoginCallbackHandler"
+"""What gets tokens from a server, in the Java client that comes with Spark's connector."""
+_UNSECURED: Final = {
+    "principal": "unsecuredLoginStringClaim_sub",
+    "principalClaimName": "unsecuredLoginPrincipalClaimName",
+    "lifeSeconds": "unsecuredLoginLifetimeSeconds",
+    "scopeClaimName": "unsecuredLoginScopeClaimName",
 }
+"""The words of sasl.oauthbearer.config, and options of Java's login module."""
 _PROTOCOLS: Final = {"plaintext", "ssl", "sasl_plaintext", "sasl_ssl"}
 
 
@@ -36,7 +49,7 @@ class KafkaCluster:
     """How a cluster is reached: `properties` are librdkafka's, bootstrap.servers among them. It can be pickled, because executors
     make producers from it."""
 
-    properties: Mapping[str, str] = field(default_factory=dict)
+    properties: Mapping[str, str] = field(default_factory=dict, repr=False)  # there may be passwords in it
 
     @property
     def bootstrap(self) -> str:
@@ -90,27 +103,74 @@ def java_properties(properties: Mapping[str, str]) -> dict[str, str]:
     if protocol not in _PROTOCOLS:
         raise PipelineError(f"{protocol} is not a security.protocol")
     found["security.protocol"] = protocol.upper()
+    if found.get("ssl.endpoint.identification.algorithm") == "none":
+        found["ssl.endpoint.identification.algorithm"] = ""
     if protocol.startswith("sasl"):
-        mechanism = properties.get("sasl.mechanism", properties.get("sasl.mechanisms", "")).upper()
-        if mechanism not in _LOGIN:
-            raise PipelineError(f"Spark cannot log in with sasl.mechanism={mechanism or '?'}; it can with {', '.join(_LOGIN)}")
-        user, password = (_quoted(properties.get(key, "")) for key in ("sasl.username", "sasl.password"))
-        found["sasl.mechanism"] = mechanism
-        found["sasl.jaas.config"] = f'{_LOGIN[mechanism]} required username="{user}" password="{password}";'
+        found |= _login(properties)
     if protocol.endswith("ssl"):
-        if authority := properties.get("ssl.ca.location"):
-            found |= {"ssl.truststore.type": "PEM", "ssl.truststore.location": str(Path(authority).resolve())}
-        if certificate := properties.get("ssl.certificate.location"):
-            key = properties.get("ssl.key.location", certificate)
-            found |= {"ssl.keystore.type": "PEM", "ssl.keystore.certificate.chain": _text(certificate)}
-            found["ssl.keystore.key"] = _text(key)
-            if "ssl.key.password" in properties:
-                found["ssl.key.password"] = properties["ssl.key.password"]
+        found |= _certificates(properties)
     return found
 
 
-def _quoted(text: str) -> str:
-    return text.replace("\\", "\\\\").replace('"', '\\"')
+def _login(properties: Mapping[str, str]) -> dict[str, str]:
+    mechanism = properties.get("sasl.mechanism", properties.get("sasl.mechanisms", "")).upper()
+    if mechanism == _OAUTH:
+        return {"sasl.mechanism": mechanism, **_oauth(properties)}
+    if mechanism not in _BY_PASSWORD:
+        known = ", ".join((*_BY_PASSWORD, _OAUTH))
+        raise PipelineError(f"Spark cannot log in with sasl.mechanism={mechanism or '?'}; it can with {known}")
+    options = [(name, properties.get(f"sasl.{name}", "")) for name in ("username", "password")]
+    return {"sasl.mechanism": mechanism, "sasl.jaas.config": login_module(mechanism, options)}
+
+
+def _oauth(properties: Mapping[str, str]) -> dict[str, str]:
+    """Returns Java's properties of OAUTHBEARER: a token from a server, or one that nobody signs. The connector's Java client is
+    older than the properties for id and secret, so they are options of the login module."""
+    if properties.get("sasl.oauthbearer.method", "").lower() != "oidc":
+        return {"sasl.jaas.config": login_module(_OAUTH, _unsecured(properties.get("sasl.oauthbearer.config", "")))}
+    named = {"clientId": "client.id", "clientSecret": "client.secret", "scope": "scope"}
+    given = {option: properties.get(f"sasl.oauthbearer.{name}", "") for option, name in named.items()}
+    for word in filter(None, properties.get("sasl.oauthbearer.extensions", "").split(",")):
+        name, _, value = word.partition("=")
+        given[f"extension_{name}"] = value
+    return {
+        "sasl.oauthbearer.token.endpoint.url": properties.get("sasl.oauthbearer.token.endpoint.url", ""),
+        "sasl.login.callback.handler.class": _OAUTH_HANDLER,
+        "sasl.jaas.config": login_module(_OAUTH, [(option, value) for option, value in given.items() if value]),
+    }
+
+
+def _unsecured(config: str) -> Iterator[tuple[str, str]]:
+    """Yields the options of Java's login module that mean the same as librdkafka's words."""
+    for word in config.split():
+        name, _, value = word.partition("=")
+        if name == "scope":
+            yield "unsecuredLoginListClaim_scope", f",{value}"
+        elif name.startswith("extension_"):
+            yield f"unsecuredLoginExtension_{name.removeprefix('extension_')}", value
+        elif name in _UNSECURED:
+            yield _UNSECURED[name], value
+
+
+def _certificates(properties: Mapping[str, str]) -> dict[str, str]:
+    found = {}
+    if inline := properties.get("ssl.ca.pem"):
+        found |= {"ssl.truststore.type": "PEM", "ssl.truststore.certificates": inline}
+    elif authority := properties.get("ssl.ca.location"):
+        found |= {"ssl.truststore.type": "PEM", "ssl.truststore.location": str(Path(authority).resolve())}
+    if chain := properties.get("ssl.certificate.pem"):
+        found |= {
+            "ssl.keystore.type": "PEM",
+            "ssl.keystore.certificate.chain": chain,
+            "ssl.keystore.key": properties.get("ssl.key.pem", chain),
+        }
+    elif certificate := properties.get("ssl.certificate.location"):
+        key = properties.get("ssl.key.location", certificate)
+        found |= {"ssl.keystore.type": "PEM", "ssl.keystore.certificate.chain": _text(certificate)}
+        found["ssl.keystore.key"] = _text(key)
+    if "ssl.keystore.type" in found and "ssl.key.password" in properties:
+        found["ssl.key.password"] = properties["ssl.key.password"]
+    return found
 
 
 def _text(path: str) -> str:

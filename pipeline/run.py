@@ -65,7 +65,7 @@ class RunOptions:
     """The options of the command line, which override the job's header. Without `metrics_port` there are no metrics; 0 is a free
     port."""
 
-    kafka: Mapping[str, str] = field(default_factory=dict)
+    kafka: Mapping[str, str] = field(default_factory=dict, repr=False)
     """librdkafka's properties; a bootstrap.servers here overrides the header's."""
     checkpoint: str | None = None
     once: bool = False

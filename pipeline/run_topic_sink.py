@@ -23,7 +23,7 @@ and a stream takes no more than MOST_RECORDS at once unless it says otherwise.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from ottla.pipeline.group_offsets import committed_offset
@@ -56,7 +56,7 @@ class TopicWriter:
     """Writes the partitions of one micro-batch. It is pickled for the executors. `kafka` has the settings by librdkafka's
     names."""
 
-    kafka: Mapping[str, str]
+    kafka: Mapping[str, str] = field(repr=False)
     topic: str
     query_id: str
     batch_id: int
@@ -134,7 +134,7 @@ class BatchWriter:
     """Passes the records of a micro-batch (key, value and timestamp_ms) to the writers of their partitions, for
     `foreachBatch`."""
 
-    kafka: Mapping[str, str]
+    kafka: Mapping[str, str] = field(repr=False)
     topic: str
     tasks: int
 

@@ -40,7 +40,11 @@ _JAVA_VERSION: Final = re.compile(r'version "(?:1\.)?(\d+)')
 _STANDALONE: Final = re.compile(r"^spark://([^,:]+):(\d+)")
 _PROBE: Final = {"kafka": "org.apache.spark.sql.kafka010.KafkaSourceProvider", "avro": "org.apache.spark.sql.avro.AvroFileFormat"}
 
+_HIDDEN: Final = "(?i)secret|password|token|access[.]?key|jaas|keystore[.]key|private[ .]key"
+"""What Spark shows only as redacted, in plans, logs and its pages: its own default, and what Kafka's options add to that."""
+
 DEFAULTS: Final = {
+    "spark.redaction.regex": _HIDDEN,
     "spark.sql.session.timeZone": "UTC",  # dates of partitions are the same wherever the job runs
     "spark.ui.showConsoleProgress": "false",
     "spark.ui.enabled": "false",

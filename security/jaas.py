@@ -19,10 +19,20 @@ something else.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
 from ottla.log.config_def import ConfigError, Secret
+
+_PACKAGE: Final = "org.apache.kafka.common.security"
+LOGIN_MODULES: Final[Mapping[str, str]] = {
+    "PLAIN": f"{_PACKAGE}.plain.PlainLoginModule",
+    "SCRAM-SHA-256": f"{_PACKAGE}.scram.ScramLoginModule",
+    "SCRAM-SHA-512": f"{_PACKAGE}.scram.ScramLoginModule",
+    "OAUTHBEARER": f"{_PACKAGE}.oauthbearer.OAuthBearerLoginModule",
+    "GSSAPI": "com.sun.security.auth.module.Krb5LoginModule",
+}
+"""The class of the login module of each SASL mechanism, in Kafka and in Java."""
 
 FLAGS: Final = frozenset({"REQUIRED", "REQUISITE", "SUFFICIENT", "OPTIONAL"})
 """What stands behind a module's class. It says how several modules of one login work together, which none of Kafka's need."""
@@ -45,6 +55,16 @@ class Module(NamedTuple):
         """Returns the value of an option, None if it is not given."""
         found = self.options.get(name)
         return None if found is None else found.reveal()
+
+
+def login_module(mechanism: str, options: Iterable[tuple[str, str]]) -> str:
+    """Returns the text of `sasl.jaas.config` for one login module with these options."""
+    words = [f'{name}="{_escaped(value)}"' for name, value in options]
+    return " ".join([LOGIN_MODULES[mechanism], "required", *words]) + ";"
+
+
+def _escaped(value: str) -> str:
+    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\r", "\\r")
 
 
 class _Token(NamedTuple):

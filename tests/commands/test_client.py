@@ -10,6 +10,7 @@ import typer
 from confluent_kafka import KafkaError
 from typer.testing import CliRunner
 
+from compat_tests.certificates import authority
 from ottla.commands import client, output
 from ottla.commands.client import Cluster, cluster_of, explain
 
@@ -34,6 +35,30 @@ def test_properties_that_librdkafka_refuses() -> None:
     for pair, words in (("no.such=1", 'No such configuration property: "no.such"'), ("acks=many", "Invalid value")):
         with pytest.raises(typer.BadParameter, match=words):
             cluster_of(None, [pair], None).producer({})
+
+
+def test_a_file_for_apache_kafkas_tools(tmp_path: Path) -> None:
+    """What is on the command line counts more: its protocol, and its certificates."""
+    file, trust = tmp_path / "client.properties", tmp_path / "trust.pem"
+    trust.write_text(authority().chain_pem())
+    file.write_text(f"security.protocol=SSL\nssl.truststore.type=PEM\nssl.truststore.location={trust}\n")
+    assert cluster_of(None, (), file).file["ssl.ca.pem"] == authority().chain_pem()
+    assert "ssl.ca.pem" not in cluster_of(None, ["security.protocol=PLAINTEXT"], file).file
+    assert "ssl.ca.pem" not in cluster_of(None, ["ssl.ca.location=other.pem"], file).file
+    file.write_text(f"ssl.truststore.type=PEM\nssl.truststore.location={trust}\n")
+    assert "ssl.ca.pem" in cluster_of(None, ["security.protocol=SSL"], file).file
+    file.write_text("security.protocol=SSL\nssl.truststore.location=/nowhere\n")
+    with pytest.raises(typer.BadParameter, match=r"ssl\.truststore\.location: /nowhere: No such file"):
+        cluster_of(None, (), file)
+
+
+def test_a_property_of_the_file_that_librdkafka_refuses(tmp_path: Path) -> None:
+    file = tmp_path / "client.properties"
+    file.write_text("no.such=1\n")
+    for given, hint in ((), "--command-config"), (["no.such=2"], "--property"):
+        with pytest.raises(typer.BadParameter, match=r"No such configuration property: \"no\.such\"") as error:
+            cluster_of(None, given, file).admin()
+        assert error.value.param_hint == hint
 
 
 def test_a_missing_file_of_properties(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import socket
 import ssl
 import struct
 import subprocess
+import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -15,8 +16,10 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
+from cryptography.hazmat.primitives.serialization import Encoding
 
 import ottla.testing
+from compat_tests.certificates import authority, issue
 from ottla.commands import direct
 from ottla.commands.client import Cluster
 from ottla.commands.output import Failure
@@ -129,6 +132,28 @@ def test_logging_in() -> None:
     assert seen == ["\0me\0sécret".encode()]
 
 
+def test_a_login_with_a_token() -> None:
+    seen: list[bytes] = []
+
+    def answer(key: int, version: int, body: Any) -> bytes:
+        if key == api_versions.API_KEY:
+            return versions(sasl_authenticate=2)
+        if key == sasl_handshake.API_KEY:
+            return encoded(sasl_handshake, version, sasl_handshake.SaslHandshakeResponse(0, ["OAUTHBEARER"]))
+        request, _ = sasl_authenticate.DECODE_REQUEST[version](body, 0)
+        seen.append(bytes(request.auth_bytes))
+        return encoded(sasl_authenticate, version, sasl_authenticate.SaslAuthenticateResponse())
+
+    login = {
+        "sasl.mechanism": "OAUTHBEARER",
+        "enable.sasl.oauthbearer.unsecure.jwt": "true",
+        "sasl.oauthbearer.config": "principal=me",
+    }
+    with broker_that(answer) as port, direct.connect(sasl(login), HOST, port):
+        assert len(seen) == 1
+    assert seen[0].startswith(b"n,,\1auth=Bearer ")
+
+
 def test_a_login_that_is_refused() -> None:
     def answer(key: int, version: int, _: Any) -> bytes:
         if key == api_versions.API_KEY:
@@ -143,10 +168,9 @@ def test_a_login_that_is_refused() -> None:
 
 
 def test_a_login_of_another_kind_is_not_tried() -> None:
-    for mechanism in ("GSSAPI", "OAUTHBEARER"):
-        with pytest.raises(Failure, match=f"log in with PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 but not with {mechanism}"):
-            with direct.connect(sasl({"sasl.mechanism": mechanism}), HOST, 1):
-                pass
+    with pytest.raises(Failure, match="log in with PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER but not with GSSAPI"):
+        with direct.connect(sasl({"sasl.mechanism": "GSSAPI"}), HOST, 1):
+            pass
 
 
 def test_a_broker_that_does_not_support_the_request() -> None:
@@ -215,10 +239,47 @@ def test_tls_as_the_properties_say() -> None:
     assert (trusting.check_hostname, trusting.verify_mode) == (False, ssl.CERT_NONE)
 
 
-@pytest.mark.parametrize("name", ["ssl.keystore.location", "ssl.key.pem", "ssl.ca.pem", "ssl.cipher.suites"])
+@pytest.mark.parametrize("name", ["ssl.keystore.location", "ssl.crl.location", "ssl.sigalgs.list"])
 def test_tls_properties_that_only_librdkafka_knows(name: str) -> None:
     with pytest.raises(Failure, match=f"ottla's own, which does not support {name}"):
         direct._context({"ssl.ca.location": "probe", name: "x"})
+
+
+def test_certificates_as_pem() -> None:
+    """As client_properties.py makes them of Java's stores."""
+    root = authority()
+    own = issue("client", issue("middle", root, is_authority=True))
+    context = direct._context(
+        {
+            "ssl.ca.pem": root.chain_pem(),
+            "ssl.certificate.pem": own.chain_pem(),
+            "ssl.key.pem": own.key_pem(),
+            "ssl.cipher.suites": "ECDHE-ECDSA-AES256-GCM-SHA384",
+        }
+    )
+    assert [dict(each[0] for each in found["subject"])["commonName"] for found in context.get_ca_certs()] == ["authority"]
+    names = [each["name"] for each in context.get_ciphers()]
+    assert "ECDHE-ECDSA-AES256-GCM-SHA384" in names
+    assert "ECDHE-RSA-AES256-GCM-SHA384" not in names
+    server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    with socket.create_server((HOST, 0)) as listener, tempfile.NamedTemporaryFile("w", suffix=".pem") as store:
+        store.write(issue("broker", root).pem())
+        store.flush()
+        server.load_cert_chain(store.name)
+        server.load_verify_locations(cadata=root.chain_pem())
+        server.verify_mode = ssl.CERT_REQUIRED
+        shown: list[bytes | None] = []
+
+        def serve() -> None:
+            with server.wrap_socket(listener.accept()[0], server_side=True) as stream:
+                shown.append(stream.getpeercert(binary_form=True))
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        with context.wrap_socket(socket.create_connection(listener.getsockname()), server_hostname=HOST) as stream:
+            stream.recv(1)
+        thread.join(10)
+    assert shown == [own.certificate.public_bytes(Encoding.DER)]
 
 
 def test_an_encrypted_key(tmp_path: Path) -> None:

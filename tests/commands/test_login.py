@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import base64
+import json
 
 import pytest
 
-from ottla.commands.login import log_in
+from ottla.commands.login import log_in, send_token
 from ottla.commands.output import Failure
 
 NONCE = "rOprNGfwEbeRWgbNEkqO"
@@ -79,3 +80,45 @@ def test_plain() -> None:
 
     log_in("PLAIN", "me", "sécret", send, "")
     assert sent == ["\0me\0sécret".encode()]
+
+
+UNSECURED = {"enable.sasl.oauthbearer.unsecure.jwt": "true"}
+
+
+def test_a_token_that_nobody_signs() -> None:
+    sent: list[bytes] = []
+
+    def accept(message: bytes) -> bytes:
+        sent.append(message)
+        return b""
+
+    config = "principal=al=ice scope=a,b lifeSeconds=60 scopeClaimName=may principalClaimName=who extension_tenant=7"
+    send_token({**UNSECURED, "sasl.oauthbearer.config": config}, accept, 1000.5)
+    send_token({**UNSECURED, "sasl.oauthbearer.config": "principal=bob"}, accept, 1000)
+    claims = []
+    for message in sent:
+        head, auth, *extensions, last, end = message.split(b"\1")
+        assert (head, last, end) == (b"n,,", b"", b"")
+        header, body, signature = auth.removeprefix(b"auth=Bearer ").split(b".")
+        assert json.loads(base64.urlsafe_b64decode(header + b"==")) == {"alg": "none"}
+        assert signature == b""
+        claims.append((json.loads(base64.urlsafe_b64decode(body + b"==")), extensions))
+    assert claims == [
+        ({"who": "al=ice", "iat": 1000.5, "exp": 1060.5, "may": ["a", "b"]}, [b"tenant=7"]),
+        ({"sub": "bob", "iat": 1000, "exp": 4600}, []),
+    ]
+
+
+def test_a_token_that_is_refused() -> None:
+    answers = iter([b'{"status":"invalid_token"}', b""])
+    sent: list[bytes] = []
+
+    def refuse(message: bytes) -> bytes:
+        sent.append(message)
+        return next(answers)
+
+    with pytest.raises(Failure, match="the broker refused the token"):
+        send_token({**UNSECURED, "sasl.oauthbearer.config": "principal=bob"}, refuse, 1000)
+    assert sent[1:] == [b"\1"]
+    with pytest.raises(Failure, match="gets no tokens of OAUTHBEARER from a server"):
+        send_token({"sasl.oauthbearer.method": "oidc"}, refuse, 1000)

@@ -16,6 +16,8 @@ from ottla.pipeline.audit import Audit, Finding, listed
 from ottla.pipeline.cluster import KafkaCluster, java_properties
 from ottla.pipeline.errors import PipelineError, UsageError
 from ottla.pipeline.replay import Replay
+from ottla.pipeline.run import RunOptions
+from ottla.pipeline.run_topic_sink import BatchWriter, TopicWriter
 
 CLUSTER = KafkaCluster({"bootstrap.servers": "here:9092", "security.protocol": "ssl"})
 
@@ -70,6 +72,47 @@ def test_librdkafkas_properties_in_javas_words(tmp_path: Path) -> None:
     (tmp_path / "cert.pem").write_text("both")
     found = java_properties({**plain, "security.protocol": "ssl", "ssl.certificate.location": str(tmp_path / "cert.pem")})
     assert found["ssl.keystore.certificate.chain"] == found["ssl.keystore.key"] == "both"
+
+
+def test_certificates_as_pem_need_no_files() -> None:
+    pem = {
+        "ssl.ca.pem": "ca",
+        "ssl.certificate.pem": "chain",
+        "ssl.key.pem": "key",
+        "ssl.endpoint.identification.algorithm": "none",
+    }
+    assert java_properties({"bootstrap.servers": "here:9092", "security.protocol": "SSL", **pem}) == {
+        "bootstrap.servers": "here:9092",
+        "security.protocol": "SSL",
+        "ssl.endpoint.identification.algorithm": "",
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.certificates": "ca",
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.certificate.chain": "chain",
+        "ssl.keystore.key": "key",
+    }
+
+
+def test_logins_by_token() -> None:
+    login = {"bootstrap.servers": "here:9092", "security.protocol": "sasl_plaintext", "sasl.mechanism": "OAUTHBEARER"}
+    words = "principal=me scope=a,b lifeSeconds=60 extension_tenant=7"
+    found = java_properties({**login, "enable.sasl.oauthbearer.unsecure.jwt": "true", "sasl.oauthbearer.config": words})
+    assert found["sasl.jaas.config"].endswith(
+        'OAuthBearerLoginModule required unsecuredLoginStringClaim_sub="me" unsecuredLoginListClaim_scope=",a,b" '
+        'unsecuredLoginLifetimeSeconds="60" unsecuredLoginExtension_tenant="7";'
+    )
+    server = {"method": "oidc", "token.endpoint.url": "https://t", "client.id": "me", "client.secret": "s", "extensions": "a=1"}
+    found = java_properties({**login, **{f"sasl.oauthbearer.{name}": value for name, value in server.items()}})
+    assert found["sasl.oauthbearer.token.endpoint.url"] == "https://t"
+    assert found["sasl.login.callback.handler.class"].endswith(".OAuthBearerLoginCallbackHandler")
+    assert found["sasl.jaas.config"].endswith('OAuthBearerLoginModule required clientId="me" clientSecret="s" extension_a="1";')
+
+
+def test_secrets_are_in_no_representation() -> None:
+    secret = {"bootstrap.servers": "here:9092", "sasl.password": "secret"}
+    assert "secret" not in repr(
+        (KafkaCluster(secret), TopicWriter(secret, "t", "q", 1), BatchWriter(secret, "t", 1), RunOptions(secret))
+    )
 
 
 @pytest.mark.parametrize("protocol", ["plaintext", "SSL", "sasl_plaintext", "Sasl_Ssl"])

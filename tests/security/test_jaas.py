@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ottla.log.config_def import ConfigError, Secret
-from ottla.security.jaas import Module, parse_file, parse_modules
+from ottla.security.jaas import LOGIN_MODULES, Module, login_module, parse_file, parse_modules
 
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 
@@ -126,3 +126,12 @@ def test_a_file_has_sections_of_modules() -> None:
 def test_files_that_do_not_parse(text: str, why: str) -> None:
     with pytest.raises(ConfigError, match=why):
         parse_file(text)
+
+
+def test_a_module_that_is_written_is_read_again() -> None:
+    options = {"username": 'a"b', "password": "c\\d;= \n\r'//"}
+    for mechanism, name in LOGIN_MODULES.items():
+        text = login_module(mechanism, options.items())
+        assert "\n" not in text
+        (module,) = parse_modules(Secret(text))
+        assert (module.name, {key: value.reveal() for key, value in module.options.items()}) == (name, options)
