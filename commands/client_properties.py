@@ -151,7 +151,7 @@ def _translate_stores(properties: dict[str, str], protocol: str, read: ReadFile,
     given = {name for name in (*_KEYSTORE, *_TRUSTSTORE) if properties.pop(name, None)}
     if not protocol.endswith("SSL") or not given:
         return
-    from ottla.security.keystores import Encoding, load_authorities, load_identity
+    from ottla.security.keystores import load_authorities, load_identity, pem_of
 
     if given & {"ssl.keystore.location", "ssl.keystore.password", "ssl.keystore.key", "ssl.keystore.certificate.chain"}:
         identity = load_identity(stores, read, now_ms)
@@ -160,7 +160,7 @@ def _translate_stores(properties: dict[str, str], protocol: str, read: ReadFile,
         properties["ssl.certificate.pem"] = identity.chain_pem().decode()
     authorities = load_authorities(stores, read)
     if authorities is not None:
-        properties["ssl.ca.pem"] = b"".join(each.public_bytes(Encoding.PEM) for each in authorities).decode()
+        properties["ssl.ca.pem"] = pem_of(authorities).decode()
 
 
 def _translate_suites(properties: dict[str, str]) -> None:

@@ -153,7 +153,7 @@ def _unsecured(config: str) -> Iterator[tuple[str, str]]:
 
 
 def _certificates(properties: Mapping[str, str]) -> dict[str, str]:
-    found = {}
+    found: dict[str, str] = {}
     if inline := properties.get("ssl.ca.pem"):
         found |= {"ssl.truststore.type": "PEM", "ssl.truststore.certificates": inline}
     elif authority := properties.get("ssl.ca.location"):

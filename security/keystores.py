@@ -88,7 +88,7 @@ class Identity(NamedTuple):
 
     def chain_pem(self) -> bytes:
         """Returns the certificates as OpenSSL reads them."""
-        return b"".join(each.public_bytes(Encoding.PEM) for each in self.chain)
+        return pem_of(self.chain)
 
     def pem(self) -> bytes:
         """Returns key and chain as OpenSSL reads them. The key is not encrypted."""
@@ -107,6 +107,11 @@ class Identity(NamedTuple):
         except x509.ExtensionNotFound:
             return frozenset()
         return frozenset(f"{type(each).__name__}:{each.value}" for each in names)
+
+
+def pem_of(certificates: Iterable[x509.Certificate]) -> bytes:
+    """Returns certificates as OpenSSL reads them."""
+    return b"".join(each.public_bytes(Encoding.PEM) for each in certificates)
 
 
 def load_identity(security: StoreSettings, read: ReadFile, now_ms: int) -> Identity:
