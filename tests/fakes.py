@@ -17,6 +17,7 @@ from typing import Any, cast
 from ottla.log.config import LogConfig
 from ottla.log.errors import StorageError
 from ottla.log.management.manager import LogManager
+from ottla.server.base.clock import Turns
 from ottla.server.base.network import OsNetwork
 from ottla.server.base.randomness import from_seed
 from ottla.server.base.turns import Workers
@@ -93,6 +94,7 @@ class ManualClock:
 
     def __init__(self, now_ms: int = NOW_MS) -> None:
         self._start_ms = now_ms
+        self.turns = Turns()
         self._elapsed = 0.0
         self._order = itertools.count()
         self._timers: list[tuple[float, int, Timer]] = []

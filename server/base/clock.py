@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any, Final, Protocol
 
@@ -18,6 +19,8 @@ SLICE_SECONDS: Final = 0.005
 TURN_NS: Final = int(SLICE_SECONDS * 1e9)
 """The same for one client, in ticks of the clock: a connection ends its turn then, and so does a request about many things
 (turns.py). Nothing is interrupted, so what takes longer by itself belongs in a thread."""
+FIRST_TURN_NS: Final = TURN_NS // 16
+"""How long a request's first turn takes where others wait for their next one."""
 
 
 class Cancellable(Protocol):
@@ -27,8 +30,47 @@ class Cancellable(Protocol):
         """Cancels the callback. This does nothing if it has run already."""
 
 
+class Turns:
+    """Holds the works that wait for their next turn. All of them together have TURN_NS in one round of the event loop, one after
+    the other, so that a hundred long requests keep everybody else waiting for no longer than one does."""
+
+    __slots__ = ("_waiting",)
+
+    def __init__(self) -> None:
+        self._waiting: deque[Callable[[int], None]] = deque()
+
+    def first_until(self, now_ns: int) -> int:
+        """Returns when the first turn of a work ends that begins now, in ticks of the clock."""
+        return now_ns + (FIRST_TURN_NS if self._waiting else TURN_NS)
+
+    def queue(self, clock: Clock, go_on: Callable[[int], None]) -> None:
+        """Calls `go_on` in one of the next rounds, with the time at which its turn ends, in ticks of the clock."""
+        self._waiting.append(go_on)
+        if len(self._waiting) == 1:
+            clock.call_later(0, lambda: self._run(clock))
+
+    def _run(self, clock: Clock) -> None:
+        """Lets works go on until the round's time is over."""
+        waiting, ticks = self._waiting, clock.ticks_ns
+        until = ticks() + TURN_NS
+        try:
+            for _ in range(len(waiting)):
+                try:
+                    waiting[0](until)
+                finally:
+                    waiting.popleft()  # only now, so that `queue` sees that a round is under way
+                if ticks() > until:
+                    break
+        finally:
+            if waiting:
+                clock.call_later(0, lambda: self._run(clock))
+
+
 class Clock(Protocol):
     """Gives the wall time, for what is stored, and monotonic time, for waiting."""
+
+    turns: Turns
+    """Who waits for the next turn on the loop of this clock."""
 
     def now_ms(self) -> int:
         """Returns the wall time in milliseconds since 1970, as in records and checkpoints."""
@@ -52,6 +94,7 @@ class LoopClock:
 
     def __init__(self) -> None:
         loop = asyncio.get_running_loop()
+        self.turns = Turns()
         self.monotonic: Callable[[], float] = loop.time
         self._call_later = loop.call_later
 

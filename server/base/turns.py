@@ -2,8 +2,9 @@
 
 The event loop serves one connection at a time, so whatever one request takes, all other clients wait for. A request about many
 partitions, groups or topics is therefore answered item by item, and when a turn's time is over the rest is left for the loop's
-next rounds (`answer_in_turns`); what has other steps than items is a generator (`take_steps`). One step that takes long by
-itself, such as decompressing many megabytes, is done in a thread (`Workers`): the codecs let other threads run meanwhile.
+next rounds (`answer_in_turns`); what has other steps than items is a generator (`take_steps`). All requests that wait for their
+next turn share the time of one turn in a round (`Turns` in clock.py). One step that takes long by itself, such as decompressing
+many megabytes, is done in a thread (`Workers`): the codecs let other threads run meanwhile.
 
 Both give promises only where something really has to come later; a request that is done within its turn never knows.
 """
@@ -12,10 +13,10 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Generator, Hashable, Iterable
+from collections.abc import Callable, Generator, Hashable, Iterable, Iterator, Sequence
 from typing import Any, Final, Generic, TypeVar, cast
 
-from ottla.server.base.clock import TURN_NS, Clock
+from ottla.server.base.clock import Clock
 from ottla.server.base.promise import InTurns, Promise
 
 T = TypeVar("T")
@@ -87,12 +88,18 @@ def all_kept(answers: Iterable[T | Promise[T]]) -> Steps[list[T]]:
     return kept
 
 
+def in_runs(items: Sequence[T], length: int) -> Iterator[Sequence[T]]:
+    """Yields the items in runs of so many, in their order."""
+    for start in range(0, len(items), length):
+        yield items[start : start + length]
+
+
 def take_steps(steps: Steps[T], clock: Clock, on_pause: Callable[[], object] | None = None) -> T | Promise[T]:
     """Returns what the steps return at last, or a promise of it if they take longer than one turn. `on_pause` and errors are as
     in `answer_in_turns`.
     """
     work = _Work(steps, clock)
-    if work.go_on():
+    if work.go_on(clock.turns.first_until(clock.ticks_ns())):
         return cast(T, work.result)
     if on_pause is not None:
         on_pause()
@@ -114,10 +121,11 @@ class _Work(Generic[T]):
         """None in the first turn."""
         self.result: T | None = None
 
-    def go_on(self) -> bool:
-        """Takes steps until the turn is over or one has to wait; returns whether all are taken. Raises what a step raises."""
+    def go_on(self, until: int) -> bool:
+        """Takes steps until the turn is over, at `until`, or one has to wait; returns whether all are taken. Raises what a step
+        raises.
+        """
         ticks = self._clock.ticks_ns
-        until = ticks() + TURN_NS
         try:
             while True:
                 awaited = next(self._steps)
@@ -127,7 +135,7 @@ class _Work(Generic[T]):
                         awaited.add_done_callback(self._go_on_later)
                         return False
                 elif ticks() > until:
-                    self._clock.call_later(0, self._next_turn)
+                    self._wait()
                     return False
         except StopIteration as end:
             self.result = end.value
@@ -136,15 +144,18 @@ class _Work(Generic[T]):
     def _go_on_later(self, awaited: Promise[Any]) -> None:
         self._pending = None
         if self.promise is None or not self.promise.done():  # if somebody else cancelled what was awaited, the next step raises
-            self._clock.call_later(0, self._next_turn)
+            self._wait()
 
-    def _next_turn(self) -> None:
+    def _wait(self) -> None:
+        self._clock.turns.queue(self._clock, self._next_turn)
+
+    def _next_turn(self, until: int) -> None:
         promise = self.promise
         assert promise is not None
         if promise.done():  # the client has gone
             return
         try:
-            finished = self.go_on()
+            finished = self.go_on(until)
         except Exception as error:  # noqa: BLE001 - for whoever waits for the promise
             promise.set_exception(error)
             return

@@ -4,8 +4,10 @@ turn to make, because there is much that they are about."""
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
 from typing import Any, Protocol
 
+from ottla.log.disk.files import FileSlice
 from ottla.server.base.errors import CloseConnection
 from ottla.server.base.promise import Promise
 from ottla.server.base.turns import Steps, take_steps
@@ -16,11 +18,6 @@ from ottla.wire.primitives import Parts, WireStruct
 
 class Encoder(Protocol):
     """What a route (route.py) does with an answer."""
-
-    @property
-    def regions(self) -> bool:
-        """Whether the answer may hold regions of files, which are not to be read."""
-        ...
 
     def encode(self, answer: Any, parts: Parts, /) -> None:
         """Appends the bytes of an answer to the parts."""
@@ -51,20 +48,33 @@ def encoded(route: Encoder, answer: Any, request: Request) -> Steps[Any]:
         if answer.cancelled():  # somebody else gave it up
             raise CloseConnection("its request was cancelled")
         answer = answer.result()
-    if answer is None or type(answer) is Encoded or route.regions:
+    if answer is None or type(answer) is Encoded:
         return answer
     encoding = request.broker.workers().run(lambda: _encode(route, answer, request))
     yield encoding
     try:
-        body, errors = encoding.result()
+        parts, errors = encoding.result()
     except RuntimeError:
         return answer
     route.add_errors(errors)
-    return Encoded(body)
+    return Encoded(*parts)
 
 
-def _encode(route: Encoder, answer: WireStruct, request: Request) -> tuple[bytes, dict[int, int]]:
-    """Returns the bytes of an answer, and the error codes in it that count."""
+def _encode(route: Encoder, answer: WireStruct, request: Request) -> tuple[Parts, dict[int, int]]:
+    """Returns the bytes of an answer, in one part or around regions of files, and the error codes in it that count."""
     parts: Parts = []
     route.encode(answer, parts)
-    return b"".join(parts), route.errors_in(answer, request)
+    return list(_joined(parts)), route.errors_in(answer, request)
+
+
+def _joined(parts: Parts) -> Iterator[Any]:
+    """Yields the regions among the parts, and what is between two of them as one part."""
+    between: list[bytes] = []
+    for part in parts:
+        if isinstance(part, FileSlice):
+            yield b"".join(between)
+            yield part
+            between = []
+        else:
+            between.append(part)
+    yield b"".join(between)

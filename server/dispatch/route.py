@@ -77,7 +77,7 @@ class Route:
     def encoded_later(self, answer: Any, request: Request) -> Any:
         """Returns what stands for an answer that is still to come: the same, or the promise of its bytes if it is so long that a
         thread has to encode it."""
-        if type(answer) is not InTurns or self.regions:
+        if type(answer) is not InTurns:
             return answer
         from ottla.server.dispatch.encode_in_thread import encode_in_thread  # not loaded as long as answers are short
 
@@ -108,7 +108,7 @@ class Route:
         """Encodes an answer; returns its frame, in parts if it may hold regions of files."""
         parts: Parts = []
         if type(response) is Encoded:
-            parts.append(response.body)
+            parts.extend(response.parts)
         else:
             self.encode(response, parts)
         head = self.head

@@ -29,18 +29,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from ottla.log.errors import CorruptRecord, LogError, OffsetOutOfRange
-from ottla.log.transactions import aborted_in_read
+from ottla.log.errors import CorruptRecord, LogError
 from ottla.server.base.errors import code_of
 from ottla.server.base.promise import Promise
-from ottla.server.partitions.fetch_sessions import TOPIC_IDS_SINCE, CachedPartition, FetchContext, Result
+from ottla.server.base.turns import Steps, in_runs, take_steps
+from ottla.server.partitions.fetch_answers import (
+    Attempt,
+    aborted_transactions,
+    add_by_topic,
+    answer,
+    by_topic,
+    find_divergence,
+    refusal,
+)
+from ottla.server.partitions.fetch_sessions import (
+    TOPIC_IDS_SINCE,
+    CachedPartition,
+    FetchContext,
+    Named,
+    Result,
+    name_partitions,
+)
 from ottla.server.partitions.leader_hints import leader_hint
+from ottla.server.partitions.purgatory import Watch
 from ottla.server.partitions.replica import Replica
 from ottla.server.partitions.roles import Follower, Leader
-from ottla.server.partitions.traffic import Traffic
 from ottla.server.requests.request import Request
 from ottla.server.requests.traits import Throttling, Traits
 from ottla.server.security.rights import Inside, Need, Operation, Resource
@@ -48,8 +64,6 @@ from ottla.wire.errors import ErrorCode
 from ottla.wire.isolation import READ_COMMITTED
 from ottla.wire.messages.fetch import (
     ENCODE_RESPONSE,
-    AbortedTransaction,
-    EpochEndOffset,
     FetchableTopicResponse,
     FetchPartition,
     FetchRequest,
@@ -60,8 +74,7 @@ from ottla.wire.messages.fetch import (
 )
 
 if TYPE_CHECKING:
-    from ottla.log.disk.files import FileSlice
-    from ottla.log.partition import PartitionLog
+    from ottla.server.requests.context import ClientQuotas
     from ottla.server.security.authorizer import Ask
 
 TRAITS = Traits(
@@ -72,12 +85,13 @@ TRAITS = Traits(
     reports_failure=True,
 )
 
+PARTITIONS_A_STEP: Final = 1000
+"""So many partitions are read before others may come first: 1 to 2 ms."""
 HINTS_SINCE: Final = 16
 REPLICA_STATE_SINCE: Final = 15
 FROM_FOLLOWERS_SINCE: Final = 11
 DEBUGGING: Final = -2
 STORAGE_ERROR_SINCE: Final = 6
-NO_OFFSET: Final = -1
 NO_REPLICA: Final = -1
 _CORRELATION_ID: Final = 4  # bytes
 _UNKNOWN: Final = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
@@ -92,17 +106,46 @@ def handle(body: FetchRequest, request: Request) -> FetchResponse | Promise[Fetc
         replica_id, broker_epoch = -1, -1
     else:
         replica_id, broker_epoch = state.replica_id, state.replica_epoch
-    sessions = request.broker.fetch_sessions
-    fetching = sessions.begin(body, request.api_version, privileged=replica_id >= 0, connection=request.session)
-    if isinstance(fetching, ErrorCode):
-        request.failed = True
-        return FetchResponse(error_code=fetching)
-    fetch = _Fetch(body, fetching, request, replica_id, broker_epoch)
+    named = 0
+    for topic in body.topics:
+        named += len(topic.partitions)
+    if named > PARTITIONS_A_STEP:
+        return take_steps(_fetch_in_turns(body, request, replica_id, broker_epoch), request.broker.clock)
+    fetch = _begin(body, request, replica_id, broker_epoch)
+    if isinstance(fetch, FetchResponse):
+        return fetch
+    if fetch.is_long:
+        return take_steps(fetch.answer_in_turns(body.max_wait_ms), request.broker.clock)
     response = fetch.attempt(last=body.max_wait_ms <= 0)
     fetch.is_first = False
     if response is not None:
         return response
     return request.broker.purgatory.watch(fetch.replicas(), body.max_wait_ms, fetch.attempt)
+
+
+def _begin(
+    body: FetchRequest, request: Request, replica_id: int, broker_epoch: int, named: Named | None = None
+) -> _Fetch | FetchResponse:
+    """Returns what carries out the request in its session, or the refusal of that."""
+    sessions = request.broker.fetch_sessions
+    fetching = sessions.begin(body, request.api_version, privileged=replica_id >= 0, connection=request.session, named=named)
+    if isinstance(fetching, ErrorCode):
+        request.failed = True
+        return FetchResponse(error_code=fetching)
+    return _Fetch(body, fetching, request, replica_id, broker_epoch)
+
+
+def _fetch_in_turns(body: FetchRequest, request: Request, replica_id: int, broker_epoch: int) -> Steps[FetchResponse]:
+    """Answers a request that names many partitions."""
+    named: Named = []
+    for topic in body.topics:
+        for some in in_runs(topic.partitions, PARTITIONS_A_STEP):
+            name_partitions(topic, some, request.api_version, named)
+            yield None
+    fetch = _begin(body, request, replica_id, broker_epoch, named)
+    if isinstance(fetch, FetchResponse):
+        return fetch
+    return (yield from fetch.answer_in_turns(body.max_wait_ms))
 
 
 class _Fetch:
@@ -140,61 +183,143 @@ class _Fetch:
         found = map(self._find, self._fetching.partitions.values())
         return [replica for replica in found if replica is not None]
 
+    @property
+    def is_long(self) -> bool:
+        """Returns whether it asks for more partitions than are read in one step."""
+        return len(self._fetching.partitions) > PARTITIONS_A_STEP
+
     def attempt(self, last: bool) -> FetchResponse | None:
         """Returns the answer, or None if it is worth waiting; the last attempt always returns one."""
-        results: list[Result] = []
-        unknown: list[Result] = []
-        sent: list[tuple[Traffic, int]] = []
-        found = 0
-        ready = last
+        attempt = Attempt(last)
+        self._read_all(self._fetching.partitions.values(), attempt)
+        if not self._is_enough(attempt):
+            return None
+        self._request.failed |= attempt.has_unknown
+        results = attempt.all_results()
+        quotas = self._request.broker.quotas
+        if quotas is not None and not self._follower:
+            throttled = self._throttled(quotas, self._size(results))
+            if throttled is not None:
+                return throttled
+        attempt.count_sent()
+        response = answer(self._fetching, results)
+        if self._request.api_version >= HINTS_SINCE:
+            response.node_endpoints = self._add_hints(results)
+        return response
+
+    def _read_all(self, partitions: Iterable[CachedPartition], attempt: Attempt) -> None:
+        """Reads partitions, and adds what each is answered."""
         ask = self._request.ask()
-        for cached in self._fetching.partitions.values():
+        results, found = attempt.results, attempt.found
+        for cached in partitions:
             replica = self._find(cached)
             if ask is not None and not self._may_fetch(cached, ask):
-                unknown.append((cached, _refusal(cached.index, ErrorCode.TOPIC_AUTHORIZATION_FAILED, [])))
+                attempt.unknown.append((cached, refusal(cached.index, ErrorCode.TOPIC_AUTHORIZATION_FAILED, [])))
                 continue
             if cached.name is None and replica is not None:
                 cached.name = replica.topic
             if replica is None:
                 why = self._why_missing(cached)
-                data = _refusal(cached.index, why, None if why is ErrorCode.INCONSISTENT_TOPIC_ID else [])
-                if data.error_code in _UNKNOWN:  # the request still waits for its other partitions
-                    unknown.append((cached, data))
+                data = refusal(cached.index, why, None if why is ErrorCode.INCONSISTENT_TOPIC_ID else [])
+                if data.error_code in _UNKNOWN:
+                    is_lost = data.error_code == ErrorCode.UNKNOWN_TOPIC_ID and not self._follower
+                    (attempt.lost if is_lost else attempt.unknown).append((cached, data))
                     continue
             else:
                 data = self._read(replica, cached.request, max(0, self._max_bytes - found), min_one_batch=not found)
             if data.records and replica is not None:
                 size = len(data.records)
                 found += size
-                sent.append((replica.traffic, size))
+                attempt.sent.append((replica.traffic, size))
             elif data.error_code or data.diverging_epoch is not None:
-                ready = self._request.failed = True
+                attempt.ready = self._request.failed = True
             elif data.preferred_read_replica >= 0 or (self._tells_followers and 0 <= cached.high_watermark < data.high_watermark):
-                ready = True
+                attempt.ready = True
             results.append((cached, data))
-        if len(unknown) != self._unknown:
-            ready |= self._unknown is not None  # a topic was created or deleted while the request waited
-            self._unknown = len(unknown)
-        if not ready and results and found < self._min_bytes:
+        attempt.found = found
+
+    def _is_enough(self, attempt: Attempt) -> bool:
+        """Returns whether what was found is the answer."""
+        unknown = len(attempt.lost) + len(attempt.unknown)
+        if unknown != self._unknown:
+            attempt.ready |= self._unknown is not None  # a topic was created or deleted while the request waited
+            self._unknown = unknown
+        return attempt.ready or not attempt.results or attempt.found >= self._min_bytes
+
+    def _throttled(self, quotas: ClientQuotas, size: int) -> FetchResponse | None:
+        """Returns the empty answer of a client that would go over its quota with an answer of `size` bytes, or None."""
+        throttle_time_ms = quotas.charge_fetch(self._request.session, self._request.client_id, size)
+        if not throttle_time_ms:
             return None
-        if unknown:
-            self._request.failed = True
-            if not self._follower:  # as in Kafka, which looks at the ids of all before it asks for rights and names
-                unknown.sort(key=lambda result: result[1].error_code != ErrorCode.UNKNOWN_TOPIC_ID)
-            results += unknown
-        quotas = self._request.broker.quotas
+        empty = self._fetching.respond_empty()
+        return FetchResponse(throttle_time_ms, empty.error_code, empty.session_id)
+
+    # In turns
+
+    def answer_in_turns(self, max_wait_ms: int) -> Steps[FetchResponse]:
+        """Answers a request for many partitions, and waits for them if that is worth it."""
+        if max_wait_ms <= 0:
+            attempt = yield from self._attempt_in_turns(True)
+            return (yield from self._respond_in_turns(attempt))
+        watch = Watch(self._request.broker.clock, max_wait_ms)
+        try:
+            watched: list[Replica] = []
+            for some in in_runs(list(self._fetching.partitions.values()), PARTITIONS_A_STEP):
+                for cached in some:
+                    replica = self._find(cached)
+                    if replica is not None:
+                        watch.add(replica)
+                        watched.append(replica)
+                yield None
+            while True:
+                attempt = yield from self._attempt_in_turns(watch.expired)
+                if self._is_enough(attempt):
+                    break
+                yield watch.change()
+                for replicas in in_runs(watched, PARTITIONS_A_STEP):
+                    for replica in replicas:
+                        watch.renew(replica)
+                    yield None
+        finally:
+            watch.stop()
+        return (yield from self._respond_in_turns(attempt))
+
+    def _attempt_in_turns(self, last: bool) -> Steps[Attempt]:
+        attempt = Attempt(last)
+        for some in in_runs(list(self._fetching.partitions.values()), PARTITIONS_A_STEP):
+            self._read_all(some, attempt)
+            yield None
+        self.is_first = False
+        return attempt
+
+    def _respond_in_turns(self, attempt: Attempt) -> Steps[FetchResponse]:
+        self._request.failed |= attempt.has_unknown
+        results = attempt.all_results()
+        broker = self._request.broker
+        quotas = broker.quotas
         if quotas is not None and not self._follower:
-            throttle_time_ms = quotas.charge_fetch(self._request.session, self._request.client_id, self._size(results))
-            if throttle_time_ms:
-                empty = self._fetching.respond_empty()
-                return FetchResponse(throttle_time_ms, empty.error_code, empty.session_id)
-        for traffic, size in sent:
-            traffic.bytes_out += size
-        response = answer(self._fetching, results)
-        if self._request.api_version >= HINTS_SINCE:
-            endpoints = self._add_hints(results)
-            response.node_endpoints = [] if self._follower else endpoints  # followers know the addresses of brokers already
+            sized = broker.workers().run(lambda: self._size(results))
+            yield sized
+            throttled = self._throttled(quotas, sized.result())
+            if throttled is not None:
+                return throttled
+        attempt.count_sent()
+        response = FetchResponse()
+        response.error_code, response.session_id = self._fetching.decide(results)
+        if response.error_code:
+            return response
+        responses: list[FetchableTopicResponse] = []
+        endpoints: dict[int, NodeEndpoint] = {}
+        for some in in_runs(results, PARTITIONS_A_STEP):
+            if self._request.api_version >= HINTS_SINCE:
+                endpoints.update((each.node_id, each) for each in self._add_hints(some))
+            add_by_topic(self._fetching.news(some), responses)
+            yield None
+        response.responses = responses
+        response.node_endpoints = list(endpoints.values())
         return response
+
+    # What each partition is answered
 
     def _may_fetch(self, cached: CachedPartition, ask: Ask) -> bool:
         """Returns whether the client may fetch a partition. One of a topic id that no topic has is only unknown to clients."""
@@ -211,7 +336,7 @@ class _Fetch:
     def _size(self, results: list[Result]) -> int:
         """Returns the bytes of the answer, with its correlation id but without the names of other leaders."""
         parts: list[Any] = []
-        ENCODE_RESPONSE[self._request.api_version](FetchResponse(responses=_by_topic(self._fetching.preview(results))), parts)
+        ENCODE_RESPONSE[self._request.api_version](FetchResponse(responses=by_topic(self._fetching.preview(results))), parts)
         return _CORRELATION_ID + sum(map(len, parts))
 
     def _find(self, cached: CachedPartition) -> Replica | None:
@@ -258,7 +383,7 @@ class _Fetch:
                     return data
             high_watermark, stable = log.high_watermark, log.last_stable_offset
             if asked.last_fetched_epoch >= 0:
-                parting = _find_divergence(replica, asked)
+                parting = find_divergence(replica, asked)
                 if parting is not None:
                     data = PartitionData(asked.partition, 0, high_watermark, stable, log.log_start_offset, parting)
                     data.aborted_transactions = None  # as in Kafka, although a reader of committed records otherwise gets a list
@@ -266,12 +391,12 @@ class _Fetch:
             limit = min(max_bytes, max(0, asked.partition_max_bytes))
             upto = stable if self._read_committed else high_watermark
             records = log.read(asked.fetch_offset, limit, upto=upto, min_one_batch=min_one_batch)
-            aborted = _aborted_transactions(log, asked.fetch_offset, upto, limit, records) if self._read_committed else None
+            aborted = aborted_transactions(log, asked.fetch_offset, upto, limit, records) if self._read_committed else None
         except LogError as error:
             replica.traffic.failed_fetches += 1
             if isinstance(error, CorruptRecord):
                 replica.log_damage(error)
-            return _refusal(asked.partition, self._code_for_version(code_of(error)))
+            return refusal(asked.partition, self._code_for_version(code_of(error)))
         return PartitionData(
             asked.partition,
             0,
@@ -299,7 +424,7 @@ class _Fetch:
             self._request.api_version >= FROM_FOLLOWERS_SINCE or self._replica_id == DEBUGGING
         ):
             return None
-        return _refusal(asked.partition, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        return refusal(asked.partition, ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
     def _read_for_follower(
         self, replica: Replica, asked: FetchPartition, max_bytes: int, *, min_one_batch: bool
@@ -307,16 +432,16 @@ class _Fetch:
         """Returns what a partition has for a broker that follows it, and notes how far that has come. Raises LogError."""
         log, role = replica.log, replica.role
         if not isinstance(role, Leader) or not replica.is_leader:
-            return _refusal(asked.partition, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            return refusal(asked.partition, ErrorCode.NOT_LEADER_OR_FOLLOWER)
         if self._is_stranger:
-            return _refusal(asked.partition, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+            return refusal(asked.partition, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
         leading = self._request.broker.leading
         high_watermark = role.high_watermark
         if high_watermark is None or self._replica_id not in high_watermark.followers:
             is_known_epoch = asked.current_leader_epoch >= 0  # and it is ours, so that broker knows of replicas that we do not
             code = ErrorCode.UNKNOWN_LEADER_EPOCH if is_known_epoch else ErrorCode.NOT_LEADER_OR_FOLLOWER
-            return _refusal(asked.partition, code)
-        parting = _find_divergence(replica, asked) if asked.last_fetched_epoch >= 0 else None
+            return refusal(asked.partition, code)
+        parting = find_divergence(replica, asked) if asked.last_fetched_epoch >= 0 else None
         records = None
         if parting is None:
             if leading is not None and leading.holds_back(replica, self._replica_id):
@@ -328,7 +453,7 @@ class _Fetch:
             if self.is_first and not high_watermark.on_fetch(
                 self._replica_id, asked.fetch_offset, asked.log_start_offset, self._broker_epoch
             ):
-                return _refusal(asked.partition, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+                return refusal(asked.partition, ErrorCode.NOT_LEADER_OR_FOLLOWER)
         data = PartitionData(
             asked.partition, 0, log.high_watermark, log.last_stable_offset, log.log_start_offset, parting, records=records or b""
         )
@@ -346,11 +471,11 @@ class _Fetch:
         data.preferred_read_replica = preferred
         return data
 
-    def _add_hints(self, results: list[Result]) -> list[NodeEndpoint]:
+    def _add_hints(self, results: Sequence[Result]) -> list[NodeEndpoint]:
         """Names the current leader beside each error that says that it is elsewhere; returns the addresses of these leaders."""
         metadata = self._request.broker.metadata
         endpoints: dict[int, NodeEndpoint] = {}
-        for cached, data in results:
+        for cached, data in results:  # followers know the addresses of brokers already
             if data.error_code not in _HINTED:
                 continue
             topic = cached.topic
@@ -358,7 +483,7 @@ class _Fetch:
                 topic = metadata.topics_by_id[topic].name
             hint = leader_hint(metadata, topic, cached.index, self._request.session.listener)
             data.current_leader = LeaderIdAndEpoch(hint.leader_id, hint.leader_epoch)
-            if hint.host is not None:
+            if hint.host is not None and not self._follower:
                 endpoints[hint.leader_id] = NodeEndpoint(hint.leader_id, hint.host, hint.port, hint.rack)
         return list(endpoints.values())
 
@@ -367,66 +492,3 @@ def _is_stranger(request: Request) -> bool:
     """Returns whether a request that says it is a broker's came where brokers of a cluster do not come."""
     broker = request.broker
     return broker.leading is not None and request.session.listener != broker.config.inter_broker_listener
-
-
-def answer(fetching: FetchContext, results: list[Result]) -> FetchResponse:
-    """Returns the response, with those of the results that the session puts into it."""
-    response = fetching.respond(results)
-    return FetchResponse(0, response.error_code, response.session_id, _by_topic(response.results))
-
-
-def _by_topic(results: Sequence[Result]) -> list[FetchableTopicResponse]:
-    """Returns the results with one entry for each run of neighbours of the same topic."""
-    topics: list[FetchableTopicResponse] = []
-    last: str | bytes | None = None
-    for cached, data in results:
-        topic = cached.topic
-        if topic == last:
-            topics[-1].partitions.append(data)
-            continue
-        last = topic
-        if isinstance(topic, bytes):
-            topics.append(FetchableTopicResponse("", topic, [data]))
-        else:
-            topics.append(FetchableTopicResponse(topic, partitions=[data]))
-    return topics
-
-
-def _find_divergence(replica: Replica, asked: FetchPartition) -> EpochEndOffset | None:
-    """Returns where the client's log and ours diverge, if that is before the offset that it asks for, or None.
-
-    Raises OffsetOutOfRange if this cannot be known.
-    """
-    log = replica.log
-    epoch, end_offset = log.end_offset_for_epoch(asked.last_fetched_epoch)
-    if epoch < 0 or end_offset < 0:
-        raise OffsetOutOfRange(f"epoch {asked.last_fetched_epoch} is unknown to {log!r}")
-    if asked.fetch_offset < log.log_start_offset:
-        raise OffsetOutOfRange(f"offset {asked.fetch_offset} is before the start of {log!r}")
-    if epoch < asked.last_fetched_epoch or end_offset < asked.fetch_offset:
-        return EpochEndOffset(epoch, end_offset)
-    return None
-
-
-def _aborted_transactions(
-    log: PartitionLog, fetch_offset: int, upto: int, limit: int, records: FileSlice | None
-) -> list[AbortedTransaction] | None:
-    """Returns the aborted transactions whose records the reader has to drop from `records`.
-
-    Where nothing was read the answer is Kafka's: None if the first batch did not fit; and if the limit was used up already, the
-    transactions that concern the fetch offset itself.
-    """
-    if fetch_offset >= upto:
-        return []
-    if records is None:
-        if limit > 0:
-            return None
-        records = log.read(fetch_offset, 0, upto=upto)
-        if records is None:
-            return []
-        records.length = 0
-    return [AbortedTransaction(entry.producer_id, entry.first_offset) for entry in aborted_in_read(log, fetch_offset, records)]
-
-
-def _refusal(index: int, code: ErrorCode, aborted: list[AbortedTransaction] | None = None) -> PartitionData:
-    return PartitionData(index, code, NO_OFFSET, NO_OFFSET, NO_OFFSET, aborted_transactions=aborted)

@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 from ottla.wire.errors import ErrorCode
 
 if TYPE_CHECKING:  # this module is loaded with every broker, the messages of Fetch with the first one
-    from ottla.wire.messages.fetch import FetchPartition, FetchRequest, PartitionData
+    from ottla.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
 
 SESSIONLESS: Final = 0
 INITIAL_EPOCH: Final = 0
@@ -90,6 +90,8 @@ class CachedPartition:
         )
 
 
+Named = list[tuple[Key, CachedPartition]]
+"""The partitions that a request names, in its order."""
 Result = tuple[CachedPartition, "PartitionData"]
 
 
@@ -164,30 +166,48 @@ class FetchContext:
 
     def respond(self, results: Sequence[Result]) -> SessionResponse:
         """Returns those of the results that go into the answer, in their order."""
+        code, session_id = self.decide(results)
+        return SessionResponse(code, session_id, () if code else self.news(results))
+
+    def decide(self, results: Sequence[Result]) -> tuple[ErrorCode, int]:
+        """Begins the session that the request asks for, or ends the one that it must not have, by what all its partitions were
+        answered. Returns the error and the session's id for the answer.
+        """
         session = self._session
         if session is None:
-            session_id = SESSIONLESS
-            if self._create is not None and not _too_many_unknown(results):
-                session_id = self._create(self)
-                for cached, data in results:
-                    cached.remember(data)
-            return SessionResponse(ErrorCode.NONE, session_id, results)
+            if self._create is None or _too_many_unknown(results):
+                self._create = None
+                return ErrorCode.NONE, SESSIONLESS
+            return ErrorCode.NONE, self._create(self)
         if session.epoch != self._epoch:  # a duplicate of this request overtook it
-            return SessionResponse(ErrorCode.INVALID_FETCH_SESSION_EPOCH, session.session_id, ())
-        responded = []
-        partitions = session.partitions
+            return ErrorCode.INVALID_FETCH_SESSION_EPOCH, session.session_id
         if session.grew:
             session.grew = False
             if self._end is not None and _too_many_unknown(results):
                 self._end(session)
+        return ErrorCode.NONE, session.session_id
+
+    def news(self, results: Sequence[Result]) -> Sequence[Result]:
+        """Returns those of the results that go into the answer, in their order, and notes that the client knows them from now on.
+        They may be any of those that `decide` got.
+        """
+        session = self._session
+        if session is None:
+            if self._create is not None:
+                for cached, data in results:
+                    cached.remember(data)
+            return results
+        responded = []
+        partitions = session.partitions
         for result in results:
             cached, data = result
             if cached.remember(data):
                 responded.append(result)
                 if data.records:  # its next turn is after the others
                     key = (cached.topic, cached.index)
-                    partitions[key] = partitions.pop(key, cached)
-        return SessionResponse(ErrorCode.NONE, session.session_id, responded)
+                    if partitions.pop(key, None) is not None:  # else it was forgotten meanwhile
+                        partitions[key] = cached
+        return responded
 
     def preview(self, results: Sequence[Result]) -> Sequence[Result]:
         """Returns the results that `respond` would put into the answer, and changes nothing."""
@@ -230,17 +250,25 @@ class FetchSessions:
         return self.partition_count * PARTITION_BYTES
 
     def begin(
-        self, request: FetchRequest, version: int, *, privileged: bool = False, connection: Connection | None = None
+        self,
+        request: FetchRequest,
+        version: int,
+        *,
+        privileged: bool = False,
+        connection: Connection | None = None,
+        named: Named | None = None,
     ) -> FetchContext | ErrorCode:
         """Returns the context of a fetch in its session, or the error to answer if the session is not what the request
-        assumes.
+        assumes. `named` are the `requested_partitions`, if they are known already.
         """
         by_id = version >= TOPIC_IDS_SINCE
+        if named is None:
+            named = requested_partitions(request, version)
         epoch = request.session_epoch
         if epoch in (INITIAL_EPOCH, FINAL_EPOCH):
             if request.session_id != SESSIONLESS:
                 self._remove(request.session_id)
-            partitions = dict(_requested_partitions(request, by_id))
+            partitions = dict(named)
             if epoch == FINAL_EPOCH:
                 return FetchContext(partitions)
             return FetchContext(
@@ -253,30 +281,30 @@ class FetchSessions:
             return ErrorCode.INVALID_FETCH_SESSION_EPOCH
         if session.uses_topic_ids != by_id:
             return ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
-        if not self._update(session, request, by_id):
+        if not self._update(session, request, named):
             return ErrorCode.FETCH_SESSION_ID_NOT_FOUND
         if not session.partitions:
             self._remove(session.session_id)
-            return FetchContext(dict(_requested_partitions(request, by_id)))  # as in Kafka, also what the request forgets at once
+            return FetchContext(dict(named))  # as in Kafka, also what the request forgets at once
         session.connection = connection
         session.last_used_ms = self._now_ms()
         self._sessions[session.session_id] = self._sessions.pop(session.session_id)
         session.epoch = epoch + 1 if epoch < _MAX_INT32 else 1
         return FetchContext(session.partitions, session, end=self._end)
 
-    def _update(self, session: FetchSession, request: FetchRequest, by_id: bool) -> bool:
+    def _update(self, session: FetchSession, request: FetchRequest, named: Named) -> bool:
         """Adds, changes and removes what the request says. Returns False if there is no room for what it adds; then the session
         has ended.
         """
         partitions = session.partitions
-        for key, cached in _requested_partitions(request, by_id):
+        for key, cached in named:
             known = partitions.get(key)
             if known is None:
                 partitions[key] = cached
             else:
                 known.request = cached.request
         for forgotten in request.forgotten_topics_data:
-            topic: str | bytes = forgotten.topic_id if by_id else forgotten.topic
+            topic: str | bytes = forgotten.topic_id if session.uses_topic_ids else forgotten.topic
             for index in forgotten.partitions:
                 partitions.pop((topic, index), None)
         added = len(partitions) - session.counted
@@ -344,12 +372,17 @@ def _too_many_unknown(results: Sequence[Result]) -> bool:
     return len(unknown) > UNKNOWN_KEPT or any(len(cached.topic) > _MAX_NAME for cached in unknown)
 
 
-def _requested_partitions(request: FetchRequest, by_id: bool) -> list[tuple[Key, CachedPartition]]:
+def requested_partitions(request: FetchRequest, version: int) -> Named:
     """Returns the partitions of the request, in its order. A partition named twice is in the list twice; the later
     entry counts.
     """
-    named: list[tuple[Key, CachedPartition]] = []
+    named: Named = []
     for topic in request.topics:
-        name: str | bytes = topic.topic_id if by_id else topic.topic
-        named += [((name, partition.partition), CachedPartition(name, partition)) for partition in topic.partitions]
+        name_partitions(topic, topic.partitions, version, named)
     return named
+
+
+def name_partitions(topic: FetchTopic, partitions: Sequence[FetchPartition], version: int, named: Named) -> None:
+    """Adds partitions of one topic of a request to those that it names."""
+    name: str | bytes = topic.topic_id if version >= TOPIC_IDS_SINCE else topic.topic
+    named += [((name, partition.partition), CachedPartition(name, partition)) for partition in partitions]

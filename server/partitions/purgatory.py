@@ -63,6 +63,61 @@ class Purgatory:
                 self._checks.popleft()()
 
 
+class Watch:
+    """What a delayed operation watches that attempts its answer in several turns (server/base/turns.py), because it asks for very
+    many partitions. It ends when `max_wait_ms` have passed, or with `stop`.
+
+    The operation watches first and then attempts, since a partition may grow between its turns.
+    """
+
+    __slots__ = ("_changed", "_promise", "_timer", "_watched", "expired")
+
+    def __init__(self, clock: Clock, max_wait_ms: int) -> None:
+        self.expired = False
+        """Whether the next attempt must return an answer."""
+        self._changed = False
+        self._promise: Promise[None] | None = None
+        self._watched: list[Watchable] = []
+        self._timer = clock.call_later(max_wait_ms / 1000, self._expire)
+
+    def add(self, watchable: Watchable) -> None:
+        """Watches one more."""
+        self._watched.append(watchable)
+        self.renew(watchable)
+
+    def renew(self, watchable: Watchable) -> None:
+        """Watches one again that may have changed."""
+        watchable.watchers.setdefault(self, self._wake)
+
+    def change(self) -> Promise[None]:
+        """Returns a promise that is kept when something has changed since the last promise was kept, or the time is over."""
+        promise: Promise[None] = Promise()
+        if self._changed:
+            self._changed = False
+            promise.set_result(None)
+        else:
+            self._promise = promise
+        return promise
+
+    def stop(self) -> None:
+        """Watches nothing any more."""
+        self._timer.cancel()
+        for watchable in self._watched:
+            watchable.watchers.pop(self, None)
+        self._watched = []
+
+    def _wake(self) -> None:
+        promise, self._promise = self._promise, None
+        if promise is None:
+            self._changed = True
+        elif not promise.done():  # else its client has gone
+            promise.set_result(None)
+
+    def _expire(self) -> None:
+        self.expired = True
+        self._wake()
+
+
 class DelayedOperation(Generic[T]):
     """One waiting request. `promise` is kept with its answer."""
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator
 from contextlib import contextmanager
-from typing import Final
+from typing import Any, Final
 
 from ottla.server.base.promise import Promise
 from ottla.wire.primitives import WireStruct
@@ -23,13 +23,18 @@ MAX_BYTES: Final = 8 * 1024 * 1024
 
 
 class Encoded(WireStruct):
-    """Holds an answer encoded in the version of its request: `body` is everything after the header. Its errors are
-    not counted."""
+    """Holds an answer encoded in the version of its request: `parts` are everything after the header, with regions of files among
+    them where the API's answers have those. Its errors are not counted."""
 
-    __slots__ = ("body",)
+    __slots__ = ("parts",)
 
-    def __init__(self, body: bytes) -> None:
-        self.body = body
+    def __init__(self, *parts: Any) -> None:
+        self.parts = parts
+
+    @property
+    def body(self) -> bytes:
+        """Returns the bytes of an answer without regions."""
+        return b"".join(self.parts)
 
 
 class KeptAnswers:

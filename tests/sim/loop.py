@@ -13,6 +13,8 @@ from collections.abc import Callable
 from random import Random
 from typing import Any, Final, TypeVar
 
+from ottla.server.base.clock import Turns
+
 T = TypeVar("T")
 _FORGOTTEN: Final = "Task was destroyed but it is pending!"
 
@@ -100,6 +102,7 @@ class VirtualClock:
 
     def __init__(self, loop: VirtualLoop) -> None:
         self._loop = loop
+        self.turns = Turns()
         self.alive = True
         self.skew_ms = 0
 

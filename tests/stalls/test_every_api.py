@@ -35,7 +35,6 @@ AT_ONCE: Final[dict[str, float]] = {
     "CreateTopics.topics": 51,
     "DeleteTopics.topics": 70,
     "ElectLeaders.topic_partitions.partitions": 60,
-    "Fetch.topics.partitions": 58,
     "Produce.topic_data": 56,
     "ShareAcknowledge.topics": 51,
     "ShareFetch.topics": 51,

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from ottla.log.errors import StorageError
-from ottla.server.base.clock import SLICE_SECONDS
+from ottla.server.base.clock import SLICE_SECONDS, Turns
 from ottla.server.base.scheduler import Scheduler, flush_in_threads
 from tests.fakes import MemoryBroker
 from tests.log.support import batch
@@ -29,6 +29,7 @@ class StandingClock:
 
     def __init__(self) -> None:
         self.time = 0.0
+        self.turns = Turns()
         self.due: list[tuple[float, Handle, Callable[[], None]]] = []
 
     def now_ms(self) -> int:

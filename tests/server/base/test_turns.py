@@ -288,3 +288,42 @@ def test_a_job_in_a_real_thread() -> None:
             await Workers().run(lambda: 1 // 0)
 
     asyncio.run(run())
+
+
+def test_all_works_that_wait_share_one_turn_in_a_round() -> None:
+    """Otherwise a hundred long requests would keep everybody else waiting for a hundred turns."""
+    slow = Slow()
+    promises = [answer_in_turns(range(7), slow.answer, slow.clock) for _ in range(4)]
+    assert slow.answered == [0, 1, 2, 0, 0, 0]  # while one waits, the first turns of others are short
+    while not all(isinstance(promise, Promise) and promise.done() for promise in promises):
+        before = len(slow.answered)
+        slow.clock.advance()
+        assert 1 <= len(slow.answered) - before <= 3
+    assert [promise.result() for promise in promises if isinstance(promise, Promise)] == [[each * each for each in range(7)]] * 4
+    assert slow.clock.waiting == 0
+    assert isinstance(answer_in_turns([1, 2], slow.answer, slow.clock), list)
+
+
+def test_works_take_turns_one_after_the_other() -> None:
+    slow = Slow()
+    for first in (10, 20):
+        answer_in_turns(range(first, first + 9), slow.answer, slow.clock)
+    slow.answered.clear()
+    for _ in range(4):
+        slow.clock.advance()
+    assert slow.answered[:6] == [13, 14, 15, 21, 22, 23]
+
+
+def test_a_callback_that_raises_does_not_keep_the_others_from_their_turns() -> None:
+    clock = ManualClock()
+    called: list[int] = []
+
+    def fail(until: int) -> None:
+        raise KeyboardInterrupt
+
+    clock.turns.queue(clock, fail)
+    clock.turns.queue(clock, called.append)
+    with pytest.raises(KeyboardInterrupt):
+        clock.advance()
+    clock.advance()
+    assert called == [clock.ticks_ns() + TURN_NS]

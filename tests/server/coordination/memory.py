@@ -9,6 +9,7 @@ import itertools
 from collections.abc import Callable, Iterator
 
 from ottla.log.errors import LogError
+from ottla.server.base.clock import Turns
 from ottla.server.base.promise import Promise
 from ottla.server.coordination.internal_topic import Appended
 from ottla.wire.batch import read_header
@@ -31,6 +32,7 @@ class CoordinatorClock:
 
     def __init__(self) -> None:
         self._now = 1_000.0
+        self.turns = Turns()
         self._order = itertools.count()
         self.armed = 0
         self._timers: list[tuple[float, int, Handle, Callable[[], None]]] = []

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from ottla.log.disk.files import FileSlice
 from ottla.server.base.clock import TURN_NS
 from ottla.server.base.errors import CloseConnection
 from ottla.server.base.promise import Promise
@@ -109,10 +110,14 @@ def test_regions_of_files_are_not_read_for_it(serving: Serving) -> None:
     request = fetch.FetchRequest(None, max_bytes=1 << 20, topics=[fetch.FetchTopic("t", partitions=partitions)])
     waiting = serving.serve(frame(fetch, 12, request))
     serving.end_thread()
+    serving.end_thread()
     assert serving.threads.jobs == []
+    encoded = waiting.answer.result()
+    assert [type(part) for part in encoded.parts] == [bytes, FileSlice, bytes]
     answer, _ = fetch.DECODE_RESPONSE[12](serving.answer(waiting), 9)
     records: Any = answer.responses[0].partitions[0].records
     assert bytes(records).endswith(batch(2)[-20:])
+    assert len(answer.responses[0].partitions) == MANY
 
 
 def test_what_does_not_decode_closes_the_connection(serving: Serving) -> None:

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from ottla.log.config import LogConfig
 from ottla.log.management.manager import LogManager
+from ottla.server.base.clock import Turns
 from ottla.server.base.network import OsNetwork
 from ottla.server.metadata.controller_settings import current_settings
 from ottla.server.metadata.image import Endpoint, MetadataImage
@@ -47,6 +48,7 @@ class StillClock:
 
     def __init__(self) -> None:
         self._handles: list[Handle] = []
+        self.turns = Turns()
 
     def now_ms(self) -> int:
         return NOW_MS

@@ -51,6 +51,7 @@ class EchoDispatch:
         self.served: list[bytes] = []
         self.promises: list[asyncio.Future[bytes]] = []
         self.slices: dict[bytes, FileSlice] = {}
+        self.parts: dict[bytes, list[FileSlice]] = {}
         self.long: dict[bytes, bytes] = {}
         self.work: Callable[[bytes], object] = lambda request: None
         """What serving a request is besides its answer."""
@@ -70,6 +71,9 @@ class EchoDispatch:
             return None
         if request.startswith(b"bad"):
             raise CloseConnection("it is bad")
+        if request in self.parts:
+            regions = self.parts[request]
+            return [sum(map(len, regions)).to_bytes(4, "big"), *regions]
         if request in self.slices:
             part = self.slices[request]
             return [len(part).to_bytes(4, "big"), part]

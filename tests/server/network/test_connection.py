@@ -12,21 +12,16 @@ import random
 
 import pytest
 
-from ottla.log.disk.files import FileSlice
-from ottla.log.errors import StorageError
 from ottla.server.base.errors import CloseConnection
 from ottla.server.network import connection as module
 from ottla.server.network import receive_buffers
 from ottla.server.network.connection import (
     BACKLOG_FRAMES,
     HIGH_WATER,
-    JOINED_BYTES,
-    PIECE_BYTES,
     TURN_BYTES,
     Connection,
 )
 from ottla.server.requests.session import Session
-from tests.fakes import MemoryBroker
 from tests.server.network.peer import MAX_REQUEST, Peer, framed, turn
 
 # In
@@ -425,67 +420,6 @@ def test_who_is_gone_before_its_next_turn_is_served_no_more() -> None:
         assert len(peer.dispatch.served) == 1
 
     asyncio.run(run())
-
-
-def region(size: int) -> tuple[FileSlice, bytes]:
-    """A region of a file in memory, which has no descriptor."""
-    broker = MemoryBroker({})
-    data = random.Random(size).randbytes(size + 20)
-    file = broker.disk.open("/data/file", create=True)
-    file.append([data])
-    return FileSlice(file, 10, size), data[10:-10]
-
-
-def test_regions_of_files_are_sent_between_bytes() -> None:
-    peer = Peer()
-    part, data = region(5000)
-    peer.dispatch.slices[b"fetch"] = part
-    peer.send(framed(b"a") + framed(b"fetch") + framed(b"b"))
-    assert peer.received() == [b"a", data, b"b"]
-    assert peer.transport.writes == 1, "a small region goes out with the bytes around it"
-
-
-@pytest.mark.parametrize(("second", "writes"), [(JOINED_BYTES - 5000, 1), (JOINED_BYTES - 4999, 3)])
-def test_small_regions_go_out_with_the_bytes_around_them_up_to_a_size(second: int, writes: int) -> None:
-    peer = Peer()
-    regions = {b"one": region(5000), b"two": region(second)}
-    peer.dispatch.slices.update({name: part for name, (part, _) in regions.items()})
-    peer.send(framed(b"one") + framed(b"two") + framed(b"b"))
-    assert peer.received() == [regions[b"one"][1], regions[b"two"][1], b"b"]
-    assert peer.transport.writes == writes
-
-
-def test_a_slow_peer_costs_one_piece_of_a_large_region() -> None:
-    async def run() -> None:
-        peer = Peer()
-        part, data = region(PIECE_BYTES * 3 + 5)
-        peer.dispatch.slices[b"fetch"] = part
-        peer.transport.full = True
-        peer.send(framed(b"fetch") + framed(b"behind"))
-        await turn()
-        pieces = 0
-        while peer.transport.held:
-            assert len(peer.transport.held) <= PIECE_BYTES + 100
-            pieces += 1
-            peer.transport.drain()
-        assert pieces >= 4
-        assert peer.received() == [data, b"behind"]
-
-    asyncio.run(run())
-
-
-@pytest.mark.parametrize("size", [5000, 50_000])
-def test_a_region_that_was_cut_meanwhile_ends_the_connection(size: int, caplog: pytest.LogCaptureFixture) -> None:
-    peer = Peer()
-    part, _ = region(size)
-    part.file.truncate(100)
-    peer.dispatch.slices[b"fetch"] = part
-    with caplog.at_level(logging.INFO):
-        peer.send(framed(b"fetch") + framed(b"behind"))
-    assert peer.transport.aborted
-    assert len(caplog.records) == 1
-    with pytest.raises(StorageError):
-        part.read()
 
 
 def test_its_session_knows_who_the_client_is_and_ends_with_it() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ottla.server.handlers.fetch import answer
+from ottla.server.partitions.fetch_answers import answer
 from ottla.server.partitions.fetch_sessions import (
     EVICTION_MS,
     PARTITION_BYTES,

@@ -10,7 +10,7 @@ from collections.abc import Callable
 import pytest
 
 from ottla.server.base.promise import Promise
-from ottla.server.partitions.purgatory import Purgatory
+from ottla.server.partitions.purgatory import Purgatory, Watch
 from tests.fakes import ManualClock
 
 
@@ -159,3 +159,48 @@ def test_a_check_may_end_in_another_run() -> None:
     purgatory.schedule(lambda: looks.append("second"))
     purgatory.run_checks()
     assert looks == ["first", "second"]
+
+
+def test_a_watch_says_that_something_has_changed_since_it_was_last_asked() -> None:
+    clock, partition = ManualClock(), Partition()
+    watch = Watch(clock, 500)
+    watch.add(partition)
+    first = watch.change()
+    assert not first.done()
+    partition.grow()
+    assert first.done()
+    partition.grow()  # it is not watched now
+    assert not watch.change().done()
+    watch.renew(partition)
+    watch.renew(partition)
+    partition.grow()
+    watch.renew(partition)
+    partition.grow()  # twice, before somebody asks
+    assert watch.change().done()
+    assert not watch.change().done()
+
+
+def test_a_watch_ends_when_the_time_is_over_or_it_is_stopped() -> None:
+    clock, partition = ManualClock(), Partition()
+    watch = Watch(clock, 500)
+    watch.add(partition)
+    change = watch.change()
+    clock.advance(0.499)
+    assert (watch.expired, change.done()) == (False, False)
+    clock.advance(0.001)
+    assert (watch.expired, change.done()) == (True, True)
+    assert partition.watchers
+    watch.stop()
+    assert not partition.watchers
+    watch = Watch(clock, 500)
+    watch.change().cancel()
+    watch.stop()
+    assert clock.waiting == 0
+
+
+def test_a_watch_of_a_client_that_has_gone_wakes_nobody() -> None:
+    partition = Partition()
+    watch = Watch(ManualClock(), 500)
+    watch.add(partition)
+    watch.change().cancel()
+    partition.grow()
