@@ -85,10 +85,11 @@ class Address:
     port: int
     pid: int
     log_file: str
+    host: str = HOST
 
     @property
     def bootstrap(self) -> str:
-        return f"{HOST}:{self.port}"
+        return f"{self.host}:{self.port}"
 
 
 @contextmanager

@@ -71,7 +71,7 @@ class Connection:
         """`host` is the address of the client, one of 127.0.0.0/8; None stands for whatever the system chooses."""
         self.kind = address.kind
         source = None if host is None else (host, 0)
-        self.socket = socket.create_connection(("127.0.0.1", address.port), ANSWER_TIMEOUT_S, source)
+        self.socket = socket.create_connection((address.host, address.port), ANSWER_TIMEOUT_S, source)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.correlation_id = 0
 

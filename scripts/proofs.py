@@ -2,9 +2,10 @@
 
     python -m scripts.proofs        writes docs/proofs.md from docs/proofs.json
 
-Fuzzing, the simulation, the checker outside and the soak say more the longer they run, and nobody has a machine for days. So each
-of their scripts has `--record`, which adds what it did to the ledger, and the next one goes on from there: `scripts.simulate
---more` takes seeds that nobody had, and `scripts.fuzz` begins with the inputs that are kept in tests/fuzz/corpora.
+Fuzzing, the simulation, the checker outside, the soak and clusters under faults say more the longer they run, and nobody has a
+machine for days. So each of their scripts has `--record`, which adds what it did to the ledger, and the next one goes on from
+there: `scripts.simulate --more` takes seeds that nobody had, and `scripts.fuzz` begins with the inputs that are kept in
+tests/fuzz/corpora.
 
 A run is a line in the ledger. `proof` says which of PROOFS it is of, and texts beside it tell runs apart; numbers are counts, and
 are added to those of an earlier run with the same texts. `seeds` are ranges. A finding has an `outcome`: the test that keeps it
@@ -27,8 +28,8 @@ from compat_tests.provenance import stamp
 DOCS: Final = Path(__file__).resolve().parents[1] / "docs"
 LEDGER: Final = DOCS / "proofs.json"
 PAGE: Final = DOCS / "proofs.md"
-FUZZ, SIMULATION, OUTSIDE, SOAK = "fuzz", "simulation", "outside", "soak"
-PROOFS: Final = (FUZZ, SIMULATION, OUTSIDE, SOAK)
+FUZZ, SIMULATION, OUTSIDE, SOAK, CLUSTER, MOVE = "fuzz", "simulation", "outside", "soak", "cluster", "move"
+PROOFS: Final = (FUZZ, SIMULATION, OUTSIDE, SOAK, CLUSTER, MOVE)
 KEPT: Final = Path("tests/fuzz/corpora")
 FIRST_SEED: Final = 1000
 """The unit tests simulate the seeds below this (tests/sim/test_simulation.py)."""
@@ -98,10 +99,11 @@ class Ledger:
         counts: Mapping[str, float],
         *,
         seeds: Iterable[int] = (),
+        most: Mapping[str, float] | None = None,
         found: Iterable[str] = (),
     ) -> None:
         """Adds a run to an earlier one that differs in its counts and seeds only, or as a new one, and what it found. `texts`
-        has what `origin` returns, too."""
+        has what `origin` returns, too. Of `most`, the greater number counts, not the sum."""
         assert proof in PROOFS, proof
         about = {"proof": proof, **texts}
         run = next((each for each in self.runs if _texts_of(each) == about), None)
@@ -110,6 +112,8 @@ class Ledger:
             self.runs.append(run)
         for name, count in counts.items():
             run[name] = round(run.get(name, 0) + count, 2)
+        for name, number in (most or {}).items():
+            run[name] = round(max(run.get(name, number), number), 2)
         if ranges := as_ranges({*seeds_in(run.get("seeds", "")), *seeds}):
             run["seeds"] = ranges
         self.findings += [{"proof": proof, "commit": texts["commit"], "what": what, "outcome": ""} for what in found]
@@ -133,12 +137,13 @@ def record(
     counts: Mapping[str, float],
     *,
     seeds: Iterable[int] = (),
+    most: Mapping[str, float] | None = None,
     found: Iterable[str] = (),
     path: Path = LEDGER,
 ) -> None:
     """Adds a run to the ledger in the file, as `Ledger.add` does, and writes the page beside it."""
     ledger = Ledger(path)
-    ledger.add(proof, texts, counts, seeds=seeds, found=found)
+    ledger.add(proof, texts, counts, seeds=seeds, most=most, found=found)
     ledger.save()
     path.with_suffix(".md").write_text(page(ledger, kept_corpora()))
 
@@ -194,6 +199,7 @@ def page(ledger: Ledger, corpora: Mapping[str, tuple[int, int]]) -> str:
             "",
             *_table(("commit", "date", "hours", "rounds", "kills", "promises checked", "verdict"), _soaks(of)),
             "",
+            *_of_clusters(of),
             "## What was found",
             "",
             *_findings(ledger.findings),
@@ -224,6 +230,9 @@ def _in_short(of: Mapping[str, list[Run]], ledger: Ledger) -> Iterable[Sequence[
     yield "checker outside", "10 runs of 100 s of each kind of fault", f"{runs:.0f} runs of 100 s in all", _found(found[OUTSIDE])
     hours = max((run["hours"] for run in of[SOAK]), default=0)
     yield "soak", "2 hours in one go", f"{hours:.2f} hours" if hours else "not yet", _found(found[SOAK])
+    rounds = [(run["fault"], run["rounds"]) for run in of[CLUSTER]]
+    fewest = min((sum(count for fault, count in rounds if fault == each) for each in {fault for fault, _ in rounds}), default=0)
+    yield "clusters under faults", "20 rounds of each fault", f"{fewest:.0f} rounds or more of each", _found(found[CLUSTER])
 
 
 def _found(count: int) -> str:
@@ -263,6 +272,54 @@ def _soaks(of: Mapping[str, list[Run]]) -> Iterable[Sequence[str]]:
     for run in of[SOAK]:
         counts = [f"{run[name]:,.0f}" for name in ("rounds", "kills", "promises")]
         yield run["commit"], run["date"], f"{run['hours']:.2f}", *counts, run["verdict"]
+
+
+def _of_clusters(of: Mapping[str, list[Run]]) -> list[str]:
+    return [
+        "## Clusters of ottla and Apache Kafka under faults",
+        "",
+        "`python -m scripts.cluster_faults --rounds 4 --record`: three brokers, o for ottla and k for Apache Kafka, three",
+        "replicas, min.insync.replicas=2, an idempotent producer all the time. A round is one fault of one broker; in",
+        "the end each acknowledged record has to be there once and in order, and all replicas have to be the same bytes. A",
+        "leader is late that is not there within the session and 1.5 s, or 2 s after SIGTERM.",
+        "",
+        *_table(
+            (
+                "brokers",
+                "fault",
+                "hit",
+                "session",
+                "rounds",
+                "records",
+                "slowest leader",
+                "late",
+                "longest without an answer",
+            ),
+            _clusters(of),
+        ),
+        "",
+        "`python -m scripts.cluster_moves --record`: `kafka-reassign-partitions` moves a topic from Apache Kafka to ottla",
+        "and back while it is written and read. Each record is read once and in order, and all replicas are the same bytes.",
+        "",
+        *_table(("commit", "date", "MB at first", "load", "there", "back", "records written and read once"), _moves(of)),
+        "",
+    ]
+
+
+def _clusters(of: Mapping[str, list[Run]]) -> Iterable[Sequence[str]]:
+    groups: dict[tuple[str, ...], list[Run]] = defaultdict(list)
+    for run in of[CLUSTER]:
+        groups[run["brokers"], run["fault"], run["hit"], f"{run['session_s']} s"].append(run)
+    for kind, runs in sorted(groups.items()):
+        slowest, longest = (max(run[name] for run in runs) for name in ("leader_s", "outage_s"))
+        rounds, records, late = (f"{_sum(runs, name):,.0f}" for name in ("rounds", "records", "late"))
+        yield *kind, rounds, records, f"{slowest:.2f} s" if slowest else "", late, f"{longest:.1f} s"
+
+
+def _moves(of: Mapping[str, list[Run]]) -> Iterable[Sequence[str]]:
+    for run in of[MOVE]:
+        seconds = (f"{run[name]:.1f} s" for name in ("there_s", "back_s"))
+        yield run["commit"], run["date"], run["megabytes"], run["load"], *seconds, f"{run['records']:,.0f}"
 
 
 def _findings(findings: Iterable[Mapping[str, str]]) -> list[str]:

@@ -4,6 +4,7 @@ who leads, who is in sync, and whether all replicas of a topic are the same file
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -12,23 +13,34 @@ from typing import Final
 from confluent_kafka import ElectionType, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from compat_tests.cluster.nodes import KafkaBroker, KafkaController, OttlaBroker
-from compat_tests.reference.kafka import BrokerProcess
-from compat_tests.waiting import wait_for
+from compat_tests.cluster.networks import Networks
+from compat_tests.cluster.nodes import CONTROLLER_ID, KafkaBroker, KafkaController, OttlaBroker
+from compat_tests.reference.kafka import HOST, BrokerProcess
+from compat_tests.test_apache_tools import Tools
+from compat_tests.waiting import TIMEOUT_S, wait_for
 from ottla.wire.batch import iter_batches
 
 CLASSES: Final = {"kafka": KafkaBroker, "ottla": OttlaBroker}
 
 
 class Mixed:
-    """One broker for each of `kinds`, whose ids count from 1 in that order. Nothing runs before `start`."""
+    """One broker for each of `kinds`, whose ids count from 1 in that order. Nothing runs before `start`. With `networks`, each
+    node is in its namespace, and the controller's is that of CONTROLLER_ID."""
 
-    def __init__(self, directory: Path, kinds: Sequence[str], settings: dict[str, str] | None = None) -> None:
-        self.controller = KafkaController(directory / "controller", settings)
+    def __init__(
+        self, directory: Path, kinds: Sequence[str], settings: dict[str, str] | None = None, networks: Networks | None = None
+    ) -> None:
+        def host(node: int) -> str:
+            return HOST if networks is None else networks.host(node)
+
+        self.controller = KafkaController(directory / "controller", settings, host=host(CONTROLLER_ID))
         self.brokers: dict[int, BrokerProcess] = {
-            node: CLASSES[kind](directory / f"{kind}-{node}", node, self.controller.bootstrap, settings)
+            node: CLASSES[kind](directory / f"{kind}-{node}", node, self.controller.bootstrap, settings, host(node))
             for node, kind in enumerate(kinds, 1)
         }
+        if networks is not None:
+            for node, process in {CONTROLLER_ID: self.controller, **self.brokers}.items():
+                process.inside = networks.inside(node)
 
     def start(self) -> None:
         for process in (self.controller, *self.brokers.values()):
@@ -65,9 +77,13 @@ class Mixed:
             return []
         return [(found[index].leader, sorted(found[index].isrs)) for index in sorted(found)]
 
-    def wait_for_isr(self, topic: str, assignment: Iterable[Iterable[int]]) -> None:
+    def wait_for_isr(self, topic: str, assignment: Iterable[Iterable[int]], timeout_s: float = TIMEOUT_S) -> None:
         wanted = [sorted(replicas) for replicas in assignment]
-        wait_for(lambda: [isr for _, isr in self.state(topic)] == wanted, lambda: f"{topic}: {self.state(topic)}\n{self.tails()}")
+        wait_for(
+            lambda: [isr for _, isr in self.state(topic)] == wanted,
+            lambda: f"{topic}: {self.state(topic)}\n{self.tails()}",
+            timeout_s,
+        )
 
     def wait_for_leaders(self, topic: str, leaders: list[int]) -> None:
         wait_for(
@@ -81,6 +97,16 @@ class Mixed:
         for error in self.admin.elect_leaders(ElectionType.PREFERRED, asked).result(30).values():
             if error is not None and error.code() != KafkaError.ELECTION_NOT_NEEDED:
                 raise KafkaException(error)
+
+    def reassign(self, topic: str, assignment: Sequence[list[int]], directory: Path, timeout_s: float = TIMEOUT_S) -> None:
+        """Has kafka-reassign-partitions give the topic these replicas, by a file in `directory`, and waits until nobody else has
+        one, all are in sync, and the first ones lead."""
+        moves = [{"topic": topic, "partition": at, "replicas": replicas} for at, replicas in enumerate(assignment)]
+        plan = directory / "plan.json"
+        plan.write_text(json.dumps({"version": 1, "partitions": moves}))
+        Tools(self.bootstrap).run("reassign-partitions", "--execute", "--reassignment-json-file", str(plan))
+        self.wait_for_isr(topic, assignment, timeout_s)
+        self.wait_for_leaders(topic, [replicas[0] for replicas in assignment])
 
     def segments(self, node: int, topic: str, partition: int) -> dict[str, bytes]:
         """Returns the segments that a broker has of a partition, by name."""

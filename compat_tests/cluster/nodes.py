@@ -18,16 +18,18 @@ class KafkaBroker(RealKafka):
 
     format_options = ()
 
-    def __init__(self, directory: Path, node_id: int, controllers: str, settings: dict[str, str] | None = None) -> None:
+    def __init__(
+        self, directory: Path, node_id: int, controllers: str, settings: dict[str, str] | None = None, host: str = HOST
+    ) -> None:
         self.node_id = node_id
         self.controllers = controllers
-        super().__init__(directory, settings)
+        super().__init__(directory, settings, host=host)
 
     def place(self) -> dict[str, str]:
         return {
             "process.roles": "broker",
             "node.id": str(self.node_id),
-            "listeners": f"PLAINTEXT://{HOST}:{self.port}",
+            "listeners": f"PLAINTEXT://{self.host}:{self.port}",
             "controller.quorum.bootstrap.servers": self.controllers,
             "log.dirs": str(self.data_dir),
         }
@@ -36,16 +38,18 @@ class KafkaBroker(RealKafka):
 class OttlaBroker(Ottla):
     """A broker of ottla whose controllers are others; `controllers` is the address of one of them."""
 
-    def __init__(self, directory: Path, node_id: int, controllers: str, settings: dict[str, str] | None = None) -> None:
+    def __init__(
+        self, directory: Path, node_id: int, controllers: str, settings: dict[str, str] | None = None, host: str = HOST
+    ) -> None:
         self.node_id = node_id
         self.controllers = controllers
-        super().__init__(directory, settings)
+        super().__init__(directory, settings, host=host)
 
     def place(self) -> dict[str, str]:
         return {
             "process.roles": "broker",
             "node.id": str(self.node_id),
-            "listeners": f"PLAINTEXT://{HOST}:{self.port}",
+            "listeners": f"PLAINTEXT://{self.host}:{self.port}",
             "controller.quorum.bootstrap.servers": self.controllers,
             "log.dirs": str(self.data_dir),
         }

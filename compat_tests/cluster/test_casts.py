@@ -9,7 +9,6 @@ read, and a reader sees each record once.
 
 from __future__ import annotations
 
-import json
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,7 +19,7 @@ from confluent_kafka import Producer
 from compat_tests.cluster.mixed import Mixed
 from compat_tests.cluster.producing import produce
 from compat_tests.cluster.traffic import Traffic
-from compat_tests.test_apache_tools import Tools, java
+from compat_tests.test_apache_tools import java
 
 KAFKA, KAFKA_TOO, OTTLA, OTTLA_TOO = 1, 2, 3, 4
 LED_BY = {
@@ -96,16 +95,10 @@ def test_kafkas_tool_finds_no_replica_behind(cluster: Mixed) -> None:
 def test_a_topic_moves_to_ottla_and_back_while_it_is_written_and_read(cluster: Mixed, tmp_path: Path) -> None:
     places = {"kafka": [[KAFKA, KAFKA_TOO], [KAFKA_TOO, KAFKA]], "ottla": [[OTTLA, OTTLA_TOO], [OTTLA_TOO, OTTLA]]}
     cluster.create("moved", places["kafka"], segment_bytes=SEGMENT_BYTES, min_insync_replicas="2")
-    tools = Tools(cluster.bootstrap)
     with Traffic(cluster.bootstrap, "moved", partitions=2, bytes_a_second=1_000_000) as traffic:
         for to in ("ottla", "kafka"):
             traffic.wait_for_more()
-            moves = [{"topic": "moved", "partition": at, "replicas": replicas} for at, replicas in enumerate(places[to])]
-            plan = tmp_path / f"{to}.json"
-            plan.write_text(json.dumps({"version": 1, "partitions": moves}))
-            tools.run("reassign-partitions", "--execute", "--reassignment-json-file", str(plan))
-            cluster.wait_for_isr("moved", places[to])
-            cluster.wait_for_leaders("moved", [replicas[0] for replicas in places[to]])
+            cluster.reassign("moved", places[to], tmp_path)
             traffic.wait_for_more()
     cluster.wait_until_equal("moved", places["kafka"])
 

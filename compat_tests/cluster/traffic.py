@@ -9,6 +9,7 @@ import logging
 import threading
 import time
 from collections import defaultdict
+from itertools import pairwise
 from types import TracebackType
 from typing import Any, Final, Self
 
@@ -28,17 +29,21 @@ _MOST_WAITING: Final = 5_000
 class Traffic:
     """Goes on while it is entered. `size`: bytes of a record."""
 
-    def __init__(self, bootstrap: str, topic: str, partitions: int, bytes_a_second: int, size: int = 1_000) -> None:
+    def __init__(
+        self, bootstrap: str, topic: str, partitions: int, bytes_a_second: int, size: int = 1_000, at_once: int = 0, **config: Any
+    ) -> None:
+        """`at_once` bytes are written as fast as it goes, and then the rate begins. `config` is the clients', with _ for dots."""
         self.acknowledged: dict[int, dict[int, int]] = defaultdict(dict)
         """By partition: offset -> number of the record."""
         self.read: dict[int, list[tuple[int, int]]] = defaultdict(list)
         """By partition: (offset, number) as they came."""
         self.produced = 0
-        self.latest_acknowledgement_s = [0.0] * partitions
-        """When a record of each partition was acknowledged last, in seconds of the monotonic clock."""
+        self._acknowledged_s: list[list[float]] = [[0.0] for _ in range(partitions)]
+        """By partition: when records were acknowledged, in seconds of the monotonic clock."""
         self._config: dict[str, Any] = {"bootstrap.servers": bootstrap, "reconnect.backoff.max.ms": 200}
+        self._config |= {name.replace("_", "."): value for name, value in config.items()}
         self._topic, self._partitions, self._size = topic, partitions, size
-        self._records_a_second = bytes_a_second / size
+        self._records_a_second, self._records_at_once = bytes_a_second / size, at_once // size
         self._stop, self._all_is_written = threading.Event(), threading.Event()
         self._wrong: list[BaseException] = []
         self._threads = [threading.Thread(target=self._guarded, args=(work,)) for work in (self._write, self._consume)]
@@ -60,7 +65,12 @@ class Traffic:
     def wait_for_more(self) -> None:
         """Waits until a record of each partition that is produced from now on was acknowledged."""
         now = time.monotonic()
-        wait_for(lambda: min(self.latest_acknowledgement_s) > now, "every partition takes records", PATIENCE_S)
+        wait_for(lambda: min(each[-1] for each in self._acknowledged_s) > now, "every partition takes records", PATIENCE_S)
+
+    def longest_outage_s(self, partition: int, since: float) -> float:
+        """Returns for how many seconds nothing was acknowledged in a partition, at most, since a time of the monotonic clock."""
+        times = [since, *(each for each in self._acknowledged_s[partition] if each > since)]
+        return max((after - before for before, after in pairwise(times)), default=0.0)
 
     @property
     def count(self) -> int:
@@ -89,9 +99,11 @@ class Traffic:
         settings = {"enable.idempotence": True, "linger.ms": 5, "message.timeout.ms": PATIENCE_S * 1000}
         producer = Producer(self._config | settings, logger=QUIET)
         padding = b" " * (self._size - 20)
-        began = time.monotonic()
+        began = 0.0
         while not self._stop.is_set():
-            due = int((time.monotonic() - began) * self._records_a_second)
+            if self.produced >= self._records_at_once:
+                began = began or time.monotonic()
+            due = self._records_at_once + int((time.monotonic() - (began or time.monotonic())) * self._records_a_second)
             while self.produced < due and len(producer) < _MOST_WAITING:
                 value = b"%020d" % self.produced + padding
                 producer.produce(self._topic, value, partition=self.produced % self._partitions, on_delivery=self._delivered)
@@ -108,7 +120,7 @@ class Traffic:
         assert offset is not None
         assert isinstance(value, bytes)
         self.acknowledged[partition][offset] = int(value[:20])
-        self.latest_acknowledgement_s[partition] = time.monotonic()
+        self._acknowledged_s[partition].append(time.monotonic())
 
     def _consume(self) -> None:
         settings = {"group.id": "traffic", "enable.auto.commit": False, "auto.offset.reset": "error"}

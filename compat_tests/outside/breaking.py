@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import time
@@ -15,6 +16,8 @@ from compat_tests.outside.faults import Fault
 from compat_tests.reference.kafka import BrokerFailed, BrokerProcess
 
 _LOOK_S: Final = 0.1
+_LARGEST_PIECE: Final = 1 << 22
+_SMALLEST_PIECE: Final = 4096
 _AFTER_FULL_S: Final = 15.0
 """So long after its disk was full a broker may end because of it, which Kafka does by design: it has no other log directory."""
 
@@ -26,14 +29,20 @@ class Room:
         self._filler = directory / "filler"
 
     def take(self) -> None:
-        """Takes all there is. What frees room later does so for the broker, until the next time."""
+        """Takes all there is. What frees room later does so for the broker, until the next time.
+
+        It does so in pieces, smaller ones at the end: for one that is too large by what others took meanwhile, tmpfs gives
+        nothing at all.
+        """
+        piece = _LARGEST_PIECE
         with self._filler.open("ab") as file:
-            while free := os.statvfs(file.fileno()).f_bavail * os.statvfs(file.fileno()).f_frsize:
+            while piece >= _SMALLEST_PIECE:
                 try:
-                    os.posix_fallocate(file.fileno(), file.tell(), free)
-                except OSError:
-                    return  # somebody was faster with the last bytes
-                file.seek(0, os.SEEK_END)
+                    os.posix_fallocate(file.fileno(), file.seek(0, os.SEEK_END), piece)
+                except OSError as error:
+                    if error.errno != errno.ENOSPC:
+                        raise
+                    piece //= 2
 
     def give_back(self) -> None:
         self._filler.unlink(missing_ok=True)

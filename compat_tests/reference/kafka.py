@@ -24,6 +24,7 @@ import sys
 import tempfile
 import time
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from pathlib import Path
 from typing import IO
 
@@ -104,11 +105,11 @@ def end_process(pid: int, how: signal.Signals, timeout_s: float = STOP_TIMEOUT_S
         os.close(handle)
 
 
-def answers_api_versions(port: int) -> bool:
+def answers_api_versions(port: int, host: str = HOST) -> bool:
     """Whether a node at `port`, which may be a controller, answers ApiVersions v0 without an error."""
     request = struct.pack(">hhih", 18, 0, 1, -1)  # key, version, correlation id, no client id
     try:
-        with socket.create_connection((HOST, port), timeout=5) as connection:
+        with socket.create_connection((host, port), timeout=5) as connection:
             connection.sendall(struct.pack(">i", len(request)) + request)
             answer = connection.recv(10, socket.MSG_WAITALL)  # size, correlation id, error code
     except OSError:
@@ -119,14 +120,19 @@ def answers_api_versions(port: int) -> bool:
 class BrokerProcess(ABC):
     """A broker on one directory and one port: it may be killed and started again, and finds its data.
 
-    `settings` are server.properties entries on top of SETTINGS.
+    `settings` are server.properties entries on top of SETTINGS, `host` is the address where it listens.
     """
 
     kind: str
     start_timeout_s = START_TIMEOUT_S
+    inside: Sequence[str] = ()
+    """The words before its command that put it elsewhere on this machine, such as in a network namespace."""
 
-    def __init__(self, directory: Path, settings: dict[str, str] | None = None, port: int | None = None) -> None:
+    def __init__(
+        self, directory: Path, settings: dict[str, str] | None = None, port: int | None = None, host: str = HOST
+    ) -> None:
         self.directory = directory
+        self.host = host
         self.port = port or free_port()
         self.data_dir = directory / "data"
         self.log_file = directory / "broker.log"
@@ -136,7 +142,7 @@ class BrokerProcess(ABC):
 
     @property
     def bootstrap(self) -> str:
-        return f"{HOST}:{self.port}"
+        return f"{self.host}:{self.port}"
 
     def place(self) -> dict[str, str]:
         """The settings that say where: addresses and directories."""
@@ -165,7 +171,7 @@ class BrokerProcess(ABC):
     def spawn(self, log: IO[bytes]) -> subprocess.Popen[bytes]:
         """Start the process, which writes to `log`."""
         return subprocess.Popen(
-            self.command(),
+            [*self.inside, *self.command()],
             cwd=self.directory,
             stdin=subprocess.DEVNULL,
             stdout=log,
@@ -175,7 +181,7 @@ class BrokerProcess(ABC):
 
     def answers(self) -> bool:
         """Whether the broker has come up."""
-        return answers_metadata(self.port)
+        return answers_metadata(self.port, self.host)
 
     def start(self) -> None:
         """Start and wait until the broker answers. Raises BrokerFailed."""
@@ -261,13 +267,13 @@ class KafkaController(RealKafka):
         return {
             "process.roles": "controller",
             "node.id": str(CONTROLLER_ID),
-            "listeners": f"CONTROLLER://{HOST}:{self.port}",
+            "listeners": f"CONTROLLER://{self.host}:{self.port}",
             "controller.quorum.bootstrap.servers": self.bootstrap,
             "log.dirs": str(self.data_dir),
         }
 
     def answers(self) -> bool:
-        return answers_api_versions(self.port)
+        return answers_api_versions(self.port, self.host)
 
 
 def main() -> int:
