@@ -446,20 +446,18 @@ class LogManager:
 
     def checkpoint_pass(self) -> None:
         """Writes the checkpoint files that changed (every log.flush.offset.checkpoint.interval.ms)."""
-        for directory in self.directories:
-            if directory.failed is None:
-                try:
-                    directory.save_all()
-                except StorageError:  # logged where the directory went offline
-                    continue
+        self._save(LogDirectory.save_all)
 
     def high_watermark_pass(self) -> None:
         """Writes the high watermarks that moved (every replica.high.watermark.checkpoint.interval.ms): where there are other
         replicas, a start has to know what they have, too."""
+        self._save(LogDirectory.save_high_watermarks)
+
+    def _save(self, save: Callable[[LogDirectory], None]) -> None:
         for directory in self.directories:
             if directory.failed is None:
                 try:
-                    directory.save_high_watermarks()
+                    save(directory)
                 except StorageError:  # logged where the directory went offline
                     continue
 

@@ -30,6 +30,7 @@ from ottla.log.compaction.cleaning_job import CleanedGroup, CleaningAborted, Cle
 from ottla.log.disk.files import OsDisk, StateUnknown
 from ottla.log.errors import CorruptRecord, LogError, StorageError
 from ottla.server.base.clock import wait_at_most
+from ottla.server.base.scheduler import flush_in_thread
 
 if TYPE_CHECKING:
     from ottla.log.disk.files import Disk
@@ -141,7 +142,8 @@ class LogCleaning:
         """Cleans one log. Returns whether that succeeded; logs the reason if it did not."""
         cleaner, log = self.cleaner, cleaning.log
         try:
-            await self._flush(cleaning)
+            if (flush := cleaning.flush_job()) is not None:
+                await flush_in_thread(flush)
             cleaner.prepare(cleaning)
             async with aclosing(worker.clean(cleaning)) as results:  # type: ignore[type-var]  # they are generators
                 async for result in results:
@@ -171,17 +173,6 @@ class LogCleaning:
         except StorageError as error:
             logger.warning("cannot remove the unfinished files of %r: %s", cleaning, error)
         return False
-
-    async def _flush(self, cleaning: Cleaning) -> None:
-        job = cleaning.flush_job()
-        if job is None:
-            return
-        try:
-            await _in_thread(job.run)
-        except StorageError:
-            job.give_up()
-            raise
-        job.finish()
 
     async def _swap(self, cleaning: Cleaning, group: CleanedGroup) -> None:
         swap = self.cleaner.swap(cleaning, group)

@@ -57,9 +57,10 @@ class Rig:
         assert isinstance(listener, TlsListener)
         return listener
 
-    async def serial(self) -> int:
+    async def serial(self, listener: int = 0) -> int:
         """The number of the certificate that a client is shown now."""
-        _, writer = await asyncio.open_connection("127.0.0.1", self.secure.port, ssl=client_context(ROOT))
+        port = self.broker.listeners[listener].port
+        _, writer = await asyncio.open_connection("127.0.0.1", port, ssl=client_context(ROOT))
         shown = writer.get_extra_info("ssl_object").getpeercert()["serialNumber"]
         writer.close()
         return int(shown, 16)
@@ -176,6 +177,29 @@ def test_a_changed_file_is_seen(tmp_path: Path, caplog: pytest.LogCaptureFixture
     assert refused.startswith(
         f"listener SECURE keeps its certificate, because the new one cannot be used: {OWN}ssl.keystore.location"
     )
+
+
+def test_a_listener_that_keeps_its_certificate_keeps_no_other_from_a_new_one(tmp_path: Path) -> None:
+    beside = tmp_path / "beside.p12"
+    beside.write_bytes(BROKER.pkcs12())
+    settings = {
+        "listeners": "SECURE://127.0.0.1:0,PLAINTEXT://127.0.0.1:0,BESIDE://127.0.0.1:0",
+        "listener.security.protocol.map": "SECURE:SSL,PLAINTEXT:PLAINTEXT,BESIDE:SSL",
+        "listener.name.beside.ssl.keystore.location": str(beside),
+        "listener.name.beside.ssl.keystore.password": PASSWORD,
+        "listener.name.beside.ssl.keystore.type": "PKCS12",
+    }
+
+    async def scenario(rig: Rig) -> None:
+        assert rig.broker.secured is not None
+        renewed = issue("broker", ROOT)
+        rig.store.write_bytes(b"no keystore")
+        beside.write_bytes(renewed.pkcs12())
+        rig.broker.secured.reload()
+        assert await rig.serial() == BROKER.certificate.serial_number
+        assert await rig.serial(listener=2) == renewed.certificate.serial_number
+
+    run(tmp_path, scenario, **{name.replace(".", "_"): value for name, value in settings.items()})
 
 
 def test_clients_have_it_read_again_and_hear_what_is_wrong(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ from ottla.server.metadata.eligible import FEATURE as ELIGIBLE_REPLICAS
 from ottla.server.metadata.image import MetadataImage, PartitionImage
 from ottla.server.metadata.lost_directories import lose
 from ottla.wire.messages.internal.feature_level_record import FeatureLevelRecord
+from ottla.wire.messages.internal.partition_change_record import PartitionChangeRecord
 from ottla.wire.messages.internal.partition_record import PartitionRecord
 from ottla.wire.messages.internal.register_broker_record import RegisterBrokerRecord
 from ottla.wire.messages.internal.topic_record import TopicRecord
@@ -52,6 +53,19 @@ def test_without_eligible_replicas_the_last_one_stays_in_sync() -> None:
 def test_others_stay_in_sync() -> None:
     for level in (0, 1):
         assert after(cluster(1, 2, level=level)).isr == (2,)
+
+
+def test_a_follower_that_loses_its_directory_is_out_of_the_in_sync_replicas() -> None:
+    image = cluster(1, 2)
+    image.apply_all([PartitionChangeRecord(0, b"i" * 16, leader=2)])
+    assert after(image).isr == (2,)
+
+
+def test_a_replica_that_was_out_of_sync_changes_nothing() -> None:
+    image = cluster(1, 2)
+    image.apply_all([PartitionChangeRecord(0, b"i" * 16, leader=2, isr=[2])])
+    before = image.topics["t"].partitions[0].partition_epoch
+    assert after(image).partition_epoch == before
 
 
 def test_a_directory_that_nobody_had_written_down_is() -> None:

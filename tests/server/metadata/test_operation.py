@@ -177,8 +177,17 @@ def test_a_large_topic_is_planned_anew_when_the_metadata_changes_meanwhile(node:
 
 
 def test_a_metadata_log_that_never_rests_does_not_keep_a_large_topic_for_ever(node: Node) -> None:
-    others = [creation(f"o{number}") for number in range(3)]
-    answer = asyncio.run(while_encoding(node, creation("large", partitions=9000), *others[:2]))
+    async def scenario() -> Any:
+        first = asyncio.ensure_future(node.controller.create_topics(creation("large", partitions=9000), CALLER))
+        await asyncio.sleep(0)
+        for number in range(20):
+            if first.done():
+                return await first
+            await node.controller.create_topics(creation(f"o{number}"), CALLER)
+            await asyncio.sleep(0)
+        raise AssertionError("it is still planned anew")
+
+    answer = asyncio.run(scenario())
     assert answer.topics[0].error_code == 0
     assert len(node.image.topics["large"].partitions) == 9000
 

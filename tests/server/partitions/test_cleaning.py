@@ -149,6 +149,20 @@ def test_what_is_not_synced_yet_is_synced_before() -> None:
     assert rig.disk.read_bytes("/data/recovery-point-offset-checkpoint") == b"0\n1\nt 0 30\n"
 
 
+def test_a_flush_before_the_cleaning_that_meets_a_bug_is_not_the_logs_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    rig = CleanerRig()
+    fill(rig)
+
+    def fail(path: str) -> None:
+        raise ZeroDivisionError("a bug")
+
+    monkeypatch.setattr(rig.disk, "sync_dir", fail)
+    run(cleaning_of(rig, in_thread(rig)).run_pass)
+    assert (rig.log.recovery_point, rig.log.unsynced.in_flight) == (0, None)
+    monkeypatch.undo()
+    assert rig.manager.flush_pass(rig.now_ms) == 1
+
+
 def test_several_logs_with_several_threads() -> None:
     rig = CleanerRig()
     for index in range(1, 5):
