@@ -15,7 +15,7 @@ address or from all.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, Final, NamedTuple
 
 import typer
@@ -55,21 +55,44 @@ _RESOURCE_NAMES: Final = {number: name for name, number in RESOURCES.items()}
 _OPERATION_NAMES: Final = {number: name for name, number in OPERATIONS.items()}
 _PATTERNS: Final = {LITERAL: "literal", PREFIXED: "prefix"}
 
-Topic = Annotated[str | None, typer.Option("--topic", metavar="T", help="A topic, or * for all.")]
-Group = Annotated[str | None, typer.Option("--group", metavar="G", help="A group, or * for all.")]
-IsCluster = Annotated[bool, typer.Option("--cluster", help="The cluster.")]
-Transaction = Annotated[str | None, typer.Option("--transactional-id", metavar="X", help="A transactional id, or * for all.")]
-Token = Annotated[str | None, typer.Option("--delegation-token", metavar="ID", help="A delegation token, by its id.")]
-UserResource = Annotated[
-    str | None, typer.Option("--user-resource", metavar="U", help="A user whose delegation tokens it is about, as User:name.")
-]
-Prefix = Annotated[bool, typer.Option("--prefix", help="All resources whose names begin like this.")]
-Allow = Annotated[list[str] | None, typer.Option("--allow", metavar="PRINCIPAL", help="Who is allowed to. May be repeated.")]
-Deny = Annotated[list[str] | None, typer.Option("--deny", metavar="PRINCIPAL", help="Who is denied it. May be repeated.")]
-Operations = Annotated[
-    list[str] | None, typer.Option("--operation", "-o", metavar="OP", help=f"One of {', '.join(OPERATIONS)}. May be repeated.")
-]
-Host = Annotated[str | None, typer.Option("--host", metavar="ADDRESS", help="From which address; all if not given.")]
+
+class ResourceOptions(NamedTuple):
+    """The options that name a resource."""
+
+    topic: Annotated[str | None, typer.Option("--topic", metavar="T", help="A topic, or * for all.")] = None
+    group: Annotated[str | None, typer.Option("--group", metavar="G", help="A group, or * for all.")] = None
+    is_cluster: Annotated[bool, typer.Option("--cluster", help="The cluster.")] = False
+    transactional_id: Annotated[
+        str | None, typer.Option("--transactional-id", metavar="X", help="A transactional id, or * for all.")
+    ] = None
+    delegation_token: Annotated[
+        str | None, typer.Option("--delegation-token", metavar="ID", help="A delegation token, by its id.")
+    ] = None
+    user_resource: Annotated[
+        str | None, typer.Option("--user-resource", metavar="U", help="A user whose delegation tokens it is about, as User:name.")
+    ] = None
+
+
+class RuleOptions(NamedTuple):
+    """The options that say what rules for a resource are about."""
+
+    prefix: Annotated[bool, typer.Option("--prefix", help="All resources whose names begin like this.")] = False
+    allow: Annotated[
+        list[str] | None, typer.Option("--allow", metavar="PRINCIPAL", help="Who is allowed to. May be repeated.")
+    ] = None
+    deny: Annotated[list[str] | None, typer.Option("--deny", metavar="PRINCIPAL", help="Who is denied it. May be repeated.")] = (
+        None
+    )
+    operation: Annotated[
+        list[str] | None,
+        typer.Option("--operation", "-o", metavar="OP", help=f"One of {', '.join(OPERATIONS)}. May be repeated."),
+    ] = None
+    host: Annotated[str | None, typer.Option("--host", metavar="ADDRESS", help="From which address; all if not given.")] = None
+
+    @property
+    def principals(self) -> list[tuple[str, int]]:
+        """Each principal with what a rule does for it, ALLOW or DENY."""
+        return [(principal, ALLOW) for principal in self.allow or ()] + [(principal, DENY) for principal in self.deny or ()]
 
 
 class Resource(NamedTuple):
@@ -89,17 +112,12 @@ class Resource(NamedTuple):
 @client.command
 def list_rules(
     cluster: client.Cluster,
-    topic: Topic = None,
-    group: Group = None,
-    is_cluster: IsCluster = False,
-    transactional_id: Transaction = None,
-    delegation_token: Token = None,
-    user_resource: UserResource = None,
+    named: ResourceOptions,
     principal: Annotated[str | None, typer.Option("--principal", metavar="PRINCIPAL", help="Only rules about this one.")] = None,
     as_json: output.Json = False,
 ) -> None:
     """Show the rules: all of them, or those that count for a resource: for its name, its prefixes, and *."""
-    resource = resource_of(topic, group, is_cluster, transactional_id, delegation_token, user_resource)
+    resource = resource_of(named)
     with Brokers(cluster) as brokers:
         found = sorted(described(any_of(brokers), resource, principal), key=_order)
     if as_json:
@@ -112,22 +130,13 @@ def list_rules(
 @client.command
 def add(
     cluster: client.Cluster,
-    topic: Topic = None,
-    group: Group = None,
-    is_cluster: IsCluster = False,
-    transactional_id: Transaction = None,
-    delegation_token: Token = None,
-    user_resource: UserResource = None,
-    prefix: Prefix = False,
-    allow: Allow = None,
-    deny: Deny = None,
-    operation: Operations = None,
-    host: Host = None,
+    named: ResourceOptions,
+    about: RuleOptions,
     as_json: output.Json = False,
 ) -> None:
     """Add rules for a resource. One that is there already is no error."""
-    resource = required(resource_of(topic, group, is_cluster, transactional_id, delegation_token, user_resource, prefix=prefix))
-    rules = rules_of(resource, allow or (), deny or (), operation or (), host or "*")
+    resource = required(resource_of(named, prefix=about.prefix))
+    rules = rules_of(resource, about)
     if not rules:
         raise typer.BadParameter("say who, with --allow or --deny, and what, with --operation", param_hint="--allow")
     with Brokers(cluster) as brokers:
@@ -140,29 +149,18 @@ def add(
 @client.command
 def remove(
     cluster: client.Cluster,
-    topic: Topic = None,
-    group: Group = None,
-    is_cluster: IsCluster = False,
-    transactional_id: Transaction = None,
-    delegation_token: Token = None,
-    user_resource: UserResource = None,
-    prefix: Prefix = False,
-    allow: Allow = None,
-    deny: Deny = None,
-    operation: Operations = None,
-    host: Host = None,
+    named: ResourceOptions,
+    about: RuleOptions,
     yes: admin.Yes = False,
     as_json: output.Json = False,
 ) -> None:
     """Remove rules of a resource: all of them, or those about these principals, operations and this address."""
-    resource = required(resource_of(topic, group, is_cluster, transactional_id, delegation_token, user_resource, prefix=prefix))
-    about: list[tuple[str | None, int]] = [(principal, ALLOW) for principal in allow or ()]
-    about += [(principal, DENY) for principal in deny or ()]
-    about = about or [(None, ANY)]
-    wanted = [operation_of(name) for name in operation or ()] or [ANY]
+    resource = required(resource_of(named, prefix=about.prefix))
+    principals: list[tuple[str | None, int]] = [*about.principals] or [(None, ANY)]
+    wanted = [operation_of(name) for name in about.operation or ()] or [ANY]
     filters = [
-        DeleteAclsFilter(RESOURCES[resource.kind], resource.name, resource.pattern, principal, host, each, permission)
-        for principal, permission in about
+        DeleteAclsFilter(RESOURCES[resource.kind], resource.name, resource.pattern, principal, about.host, each, permission)
+        for principal, permission in principals
         for each in wanted
     ]
     admin.confirm(f"Remove the rules of {resource}?", yes=yes)
@@ -197,17 +195,12 @@ def why(
     cluster: client.Cluster,
     principal: Annotated[str, typer.Argument(metavar="PRINCIPAL", help="Such as User:alice.", show_default=False)],
     operation: Annotated[str, typer.Argument(metavar="OPERATION", help=f"One of {', '.join(OPERATIONS)}.", show_default=False)],
-    topic: Topic = None,
-    group: Group = None,
-    is_cluster: IsCluster = False,
-    transactional_id: Transaction = None,
-    delegation_token: Token = None,
-    user_resource: UserResource = None,
+    named: ResourceOptions,
     host: Annotated[str, typer.Option("--host", metavar="ADDRESS", help="From which address.")] = "127.0.0.1",
     as_json: output.Json = False,
 ) -> None:
     """Say whether a principal may do something, and which rule decides."""
-    resource = required(resource_of(topic, group, is_cluster, transactional_id, delegation_token, user_resource))
+    resource = required(resource_of(named))
     number = operation_of(operation)
     if number == OPERATIONS["all"]:
         raise typer.BadParameter("name one operation", param_hint="OPERATION")
@@ -236,30 +229,21 @@ def why(
 # What is asked for
 
 
-def resource_of(
-    topic: str | None,
-    group: str | None,
-    is_cluster: bool,
-    transactional_id: str | None,
-    delegation_token: str | None,
-    user_resource: str | None,
-    *,
-    prefix: bool = False,
-) -> Resource | None:
+def resource_of(options: ResourceOptions, *, prefix: bool = False) -> Resource | None:
     """Returns the resource that the options name, if any. Raises BadParameter for two, or a prefix of nothing."""
     named = {
-        "topic": topic,
-        "group": group,
-        "cluster": CLUSTER_NAME if is_cluster else None,
-        "transactional-id": transactional_id,
-        "delegation-token": delegation_token,
-        "user-resource": user_resource,
+        "topic": options.topic,
+        "group": options.group,
+        "cluster": CLUSTER_NAME if options.is_cluster else None,
+        "transactional-id": options.transactional_id,
+        "delegation-token": options.delegation_token,
+        "user-resource": options.user_resource,
     }
     found = [Resource(kind, name, PREFIXED if prefix else LITERAL) for kind, name in named.items() if name is not None]
     if len(found) > 1:
         raise typer.BadParameter(f"name one resource, not {found[0].kind} and {found[1].kind}", param_hint=f"--{found[1].kind}")
     admin.checked([each.name for each in found])
-    if prefix and (not found or is_cluster):
+    if prefix and (not found or options.is_cluster):
         raise typer.BadParameter("needs the beginning of a name, such as --topic orders-", param_hint="--prefix")
     return found[0] if found else None
 
@@ -287,17 +271,15 @@ def check_principal(principal: str) -> None:
         raise typer.BadParameter(f"{principal!r} is not a principal; write User:{principal}")
 
 
-def rules_of(
-    resource: Resource, allow: Sequence[str], deny: Sequence[str], operations: Sequence[str], host: str
-) -> list[AccessRule]:
-    """Returns the rules that the options describe."""
-    for principal in (*allow, *deny):
+def rules_of(resource: Resource, options: RuleOptions) -> list[AccessRule]:
+    """Returns the rules that the options describe. Raises BadParameter for what is no principal or operation."""
+    for principal, _ in options.principals:
         check_principal(principal)
-    numbers = [operation_of(name) for name in operations]
-    about = [(principal, ALLOW) for principal in allow] + [(principal, DENY) for principal in deny]
+    numbers = [operation_of(name) for name in options.operation or ()]
+    host = options.host or "*"
     return [
         AccessRule(RESOURCES[resource.kind], resource.name, resource.pattern, principal, host, number, permission)
-        for principal, permission in about
+        for principal, permission in options.principals
         for number in numbers
     ]
 

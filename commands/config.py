@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Container, Iterable, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 
 import typer
 
@@ -44,19 +44,27 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="Settings of topics, brokers and groups: list, describe, get, set, unset.", no_args_is_help=True)
 
-Topics = Annotated[
-    list[str] | None, typer.Option("--topic", "-t", metavar="TOPIC", help="The settings of a topic. May be repeated.")
-]
-Groups = Annotated[list[str] | None, typer.Option("--group", "-g", metavar="GROUP", help="The settings of a consumer group.")]
-Brokers = Annotated[list[int] | None, typer.Option("--broker", min=0, metavar="N", help="The settings of a broker.")]
-Defaults = Annotated[bool, typer.Option("--broker-defaults", help="The settings for all brokers.")]
-Loggers = Annotated[list[int] | None, typer.Option("--broker-logger", min=0, metavar="N", help="The log levels of a broker.")]
-
 _CHANGE: Final = re.compile(r"([^=]+?)([+-]?)=(.*)", re.DOTALL)
 _OPERATIONS: Final = {"": Operation.SET, "+": Operation.APPEND, "-": Operation.SUBTRACT}
 _OF_BROKERS: Final = {Kind.BROKER, Kind.BROKER_LOGGER}
 _TOGETHER: Final = {Kind.TOPIC, Kind.GROUP}
 _DIRECT: Final = {Kind.BROKER_DEFAULTS: direct.BROKER, Kind.BROKER_LOGGER: direct.BROKER_LOGGER}
+
+
+class TargetOptions(NamedTuple):
+    """The options that say whose settings."""
+
+    topics: Annotated[
+        list[str] | None, typer.Option("--topic", "-t", metavar="TOPIC", help="The settings of a topic. May be repeated.")
+    ] = None
+    groups: Annotated[
+        list[str] | None, typer.Option("--group", "-g", metavar="GROUP", help="The settings of a consumer group.")
+    ] = None
+    brokers: Annotated[list[int] | None, typer.Option("--broker", min=0, metavar="N", help="The settings of a broker.")] = None
+    broker_defaults: Annotated[bool, typer.Option("--broker-defaults", help="The settings for all brokers.")] = False
+    broker_loggers: Annotated[
+        list[int] | None, typer.Option("--broker-logger", min=0, metavar="N", help="The log levels of a broker.")
+    ] = None
 
 
 @app.command("list")
@@ -91,16 +99,12 @@ def list_settings(cluster: client.Cluster, as_json: output.Json = False) -> None
 @client.command
 def describe(
     cluster: client.Cluster,
-    topics: Topics = None,
-    groups: Groups = None,
-    brokers: Brokers = None,
-    broker_defaults: Defaults = False,
-    broker_loggers: Loggers = None,
+    whose: TargetOptions,
     everything: Annotated[bool, typer.Option("--all", "-a", help="Also show settings that have their default value.")] = False,
     as_json: output.Json = False,
 ) -> None:
     """Show the settings that have been set, or all of them with --all."""
-    targets = targets_of(topics, groups, brokers, broker_loggers, broker_defaults=broker_defaults)
+    targets = targets_of(whose)
     settings = Settings.of(cluster)
     meant = settings.meant(targets)
     errors: dict[str, str] = {}
@@ -121,15 +125,11 @@ def describe(
 def get(
     cluster: client.Cluster,
     keys: Annotated[list[str], typer.Argument(metavar="KEY", help="Names of settings.", show_default=False)],
-    topics: Topics = None,
-    groups: Groups = None,
-    brokers: Brokers = None,
-    broker_defaults: Defaults = False,
-    broker_loggers: Loggers = None,
+    whose: TargetOptions,
     as_json: output.Json = False,
 ) -> None:
     """Show the values in effect. A single setting of a single target is printed alone; if it has no value, as an empty line."""
-    targets = targets_of(topics, groups, brokers, broker_loggers, broker_defaults=broker_defaults)
+    targets = targets_of(whose)
     errors: dict[str, str] = {}
     rows = []
     values: list[str | None] = []
@@ -161,16 +161,12 @@ def set_settings(
     changes: Annotated[
         list[str], typer.Argument(metavar="KEY=VALUE", help="Also KEY+=VALUE and KEY-=VALUE, for lists.", show_default=False)
     ],
-    topics: Topics = None,
-    groups: Groups = None,
-    brokers: Brokers = None,
-    broker_defaults: Defaults = False,
-    broker_loggers: Loggers = None,
+    whose: TargetOptions,
     dry_run: admin.DryRun = False,
     as_json: output.Json = False,
 ) -> None:
     """Change settings. Settings that are not named stay as they are."""
-    targets = targets_of(topics, groups, brokers, broker_loggers, broker_defaults=broker_defaults)
+    targets = targets_of(whose)
     alter(cluster, targets, parse_changes(changes), "set", dry_run=dry_run, as_json=as_json)
 
 
@@ -179,16 +175,12 @@ def set_settings(
 def unset(
     cluster: client.Cluster,
     keys: Annotated[list[str], typer.Argument(metavar="KEY", help="Names of settings.", show_default=False)],
-    topics: Topics = None,
-    groups: Groups = None,
-    brokers: Brokers = None,
-    broker_defaults: Defaults = False,
-    broker_loggers: Loggers = None,
+    whose: TargetOptions,
     dry_run: admin.DryRun = False,
     as_json: output.Json = False,
 ) -> None:
     """Remove settings, so that what they fall back to takes effect."""
-    targets = targets_of(topics, groups, brokers, broker_loggers, broker_defaults=broker_defaults)
+    targets = targets_of(whose)
     changes = [Change(key, Operation.DELETE) for key in dict.fromkeys(keys)]
     alter(cluster, targets, changes, "unset", dry_run=dry_run, as_json=as_json)
 
@@ -196,23 +188,16 @@ def unset(
 # What is asked for
 
 
-def targets_of(
-    topics: Sequence[str] | None,
-    groups: Sequence[str] | None,
-    brokers: Iterable[int] | None,
-    broker_loggers: Iterable[int] | None,
-    *,
-    broker_defaults: bool,
-) -> list[Target]:
+def targets_of(options: TargetOptions) -> list[Target]:
     """Returns the targets that the options name, without duplicates. Raises BadParameter if there are none."""
-    targets = [Target(Kind.TOPIC, name) for name in admin.checked(topics or ())]
-    targets += [Target(Kind.GROUP, name) for name in admin.checked(groups or ())]
-    targets += [Target(Kind.BROKER, str(number)) for number in brokers or ()]
-    targets += [Target(Kind.BROKER_DEFAULTS)] if broker_defaults else []
-    targets += [Target(Kind.BROKER_LOGGER, str(number)) for number in broker_loggers or ()]
+    targets = [Target(Kind.TOPIC, name) for name in admin.checked(options.topics or ())]
+    targets += [Target(Kind.GROUP, name) for name in admin.checked(options.groups or ())]
+    targets += [Target(Kind.BROKER, str(number)) for number in options.brokers or ()]
+    targets += [Target(Kind.BROKER_DEFAULTS)] if options.broker_defaults else []
+    targets += [Target(Kind.BROKER_LOGGER, str(number)) for number in options.broker_loggers or ()]
     if not targets:
-        options = "--topic, --group, --broker, --broker-defaults or --broker-logger"
-        raise typer.BadParameter(f"say whose settings, with {options}", param_hint="--topic")
+        named = "--topic, --group, --broker, --broker-defaults or --broker-logger"
+        raise typer.BadParameter(f"say whose settings, with {named}", param_hint="--topic")
     return list(dict.fromkeys(targets))
 
 

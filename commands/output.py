@@ -22,7 +22,7 @@ import select
 import signal
 import stat
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Annotated, Any, Final, NoReturn, get_type_hints
 
@@ -46,7 +46,8 @@ class Failure(Exception):
 
 
 def guarded(function: Callable[..., None]) -> Callable[..., None]:
-    """Returns the command such that it ends as the module's table says, whatever happens in it."""
+    """Returns the command such that it ends as the module's table says, whatever happens in it. A parameter whose type is a
+    NamedTuple stands for the options that are its fields."""
 
     @functools.wraps(function)
     def run(*args: Any, **kwargs: Any) -> None:
@@ -54,6 +55,8 @@ def guarded(function: Callable[..., None]) -> Callable[..., None]:
             if isinstance(stream, io.TextIOWrapper):
                 stream.reconfigure(encoding="utf-8", errors="backslashreplace")
         try:
+            for name, kind in together.items():
+                kwargs[name] = kind(*(kwargs.pop(field) for field in kind._fields))
             function(*args, **kwargs)
             sys.stdout.flush()
         except KeyboardInterrupt:
@@ -69,7 +72,25 @@ def guarded(function: Callable[..., None]) -> Callable[..., None]:
             fail(f"{error.filename or 'output'}: {error.strerror or error}")
 
     with_resolved_types(run, function)
+    together = {name: hint for name, hint in run.__annotations__.items() if hasattr(hint, "_fields")}
+    if together:
+        _spread(run, together)
     return run
+
+
+def _spread(run: Callable[..., None], together: Mapping[str, Any]) -> None:
+    """Puts the options of each NamedTuple in the place of its parameter, for typer."""
+    parameters: list[inspect.Parameter] = []
+    for name, parameter in inspect.signature(run).parameters.items():
+        if (kind := together.get(name)) is None:
+            parameters.append(parameter)
+        else:
+            hints = get_type_hints(kind, include_extras=True)
+            parameters += [
+                parameter.replace(name=field, default=kind._field_defaults[field], annotation=hints[field])
+                for field in kind._fields
+            ]
+    _set_signature(run, parameters)
 
 
 def with_resolved_types(run: Callable[..., None], function: Callable[..., None], **replaced: Sequence[inspect.Parameter]) -> None:
@@ -81,6 +102,10 @@ def with_resolved_types(run: Callable[..., None], function: Callable[..., None],
             parameters.append(parameter.replace(annotation=hints[name]))
     for added in replaced.values():
         parameters += added
+    _set_signature(run, parameters)
+
+
+def _set_signature(run: Callable[..., None], parameters: Sequence[inspect.Parameter]) -> None:
     keyword_only = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in parameters]
     run.__signature__ = inspect.Signature(keyword_only)  # type: ignore[attr-defined]  # typer reads it
     run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}

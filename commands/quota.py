@@ -15,7 +15,7 @@ librdkafka does not support quotas; direct.py has a connection of our own for th
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, NamedTuple
 
 import typer
 
@@ -40,31 +40,31 @@ Entity = Mapping[str, str | None]
 """Maps the kind of name to the name; None is the default."""
 Quotas = Mapping[str, float]
 
-User = Annotated[str | None, typer.Option("--user", metavar="USER", help="The quotas of a user.")]
-ClientId = Annotated[
-    str | None, typer.Option("--client-id", metavar="ID", help="The quotas of a client id; with --user, of that user only.")
-]
-Ip = Annotated[str | None, typer.Option("--ip", metavar="ADDRESS", help="The quotas of an IP address.")]
-UserDefaults = Annotated[bool, typer.Option("--user-defaults", help="The quotas of every user without its own.")]
-ClientDefaults = Annotated[bool, typer.Option("--client-defaults", help="The quotas of every client id without its own.")]
-IpDefaults = Annotated[bool, typer.Option("--ip-defaults", help="The quotas of every address without its own.")]
+
+class EntityOptions(NamedTuple):
+    """The options that say whose quotas."""
+
+    user: Annotated[str | None, typer.Option("--user", metavar="USER", help="The quotas of a user.")] = None
+    client_id: Annotated[
+        str | None, typer.Option("--client-id", metavar="ID", help="The quotas of a client id; with --user, of that user only.")
+    ] = None
+    ip: Annotated[str | None, typer.Option("--ip", metavar="ADDRESS", help="The quotas of an IP address.")] = None
+    user_defaults: Annotated[bool, typer.Option("--user-defaults", help="The quotas of every user without its own.")] = False
+    client_defaults: Annotated[bool, typer.Option("--client-defaults", help="The quotas of every client id without its own.")] = (
+        False
+    )
+    ip_defaults: Annotated[bool, typer.Option("--ip-defaults", help="The quotas of every address without its own.")] = False
 
 
 @app.command("list")
 @client.command
 def list_quotas(
     cluster: client.Cluster,
-    user: User = None,
-    client_id: ClientId = None,
-    ip: Ip = None,
-    user_defaults: UserDefaults = False,
-    client_defaults: ClientDefaults = False,
-    ip_defaults: IpDefaults = False,
+    whose: EntityOptions,
     as_json: output.Json = False,
 ) -> None:
     """Show all quotas, or those of one entity."""
-    names = {USER: user, CLIENT_ID: client_id, IP: ip}
-    entity = entity_of(names, {USER: user_defaults, CLIENT_ID: client_defaults, IP: ip_defaults})
+    entity = entity_of(whose)
     with Brokers(cluster) as brokers:
         found = described(any_of(brokers), entity)
     if as_json:
@@ -80,18 +80,12 @@ def set_quotas(
     changes: Annotated[
         list[str], typer.Argument(metavar="QUOTA=VALUE", help="Such as producer_byte_rate=1048576.", show_default=False)
     ],
-    user: User = None,
-    client_id: ClientId = None,
-    ip: Ip = None,
-    user_defaults: UserDefaults = False,
-    client_defaults: ClientDefaults = False,
-    ip_defaults: IpDefaults = False,
+    whose: EntityOptions,
     dry_run: admin.DryRun = False,
     as_json: output.Json = False,
 ) -> None:
     """Set quotas of one entity. Quotas that are not named stay as they are."""
-    names = {USER: user, CLIENT_ID: client_id, IP: ip}
-    entity = somebody(entity_of(names, {USER: user_defaults, CLIENT_ID: client_defaults, IP: ip_defaults}))
+    entity = somebody(entity_of(whose))
     ops = [OpData(key, _number(key, text)) for key, text in admin.pairs(changes, "QUOTA=VALUE").items()]
     with Brokers(cluster) as brokers:
         error = alter(any_of(brokers), entity, ops, dry_run=dry_run)
@@ -103,18 +97,12 @@ def set_quotas(
 def unset(
     cluster: client.Cluster,
     keys: Annotated[list[str], typer.Argument(metavar="QUOTA", help="Names of quotas.", show_default=False)],
-    user: User = None,
-    client_id: ClientId = None,
-    ip: Ip = None,
-    user_defaults: UserDefaults = False,
-    client_defaults: ClientDefaults = False,
-    ip_defaults: IpDefaults = False,
+    whose: EntityOptions,
     dry_run: admin.DryRun = False,
     as_json: output.Json = False,
 ) -> None:
     """Remove quotas from one entity."""
-    names = {USER: user, CLIENT_ID: client_id, IP: ip}
-    entity = somebody(entity_of(names, {USER: user_defaults, CLIENT_ID: client_defaults, IP: ip_defaults}))
+    entity = somebody(entity_of(whose))
     wanted = dict.fromkeys(admin.checked(keys))
     with Brokers(cluster) as brokers:
         connection = any_of(brokers)
@@ -129,17 +117,21 @@ def unset(
 # What is asked for
 
 
-def entity_of(names: Mapping[str, str | None], defaults: Mapping[str, bool]) -> dict[str, str | None]:
+def entity_of(options: EntityOptions) -> dict[str, str | None]:
     """Returns the entity that the options name, if any. Raises BadParameter for a name with its default, or an IP with a user."""
+    named = (
+        (USER, options.user, options.user_defaults),
+        (CLIENT_ID, options.client_id, options.client_defaults),
+        (IP, options.ip, options.ip_defaults),
+    )
     entity: dict[str, str | None] = {}
-    for kind in KINDS:
-        name = names[kind]
+    for kind, name, is_default in named:
         if name is not None:
             admin.checked([name])
-            if defaults[kind]:
+            if is_default:
                 raise typer.BadParameter(f"name one {_CALLED[kind]} or the defaults, not both", param_hint=f"--{kind}")
             entity[kind] = name
-        elif defaults[kind]:
+        elif is_default:
             entity[kind] = None
     if IP in entity and len(entity) > 1:
         raise typer.BadParameter("an address cannot be combined with a user or a client id", param_hint="--ip")

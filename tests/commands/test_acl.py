@@ -8,22 +8,13 @@ import pytest
 import typer
 
 from ottla.commands import acl
-from ottla.commands.acl import ALLOW, DENY, LITERAL, PREFIXED, Resource
+from ottla.commands.acl import ALLOW, DENY, LITERAL, PREFIXED, Resource, ResourceOptions, RuleOptions
 from ottla.commands.program import AccessRule
 from ottla.server.program.app import _decide
 
 
 def named(*, prefix: bool = False, is_cluster: bool = False, **names: str) -> Resource | None:
-    given = {"topic": None, "group": None, "transactional_id": None, "delegation_token": None, "user_resource": None} | names
-    return acl.resource_of(
-        given["topic"],
-        given["group"],
-        is_cluster,
-        given["transactional_id"],
-        given["delegation_token"],
-        given["user_resource"],
-        prefix=prefix,
-    )
+    return acl.resource_of(ResourceOptions(is_cluster=is_cluster, **names), prefix=prefix)
 
 
 def test_resources() -> None:
@@ -49,15 +40,18 @@ def test_resources_that_are_none() -> None:
 
 def test_rules() -> None:
     resource = Resource("topic", "t", PREFIXED)
-    assert acl.rules_of(resource, ["User:a"], ["User:*"], ["read", "CLUSTER_ACTION"], "h") == [
+    both = RuleOptions(allow=["User:a"], deny=["User:*"], operation=["read", "CLUSTER_ACTION"], host="h")
+    assert acl.rules_of(resource, both) == [
         AccessRule(2, "t", PREFIXED, "User:a", "h", 3, ALLOW),
         AccessRule(2, "t", PREFIXED, "User:a", "h", 9, ALLOW),
         AccessRule(2, "t", PREFIXED, "User:*", "h", 3, DENY),
         AccessRule(2, "t", PREFIXED, "User:*", "h", 9, DENY),
     ]
-    assert acl.rules_of(resource, ["User:a"], [], [], "*") == []
+    (anywhere,) = acl.rules_of(resource, RuleOptions(allow=["User:a"], operation=["all"]))
+    assert anywhere.host == "*"
+    assert acl.rules_of(resource, RuleOptions(allow=["User:a"])) == []
     with pytest.raises(typer.BadParameter, match="write User:alice"):
-        acl.rules_of(resource, ["alice"], [], ["read"], "*")
+        acl.rules_of(resource, RuleOptions(allow=["alice"], operation=["read"]))
     with pytest.raises(typer.BadParameter, match="'fly' is not one of all, read"):
         acl.operation_of("fly")
 

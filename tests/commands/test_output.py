@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import os
 import signal
 import subprocess
 import sys
 from collections.abc import Callable
-from typing import Any
+from typing import Annotated, Any, NamedTuple
 
 import pytest
 import typer
+from typer.testing import CliRunner
 
 from ottla.commands import output
 
@@ -139,3 +141,26 @@ def test_the_signature_that_typer_sees() -> None:
 
     assert command.__doc__ == "Help."
     assert list(command.__annotations__) == ["path", "as_json"]
+
+
+class Place(NamedTuple):
+    """Where something is."""
+
+    topic: Annotated[str | None, typer.Option("--topic")] = None
+    partition: Annotated[int, typer.Option("--partition", min=0)] = 3
+
+
+def test_options_that_belong_together_are_one_parameter() -> None:
+    seen: list[tuple[str, Place, bool]] = []
+
+    @output.guarded
+    def command(path: str, place: Place, as_json: output.Json = False) -> None:
+        seen.append((path, place, as_json))
+
+    assert list(command.__annotations__) == ["path", "topic", "partition", "as_json"]
+    assert inspect.signature(command).parameters["partition"].default == 3
+    app = typer.Typer()
+    app.command()(command)
+    CliRunner().invoke(app, ["p", "--topic", "t", "--json"], catch_exceptions=False)
+    assert seen == [("p", Place("t", 3), True)]
+    assert CliRunner().invoke(app, ["p", "--partition", "-1"]).exit_code == 2

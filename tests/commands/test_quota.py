@@ -6,31 +6,30 @@ import pytest
 import typer
 
 from ottla.commands import quota
-
-NOBODY = dict.fromkeys(quota.KINDS)
-NO_DEFAULTS = dict.fromkeys(quota.KINDS, False)
-
-
-def entity(defaults: tuple[str, ...] = (), **names: str) -> dict[str, str | None]:
-    given = {name.replace("_", "-"): value for name, value in names.items()}
-    return quota.entity_of(NOBODY | given, NO_DEFAULTS | dict.fromkeys(defaults, True))
+from ottla.commands.quota import EntityOptions as Options
 
 
 def test_entities() -> None:
-    assert entity() == {}
-    assert entity(user="u") == {"user": "u"}
-    assert entity(("client-id",), user="u") == {"user": "u", "client-id": None}
-    assert entity(("user", "client-id")) == {"user": None, "client-id": None}
-    assert entity(("ip",)) == {"ip": None}
+    assert quota.entity_of(Options()) == {}
+    assert quota.entity_of(Options(user="u")) == {"user": "u"}
+    assert quota.entity_of(Options(client_id="c")) == {"client-id": "c"}
+    assert quota.entity_of(Options(user="u", client_defaults=True)) == {"user": "u", "client-id": None}
+    assert quota.entity_of(Options(user_defaults=True, client_defaults=True)) == {"user": None, "client-id": None}
+    assert quota.entity_of(Options(ip_defaults=True)) == {"ip": None}
 
 
 @pytest.mark.parametrize(
-    ("defaults", "names"),
-    [(("user",), {"user": "u"}), ((), {"user": ""}), (("user",), {"ip": "::1"}), ((), {"ip": "::1", "client_id": "c"})],
+    "options",
+    [
+        Options(user="u", user_defaults=True),
+        Options(user=""),
+        Options(ip="::1", user_defaults=True),
+        Options(ip="::1", client_id="c"),
+    ],
 )
-def test_entities_that_are_none(defaults: tuple[str, ...], names: dict[str, str]) -> None:
+def test_entities_that_are_none(options: Options) -> None:
     with pytest.raises(typer.BadParameter):
-        entity(defaults, **names)
+        quota.entity_of(options)
 
 
 def test_somebody_has_to_be_named() -> None:

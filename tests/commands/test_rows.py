@@ -10,6 +10,7 @@ import typer
 
 from ottla.commands import config, config_rows, group_reset, group_rows, topic_rows
 from ottla.commands.admin import Change, Operation
+from ottla.commands.config import TargetOptions
 from ottla.commands.config_rows import Entry, Kind, Target
 from ottla.commands.group_rows import GroupState, MemberState, OffsetState
 from ottla.commands.output import Failure
@@ -228,7 +229,7 @@ def test_changes() -> None:
 
 
 def test_whose_settings() -> None:
-    found = config.targets_of(["t", "t"], ["g"], [1], [2], broker_defaults=True)
+    found = config.targets_of(TargetOptions(["t", "t"], ["g"], [1], broker_defaults=True, broker_loggers=[2]))
     assert list(map(str, found)) == ["topic t", "group g", "broker 1", "broker defaults", "broker logger 2"]
     with pytest.raises(typer.BadParameter):
-        config.targets_of([], None, [], None, broker_defaults=False)
+        config.targets_of(TargetOptions([], None, []))

@@ -199,7 +199,7 @@ def test_a_listener_that_keeps_its_certificate_keeps_no_other_from_a_new_one(tmp
         assert await rig.serial() == BROKER.certificate.serial_number
         assert await rig.serial(listener=2) == renewed.certificate.serial_number
 
-    run(tmp_path, scenario, **{name.replace(".", "_"): value for name, value in settings.items()})
+    run(tmp_path, scenario, BROKER, **{name.replace(".", "_"): value for name, value in settings.items()})
 
 
 def test_clients_have_it_read_again_and_hear_what_is_wrong(tmp_path: Path) -> None:

@@ -32,7 +32,13 @@ from ottla.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic, 
 from ottla.wire.messages.init_producer_id import InitProducerIdRequest
 from ottla.wire.messages.internal.access_control_entry_record import AccessControlEntryRecord
 from ottla.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
-from ottla.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic, OffsetFetchResponse
+from ottla.wire.messages.offset_commit import OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic
+from ottla.wire.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
+    OffsetFetchResponse,
+)
 from ottla.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.wire.messages.share_acknowledge import AcknowledgePartition, AcknowledgeTopic, ShareAcknowledgeRequest
 from ottla.wire.messages.share_fetch import AcknowledgementBatch, ShareFetchRequest
@@ -88,6 +94,28 @@ def test_a_replica_needs_no_right_to_the_topic_but_one_to_the_cluster() -> None:
         assert (await broker.ask(request, 17, A)).responses[0].partitions[0].error_code == REFUSED
         await broker.allow(rule(ACTION, "kafka-cluster", CLUSTER))
         assert (await broker.ask(request, 17, A)).responses[0].partitions[0].error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+    guarded(scenario)
+
+
+@pytest.mark.parametrize("version", [7, 9, 10])
+def test_who_asks_for_all_offsets_of_a_group_sees_those_of_its_topics(version: int) -> None:
+    async def scenario(broker: Guarded) -> None:
+        await broker.create("t", "u")
+        await broker.find("g", 0)
+        committed = [OffsetCommitRequestTopic(name, partitions=[OffsetCommitRequestPartition(0, 5)]) for name in ("t", "u")]
+        await broker.ask(OffsetCommitRequest("g", topics=committed), 8)
+        await broker.allow(rule(DESCRIBE, "g", GROUP), rule(DESCRIBE, "u"))
+        if version == 7:
+            answer = await broker.ask(OffsetFetchRequest("g", None), version, A)
+        else:
+            (answer,) = (
+                await broker.ask(OffsetFetchRequest(groups=[OffsetFetchRequestGroup("g", topics=None)]), version, A)
+            ).groups
+        assert answer.error_code == 0
+        (topic,) = answer.topics
+        assert (topic.topic_id == broker.topic_id("u")) if version == 10 else (topic.name == "u")
+        assert topic.partitions[0].committed_offset == 5
 
     guarded(scenario)
 

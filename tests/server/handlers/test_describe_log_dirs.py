@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from ottla.log.errors import StorageError
+from ottla.server.handlers import describe_log_dirs
 from ottla.server.metadata.image import BROKER
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsPartition, DescribeLogDirsRequest
@@ -30,6 +31,12 @@ def ask(broker: MemoryBroker, *topics: tuple[str, list[int]], version: int = 5, 
 
 def found(results: Any) -> dict[str, set[tuple[str, int]]]:
     return {r.log_dir: {(topic.name, p.partition_index) for topic in r.topics for p in topic.partitions} for r in results}
+
+
+def test_many_partitions_are_looked_at_in_steps() -> None:
+    broker = MemoryBroker({"t": 2 * describe_log_dirs.PARTITIONS_A_STEP + 1})
+    steps = describe_log_dirs._describe(DescribeLogDirsRequest(None), broker.request(5))
+    assert len(list(steps)) == 4, "two pauses when they are looked for, and two when they are described"
 
 
 @pytest.mark.parametrize("version", versions("describe_log_dirs"))

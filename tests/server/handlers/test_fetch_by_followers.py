@@ -43,6 +43,14 @@ def test_a_follower_reads_to_the_end_of_the_log(version: int) -> None:
     assert ends(led) == [0, -1]
 
 
+def test_broker_0_is_a_follower_like_any_other() -> None:
+    broker = MemoryBroker({})
+    broker.create_topic("t", followers=(0,))
+    broker.replica().append(batch(3))
+    data = fetch(broker, "t", 0, 17, replica_id=0)
+    assert (data.error_code, data.high_watermark, offsets(data)) == (0, 0, [0])
+
+
 def test_its_offset_moves_the_high_watermark_that_the_same_answer_has() -> None:
     led = Led()
     led.append(3)

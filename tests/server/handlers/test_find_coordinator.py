@@ -125,6 +125,6 @@ def test_fc5_other_coordinators_are_refused_with_a_text_and_create_nothing(key_t
         answer = cluster.find(version, "tx", key_type=key_type)
         if version >= 4:
             (answer,) = answer.coordinators
-        assert (answer.error_code, answer.node_id) == (ErrorCode.INVALID_REQUEST, -1)
+        assert (answer.error_code, answer.node_id, answer.host, answer.port) == (ErrorCode.INVALID_REQUEST, -1, "", -1)
         assert len(answer.error_message) > 20
     assert cluster.created == []

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
+from ottla.server.base.network import OsNetwork
+from ottla.server.metadata.controller_settings import ControllerSettings
 from ottla.server.metadata.feature_levels import SUPPORTED_FEATURES
 from ottla.server.metadata.image import Endpoint
 from ottla.server.metadata.standalone_cluster import SNAPSHOT_PASS_INTERVAL_MS
+from ottla.server.settings.broker_config import BrokerConfig
 from ottla.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from tests.fakes import CALLER
 from tests.server.metadata.support import ENDPOINT, Node, at_once
@@ -26,6 +31,20 @@ def test_registration() -> None:
     epoch = at_once(node.cluster.register([ENDPOINT, other]))
     assert epoch == node.image.brokers[1].epoch > first
     assert node.image.brokers[1].endpoints["OTHER"] == other
+
+
+@pytest.mark.parametrize(("protocol", "number"), [("PLAINTEXT", 0), ("SSL", 1), ("SASL_PLAINTEXT", 2), ("SASL_SSL", 3)])
+def test_a_controllers_listener_is_registered_with_kafkas_number_of_its_protocol(protocol: str, number: int) -> None:
+    texts = {
+        "process.roles": "broker,controller",
+        "controller.listener.names": "CONTROLLER",
+        "controller.quorum.voters": "1@localhost:9093",
+        "listeners": "PLAINTEXT://:9092,CONTROLLER://localhost:9093",
+        "listener.security.protocol.map": f"PLAINTEXT:PLAINTEXT,CONTROLLER:{protocol}",
+    }
+    config, _ = BrokerConfig.from_mapping({"node.id": "1", "log.dirs": "/data"} | texts)
+    settings = ControllerSettings(config, {}, OsNetwork())
+    assert settings.controller_endpoints == (Endpoint("CONTROLLER", "localhost", 9093, number),)
 
 
 def test_who_leaves_leads_nothing_and_is_fenced_until_it_is_back() -> None:

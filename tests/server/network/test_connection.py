@@ -12,12 +12,14 @@ import random
 
 import pytest
 
+from ottla.log.disk.files import FileSlice
 from ottla.server.base.errors import CloseConnection
 from ottla.server.network import connection as module
 from ottla.server.network import receive_buffers
 from ottla.server.network.connection import (
     BACKLOG_FRAMES,
     HIGH_WATER,
+    REQUEST_COST,
     TURN_BYTES,
     Connection,
 )
@@ -335,6 +337,20 @@ def test_one_read_of_many_requests_is_served_in_turns_with_others() -> None:
         while len(peer.received()) < 51:
             await turn()
         assert peer.received() == [answer] * 50 + [b"and this"]
+
+    asyncio.run(run())
+
+
+def test_answers_with_small_regions_count_with_what_a_request_costs() -> None:
+    async def run() -> None:
+        peer = Peer()
+        region = 4 + REQUEST_COST
+        peer.dispatch.long[b"most"] = b"r" * (TURN_BYTES - region - 3 * region + 1)
+        peer.dispatch.slices[b"some"] = FileSlice(peer.broker.disk.open("/data/s", create=True), 0, 0)
+        peer.send(framed(b"most") + framed(b"some") * 3 + framed(b"more"))
+        assert peer.dispatch.served == [b"most"] + [b"some"] * 3
+        await turn()
+        assert peer.dispatch.served[-1] == b"more"
 
     asyncio.run(run())
 

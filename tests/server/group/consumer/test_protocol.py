@@ -14,6 +14,7 @@ import pytest
 
 from ottla.log.errors import StorageError
 from ottla.server.group.consumer.group import ConsumerGroup
+from ottla.server.group.consumer.member import ConsumerMember
 from ottla.server.group.consumer.records import epoch
 from ottla.server.group.records import decode, encode_batch
 from ottla.wire.errors import ErrorCode
@@ -311,6 +312,16 @@ async def test_the_assignor_is_voted_for() -> None:
     assert group_of(driver).epoch > epoch
     refused = driver.beat("m4", server_assignor="best")
     assert (refused.error_code, "uniform" in refused.error_message) == (ErrorCode.UNSUPPORTED_ASSIGNOR, True)
+
+
+@in_loop
+async def test_a_new_member_has_one_vote() -> None:
+    for most, other in (("uniform", "range"), ("range", "uniform")):
+        driver = Beating()
+        driver.beat("m1", server_assignor=most)
+        driver.beat("m2", server_assignor=most)
+        group = group_of(driver)
+        assert group.preferred_assignor(None, ConsumerMember("m3", assignor=other)) == most
 
 
 @in_loop
