@@ -74,7 +74,7 @@ class Dispatch:
         try:
             header, pos = decode_request_header(frame, 0)
         except MALFORMED as error:
-            raise CloseConnection(f"the header of its request does not decode: {error!r}") from None
+            raise CloseConnection(f"the header of its request does not decode: {error!r:.200}") from None
         key, version, correlation_id, client_id = header
         session.client_id = client_id
         route = self.routes.get(key << 16 | version)
@@ -91,7 +91,7 @@ class Dispatch:
                 )
             body, end = route.decode(frame, pos)
         except MALFORMED as error:
-            raise CloseConnection(f"its {APIS[key].name} v{version} does not decode: {error!r}") from None
+            raise CloseConnection(f"its {APIS[key].name} v{version} does not decode: {error!r:.200}") from None
         if end > len(frame):
             raise CloseConnection(f"its {APIS[key].name} v{version} ends {end - len(frame)} bytes after the frame")
         return route.answer(body, Request(self._broker, session, key, version, correlation_id, client_id))

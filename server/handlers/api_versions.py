@@ -42,6 +42,9 @@ ADVERTISED_FROM: Final = {0: 0}
 """The lowest versions to advertise, by API key, where they differ from those that are served."""
 _SOUND: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?")
 _ANY_NODE: Final = -1
+LONGEST_KEPT: Final = 250
+"""So many characters of the software's name and of its version are kept for as long as the connection lasts: anybody may send
+hundreds of thousands before a login."""
 
 
 def handle(body: ApiVersionsRequest, request: Request) -> ApiVersionsResponse:
@@ -50,7 +53,7 @@ def handle(body: ApiVersionsRequest, request: Request) -> ApiVersionsResponse:
     ):
         return ApiVersionsResponse(ErrorCode.INVALID_REQUEST)
     if request.api_version >= 3:
-        request.session.client_software = (body.client_software_name, body.client_software_version)
+        request.session.client_software = (body.client_software_name[:LONGEST_KEPT], body.client_software_version[:LONGEST_KEPT])
     metadata = request.broker.metadata
     if request.api_version >= 5:
         if (body.cluster_id is None) != (body.node_id == _ANY_NODE):

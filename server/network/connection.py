@@ -143,7 +143,7 @@ class Connection(Holding):
         self._fd = transport.get_extra_info("socket").fileno() if transport.get_extra_info("sslcontext") is None else -1
         refusal = owner.admit(self)
         if refusal is not None:
-            logger.warning("refused the connection of %s: %s", self.peer, refusal)
+            owner.log_refusal(self.peer, refusal)
             if not self._resting:  # otherwise the owner closes it later
                 self.abort()
             return
@@ -486,7 +486,7 @@ class Connection(Holding):
     def close(self, reason: str) -> None:
         """Closes the connection once the answers so far are sent, and logs the reason."""
         if not self._closing:
-            logger.info("closed the connection of %s (%s): %s", self.peer, self.session.client_id, reason)
+            logger.info("closed the connection of %s (%.200r): %s", self.peer, self.session.client_id, reason)
             self.close_quietly()
 
     def close_quietly(self) -> None:
@@ -496,7 +496,7 @@ class Connection(Holding):
         self.transport.close()
 
     def evict(self, reason: str) -> None:
-        logger.warning("closed the connection of %s (%s): %s", self.peer, self.session.client_id, reason)
+        logger.warning("closed the connection of %s (%.200r): %s", self.peer, self.session.client_id, reason)
         self._out = []
         self._sending.clear()
         self.abort()

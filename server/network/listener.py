@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ottla.server.base.clock import wait_at_most
 from ottla.server.network.connection import Connection
 from ottla.server.network.context import NetworkContext
+from ottla.server.network.limited_log import LimitedLog
 from ottla.server.network.owner import Serves
 from ottla.server.network.socket_settings import UNLIMITED, SocketSettings
 
@@ -49,6 +50,7 @@ class Listener:
         """Has clients log in before anything else; None where they need not."""
         self.accepted = 0
         self.refused = 0
+        self._log = LimitedLog(name, context.clock)
         self._turned_away: set[Connection] = set()  # connections that will be closed, unread
         self._tasks: set[asyncio.Task[Any]] = set()
         self._server: asyncio.Server | None = None
@@ -145,6 +147,10 @@ class Listener:
             return None
         self.refused += 1
         return reached
+
+    def log_refusal(self, peer: str, why: str) -> None:
+        """Logs that a client was not let in, unless there are too many such lines."""
+        self._log.write(f"refused the connection of {peer}: {why}")
 
     def forget(self, connection: Connection) -> None:
         """Forgets a connection that has ended."""

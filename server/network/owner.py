@@ -36,6 +36,9 @@ class Owner(Protocol):
         """Lets a new connection in and returns None, or returns why not."""
         ...
 
+    def log_refusal(self, peer: str, why: str) -> None:
+        """Logs that a connection was not let in."""
+
     def forget(self, connection: Any) -> None:
         """Forgets a connection that has ended."""
 

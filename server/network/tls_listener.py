@@ -14,7 +14,7 @@
 The connection itself is made when its handshake begins, and its `connection_made` comes when that has succeeded: no byte of a
 client is decoded before. `loop.start_tls` would not do, since under uvloop the client's first bytes may reach the old protocol.
 
-Failures are one line each in the log, at most LINES in LOG_SPAN_S; beyond that only their number is.
+Failures are one line each in the log, as long as there are not too many (limited_log.py).
 """
 
 from __future__ import annotations
@@ -49,8 +49,6 @@ logger = logging.getLogger("ottla.server.listener")
 HANDSHAKE_S: Final = 10.0
 MOST_ARRIVALS: Final = 20_000
 SHUTDOWN_S: Final = 2.0
-LINES: Final = 20
-LOG_SPAN_S: Final = 10.0
 _HEAD_BYTES: Final = 5
 """A TLS record begins with its type, its version and its length."""
 _HANDSHAKE_RECORD: Final = b"\x16\x03"
@@ -91,7 +89,6 @@ class TlsListener(Listener):
         self.turns: HandshakeTurns[_Arrival] = HandshakeTurns()  # of those whose first bytes have come
         self._making: dict[Connection, _Arrival] = {}
         self._patience: Cancellable | None = None
-        self._log = _LimitedLog(self)
 
     # Open and close
 
@@ -167,7 +164,7 @@ class TlsListener(Listener):
         if len(self._arrivals) >= MOST_ARRIVALS and self._of_source[arrival.source]:
             self.refused += 1
             others = f"{MOST_ARRIVALS} others have not finished their handshakes"
-            self._log.write(f"refused the connection of {arrival.peer}: {others}")
+            self.log_refusal(arrival.peer, others)
             sock.close()
             return
         reached = self._find_limit_reached(host, len(self.connections) + len(self._arrivals))
@@ -178,7 +175,7 @@ class TlsListener(Listener):
                 self.refused += 1
                 reached = f"{host} opens connections too fast; this one is closed in {wait_ms} ms"
         if reached is not None:
-            logger.warning("refused the connection of %s: %s", arrival.peer, reached)
+            self.log_refusal(arrival.peer, reached)
             if refused:
                 clock.call_later(wait_ms / 1000, sock.close)
             else:
@@ -352,24 +349,3 @@ def describe(error: OSError) -> str:
     if isinstance(error, ConnectionAbortedError | TimeoutError):
         return f"no TLS handshake within {HANDSHAKE_S:.0f} s"
     return f"the connection ended during the TLS handshake: {error.strerror or error}"
-
-
-class _LimitedLog:
-    """Writes lines about failed handshakes to the log: LINES in LOG_SPAN_S, and then how many more there were."""
-
-    def __init__(self, listener: Listener) -> None:
-        self._listener = listener
-        self._count = 0
-
-    def write(self, line: str) -> None:
-        """Writes a line, or counts it."""
-        if not self._count:
-            self._listener.context.clock.call_later(LOG_SPAN_S, self._end_span)
-        self._count += 1
-        if self._count <= LINES:
-            logger.warning("%s", line)
-
-    def _end_span(self) -> None:
-        if self._count > LINES:
-            logger.warning("%d more handshakes with listener %s failed", self._count - LINES, self._listener.name)
-        self._count = 0

@@ -37,7 +37,10 @@ CLUSTER_NAME: Final = "kafka-cluster"
 """The name of the only resource of type CLUSTER."""
 
 MOST_KEPT: Final = 100_000
-"""So many decisions are kept, about 10 MB; then the authorizer forgets all of them and begins again."""
+"""So many decisions are kept, about 10 MB, and 40 if somebody asks for the longest names; then the authorizer forgets all of
+them and begins again."""
+LONGEST_KEPT: Final = 250
+"""So many characters a name may have whose decision is kept: no topic has more. Clients can ask about names of any length."""
 
 IMPLYING: Final = {
     Operation.DESCRIBE: frozenset((ALL, Operation.DESCRIBE, Operation.READ, Operation.WRITE, Operation.DELETE, Operation.ALTER)),
@@ -274,7 +277,7 @@ class Rights:
         allowed = known.get(name)
         if allowed is None:
             allowed = self.decide(operation, resource, name).allowed
-            if self._authorizer.kept < MOST_KEPT:
+            if self._authorizer.kept < MOST_KEPT and len(name) <= LONGEST_KEPT:
                 self._authorizer.kept += 1
                 known[name] = allowed
         return allowed

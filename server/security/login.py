@@ -250,6 +250,8 @@ class Login:
         if key not in ADMITS.get(self.state, ()):
             raise CloseConnection(f"it sent API key {key}, which has no place in a login that is at {self.state.name}")
         answer = self._logins.before(frame, session)
+        if session.client_id is not None and len(session.client_id) > LONGEST_REASON:
+            session.client_id = session.client_id[:LONGEST_REASON]  # it is only for log lines, and kept until the next request
         if key == API_VERSIONS and isinstance(answer, bytes) and answer[_ERROR_CODE] == _NO_ERROR:
             self._move(Event.VERSIONS_TOLD)
         return answer

@@ -9,6 +9,9 @@ knows the password; the broker then proves that it knows the credential. No pass
 There is no channel binding: a client that could do without one (`y`) or insists on one (`p=`) is refused, as by Kafka. But `c`,
 which repeats the header of the first message, is checked here as the RFC demands, and Kafka takes anything.
 
+What a client says is bounded (LONGEST_MESSAGE, LONGEST_NONCE), since it is kept until the login ends, of whoever knows a user's
+name.
+
 **Delegation tokens** (KIP-48) log in by either mechanism, with the extension `tokenauth=true`: the name is the token's id, the
 password its HMAC in base64, and the principal is the token's owner. The client's side is `commands/login.py`.
 """
@@ -31,6 +34,11 @@ _FINAL: Final = re.compile(
     r"(?P<unproved>c=(?P<binding>[A-Za-z0-9/+=]+),r=(?P<nonce>[!-+\--~]+)(?:,[A-Za-z]+=[^,\0]+)*),p=(?P<proof>[A-Za-z0-9/+=]+)"
 )
 _BY_TOKEN: Final = "tokenauth"
+
+LONGEST_MESSAGE: Final = 2048
+"""So many bytes a message of a client may have. Those of usual clients have a hundred or two."""
+LONGEST_NONCE: Final = 256
+"""So many characters the client's nonce may have. Those of usual clients have thirty or less."""
 
 
 class Credential(NamedTuple):
@@ -86,6 +94,8 @@ class ScramExchange:
 
     def step(self, token: bytes) -> Outcome:
         """Takes the client's next message."""
+        if len(token) > LONGEST_MESSAGE:
+            return Failed(None, f"its message has {len(token)} bytes, and {LONGEST_MESSAGE} are allowed")
         try:
             text = token.decode()
         except UnicodeDecodeError:
@@ -102,6 +112,8 @@ class ScramExchange:
             return Failed(None, str(error))
         if wanted not in ("", name):
             return Failed("A user cannot log in as another one.", f"{name!r} wants to be {wanted!r}")
+        if len(found["nonce"]) > LONGEST_NONCE:
+            return Failed(None, f"its nonce has {len(found['nonce'])} characters, and {LONGEST_NONCE} are allowed")
         more = dict(part.split("=", 1) for part in found["more"].split(",")[1:])
         mechanism = self._mechanism
         if more.get(_BY_TOKEN, "").lower() == "true":

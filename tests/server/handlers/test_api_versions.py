@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from ottla.server.handlers import served
-from ottla.server.handlers.api_versions import TELEMETRY
+from ottla.server.handlers.api_versions import LONGEST_KEPT, TELEMETRY, handle
 from ottla.wire.api import APIS
 from ottla.wire.errors import ErrorCode
-from ottla.wire.messages.api_versions import ApiVersionsRequest
+from ottla.wire.messages.api_versions import API_KEY, ApiVersionsRequest
 from ottla.wire.messages.internal.feature_level_record import FeatureLevelRecord
 from ottla.wire.messages.internal.register_broker_record import BrokerFeature, RegisterBrokerRecord
 from tests.fakes import CLUSTER_ID, NODE_ID, MemoryBroker
@@ -74,6 +74,13 @@ def test_software_names(broker: MemoryBroker, name: str, version: str, good: boo
     answer = call(broker, "api_versions", 3, ApiVersionsRequest(name, version))
     assert answer.error_code == (ErrorCode.NONE if good else ErrorCode.INVALID_REQUEST)
     assert bool(answer.api_keys) is good
+
+
+@pytest.mark.parametrize(("length", "kept"), [(LONGEST_KEPT, LONGEST_KEPT), (LONGEST_KEPT + 1, LONGEST_KEPT)])
+def test_only_so_much_of_a_name_is_kept(broker: MemoryBroker, length: int, kept: int) -> None:
+    request = broker.request(3, API_KEY)
+    assert handle(ApiVersionsRequest("n" * length, "1" * length), request).error_code == ErrorCode.NONE
+    assert request.session.client_software == ("n" * kept, "1" * kept)
 
 
 @pytest.mark.parametrize(

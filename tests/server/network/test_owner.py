@@ -38,6 +38,8 @@ class Least:
         self.admitted.append(connection)
         return self.refusal
 
+    def log_refusal(self, peer: str, why: str) -> None: ...
+
     def forget(self, connection: Any) -> None:
         self.forgotten.append(connection)
 
@@ -113,6 +115,6 @@ def test_a_listener_is_an_owner() -> None:
     owner: Owner = Listener("A", context, NotingDispatch(), SocketSettings())
     assert all(hasattr(owner, name) for name in Owner.__annotations__)
     methods = {name: method for name, method in vars(Owner).items() if inspect.isfunction(method) and name[0] != "_"}
-    assert methods.keys() == {"admit", "forget", "keep"}
+    assert methods.keys() == {"admit", "forget", "keep", "log_refusal"}
     for name, method in methods.items():
         assert inspect.signature(method).parameters.keys() == inspect.signature(getattr(Listener, name)).parameters.keys()

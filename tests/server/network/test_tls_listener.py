@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import random
 import socket
 import ssl
@@ -23,7 +22,7 @@ from ottla.server.network.connection import Connection
 from ottla.server.network.connection_rates import Admission, ConnectionRates
 from ottla.server.network.context import NetworkContext
 from ottla.server.network.socket_settings import SocketSettings
-from ottla.server.network.tls_listener import HANDSHAKE_S, LINES, LOG_SPAN_S, TlsListener, describe
+from ottla.server.network.tls_listener import HANDSHAKE_S, TlsListener, describe
 from ottla.server.quotas.rates import Windows
 from ottla.server.requests.session import Session
 from ottla.server.security.tls import TlsContexts
@@ -430,18 +429,6 @@ def test_failures_to_accept_are_no_end(loop: str, caplog: pytest.LogCaptureFixtu
     with asyncio.Runner(loop_factory=LOOPS[loop]) as runner:
         runner.run(main())
     assert any("cannot accept a connection, and tries again in a second: [Errno 24]" in line for line in lines(caplog))
-
-
-def test_many_failures_are_counted(caplog: pytest.LogCaptureFixture) -> None:
-    async def scenario(rig: Rig) -> None:
-        for _ in range(LINES + 5):
-            rig.listener._log.write("failed")
-        rig.clock.advance(LOG_SPAN_S)
-        rig.listener._log.write("later")
-
-    caplog.set_level(logging.INFO)
-    run("asyncio", scenario)
-    assert lines(caplog) == ["failed"] * LINES + ["5 more handshakes with listener SECURE failed", "later"]
 
 
 @pytest.mark.parametrize(

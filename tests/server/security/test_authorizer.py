@@ -7,7 +7,7 @@ from random import Random
 import pytest
 
 from ottla.server.security import authorizer as module
-from ottla.server.security.authorizer import Authorizer, Rights, describe_rule
+from ottla.server.security.authorizer import LONGEST_KEPT, Authorizer, Rights, describe_rule
 from ottla.server.security.operations import TOPIC_OPERATIONS
 from ottla.server.security.rights import Operation, Resource
 from ottla.wire.messages.internal.access_control_entry_record import AccessControlEntryRecord as Rule
@@ -166,6 +166,14 @@ def test_bits() -> None:
     assert rights(rule(Operation.CLUSTER_ACTION)).bits(TOPIC_OPERATIONS, TOPIC, "t") == 0
     everything = Authorizer(("User:admin",)).rights("User:admin", "h")
     assert everything.bits(TOPIC_OPERATIONS, TOPIC, "t") == TOPIC_OPERATIONS
+
+
+def test_long_names_are_not_kept() -> None:
+    authorizer = Authorizer(rules=[rule(READ, pattern=PREFIXED)])
+    found = authorizer.rights("User:a", "h")
+    for length, kept in ((LONGEST_KEPT, 1), (LONGEST_KEPT + 1, 1)):
+        assert found.may(READ, TOPIC, "t" * length)
+        assert sum(map(len, found._may.values())) == kept
 
 
 def test_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ottla.server.security.login import ADMITS, MAX_FRAMES, NEXT, SASL_AUTHENTICATE, Event, Login, State
+from ottla.server.security.login import ADMITS, LONGEST_REASON, MAX_FRAMES, NEXT, SASL_AUTHENTICATE, Event, Login, State
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.api_versions import ApiVersionsRequest
 from ottla.wire.messages.metadata import MetadataRequest
@@ -173,6 +173,16 @@ def test_raw_tokens() -> None:
     client.send(ALICE)
     assert client.frames() == [b""]
     assert client.session.principal == "User:alice"
+
+
+def test_a_long_client_id_is_not_kept() -> None:
+    client = Door().connect()
+    request = client.request("api_versions", NAMED, 3)
+    long = request[:8] + (30_000).to_bytes(2, "big") + b"x" * 30_000 + request[10 + len("client") :]
+    client.connection.max_request_bytes = len(long)
+    client.send(long)
+    assert len(client.frames()) == 1
+    assert client.session.client_id == "x" * LONGEST_REASON
 
 
 @pytest.mark.parametrize("mechanism", ["NONE", "plain", "", "GSSAPI"])

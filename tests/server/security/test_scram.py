@@ -11,7 +11,7 @@ import pytest
 from ottla.commands.login import log_in
 from ottla.commands.output import Failure
 from ottla.server.security.mechanism import Challenge, Done, Failed
-from ottla.server.security.scram import Credential, Scram, TokenCredential
+from ottla.server.security.scram import LONGEST_MESSAGE, LONGEST_NONCE, Credential, Scram, TokenCredential
 from ottla.wire.scram import DIGESTS, client_proof, make_keys, salt_password
 
 SALT = base64.b64decode("W22ZaJ0SNY7soEsUEjb6gQ==")
@@ -122,6 +122,17 @@ def test_first_messages_that_are_none(first: str, why: str) -> None:
     assert isinstance(outcome, Failed)
     assert outcome.text is None
     assert why in outcome.reason
+
+
+def test_what_is_kept_of_a_client_is_bounded() -> None:
+    longest = f"n,,n=user,r={'x' * LONGEST_NONCE}"
+    longest += ",trace=" + "x" * (LONGEST_MESSAGE - len(longest) - len(",trace="))
+    assert isinstance(mechanism().begin().step(longest.encode()), Challenge)
+    for message, why in ((longest + "x", "2049 bytes"), (f"n,,n=user,r={'x' * (LONGEST_NONCE + 1)}", "its nonce has 257")):
+        outcome = mechanism().begin().step(message.encode())
+        assert isinstance(outcome, Failed)
+        assert outcome.text is None
+        assert why in outcome.reason
 
 
 def test_a_user_cannot_be_another() -> None:
