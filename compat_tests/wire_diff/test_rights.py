@@ -145,6 +145,7 @@ def test_access_rules(brokers: list[tuple[Address, dict[str, bytes]]]) -> None:
     def scenario(wire: Wire) -> list[Any]:
         impossible = [rule(pattern=2), rule(op=1), rule(kind=1), rule(permission=1), rule(pattern=99)]
         wrong = [rule(""), rule(who="x"), rule(host=""), rule(kind=4), rule("acl/t"), rule(op=12), rule(host="no host")]
+        wrong += [rule(host=host) for host in ("10.0.0.0/8", "2001:db8::/32", "10.0.0.0/33", "::/129", "no/host", "/8")]
         right = [rule(), rule(), rule("acl-", 4), rule("acl-u"), rule(op=8, permission=2)]
         answers = [wire.call(CreateAclsRequest([each, rule()]), 3) for each in impossible]
         answers += [wire.call(CreateAclsRequest([*wrong, *right]), 3), wire.call(CreateAclsRequest([rule()]), 3)]

@@ -12,8 +12,10 @@ from collections.abc import Iterator
 from random import Random
 from typing import Final, NamedTuple, cast
 
+from ottla.server.base.hosts import parse_network
 from ottla.server.base.randomness import random_uuid
 from ottla.server.metadata.image import MetadataImage
+from ottla.server.metadata.image_records import METADATA_VERSION_FEATURE
 from ottla.server.metadata.operation import MAX_RECORDS, Outcome, Refused
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.create_acls import AclCreation, AclCreationResult, CreateAclsRequest, CreateAclsResponse
@@ -37,6 +39,8 @@ PREFIXED: Final = 4
 WILDCARD: Final = "*"
 CLUSTER: Final = 4
 CLUSTER_NAME: Final = "kafka-cluster"
+NETWORKS_SINCE: Final = 32
+"""The level of metadata.version (4.4-IV1) from which a rule may name a network in place of a host."""
 
 RESOURCES: Final = range(2, 8)
 PATTERNS: Final = (LITERAL, PREFIXED)
@@ -98,7 +102,7 @@ def create(image: MetadataImage, random: Random, request: CreateAclsRequest) -> 
     results = []
     for each in request.creations:
         try:
-            _check(each)
+            _check(each, networks=image.finalized.get(METADATA_VERSION_FEATURE, 0) >= NETWORKS_SINCE)
         except Refused as refused:
             results.append(AclCreationResult(refused.code, refused.message))
             continue
@@ -135,8 +139,9 @@ def _check_numbers(resource_type: int, pattern_type: int, operation: int, permis
         raise _invalid("There is no such resource type, pattern type, operation or permission.")
 
 
-def _check(rule: AclCreation) -> None:
-    """Raises Refused with 42 INVALID_REQUEST if no rule can be like this."""
+def _check(rule: AclCreation, *, networks: bool) -> None:
+    """Raises Refused with 42 INVALID_REQUEST if no rule can be like this, and with 35 UNSUPPORTED_VERSION for a network if the
+    cluster does not know `networks`."""
     _check_numbers(rule.resource_type, rule.resource_pattern_type, rule.operation, rule.permission_type)
     if rule.resource_type == CLUSTER and rule.resource_name != CLUSTER_NAME:
         raise _invalid(f"The only resource of type CLUSTER is {CLUSTER_NAME}.")
@@ -144,6 +149,14 @@ def _check(rule: AclCreation) -> None:
         raise _invalid("A rule needs the name of a resource.")
     if not rule.host:
         raise _invalid("A rule needs a host; * stands for all.")
+    if "/" in rule.host:
+        if not networks:
+            raise Refused(
+                ErrorCode.UNSUPPORTED_VERSION,
+                f"'{rule.host}' is a network, and rules for networks need metadata.version {NETWORKS_SINCE} (4.4-IV1) or later.",
+            )
+        if parse_network(rule.host) is None:
+            raise _invalid(f"'{rule.host}' is not a network; write one such as 10.0.0.0/8 or 2001:db8::/32.")
     if ":" not in rule.principal:
         raise _invalid(f"'{rule.principal}' is not a principal; write a type and a name, for instance User:alice.")
 

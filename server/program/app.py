@@ -70,11 +70,12 @@ def _read_node(path: str) -> Node:
 
 
 def _decide(rules: Sequence[AccessRule], principal: str, host: str, operation: int, resource_type: int, name: str) -> Decided:
+    from ottla.server.base.hosts import java_form
     from ottla.server.security.authorizer import Authorizer, Rule  # loaded with `ottla acl why`
     from ottla.server.security.rights import Operation, Resource
 
     records = [Rule(at.to_bytes(16, "big"), *rule) for at, rule in enumerate(rules)]
-    asked = principal, host, Operation(operation), Resource(resource_type), name
+    asked = principal, java_form(host), Operation(operation), Resource(resource_type), name
     decision = Authorizer(rules=records).decide(*asked)
     found = None if decision.rule is None else rules[int.from_bytes(decision.rule.id, "big")]
     open_to_all = Authorizer(allow_without_rules=True, rules=records).decide(*asked)

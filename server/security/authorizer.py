@@ -4,7 +4,8 @@ It decides as Kafka's StandardAuthorizer does (org.apache.kafka.metadata.authori
 
 1. A super user may do everything.
 2. The rules that count are those for exactly this name, for each prefix of it, and for `*`, as far as they are about this
-   principal or `User:*`, and about this host or `*`. Hosts are compared as texts; names are never resolved.
+   principal or `User:*`, and about this host, a network that it is in, or `*`. Hosts are compared as texts
+   (server/base/hosts.py); names are never resolved.
 3. If any of them denies the operation, or ALL, the answer is no.
 4. If any of them allows the operation, or ALL, or one that implies it, the answer is yes. READ, WRITE, DELETE and ALTER imply
    DESCRIBE; ALTER_CONFIGS implies DESCRIBE_CONFIGS. Denials imply nothing.
@@ -21,6 +22,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
+from ottla.server.base.hosts import is_in_network, java_form
 from ottla.server.security.audit import Audit
 from ottla.server.security.rights import Need, Operation, Resource
 from ottla.wire.messages.internal.access_control_entry_record import AccessControlEntryRecord
@@ -176,7 +178,7 @@ class Authorizer:
         self.kept = 0
 
     def decide(self, principal: str, host: str, operation: Operation, resource: Resource, name: str) -> Decision:
-        """Decides on one operation on one resource."""
+        """Decides on one operation on one resource. The host is an address as Java writes it."""
         if principal in self.super_users:
             return Decision(True, None, "SuperUser")
         allowing = IMPLYING.get(operation) or (ALL, operation)
@@ -186,7 +188,7 @@ class Authorizer:
             found = True
             for who in (principal, EVERYBODY):
                 for rule in rules.get(who, ()):
-                    if rule.host not in (WILDCARD, host):
+                    if rule.host not in (WILDCARD, host) and not _is_in_network(host, rule.host):
                         continue
                     if rule.permission_type == DENY:
                         if rule.operation in (operation, ALL):
@@ -232,7 +234,9 @@ class Authorizer:
                     continue
                 for who in (principal, EVERYBODY):
                     for rule in rules.get(who, ()):
-                        if rule.operation not in (operation, ALL) or rule.host not in (host, WILDCARD):
+                        if rule.operation not in (operation, ALL):
+                            continue
+                        if rule.host not in (host, WILDCARD) and not _is_in_network(host, rule.host):
                             continue
                         if rule.permission_type == DENY:
                             denied.add((rule.pattern_type, name))
@@ -241,6 +245,11 @@ class Authorizer:
         if (LITERAL, WILDCARD) in denied:
             return False
         return any(not _is_covered(pattern, name, denied) for pattern, name in allowed)
+
+
+def _is_in_network(host: str, text: str) -> bool:
+    """Returns whether the host of a rule is a network with this host in it."""
+    return "/" in text and is_in_network(host, text)
 
 
 def _is_covered(pattern: int, name: str, denied: set[tuple[int, str]]) -> bool:
@@ -260,7 +269,7 @@ class Rights:
 
     def __init__(self, authorizer: Authorizer, principal: str, host: str) -> None:
         self.principal = principal
-        self.host = host
+        self.host = java_form(host)
         self.is_super = principal in authorizer.super_users
         self._authorizer = authorizer
         self._may: dict[int, dict[str, bool]] = {}

@@ -79,6 +79,15 @@ def test_what_makes_no_sense_is_taken() -> None:
     assert create(image, *odd) == [0] * 4
 
 
+@pytest.mark.parametrize(("host", "code"), [("10.0.0.0/8", 0), ("::/0", 0), ("10.0.0.0/33", 42), ("no/host", 42), ("/", 42)])
+def test_networks_in_place_of_hosts(host: str, code: int) -> None:
+    image = MetadataImage("c")
+    image.finalized["metadata.version"] = access.NETWORKS_SINCE
+    assert create(image, rule(host=host), rule()) == [code, 0]
+    image.finalized["metadata.version"] = access.NETWORKS_SINCE - 1
+    assert create(image, rule(host=host), rule()) == [ErrorCode.UNSUPPORTED_VERSION, 0]
+
+
 def found(image: MetadataImage, **fields: Any) -> list[str]:
     wanted = Filter(ANY, None, ANY, None, None, ANY, ANY)._replace(**fields)
     return sorted(

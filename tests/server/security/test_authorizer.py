@@ -16,6 +16,7 @@ from tests.server.security.worlds import (
     ALLOW,
     DENY,
     LITERAL,
+    MEANT,
     PREFIXED,
     Question,
     World,
@@ -40,7 +41,7 @@ def model(world: World, asked: Question) -> bool:
             rule.resource_name in (asked.name, "*") if rule.pattern_type == LITERAL else asked.name.startswith(rule.resource_name)
         )
     ]
-    about = [rule for rule in of_resource if rule.principal in (asked.principal, "User:*") and rule.host in (asked.host, "*")]
+    about = [rule for rule in of_resource if rule.principal in (asked.principal, "User:*") and asked.host in MEANT[rule.host]]
     if any(rule.permission_type == DENY and rule.operation in (asked.operation, ALL) for rule in about):
         return False
     enough = {asked.operation, ALL}
@@ -174,6 +175,20 @@ def test_long_names_are_not_kept() -> None:
     for length, kept in ((LONGEST_KEPT, 1), (LONGEST_KEPT + 1, 1)):
         assert found.may(READ, TOPIC, "t" * length)
         assert sum(map(len, found._may.values())) == kept
+
+
+def test_networks_and_addresses_in_java_s_form() -> None:
+    for host, text in (("10.1.2.3", "10.0.0.0/8"), ("::1", "0:0:0:0:0:0:0:1"), ("2001:db8::1", "2001:db8::/32")):
+        for may in (Rights.may, lambda found, *asked: found.may_any(*asked[:2])):
+            denial, allowance = rule(WRITE, permission=DENY), rule(WRITE, "*")
+            denial.host = text
+            denied = Authorizer(rules=[denial, allowance]).rights("User:a", host)
+            allowance.host = text
+            allowed = Authorizer(rules=[allowance])
+            assert may(allowed.rights("User:a", host), WRITE, TOPIC, "t")
+            assert not may(allowed.rights("User:a", "11.0.0.1"), WRITE, TOPIC, "t")
+            assert not denied.may(WRITE, TOPIC, "t")
+    assert Authorizer().rights("User:a", "::1").host == "0:0:0:0:0:0:0:1"
 
 
 def test_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,31 @@ from ottla.server.security.rights import Operation, Resource
 from ottla.wire.messages.internal.access_control_entry_record import AccessControlEntryRecord as Rule
 
 PRINCIPALS = ("User:a", "User:b", "User:admin", "Group:a")
-HOSTS = ("10.0.0.1", "10.0.0.2")
+FIRST, SECOND, SIXTH, OWN = HOSTS = ("10.0.0.1", "10.0.0.2", "2001:db8::5", "::1")
+MEANT: dict[str, tuple[str, ...]] = {
+    "*": HOSTS,
+    FIRST: (FIRST,),
+    SECOND: (SECOND,),
+    SIXTH: (),  # Java does not shorten addresses
+    OWN: (),
+    "2001:db8:0:0:0:0:0:5": (SIXTH,),
+    "0:0:0:0:0:0:0:1": (OWN,),
+    "10.0.0.0/8": (FIRST, SECOND),
+    "10.0.0.1/32": (FIRST,),
+    "10.0.0.3/31": (SECOND,),
+    "10.0.0.2/30": (FIRST, SECOND),
+    "010.0.0.1/32": (FIRST,),
+    "0.0.0.0/0": (FIRST, SECOND),
+    "::/0": (SIXTH, OWN),
+    "2001:db8::/32": (SIXTH,),
+    "2001:db8::5/128": (SIXTH,),
+    "2001:db8::4/127": (SIXTH,),
+    "2001:db8:0:0:0:0:0:5/+64": (SIXTH,),
+    "::1/-0": (SIXTH, OWN),
+    **dict.fromkeys(("10.0.0.1/33", "10.0.0.256/8", "10.0.0/8", "10.0.0.1/", "/8", "2001:db8::/129", "::1/64/64", "::g/0"), ()),
+    "::ffff:10.0.0.0/104": (),
+}
+"""The hosts that a rule may have, and which of HOSTS each means."""
 NAMES = ("t", "to", "topic", "topic-1", "other", "*", "h", "hardcode")
 RESOURCES = (Resource.TOPIC, Resource.GROUP)
 OPERATIONS = (*Operation, *(Operation.READ, Operation.WRITE, Operation.DESCRIBE) * 3)
@@ -41,7 +65,7 @@ def draw_rule(random: Random) -> Rule:
         random.choice(NAMES),
         random.choice((LITERAL, LITERAL, PREFIXED)),
         random.choice((*PRINCIPALS, "User:*", "User:*", "Group:*")),
-        random.choice((*HOSTS, "*", "*", "*")),
+        random.choice((*HOSTS, *["*"] * 6, *random.choices(list(MEANT), k=3))),
         random.choice((*OPERATIONS, ALL, ALL)),
         random.choice((ALLOW, ALLOW, DENY)),
     )
