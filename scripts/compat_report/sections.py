@@ -20,7 +20,7 @@ TITLE: Final = "Is ottla Kafka?"
 NOT_RUN: Final = Text("not run", "part")
 OUTSIDE: Final = (
     (
-        "logging in by GSSAPI, or by signed tokens of OAUTHBEARER",
+        "logging in by GSSAPI",
         "not implemented; a broker with a listener that asks for it does not start",
     ),
     ("authorizers other than StandardAuthorizer", "there is no JVM to load them in; a broker that names one does not start"),

@@ -367,7 +367,7 @@ class Broker:
             return
         from ottla.server.broker.logins import ListenerLogins
 
-        self._logins = ListenerLogins(self.config, clock, self._random, self._disk.read_bytes)
+        self._logins = ListenerLogins(self.config, clock, self._random, self._disk.read_bytes, self._network)
 
     def _measure_requests(self, context: BrokerContext, logs: LogManager) -> None:
         """Has the requests on all listeners measured, if the metrics are on that will read this."""

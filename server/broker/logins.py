@@ -17,13 +17,15 @@ from ottla.server.dispatch.routes import Dispatch
 from ottla.server.metadata.tokens import settings_of
 from ottla.server.security.credentials import Credentials
 from ottla.server.security.failures import Failures
+from ottla.server.security.key_sets import KeySets
 from ottla.server.security.login import Logins, LoginSettings
-from ottla.server.security.mechanisms import JAAS_FILE, Parts, load_mechanisms, read_jaas_file
+from ottla.server.security.mechanisms import ALLOWED_URLS, JAAS_FILE, Parts, load_mechanisms, read_jaas_file
 from ottla.server.security.settings import ListenerSecurity
 from ottla.server.settings.broker_settings import LISTENER_PREFIX, base_name
 
 if TYPE_CHECKING:
     from ottla.server.base.clock import Clock
+    from ottla.server.base.network import Network
     from ottla.server.network.listener import Listener
     from ottla.server.requests.context import BrokerContext
     from ottla.server.security.mechanism import Mechanism
@@ -36,15 +38,20 @@ _log = logging.getLogger("ottla.server.logins")
 class ListenerLogins:
     """The logins of all listeners of one broker. Raises ConfigError if one of them cannot be made as the settings say."""
 
-    def __init__(self, config: BrokerConfig, clock: Clock, random: Random, read_bytes: Callable[[str], bytes]) -> None:
+    def __init__(
+        self, config: BrokerConfig, clock: Clock, random: Random, read_bytes: Callable[[str], bytes], network: Network
+    ) -> None:
         self._config = config
         self._clock = clock
+        self._key_sets = KeySets(read_bytes, network.dial, clock)
         values = config.values
         self._parts = Parts(
             Credentials(settings_of(values).secret_key, clock, random),
             read_jaas_file(values[JAAS_FILE], read_bytes),
             random,
             clock.now_ms,
+            values[ALLOWED_URLS],
+            self._key_sets.open_now,
         )
         delay, free = values["connection.failed.authentication.delay.ms"], values["ottla.login.failures.per.minute"]
         self._failures = Failures(clock, delay, free)
@@ -54,8 +61,12 @@ class ListenerLogins:
             if (security := ListenerSecurity(address.name, address.protocol, config.texts, values)).uses_sasl
             and (address.port or not config.is_controllers(address.name))  # otherwise it stays closed
         }
-        self._mechanisms = {name: load_mechanisms(security, self._parts) for name, security in self._securities.items()}
         self._logins: dict[str, Logins] = {}
+        try:
+            self._mechanisms = {name: load_mechanisms(security, self._parts) for name, security in self._securities.items()}
+        except BaseException:
+            self.close()
+            raise
 
     def serve(self, listener: Listener, context: BrokerContext, role: str) -> None:
         """Has the clients of a listener log in, if its protocol says so. `role` is that of its dispatch."""
@@ -84,7 +95,7 @@ class ListenerLogins:
             if _texts(old) == _texts(new):
                 continue
             try:
-                mechanisms = load_mechanisms(new, self._parts)
+                mechanisms = load_mechanisms(new, self._parts._replace(open_keys=self._key_sets.open_later))
                 settings = _settings(new, mechanisms, self._config)
             except ConfigError as error:
                 _log.error("the logins of %s stay as they were: %s", name, error)
@@ -97,11 +108,13 @@ class ListenerLogins:
         `written`. Raises ConfigError."""
         if not any(base_name(name) in _CHANGEABLE for name in written):
             return
+        parts = self._parts._replace(open_keys=self._key_sets.peek)
         for name, old in self._securities.items():
-            load_mechanisms(ListenerSecurity(name, old.protocol, texts, values), self._parts)
+            load_mechanisms(ListenerSecurity(name, old.protocol, texts, values), parts)
 
     def close(self) -> None:
-        """Ends the watch over logins under way."""
+        """Ends the watch over logins under way, and the fetches of keys."""
+        self._key_sets.close()
         for logins in self._logins.values():
             logins.close()
 

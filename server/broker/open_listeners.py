@@ -20,7 +20,10 @@ logger = logging.getLogger("ottla.server.listener")
 
 _MECHANISMS: Final = "sasl.enabled.mechanisms"
 _UNPROVEN: Final = "OAUTHBEARER"
-"""The mechanism whose tokens anybody can write: signed ones are not checked yet."""
+"""The mechanism whose tokens anybody can write, unless a callback handler is named that checks signed ones."""
+
+_PROVES: Final = ".OAuthBearerValidatorCallbackHandler"
+"""The end of the name of that handler."""
 
 
 def is_loopback(host: str) -> bool:
@@ -37,10 +40,11 @@ def warn_of_open_listeners(listeners: Iterable[ListenerAddress], settings: Curre
         if listener.protocol in LOGS_IN:
             own = settings.texts.get(f"{LISTENER_PREFIX}{listener.name.lower()}.{_MECHANISMS}")
             names = settings[_MECHANISMS] if own is None else [each.strip() for each in own.split(",")]
-            if _UNPROVEN in names:
+            handler = f"{LISTENER_PREFIX}{listener.name.lower()}.{_UNPROVEN.lower()}.sasl.server.callback.handler.class"
+            if _UNPROVEN in names and not settings.texts.get(handler, "").strip().endswith(_PROVES):
                 logger.warning(
-                    "listeners: whoever reaches %s may log in as anybody, because nobody has to sign a token of %s; leave that "
-                    "out of %s, or listen on 127.0.0.1 (docs/security.md)",
+                    "listeners: whoever reaches %s may log in as anybody, because nobody has to sign a token of %s; name Kafka's "
+                    "OAuthBearerValidatorCallbackHandler, leave it out of %s, or listen on 127.0.0.1 (docs/security.md)",
                     listener,
                     _UNPROVEN,
                     _MECHANISMS,

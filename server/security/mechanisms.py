@@ -12,9 +12,9 @@ code is loaded with the first listener that offers it. Whatever is wrong is a Co
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from random import Random
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ottla.log.config_def import ConfigError, Secret
 from ottla.security.jaas import Module, parse_file, parse_modules
@@ -23,8 +23,13 @@ from ottla.server.security.mechanism import Mechanism
 from ottla.server.security.settings import ListenerSecurity
 from ottla.wire.scram import DIGESTS
 
+if TYPE_CHECKING:
+    from ottla.server.security.jwks import Keys
+    from ottla.server.security.key_sets import Source
+
 JAAS: Final = "sasl.jaas.config"
 JAAS_FILE: Final = "java.security.auth.login.config"
+ALLOWED_URLS: Final = "org.apache.kafka.sasl.oauthbearer.allowed.urls"
 ENABLED: Final = "sasl.enabled.mechanisms"
 HANDLER: Final = "sasl.server.callback.handler.class"
 _PACKAGE: Final = "org.apache.kafka.common.security"
@@ -42,17 +47,23 @@ _OWN_HANDLERS: Final = {
     "SCRAM-SHA-512": f"{_PACKAGE}.scram.internals.ScramServerCallbackHandler",
     "OAUTHBEARER": f"{_PACKAGE}.oauthbearer.internals.unsecured.OAuthBearerUnsecuredValidatorCallbackHandler",
 }
-"""The Java classes that may be named as what checks logins, since they do what ottla does."""
+"""The Java classes that check logins as ottla does without being told."""
+SIGNED_HANDLERS: Final = frozenset(
+    f"{_PACKAGE}.oauthbearer.{each}OAuthBearerValidatorCallbackHandler" for each in ("", "secured.")
+)
+"""The names, of today and of before Kafka 4.0, of the Java class that checks signed tokens."""
 
 
 class Parts(NamedTuple):
-    """What mechanisms check with: the credentials in the metadata, the sections of the JAAS file, randomness, and the wall time
-    in ms."""
+    """What mechanisms check with: the credentials in the metadata, the sections of the JAAS file, randomness, the wall time in
+    ms; and for signed tokens the URLs from which keys may be taken, and how keys are opened, which raises ConfigError."""
 
     credentials: Credentials
     sections: Mapping[str, tuple[Module, ...]]
     random: Random
     now_ms: Callable[[], int]
+    allowed_urls: Collection[str]
+    open_keys: Callable[[Source], Keys]
 
 
 def read_jaas_file(path: str, read_bytes: Callable[[str], bytes]) -> dict[str, tuple[Module, ...]]:
@@ -85,8 +96,8 @@ def load_mechanisms(security: ListenerSecurity, parts: Parts) -> dict[str, Mecha
 
 
 def _load(name: str, security: ListenerSecurity, parts: Parts) -> Mechanism:
-    module = _module_of(name, security, parts.sections)
-    _check_handler(name, security)
+    module, place = _module_of(name, security, parts.sections)
+    handler = _handler_of(name, security)
     if name in DIGESTS:
         from ottla.server.security.scram import Scram
 
@@ -95,17 +106,22 @@ def _load(name: str, security: ListenerSecurity, parts: Parts) -> Mechanism:
     if name == "OAUTHBEARER":
         from ottla.server.security.oauth import OAuthBearer, Unsecured
 
+        if handler in SIGNED_HANDLERS:
+            from ottla.server.security.token_checks import load_signed
+
+            return OAuthBearer(load_signed(module, place, security, parts.allowed_urls, parts.open_keys, parts.now_ms))
         try:
             return OAuthBearer(Unsecured(module, parts.now_ms))
         except ConfigError as error:
-            raise ConfigError(f"{security.names_of(JAAS, name)[0]}: {error}") from None
+            raise ConfigError(f"{place}: {error}") from None
     from ottla.server.security.plain import Plain, users_of
 
     return Plain(users_of(module))
 
 
-def _module_of(mechanism: str, security: ListenerSecurity, sections: Mapping[str, tuple[Module, ...]]) -> Module:
-    """Returns the login module of a mechanism. Raises ConfigError if there is none, or another."""
+def _module_of(mechanism: str, security: ListenerSecurity, sections: Mapping[str, tuple[Module, ...]]) -> tuple[Module, str]:
+    """Returns the login module of a mechanism, and where it is written, for messages. Raises ConfigError if there is none, or
+    another."""
     wanted = MODULES[mechanism]
     key = security.names_of(JAAS, mechanism)[0]
     written: Secret | None = security.at(key)
@@ -130,12 +146,15 @@ def _module_of(mechanism: str, security: ListenerSecurity, sections: Mapping[str
     if module is None:
         found = ", ".join(each.name for each in modules)
         raise ConfigError(f"{place}: {found} is not the login module of {mechanism}; use {wanted}")
-    return module
+    return module, place
 
 
-def _check_handler(mechanism: str, security: ListenerSecurity) -> None:
+def _handler_of(mechanism: str, security: ListenerSecurity) -> str | None:
+    """Returns the class that checks the logins of a mechanism, None if none is named. Raises ConfigError for one that ottla has
+    nothing in place of."""
     key = security.names_of(HANDLER, mechanism)[0]
-    handler = security.at(key)
-    if handler not in (None, _OWN_HANDLERS[mechanism]):
-        why = "signed tokens are not checked yet" if mechanism == "OAUTHBEARER" else "there is no JVM to load it in"
-        raise ConfigError(f"{key}: {handler} is not available, because {why}; remove it")
+    handler: str | None = security.at(key)
+    known = {None, _OWN_HANDLERS[mechanism]} | (SIGNED_HANDLERS if mechanism == "OAUTHBEARER" else frozenset())
+    if handler not in known:
+        raise ConfigError(f"{key}: {handler} is not available, because there is no JVM to load it in; remove it")
+    return handler

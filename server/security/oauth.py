@@ -7,7 +7,7 @@ A refused token is answered with a status first, which the client acknowledges w
 same text. The login ends with the token (`exp`).
 
 A token is a JWS (RFC 7515) of claims. Who checks it is a parameter. `Unsecured` takes tokens that nobody signed, which is for
-trying things out, and what Kafka does unless it is told otherwise; there is no check of signed ones yet.
+trying things out, and what Kafka does unless it is told otherwise; signed_tokens.py checks signed ones.
 """
 
 from __future__ import annotations
@@ -131,15 +131,11 @@ class Unsecured:
         header, claims = (_json_of(part) for part in parts[:2])
         if header.get("alg") != "none":
             raise InvalidToken("it says that it is signed (alg)")
-        expires_ms, now_ms = _time_ms(claims, "exp"), self._now_ms()
-        name = claims.get(self._name_claim)
+        expires_ms, now_ms = time_ms(claims, "exp"), self._now_ms()
         if expires_ms is None:
             raise InvalidToken("it has no exp")
-        if not isinstance(name, str) or not name:
-            raise InvalidToken(f"it has no {self._name_claim}")
-        if len(name) > LONGEST_NAME or _SURROGATE.search(name):
-            raise InvalidToken(f"its {self._name_claim} is longer than {LONGEST_NAME} characters, or is no text")
-        issued_ms = _time_ms(claims, "iat")
+        name = name_among(claims, self._name_claim)
+        issued_ms = time_ms(claims, "iat")
         if issued_ms is not None and (issued_ms >= expires_ms or issued_ms > now_ms + self._skew_ms):
             raise InvalidToken("its iat is in the future, or not before its exp")
         if now_ms - self._skew_ms >= expires_ms:
@@ -162,7 +158,17 @@ def _json_of(part: str) -> Mapping[str, Any]:
     return found
 
 
-def _time_ms(claims: Mapping[str, Any], name: str) -> int | None:
+def name_among(claims: Mapping[str, Any], claim: str) -> str:
+    """Returns the name of a token's holder. Raises InvalidToken if there is none that can be written down."""
+    name = claims.get(claim)
+    if not isinstance(name, str) or not name:
+        raise InvalidToken(f"it has no {claim}")
+    if len(name) > LONGEST_NAME or _SURROGATE.search(name):
+        raise InvalidToken(f"its {claim} is longer than {LONGEST_NAME} characters, or is no text")
+    return name
+
+
+def time_ms(claims: Mapping[str, Any], name: str) -> int | None:
     """Returns a time among the claims, which is in seconds there, in ms; None if there is none. Raises InvalidToken."""
     value = claims.get(name)
     if value is None:

@@ -77,6 +77,23 @@ OF_ONE_MECHANISM: Final = (
     "sasl.login.class",
     "sasl.server.callback.handler.class",
     "connections.max.reauth.ms",
+    *(
+        f"sasl.oauthbearer.{what}"
+        for what in (
+            "allow.unverified.audience",
+            "allow.unverified.issuer",
+            "clock.skew.seconds",
+            "expected.audience",
+            "expected.issuer",
+            "jwks.endpoint.refresh.ms",
+            "jwks.endpoint.retry.backoff.max.ms",
+            "jwks.endpoint.retry.backoff.ms",
+            "jwks.endpoint.url",
+            "jwt.validator.class",
+            "scope.claim.name",
+            "sub.claim.name",
+        )
+    ),
 )
 """The settings that a listener may have once for each SASL mechanism: `listener.name.<name>.<mechanism>.<setting>`."""
 
@@ -249,6 +266,13 @@ OWN_SETTINGS: Final[dict[str, Setting]] = {
             "",
             doc="The JAAS file with the login modules of listeners that have none in their settings. The broker also takes it "
             "from the environment, where Kafka has it: `KAFKA_OPTS=-Djava.security.auth.login.config=/etc/kafka/jaas.conf`.",
+        ),
+        Setting(
+            "org.apache.kafka.sasl.oauthbearer.allowed.urls",
+            ConfigType.LIST,
+            (),
+            doc="The URLs from which keys for signed tokens may be taken (`sasl.oauthbearer.jwks.endpoint.url`), exactly as they "
+            "are written there. The broker also takes it from the environment, where Kafka has it: `KAFKA_OPTS=-D...=URL,URL`.",
         ),
         Setting(
             "ottla.request.max.items",

@@ -12,6 +12,10 @@ from ottla.server.settings.current import ALL_BROKERS, CurrentSettings
 from ottla.server.settings.listeners import ListenerAddress
 
 AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+SIGNED = "listener.name.a.oauthbearer.sasl.server.callback.handler.class"
+HANDLERS = "org.apache.kafka.common.security.oauthbearer."
+VALIDATOR = f"{HANDLERS}OAuthBearerValidatorCallbackHandler"
+UNSECURED = f"{HANDLERS}internals.unsecured.OAuthBearerUnsecuredValidatorCallbackHandler"
 TRUSTING = {"ssl.client.auth": "required"}
 
 
@@ -79,6 +83,9 @@ def test_warnings(
             False,
         ),
         (ListenerAddress("A", "127.0.0.1", 1, "SASL_SSL"), {"sasl.enabled.mechanisms": "OAUTHBEARER"}, False),
+        (ListenerAddress("A", "", 1, "SASL_SSL"), {"sasl.enabled.mechanisms": "OAUTHBEARER", SIGNED: VALIDATOR}, False),
+        (ListenerAddress("B", "", 1, "SASL_SSL"), {"sasl.enabled.mechanisms": "OAUTHBEARER", SIGNED: VALIDATOR}, True),
+        (ListenerAddress("A", "", 1, "SASL_SSL"), {"sasl.enabled.mechanisms": "OAUTHBEARER", SIGNED: UNSECURED}, True),
         (ListenerAddress("A", "", 1, "SSL"), {"sasl.enabled.mechanisms": "OAUTHBEARER"} | TRUSTING, False),
     ],
 )

@@ -9,6 +9,7 @@ import pytest
 from ottla.log.config_def import ConfigError, Secret
 from ottla.server.base.randomness import from_seed
 from ottla.server.security.credentials import Credentials
+from ottla.server.security.jwks import NoKeys
 from ottla.server.security.mechanism import Challenge, Done, Mechanism
 from ottla.server.security.mechanisms import MODULES, Parts, load_mechanisms, read_jaas_file
 from ottla.server.security.scram import Scram
@@ -26,7 +27,9 @@ def loaded(texts: dict[str, str], file: str = "") -> dict[str, Mechanism]:
     config, _ = BrokerConfig.from_mapping(door | texts)
     security = ListenerSecurity("DOOR", "SASL_PLAINTEXT", config.texts, config.values)
     sections = read_jaas_file("jaas.conf" if file else "", lambda path: file.encode())
-    parts = Parts(Credentials(Secret("key"), ManualClock(), from_seed(1)), sections, from_seed(1), lambda: 0)
+    opened = lambda source: NoKeys()  # noqa: E731
+    credentials = Credentials(Secret("key"), ManualClock(), from_seed(1))
+    parts = Parts(credentials, sections, from_seed(1), lambda: 0, ("file:///jwks.json",), opened)
     return load_mechanisms(security, parts)
 
 
@@ -126,7 +129,7 @@ REFUSED: dict[str, tuple[dict[str, str], str, str]] = {
         },
         "",
         f"{OWN}oauthbearer.sasl.server.callback.handler.class: org.apache.kafka.x.OAuthBearerValidatorCallbackHandler is not "
-        "available, because signed tokens are not checked yet",
+        "available, because there is no JVM to load it in",
     ),
     "a wrong option": (
         {
@@ -160,6 +163,23 @@ def test_kafka_s_own_handler_may_be_named() -> None:
     handler = "org.apache.kafka.common.security.plain.internals.PlainServerCallbackHandler"
     key = f"{OWN}plain.sasl.server.callback.handler.class"
     assert alice(loaded({"sasl.enabled.mechanisms": "PLAIN", f"{OWN}plain.sasl.jaas.config": USERS, key: handler}))
+
+
+@pytest.mark.parametrize("place", ["", "secured."])
+def test_the_handler_of_signed_tokens(place: str) -> None:
+    own = f"{OWN}oauthbearer."
+    texts = {
+        "sasl.enabled.mechanisms": "OAUTHBEARER",
+        f"{own}sasl.jaas.config": f"{MODULES['OAUTHBEARER']} required;",
+        f"{own}sasl.server.callback.handler.class": (
+            f"org.apache.kafka.common.security.oauthbearer.{place}OAuthBearerValidatorCallbackHandler"
+        ),
+        "sasl.oauthbearer.jwks.endpoint.url": "file:///jwks.json",
+        "sasl.oauthbearer.expected.issuer": "me",
+        "sasl.oauthbearer.expected.audience": "kafka",
+    }
+    unsigned = b"n,,\x01auth=Bearer eyJhbGciOiJub25lIn0.eyJzdWIiOiJhIiwiZXhwIjo5OTk5OTk5OTk5fQ.\x01\x01"
+    assert loaded(texts)["OAUTHBEARER"].begin().step(unsigned) == Challenge(b'{"status":"invalid_token"}')
 
 
 def raises(error: Exception) -> Callable[[str], bytes]:
