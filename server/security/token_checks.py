@@ -17,7 +17,7 @@ from ottla.server.security.signed_tokens import Expected, Signed
 
 if TYPE_CHECKING:
     from ottla.log.config_def import Secret
-    from ottla.server.security.jaas import Module
+    from ottla.security.jaas import Module
     from ottla.server.security.jwks import Keys
     from ottla.server.security.settings import ListenerSecurity
 

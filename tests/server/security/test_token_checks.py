@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from ottla.log.config_def import ConfigError, Secret
-from ottla.server.security.jaas import Module
+from ottla.security.jaas import Module
 from ottla.server.security.jwks import Key, NoKeys, parse_keys
 from ottla.server.security.key_sets import Source
 from ottla.server.security.oauth import InvalidToken
