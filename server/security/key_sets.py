@@ -124,7 +124,8 @@ class KeySets:
         if not source.trust:
             return ssl.create_default_context()
         from cryptography.hazmat.primitives.serialization import Encoding
-        from ottla.server.security.keystores import load_authorities
+
+        from ottla.security.keystores import load_authorities
 
         values = {name: setting.default for name, setting in BROKER_SETTINGS.items() if name.startswith("ssl.")}
         try:
