@@ -115,7 +115,7 @@ def test_effective_is_what_the_source_uses() -> None:
     """A broker setting has effect if its name stands in the source, or if it is behind a topic's or a group's setting that has
     one, or bounds it.
     """
-    files = [path for part in ("server", "log") for path in (ROOT / part).rglob("*.py")]
+    files = [path for part in ("server", "security", "log") for path in (ROOT / part).rglob("*.py")]
     tables = {"broker_settings.py", "group_settings.py", "rules.py"}
     files = [
         path for path in files if path.name != "broker_changes.py" and path.parent.name != "table" and path.name not in tables
@@ -131,7 +131,7 @@ def test_effective_is_what_the_source_uses() -> None:
 
 
 def test_effective_topic_settings_are_used() -> None:
-    source = "".join(path.read_text() for part in ("server", "log") for path in (ROOT / part).rglob("*.py"))
+    source = "".join(path.read_text() for part in ("server", "security", "log") for path in (ROOT / part).rglob("*.py"))
     read = set(re.findall(r"(?:config|of_topic\(.*\))\.([a-z_0-9]+)\b", source))
     read |= set(re.findall(r"\bself\.([a-z_0-9]+)\b", (ROOT / "log" / "config.py").read_text()))  # by LogConfig's own methods
     effective = {name.replace(".", "_") for name, setting in TOPIC_SETTINGS.items() if setting.effective and not setting.internal}
