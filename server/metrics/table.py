@@ -23,6 +23,7 @@ from ottla.server.metrics.client_rows import CLIENT_ROWS
 from ottla.server.metrics.coordinator_rows import COORDINATOR_ROWS
 from ottla.server.metrics.group_rows import GROUP_ROWS
 from ottla.server.metrics.latency import Times, sum_times
+from ottla.server.metrics.login_rows import LOGIN_ROWS
 from ottla.server.metrics.memory_rows import MEMORY_ROWS
 from ottla.server.metrics.quota_rows import QUOTA_ROWS
 from ottla.server.metrics.replication_rows import REPLICATION_ROWS
@@ -473,7 +474,10 @@ METRICS: Final[tuple[Metric, ...]] = (
     Metric("kafka_consumergroup_current_offset", "gauge", _GROUP_PARTITION, "Committed offset.", current_offsets),
     Metric("kafka_consumergroup_lag", "gauge", _GROUP_PARTITION, "Records that the group has not committed yet.", lags),
     Metric("kafka_consumergroup_lag_sum", "gauge", ("consumergroup", "topic"), "The same, of the whole topic.", lag_sums),
-    *(Metric(*row) for row in (*GROUP_ROWS, *COORDINATOR_ROWS, *CLEANER_ROWS, *CLIENT_ROWS, *QUOTA_ROWS, *MEMORY_ROWS)),
+    *(
+        Metric(*row)
+        for row in (*GROUP_ROWS, *COORDINATOR_ROWS, *CLEANER_ROWS, *CLIENT_ROWS, *QUOTA_ROWS, *LOGIN_ROWS, *MEMORY_ROWS)
+    ),
     Metric(
         "ottla_info", "gauge", ("version",), "Always 1; the label is the version of ottla.", lambda sources: [((__version__,), 1)]
     ),

@@ -41,13 +41,15 @@ class Asking(Protocol):
 class Audit:
     """Writes the audit log of one broker. `monotonic` is a clock in seconds."""
 
-    __slots__ = ("_left", "_monotonic", "_omitted", "_second", "denied")
+    __slots__ = ("_left", "_monotonic", "_omitted", "_second", "allowed", "denied")
 
     def __init__(self, monotonic: Callable[[], float]) -> None:
         self._monotonic = monotonic
         self._second = -1
         self._left = 0
         self._omitted = 0
+        self.allowed = 0
+        """How often something was allowed. Who asks counts this, for most of it is not noted."""
         self.denied: dict[str, int] = {}
         """How often something was denied, by the name of the API."""
 

@@ -111,6 +111,8 @@ class Authorizer:
         self._rights: dict[tuple[str, str], Rights] = {}
         self.kept = 0
         """How many decisions are kept."""
+        self.rule_count = 0
+        """How many rules there are."""
         for rule in rules:
             self._add(rule)
 
@@ -125,6 +127,7 @@ class Authorizer:
         self._forget()
 
     def _add(self, rule: Rule) -> None:
+        self.rule_count += 1
         table, key = self._place(rule)
         rules = table.get(key)
         if rules is None:
@@ -137,6 +140,7 @@ class Authorizer:
         rules.setdefault(rule.principal, []).append(rule)
 
     def _remove(self, rule: Rule) -> None:
+        self.rule_count -= 1
         table, key = self._place(rule)
         rules = table[key]
         of_principal = [each for each in rules[rule.principal] if each.id != rule.id]
@@ -321,6 +325,8 @@ class Ask:
 
     def may(self, operation: Operation, resource: Resource, name: str, *, quiet: bool = False) -> bool:
         allowed = self.rights.may(operation, resource, name)
+        if allowed:
+            self._audit.allowed += 1
         if not quiet and (not allowed or self._audit.notes_allowed):
             self._audit.note(self.rights, self._api, operation, resource, name, allowed=allowed)
         return allowed

@@ -37,6 +37,7 @@ from ottla.server.base.errors import CloseConnection
 from ottla.server.base.promise import Promise
 from ottla.server.security.failures import Failures
 from ottla.server.security.mechanism import Challenge, Done, Exchange, Failed, Mechanism, Outcome
+from ottla.server.security.recent_times import RecentTimes
 from ottla.server.security.session import SASL_HANDSHAKE, Lifetime, Previous
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.sasl_authenticate import SaslAuthenticateResponse
@@ -174,6 +175,9 @@ class Logins:
         self.successful = 0
         self.failed = 0
         self.renewed = 0
+        self.failed_renewals = 0
+        self.timed_out = 0
+        self.renewal_times = RecentTimes(clock)
         self.expired = 0
         self._unfinished: OrderedDict[Login, float] = OrderedDict()  # and until when: the oldest first, all have equally long
         self._timer: Cancellable | None = None
@@ -210,6 +214,7 @@ class Logins:
                 self._watch(until - now)
                 return
             del self._unfinished[login]
+            self.timed_out += 1
             login.connection.close(f"it did not log in within ottla.login.timeout.ms ({self.settings.timeout_ms})")
 
 
@@ -321,6 +326,7 @@ class Login:
             logins.successful += 1
         else:
             logins.renewed += 1
+            logins.renewal_times.note(logins.clock.monotonic() - self._previous.began)
         lifetime_ms = self._lifetime_ms(done)
         serve = logins.after
         if lifetime_ms is not None:
@@ -343,7 +349,10 @@ class Login:
         self._move(Event.REFUSED)
         logins = self._logins
         logins.forget(self)
-        logins.failed += 1
+        if self._previous is None:
+            logins.failed += 1
+        else:
+            logins.failed_renewals += 1
         promise: Promise[Any] = Promise()
         self._refusal = promise
 
