@@ -16,6 +16,7 @@ from ottla.server.requests.traits import Throttling, Traits
 from ottla.server.security.rights import Either, Inside, Need, Open, Rights, Whole
 from ottla.wire.messages import metadata
 from ottla.wire.messages.metadata import MetadataResponse
+from scripts import rights_page
 
 MODULES = sorted(path.stem for path in Path(handlers.__file__).parent.glob("*.py") if path.stem != "__init__")
 
@@ -146,6 +147,11 @@ def expected_rights() -> dict[str, tuple[str, ...]]:
 def test_a_handler_declares_its_rights(module: str) -> None:
     assert module in expected_rights(), f"add {module} to the table of rights: OF_THE_WHOLE_REQUEST, PART_BY_PART or OPEN"
     assert rights_in_words(traits(module).rights) == expected_rights()[module]
+
+
+def test_the_page_of_rights_is_that_of_the_declarations() -> None:
+    assert rights_page.PAGE.read_text() == rights_page.page(), "rights have changed: run python -m scripts.rights_page"
+    assert len(rights_page.page().partition("|---|\n")[2].splitlines()) == len(MODULES)
 
 
 def test_the_table_names_no_handler_that_there_is_not() -> None:
