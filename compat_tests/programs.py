@@ -15,6 +15,8 @@ A record, in and out: {partition, offset, timestamp_ms, key, value, headers: [[n
     join     group, topic, balancer ("range" or none)      {"assigned": [...]}, all it has, whenever that changes;
                                                            {"record": ...}, each committed then; {"left": true} after stdin closed
     admin    calls: [{call, ...}], see client_jobs.py      {"result": ...} or {"error": text} for each
+    ways     ways: [{bootstrap, topic, protocol, ...}],    for each, after a record that was sent and read: {"record": ...} and
+             see security/ways.py                          {"result": null}, or {"error": [class, ...], "message": text}
 
 A program is built on first use into ${OTTLA_CACHE:-~/.cache/ottla}/programs/<language>-<hash of its sources>, beside and then
 renamed, under a lock: parallel workers build once, a changed source is built anew, and the checkout stays clean.
@@ -71,7 +73,7 @@ NODE = Language("node", "npm", "nodejs npm", ("npm", "ci", "--no-audit", "--no-f
 RUST = Language(
     "rust",
     "cargo",
-    "cargo gcc make",
+    "cargo gcc libssl-dev make pkg-config",
     ("sh", "-c", 'cargo build --quiet && cp "$CARGO_TARGET_DIR/debug/client" client'),
     ("./client",),
     {"CARGO_TARGET_DIR": "{cache}/rust-target", "CARGO_PROFILE_DEV_DEBUG": "0"},  # librdkafka is built once, not with each change

@@ -14,6 +14,10 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
+	"github.com/twmb/franz-go/pkg/sasl"
+	"github.com/twmb/franz-go/pkg/sasl/oauth"
+	"github.com/twmb/franz-go/pkg/sasl/plain"
+	"github.com/twmb/franz-go/pkg/sasl/scram"
 )
 
 type franz struct{ bootstrap string }
@@ -21,7 +25,43 @@ type franz struct{ bootstrap string }
 func newFranz(bootstrap string) (Client, error) { return franz{bootstrap}, nil }
 
 func (f franz) open(options ...kgo.Opt) (*kgo.Client, error) {
-	return kgo.NewClient(append([]kgo.Opt{kgo.SeedBrokers(f.bootstrap)}, options...)...)
+	options = append([]kgo.Opt{kgo.SeedBrokers(f.bootstrap)}, options...)
+	if way != nil {
+		options = append(options, kgo.RequestRetries(0))
+		if way.encrypted() {
+			config, err := way.tls()
+			if err != nil {
+				return nil, err
+			}
+			options = append(options, kgo.DialTLSConfig(config))
+		}
+		if way.logsIn() {
+			options = append(options, kgo.SASL(franzLogin(way)))
+		}
+	}
+	return kgo.NewClient(options...)
+}
+
+func franzLogin(way *Way) sasl.Mechanism {
+	switch way.Mechanism {
+	case "SCRAM-SHA-256":
+		return scram.Auth{User: way.Username, Pass: way.Password}.AsSha256Mechanism()
+	case "SCRAM-SHA-512":
+		return scram.Auth{User: way.Username, Pass: way.Password}.AsSha512Mechanism()
+	case "OAUTHBEARER":
+		return oauth.Auth{Token: way.Token}.AsMechanism()
+	}
+	return plain.Auth{User: way.Username, Pass: way.Password}.AsMechanism()
+}
+
+// Check asks a broker for nothing: its answer, or why there is no connection, where producing would try again until the time is over.
+func (f franz) Check(ctx context.Context) error {
+	client, err := f.open()
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	return client.Ping(ctx)
 }
 
 var franzCodecs = map[string]kgo.CompressionCodec{

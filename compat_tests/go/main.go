@@ -64,6 +64,7 @@ type Args struct {
 	Settings    map[string]string `json:"settings"`
 	Names       []string          `json:"names"`
 	Offsets     map[int32]int64   `json:"offsets"`
+	Ways        []Way             `json:"ways"`
 }
 
 // Client is one library under test.
@@ -172,6 +173,8 @@ func run(name, command, bootstrap string) error {
 		return client.Transact(ctx, args, func(offsets []int64) { emit(map[string]any{"offsets": offsets}) })
 	case "admin":
 		return admin(ctx, client, args)
+	case "ways":
+		return tryWays(ctx, maker, args.Ways)
 	}
 	return fmt.Errorf("no command %q", command)
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/IBM/sarama"
+	"github.com/xdg-go/scram"
 )
 
 type saramaClient struct{ bootstrap string }
@@ -26,8 +27,57 @@ func (s saramaClient) config() *sarama.Config {
 	config.Consumer.Group.Heartbeat.Interval = 200 * time.Millisecond
 	config.Consumer.Group.Rebalance.Retry.Backoff = 100 * time.Millisecond // of 2 s
 	config.Consumer.Retry.Backoff = 100 * time.Millisecond                 // of 2 s
+	if way != nil {
+		way.saramaConfig(config)
+	}
 	return config
 }
+
+func (w *Way) saramaConfig(config *sarama.Config) {
+	config.Metadata.Retry.Max = 0
+	config.Producer.Retry.Max = 0
+	if w.encrypted() {
+		config.Net.TLS.Enable = true
+		config.Net.TLS.Config, _ = w.tls()
+	}
+	if w.logsIn() {
+		config.Net.SASL.Enable = true
+		config.Net.SASL.Mechanism = sarama.SASLMechanism(w.Mechanism)
+		config.Net.SASL.User, config.Net.SASL.Password = w.Username, w.Password
+		config.Net.SASL.TokenProvider = token(w.Token)
+		config.Net.SASL.SCRAMClientGeneratorFunc = func() sarama.SCRAMClient {
+			hash := scram.SHA256
+			if w.Mechanism == sarama.SASLTypeSCRAMSHA512 {
+				hash = scram.SHA512
+			}
+			return &saramaScram{hash: hash}
+		}
+	}
+}
+
+type token string
+
+func (t token) Token() (*sarama.AccessToken, error) {
+	return &sarama.AccessToken{Token: string(t)}, nil
+}
+
+// saramaScram is the SCRAM that its users plug in.
+type saramaScram struct {
+	hash         scram.HashGeneratorFcn
+	conversation *scram.ClientConversation
+}
+
+func (s *saramaScram) Begin(user, password, authzID string) error {
+	client, err := s.hash.NewClient(user, password, authzID)
+	if err == nil {
+		s.conversation = client.NewConversation()
+	}
+	return err
+}
+
+func (s *saramaScram) Step(challenge string) (string, error) { return s.conversation.Step(challenge) }
+
+func (s *saramaScram) Done() bool { return s.conversation.Done() }
 
 var saramaCodecs = map[string]sarama.CompressionCodec{
 	"none":   sarama.CompressionNone,

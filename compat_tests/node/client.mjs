@@ -47,11 +47,44 @@ function describe(error) {
   return [String(error.stack ?? error), ...causes.map(describe)].join('\n')
 }
 
+/** Sends a record each way and reads it again: the record and {"result": null}, or {"error": classes, "message": text}. */
+async function tryWays(open, ways) {
+  for (const way of ways) {
+    let client
+    try {
+      client = await open(way.bootstrap, way)
+      const sent = { partition: 0, timestamp_ms: Date.now(), key: null, value: 'secured', headers: [] }
+      const [offset] = await client.produce(way.topic, { codec: 'none', acks: 'all', idempotent: false, records: [sent] })
+      await client.consume({ topic: way.topic, partitions: [0], count: 1, offset })
+      emit({ result: null })
+    } catch (error) {
+      emit({ error: [...new Set(classes(error))], message: describe(error) })
+    }
+    await client?.close?.()
+  }
+}
+
+/** The names, codes and Kafka's own names in an error and in those that caused it. */
+function classes(error) {
+  const inner = [...(error.errors ?? []), error.cause, error.originalError].filter(Boolean)
+  return [error.name, error.code, error.type, error.apiId, ...inner.flatMap(classes)].filter((one) => typeof one === 'string')
+}
+
+/** Whether a way is encrypted, and whether a client has to log in. */
+export const encrypted = (way) => way?.protocol.endsWith('SSL') ?? false
+export const logsIn = (way) => way?.protocol.startsWith('SASL_') ?? false
+
+/** What Node's TLS takes. */
+export function tlsOf({ authority, certificate, key }) {
+  return certificate ? { ca: authority, cert: certificate, key } : { ca: authority }
+}
+
 async function main(name, command, bootstrap) {
   const lines = createInterface({ input: process.stdin })
   const closed = new Promise((resolve) => lines.once('close', resolve))
   const args = JSON.parse(await new Promise((resolve) => lines.once('line', resolve)))
   const { open } = await import(MODULES[name])
+  if (command === 'ways') return tryWays(open, args.ways)
   const client = await open(bootstrap)
   if (command === 'produce') {
     for (const send of args.sends) emit({ offsets: await client.produce(args.topic, send) })

@@ -5,7 +5,7 @@ import { randomUUID } from 'node:crypto'
 import kafkajs from 'kafkajs'
 import snappy from 'kafkajs-snappy'
 
-import { emit, offsetsFrom, text } from './client.mjs'
+import { emit, encrypted, logsIn, offsetsFrom, text, tlsOf } from './client.mjs'
 import { zstd } from './zstd.mjs'
 
 const { CompressionCodecs, CompressionTypes, ConfigResourceTypes, Kafka, Partitioners, logLevel } = kafkajs
@@ -19,7 +19,7 @@ const CODECS = {
 }
 const ACKS = { none: 0, leader: 1, all: -1 }
 
-export async function open(bootstrap) {
+export async function open(bootstrap, way) {
   const { compress, decompress } = await zstd()
   CompressionCodecs[CompressionTypes.Snappy] = snappy
   CompressionCodecs[CompressionTypes.LZ4] = () => ({
@@ -30,7 +30,18 @@ export async function open(bootstrap) {
     compress: async (encoder) => compress(encoder.buffer),
     decompress: async (data) => decompress(data),
   })
-  return new Client(new Kafka({ brokers: [bootstrap], clientId: 'compat', logLevel: logLevel.ERROR, logCreator: toStderr }))
+  const secured = way ? { retry: { retries: 0 } } : {}
+  if (encrypted(way)) secured.ssl = tlsOf(way)
+  if (logsIn(way)) secured.sasl = loginOf(way)
+  return new Client(
+    new Kafka({ brokers: [bootstrap], clientId: 'compat', logLevel: logLevel.ERROR, logCreator: toStderr, ...secured }),
+  )
+}
+
+function loginOf({ mechanism, username, password, token }) {
+  const name = mechanism.toLowerCase()
+  if (name === 'oauthbearer') return { mechanism: name, oauthBearerProvider: async () => ({ value: token }) }
+  return { mechanism: name, username, password }
 }
 
 /** Stdout is for answers only. */

@@ -2,7 +2,7 @@
 
 import { randomUUID } from 'node:crypto'
 
-import { emit, offsetsFrom, text } from './client.mjs'
+import { emit, encrypted, logsIn, offsetsFrom, text, tlsOf } from './client.mjs'
 import { zstd } from './zstd.mjs'
 
 const UNCOMMITTED = 0
@@ -14,9 +14,16 @@ const LATEST = -1n
 const ANY_NAME = 2 // match type of a quota's entity
 const SET = 0 // operation of IncrementalAlterConfigs
 
-export async function open(bootstrap) {
+export async function open(bootstrap, way) {
   await zstd() // before the library looks for it
-  return new Client(await import('@platformatic/kafka'), { clientId: 'compat', bootstrapBrokers: [bootstrap], retryDelay: 100 })
+  const secured = way ? { retries: 0 } : {}
+  if (encrypted(way)) secured.tls = tlsOf(way)
+  if (logsIn(way)) {
+    const { mechanism, username, password, token } = way
+    secured.sasl = token ? { mechanism, token } : { mechanism, username, password }
+  }
+  const options = { clientId: 'compat', bootstrapBrokers: [bootstrap], retryDelay: 100, ...secured }
+  return new Client(await import('@platformatic/kafka'), options)
 }
 
 function toBuffer(data) {

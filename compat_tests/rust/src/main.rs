@@ -7,6 +7,7 @@
 mod administer;
 mod consume;
 mod produce;
+mod ways;
 
 use rdkafka::ClientConfig;
 use serde_json::{json, Value};
@@ -56,6 +57,7 @@ fn run(command: &str, bootstrap: &str) -> Answer<()> {
             Ok(())
         }
         "admin" => administer::administer(bootstrap, &arguments),
+        "ways" => ways::try_ways(&arguments),
         _ => Err(format!("no command {command}").into()),
     }
 }
