@@ -140,8 +140,8 @@ def test_the_commands_of_ottla(secured: EveryWay) -> None:
         assert described[0]["size_bytes"] > 0, way
     for what, words in REFUSED_WORDS.items():
         way = WRONG[what]
-        given = ("-b", secured.bootstrap(way), "--command-config", secured.client_properties(way), "--timeout", "3")
-        ran = ottla("topic", "describe", TOPIC, *given)
+        wrong = ("-b", secured.bootstrap(way), "--command-config", secured.client_properties(way), "--timeout", "3")
+        ran = ottla("topic", "describe", TOPIC, *wrong)
         assert ran.code == 1, what
         assert len(ran.errors.splitlines()) == 1, ran.errors
         assert re.search(words, ran.errors), f"{what}: {ran.errors}"
