@@ -8,7 +8,7 @@ is refused when it is appended, as a short one is.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from ottla.server.group.offsets import Offsets
 from ottla.server.group.records import InTransaction, OffsetRecord, encode_batch
@@ -16,6 +16,8 @@ from ottla.server.group.requests import Commit
 
 if TYPE_CHECKING:
     from ottla.server.base.turns import Steps, Workers
+
+P = TypeVar("P")
 
 AT_ONCE: Final = 500
 """So many offsets are encoded on the event loop, in about 2 ms."""
@@ -38,9 +40,9 @@ def prepare(
     return PreparedCommit(records, encode_batch(records, now_ms, codec, transaction))
 
 
-def prepare_in_thread(encode: Callable[[], PreparedCommit], workers: Callable[[], Workers]) -> Steps[PreparedCommit | None]:
-    """Makes steps that return what `encode` returns, which a thread calls; or None if there is no thread, and whoever writes the
-    commit has to encode it."""
+def prepare_in_thread(encode: Callable[[], P], workers: Callable[[], Workers]) -> Steps[P | None]:
+    """Makes steps that return what `encode` returns, a prepared commit or deletion, which a thread calls; or None if there is no
+    thread, and whoever writes it has to encode it."""
     encoded = workers().run(encode)
     yield encoded
     try:

@@ -86,12 +86,20 @@ class Offsets:
             for commit in commits
         ]
 
-    def delete_group(self, group_id: str) -> list[OffsetRecord]:
-        """Returns tombstones for all offsets of a group, including pending ones."""
-        keys = {(topic, partition) for topic, partition in _keys(self.of_group(group_id))}
+    def count(self, group_id: str) -> int:
+        """Returns how many offsets a group has, not counting pending ones."""
+        return sum(map(len, self.of_group(group_id).values()))
+
+    def keys_of_group(self, group_id: str) -> list[tuple[str, int]]:
+        """Returns the topics and partitions of all offsets of a group, including pending ones, in order."""
+        keys = set(_keys(self.of_group(group_id)))
         for producer_id in self._open.get(group_id, ()):
             keys.update(_keys(self._pending[producer_id].get(group_id, {})))  # all of them may have been deleted
-        return [offset_tombstone(group_id, topic, partition) for topic, partition in sorted(keys)]
+        return sorted(keys)
+
+    def delete_group(self, group_id: str) -> list[OffsetRecord]:
+        """Returns tombstones for all offsets of a group, including pending ones."""
+        return [offset_tombstone(group_id, topic, partition) for topic, partition in self.keys_of_group(group_id)]
 
     def delete(self, group_id: str, topic: str, partitions: Iterable[int]) -> list[OffsetRecord]:
         """Returns tombstones for those of the offsets that exist, including pending ones."""

@@ -23,6 +23,7 @@ from ottla.server.group.classic.group import ClassicGroup
 from ottla.server.group.cluster import Cluster
 from ottla.server.group.commits import PreparedCommit, prepare
 from ottla.server.group.coordinator_config import GroupCoordinatorConfig
+from ottla.server.group.deletions import Deletion, PreparedDeletion
 from ottla.server.group.errors import GroupError
 from ottla.server.group.group import Group
 from ottla.server.group.kind import Kind
@@ -338,10 +339,30 @@ class GroupShard(CoordinatorShard[GroupRecord]):
 
     # Groups
 
-    def delete_group(self, group_id: str) -> None:
-        """Deletes a group and its offsets. Raises GroupError GROUP_ID_NOT_FOUND or NON_EMPTY_GROUP."""
+    def delete_group(self, group_id: str, prepared: PreparedDeletion | None = None) -> None:
+        """Deletes a group and its offsets. Raises GroupError GROUP_ID_NOT_FOUND or NON_EMPTY_GROUP, or the code of a failed
+        append; then nothing is deleted. What was `prepared` is written if it is still all that the group has.
+        """
+        group = self._deletable(group_id)
+        if prepared is not None:
+            deletion, (records, batch) = prepared
+            if self._deletion_of(group) == deletion:
+                self.write(batch, records)
+                return
+        self.run(Result([*self.offsets.delete_group(group_id), *group.tombstones()], None))
+
+    def deletion(self, group_id: str) -> Deletion:
+        """Returns what there is to delete of a group, to prepare it in a thread if that is much. Raises GroupError as
+        `delete_group` does.
+        """
+        return self._deletion_of(self._deletable(group_id))
+
+    def _deletion_of(self, group: Group) -> Deletion:
+        return Deletion(group.group_id, self.offsets.keys_of_group(group.group_id), group.tombstones())
+
+    def _deletable(self, group_id: str) -> Group:
         group = self.groups.get(group_id)
         if group is None:
             raise GroupError(ErrorCode.GROUP_ID_NOT_FOUND)
         self._protocol(group.kind).admit_deletion(group)
-        self.run(Result([*self.offsets.delete_group(group_id), *group.tombstones()], None))
+        return group

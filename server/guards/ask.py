@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Iterable
+from functools import wraps
 from typing import Any, Final, TypeVar
 
-from ottla.server.base.answers import map_answer
+from ottla.server.base.answers import chain_answer, map_answer
+from ottla.server.base.clock import Clock
+from ottla.server.base.errors import CloseConnection
 from ottla.server.base.promise import Promise
+from ottla.server.base.turns import Steps, take_steps
 from ottla.server.requests.link import Handle
 from ottla.server.requests.request import Request
 from ottla.server.security.authorizer import Ask
@@ -14,6 +19,10 @@ from ottla.wire.errors import ErrorCode
 from ottla.wire.primitives import ZERO_UUID, WireStruct
 
 T = TypeVar("T")
+U = TypeVar("U")
+
+NAMES_A_STEP: Final = 250
+"""So many names are asked about before others may come first: about 0.7 ms."""
 
 TOPIC: Final = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 GROUP: Final = ErrorCode.GROUP_AUTHORIZATION_FAILED
@@ -29,6 +38,78 @@ TEXTS: Final = {
 
 Guard = Callable[[Ask, Handle, Any, Request], Any]
 """Takes the handler's `handle` and what this takes; returns what this returns."""
+
+
+def in_turns(guard: Callable[[Ask, Handle, Any, Request], Steps[Any]]) -> Guard:
+    """Makes a guard of one in steps, which asks about many names: others come between two steps. What is about few names takes no
+    step, and is answered as it would be without."""
+
+    @wraps(guard)
+    def guarded(ask: Ask, handle: Handle, body: Any, request: Request) -> Any:
+        steps = guard(ask, handle, body, request)
+        try:
+            first = next(steps)
+        except StopIteration as end:
+            return end.value
+        clock = request.broker.clock
+        taken = take_steps(_boxed(first, steps), clock)
+        if not isinstance(taken, Promise):
+            return taken[0]
+
+        def unboxed(box: tuple[Any]) -> Any:
+            return _promised(box[0], clock)
+
+        answer: Promise[Any] = chain_answer(taken, unboxed)
+        answer.add_done_callback(lambda done: taken.cancel() if done.cancelled() else None)
+        return answer
+
+    return guarded
+
+
+def _boxed(first: Any, steps: Steps[Any]) -> Steps[tuple[Any]]:
+    """Takes the steps after the first; returns the answer in a tuple, because it may be a promise itself."""
+    yield first
+    return ((yield from steps),)
+
+
+def _promised(answer: Any, clock: Clock) -> Any:
+    """Returns an answer now or promised, never awaitable in another form."""
+    is_plain = answer is None or isinstance(answer, Promise | WireStruct)
+    return answer if is_plain else take_steps(answered(answer), clock)
+
+
+def answered(answer: Any) -> Steps[Any]:
+    """Makes steps that wait for an answer, in whatever form a handler gives that, and return it. Raises CloseConnection if it is
+    given up."""
+    if answer is None or isinstance(answer, WireStruct):
+        return answer
+    if not isinstance(answer, Promise):
+        answer = asyncio.shield(answer)
+    yield answer
+    if answer.cancelled():
+        raise CloseConnection("its request was cancelled")
+    return answer.result()
+
+
+def select(items: Iterable[T], fits: Callable[[T], object]) -> Steps[list[T]]:
+    """Makes steps that return the items for which `fits` is true, in their order."""
+    found: list[T] = []
+    for at, item in enumerate(items, 1):
+        if fits(item):
+            found.append(item)
+        if at % NAMES_A_STEP == 0:
+            yield None
+    return found
+
+
+def each(items: Iterable[T], make: Callable[[T], U]) -> Steps[list[U]]:
+    """Makes steps that return what `make` returns for each of the items."""
+    made: list[U] = []
+    for at, item in enumerate(items, 1):
+        made.append(make(item))
+        if at % NAMES_A_STEP == 0:
+            yield None
+    return made
 
 
 def mend(answer: Any, change: Callable[[Any], Any]) -> Any:

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
-from ottla.server.guards.ask import CLUSTER, GROUP, TEXTS, TOPIC, mend
+from ottla.server.base.turns import Steps
+from ottla.server.guards.ask import CLUSTER, GROUP, NAMES_A_STEP, TEXTS, TOPIC, in_turns, mend
 from ottla.server.guards.topics import cluster_operations
 from ottla.server.metadata import image
 from ottla.server.requests.link import Handle
@@ -43,26 +44,29 @@ def _refusal(kind: int, name: str, operation: Operation, ask: Ask) -> ErrorCode 
     return None if ask.may(operation, resource, CLUSTER_NAME if resource is Resource.CLUSTER else name) else code
 
 
-def _take_refused(body: Any, operation: Operation, ask: Ask, answer: Callable[[ErrorCode, str, int, str], T]) -> list[T]:
-    """Takes the resources that are refused out of a request, and returns what `answer` makes of each: of its error, the text of
-    that, its type and its name."""
+def _take_refused(body: Any, operation: Operation, ask: Ask, answer: Callable[[ErrorCode, str, int, str], T]) -> Steps[list[T]]:
+    """Makes steps that take what is refused out of a request, and return what `answer` makes of each resource: of its error, the
+    text of that, its type and its name."""
     refused: list[T] = []
     allowed = []
-    for each in body.resources:
+    for at, each in enumerate(body.resources, 1):
         code = _refusal(each.resource_type, each.resource_name, operation, ask)
         if code is None:
             allowed.append(each)
         else:
             refused.append(answer(code, TEXTS[code], each.resource_type, each.resource_name))
+        if at % NAMES_A_STEP == 0:
+            yield None
     body.resources = allowed
     return refused
 
 
-def describe_configs(ask: Ask, handle: Handle, body: DescribeConfigsRequest, request: Request) -> Any:
+@in_turns
+def describe_configs(ask: Ask, handle: Handle, body: DescribeConfigsRequest, request: Request) -> Steps[Any]:
     """DESCRIBE_CONFIGS."""
     if any(each.resource_type not in _CODES for each in body.resources):
         return handle(body, request)  # which refuses all of them
-    refused = _take_refused(body, Operation.DESCRIBE_CONFIGS, ask, DescribeConfigsResult)
+    refused = yield from _take_refused(body, Operation.DESCRIBE_CONFIGS, ask, DescribeConfigsResult)
     if not refused:
         return handle(body, request)
 
@@ -73,18 +77,20 @@ def describe_configs(ask: Ask, handle: Handle, body: DescribeConfigsRequest, req
     return mend(handle(body, request), add)
 
 
-def alter_configs(ask: Ask, handle: Handle, body: AlterConfigsRequest, request: Request) -> Any:
+@in_turns
+def alter_configs(ask: Ask, handle: Handle, body: AlterConfigsRequest, request: Request) -> Steps[Any]:
     """ALTER_CONFIGS."""
-    return _alter(ask, handle, body, request, AlterConfigsResourceResponse)
+    return (yield from _alter(ask, handle, body, request, AlterConfigsResourceResponse))
 
 
-def incremental_alter_configs(ask: Ask, handle: Handle, body: IncrementalAlterConfigsRequest, request: Request) -> Any:
+@in_turns
+def incremental_alter_configs(ask: Ask, handle: Handle, body: IncrementalAlterConfigsRequest, request: Request) -> Steps[Any]:
     """ALTER_CONFIGS."""
-    return _alter(ask, handle, body, request, IncrementalResponse)
+    return (yield from _alter(ask, handle, body, request, IncrementalResponse))
 
 
-def _alter(ask: Ask, handle: Handle, body: Any, request: Request, refusal: Callable[[ErrorCode, str, int, str], T]) -> Any:
-    refused = _take_refused(body, Operation.ALTER_CONFIGS, ask, refusal)
+def _alter(ask: Ask, handle: Handle, body: Any, request: Request, refusal: Callable[[ErrorCode, str, int, str], T]) -> Steps[Any]:
+    refused = yield from _take_refused(body, Operation.ALTER_CONFIGS, ask, refusal)
     if not refused:
         return handle(body, request)
 

@@ -5,8 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
+from ottla.server.base.turns import Steps
 from ottla.server.group.classic.group import with_protocol_name
-from ottla.server.guards.ask import CLUSTER, GROUP, TEXTS, TOPIC, TRANSACTION, mend
+from ottla.server.guards.ask import (
+    CLUSTER,
+    GROUP,
+    TEXTS,
+    TOPIC,
+    TRANSACTION,
+    answered,
+    each,
+    in_turns,
+    mend,
+    select,
+)
 from ottla.server.requests.link import Handle
 from ottla.server.requests.request import Request
 from ottla.server.security.authorizer import Ask
@@ -33,14 +45,17 @@ from ottla.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
 _SEVERAL_SINCE: Final = 4
 """The version since which FindCoordinator has several keys."""
+OPERATIONS_A_STEP: Final = 50
+"""Of so many groups all operations are asked about before others may come first."""
 _OF_GROUP, _OF_TRANSACTION, _OF_SHARE_PARTITION = range(3)
 
 
-def find_coordinator(ask: Ask, handle: Handle, body: FindCoordinatorRequest, request: Request) -> Any:
+@in_turns
+def find_coordinator(ask: Ask, handle: Handle, body: FindCoordinatorRequest, request: Request) -> Steps[Any]:
     """DESCRIBE on each group or transactional id; CLUSTER_ACTION for share partitions."""
     several = request.api_version >= _SEVERAL_SINCE
     keys = body.coordinator_keys if several else [body.key]
-    codes = [_cannot_find(key, body.key_type, ask) for key in keys]
+    codes = yield from each(keys, lambda key: _cannot_find(key, body.key_type, ask))
     if not any(codes):
         return handle(body, request)
     if not several:
@@ -98,73 +113,84 @@ def leave_group(ask: Ask, handle: Handle, body: LeaveGroupRequest, request: Requ
 # Listing, describing, deleting
 
 
-def list_groups(ask: Ask, handle: Handle, body: ListGroupsRequest, request: Request) -> Any:
+@in_turns
+def list_groups(ask: Ask, handle: Handle, body: ListGroupsRequest, request: Request) -> Steps[Any]:
     """DESCRIBE on the cluster shows all groups, DESCRIBE on a group this one; the others are hidden."""
-
-    def cut(answer: ListGroupsResponse) -> ListGroupsResponse:
-        answer.groups = [each for each in answer.groups if ask.group(Operation.DESCRIBE, each.group_id, quiet=True)]
-        return answer
-
-    answer = handle(body, request)
-    return answer if ask.cluster(Operation.DESCRIBE, quiet=True) else mend(answer, cut)
+    if ask.cluster(Operation.DESCRIBE, quiet=True):
+        return handle(body, request)
+    answer: ListGroupsResponse = yield from answered(handle(body, request))
+    answer.groups = yield from select(answer.groups, lambda group: ask.group(Operation.DESCRIBE, group.group_id, quiet=True))
+    return answer
 
 
-def describe_groups(ask: Ask, handle: Handle, body: DescribeGroupsRequest, request: Request) -> Any:
+@in_turns
+def describe_groups(ask: Ask, handle: Handle, body: DescribeGroupsRequest, request: Request) -> Steps[Any]:
     """DESCRIBE on each group."""
-    refused = dict.fromkeys([each for each in dict.fromkeys(body.groups) if not ask.group(Operation.DESCRIBE, each)])
-    body.groups = [each for each in body.groups if each not in refused]
+    names = dict.fromkeys(body.groups)
+    refused = dict.fromkeys((yield from select(names, lambda name: not ask.group(Operation.DESCRIBE, name))))
+    body.groups = [name for name in body.groups if name not in refused]
 
-    def add(answer: DescribeGroupsResponse) -> DescribeGroupsResponse:
-        if body.include_authorized_operations:
-            _set_operations(answer.groups, ask)
-        answer.groups += [DescribedGroup(GROUP, group_id=each) for each in refused]
-        return answer
-
-    return mend(handle(body, request), add)
-
-
-def _set_operations(groups: Iterable[Any], ask: Ask) -> None:
-    for each in groups:
-        if not each.error_code:
-            each.authorized_operations = ask.rights.bits(GROUP_OPERATIONS, Resource.GROUP, each.group_id)
+    refusals = yield from each(refused, lambda name: DescribedGroup(GROUP, group_id=name))
+    answer: DescribeGroupsResponse = yield from answered(handle(body, request))
+    if body.include_authorized_operations:
+        yield from _set_operations(answer.groups, ask)
+    answer.groups += refusals
+    return answer
 
 
+def _set_operations(groups: Iterable[Any], ask: Ask) -> Steps[None]:
+    for at, group in enumerate(groups, 1):
+        if not group.error_code:
+            group.authorized_operations = ask.rights.bits(GROUP_OPERATIONS, Resource.GROUP, group.group_id)
+        if at % OPERATIONS_A_STEP == 0:
+            yield None
+
+
+@in_turns
 def consumer_group_describe(
     ask: Ask, handle: Handle, body: consumer_messages.ConsumerGroupDescribeRequest, request: Request
-) -> Any:
+) -> Steps[Any]:
     """DESCRIBE on each group, and on all topics of its members."""
-    return _describe(ask, handle, body, request, consumer_messages.DescribedGroup, _consumers_topics)
+    return (yield from _describe(ask, handle, body, request, consumer_messages.DescribedGroup, _consumers_topics))
 
 
-def share_group_describe(ask: Ask, handle: Handle, body: share_messages.ShareGroupDescribeRequest, request: Request) -> Any:
+@in_turns
+def share_group_describe(
+    ask: Ask, handle: Handle, body: share_messages.ShareGroupDescribeRequest, request: Request
+) -> Steps[Any]:
     """DESCRIBE on each group, and on all topics of its members."""
-    return _describe(ask, handle, body, request, share_messages.DescribedGroup, _share_consumers_topics)
+    return (yield from _describe(ask, handle, body, request, share_messages.DescribedGroup, _share_consumers_topics))
 
 
-def streams_group_describe(ask: Ask, handle: Handle, body: streams_messages.StreamsGroupDescribeRequest, request: Request) -> Any:
+@in_turns
+def streams_group_describe(
+    ask: Ask, handle: Handle, body: streams_messages.StreamsGroupDescribeRequest, request: Request
+) -> Steps[Any]:
     """DESCRIBE on each group, and on all topics of its topology."""
-    return _describe(ask, handle, body, request, streams_messages.DescribedGroup, _topologys_topics)
+    return (yield from _describe(ask, handle, body, request, streams_messages.DescribedGroup, _topologys_topics))
 
 
 def _describe(
     ask: Ask, handle: Handle, body: Any, request: Request, described: Callable[..., Any], topics: Callable[[Any], set[str]]
-) -> Any:
+) -> Steps[Any]:
     """Guards a description that shows topics: a group with a topic that the client may not see is refused as a whole."""
-    refused = dict.fromkeys([each for each in dict.fromkeys(body.group_ids) if not ask.group(Operation.DESCRIBE, each)])
-    body.group_ids = [each for each in body.group_ids if each not in refused]
+    names = dict.fromkeys(body.group_ids)
+    refused = dict.fromkeys((yield from select(names, lambda name: not ask.group(Operation.DESCRIBE, name))))
+    body.group_ids = [name for name in body.group_ids if name not in refused]
 
-    def add(answer: Any) -> Any:
-        if body.include_authorized_operations:
-            _set_operations(answer.groups, ask)
-        for group in answer.groups:
-            if not group.error_code and not all(ask.topic(Operation.DESCRIBE, name) for name in sorted(topics(group))):
-                group.error_code, group.error_message, group.members = TOPIC, "The group has topics that need a right.", []
-                if hasattr(group, "topology"):
-                    group.topology = None
-        answer.groups += [described(GROUP, None, each) for each in refused]
-        return answer
-
-    return mend(handle(body, request), add)
+    refusals = yield from each(refused, lambda name: described(GROUP, None, name))
+    answer = yield from answered(handle(body, request))
+    if body.include_authorized_operations:
+        yield from _set_operations(answer.groups, ask)
+    for at, group in enumerate(answer.groups, 1):
+        if not group.error_code and not all(ask.topic(Operation.DESCRIBE, name) for name in sorted(topics(group))):
+            group.error_code, group.error_message, group.members = TOPIC, "The group has topics that need a right.", []
+            if hasattr(group, "topology"):
+                group.topology = None
+        if at % OPERATIONS_A_STEP == 0:
+            yield None
+    answer.groups += refusals
+    return answer
 
 
 def _consumers_topics(group: consumer_messages.DescribedGroup) -> set[str]:
@@ -193,13 +219,17 @@ def _topologys_topics(group: streams_messages.DescribedGroup) -> set[str]:
     }
 
 
-def delete_groups(ask: Ask, handle: Handle, body: DeleteGroupsRequest, request: Request) -> Any:
+@in_turns
+def delete_groups(ask: Ask, handle: Handle, body: DeleteGroupsRequest, request: Request) -> Steps[Any]:
     """DELETE on each group."""
-    refused = dict.fromkeys([each for each in dict.fromkeys(body.groups_names) if not ask.group(Operation.DELETE, each)])
-    body.groups_names = [each for each in body.groups_names if each not in refused]
+    names = dict.fromkeys(body.groups_names)
+    refused = dict.fromkeys((yield from select(names, lambda name: not ask.group(Operation.DELETE, name))))
+    body.groups_names = [name for name in body.groups_names if name not in refused]
+
+    refusals = yield from each(refused, lambda name: DeletableGroupResult(name, GROUP))
 
     def add(answer: DeleteGroupsResponse) -> DeleteGroupsResponse:
-        answer.results += [DeletableGroupResult(each, GROUP) for each in refused]
+        answer.results += refusals
         return answer
 
     return mend(handle(body, request), add)

@@ -9,13 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from ottla.server.guards.ask import GROUP, TOPIC, mend, topic_name, without
+from ottla.server.base.turns import Steps
+from ottla.server.guards.ask import GROUP, TOPIC, each, in_turns, mend, select, topic_name, without
 from ottla.server.requests.link import Handle
 from ottla.server.requests.request import Request
 from ottla.server.security.authorizer import Ask
 from ottla.server.security.rights import Operation
 from ottla.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
 from ottla.wire.messages.share_acknowledge import (
+    AcknowledgeTopic,
     PartitionData,
     ShareAcknowledgeRequest,
     ShareAcknowledgeResponse,
@@ -30,44 +32,48 @@ from ottla.wire.messages.streams_group_topology_description_update import (
 )
 
 
-def _may_see_all(ask: Ask, names: Iterable[str]) -> bool:
-    """Returns whether the client may see all these topics. All of them are asked about, for the audit log."""
-    return all([ask.topic(Operation.DESCRIBE, name) for name in dict.fromkeys(names)])  # noqa: C419
+def _may_see_all(ask: Ask, names: Iterable[str]) -> Steps[bool]:
+    """Makes steps that return whether the client may see all these topics. All of them are asked about, for the audit log."""
+    hidden = yield from select(dict.fromkeys(names), lambda name: not ask.topic(Operation.DESCRIBE, name))
+    return not hidden
 
 
-def consumer_group_heartbeat(ask: Ask, handle: Handle, body: ConsumerGroupHeartbeatRequest, request: Request) -> Any:
+@in_turns
+def consumer_group_heartbeat(ask: Ask, handle: Handle, body: ConsumerGroupHeartbeatRequest, request: Request) -> Steps[Any]:
     """READ on the group, and DESCRIBE on every topic that the member names."""
     if not ask.group(Operation.READ, body.group_id):
         return ConsumerGroupHeartbeatResponse(error_code=GROUP)
-    if not _may_see_all(ask, body.subscribed_topic_names or ()):
+    if not (yield from _may_see_all(ask, body.subscribed_topic_names or ())):
         return ConsumerGroupHeartbeatResponse(error_code=TOPIC)
     return handle(body, request)
 
 
-def share_group_heartbeat(ask: Ask, handle: Handle, body: ShareGroupHeartbeatRequest, request: Request) -> Any:
+@in_turns
+def share_group_heartbeat(ask: Ask, handle: Handle, body: ShareGroupHeartbeatRequest, request: Request) -> Steps[Any]:
     """READ on the group, and DESCRIBE on every topic that the member names."""
     if not ask.group(Operation.READ, body.group_id):
         return ShareGroupHeartbeatResponse(error_code=GROUP)
-    if not _may_see_all(ask, body.subscribed_topic_names or ()):
+    if not (yield from _may_see_all(ask, body.subscribed_topic_names or ())):
         return ShareGroupHeartbeatResponse(error_code=TOPIC)
     return handle(body, request)
 
 
-def streams_group_heartbeat(ask: Ask, handle: Handle, body: StreamsGroupHeartbeatRequest, request: Request) -> Any:
+@in_turns
+def streams_group_heartbeat(ask: Ask, handle: Handle, body: StreamsGroupHeartbeatRequest, request: Request) -> Steps[Any]:
     """READ on the group, and DESCRIBE on every topic of the member's topology."""
     if not ask.group(Operation.READ, body.group_id):
         return StreamsGroupHeartbeatResponse(error_code=GROUP)
-    if body.topology is not None and not _may_see_all(ask, _topics_of(body.topology)):
+    if body.topology is not None and not (yield from _may_see_all(ask, _topics_of(body.topology))):
         return StreamsGroupHeartbeatResponse(error_code=TOPIC)
     return handle(body, request)
 
 
 def _topics_of(topology: Topology) -> Iterable[str]:
-    for each in topology.subtopologies:
-        yield from each.source_topics
-        yield from each.repartition_sink_topics
-        yield from (topic.name for topic in each.repartition_source_topics)
-        yield from (topic.name for topic in each.state_changelog_topics)
+    for part in topology.subtopologies:
+        yield from part.source_topics
+        yield from part.repartition_sink_topics
+        yield from (topic.name for topic in part.repartition_source_topics)
+        yield from (topic.name for topic in part.state_changelog_topics)
 
 
 def streams_group_topology_description_update(
@@ -86,24 +92,31 @@ def share_fetch(ask: Ask, handle: Handle, body: ShareFetchRequest, request: Requ
     return ShareFetchResponse(error_code=GROUP)
 
 
-def share_acknowledge(ask: Ask, handle: Handle, body: ShareAcknowledgeRequest, request: Request) -> Any:
+@in_turns
+def share_acknowledge(ask: Ask, handle: Handle, body: ShareAcknowledgeRequest, request: Request) -> Steps[Any]:
     """READ on the group, and on each topic. The session goes on whatever is refused."""
     if body.group_id is not None and not ask.group(Operation.READ, body.group_id):
         return ShareAcknowledgeResponse(error_code=GROUP)
-    refused = []
-    for topic in body.topics:
+
+    def may_not_read(topic: AcknowledgeTopic) -> bool:
         name = topic_name("", topic.topic_id, request)
-        if name is not None and not ask.topic(Operation.READ, name):
-            refused.append(topic)
+        return name is not None and not ask.topic(Operation.READ, name)
+
+    refused = yield from select(body.topics, may_not_read)
     if not refused:
         return handle(body, request)
     body.topics = without(body.topics, refused)
 
+    responses = yield from each(refused, _refused_acknowledgements)
+
     def add(answer: ShareAcknowledgeResponse) -> ShareAcknowledgeResponse:
         if not answer.error_code:
-            for topic in refused:
-                partitions = [PartitionData(each.partition_index, TOPIC, None) for each in topic.partitions]
-                answer.responses.append(ShareAcknowledgeTopicResponse(topic.topic_id, partitions))
+            answer.responses += responses
         return answer
 
     return mend(handle(body, request), add)
+
+
+def _refused_acknowledgements(topic: AcknowledgeTopic) -> ShareAcknowledgeTopicResponse:
+    partitions = [PartitionData(partition.partition_index, TOPIC, None) for partition in topic.partitions]
+    return ShareAcknowledgeTopicResponse(topic.topic_id, partitions)

@@ -8,7 +8,20 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from ottla.server.guards.ask import GROUP, TOPIC, TRANSACTION, mend, topic_name, without
+from ottla.server.base.turns import Steps
+from ottla.server.guards.ask import (
+    GROUP,
+    NAMES_A_STEP,
+    TOPIC,
+    TRANSACTION,
+    answered,
+    each,
+    in_turns,
+    mend,
+    select,
+    topic_name,
+    without,
+)
 from ottla.server.requests.link import Handle
 from ottla.server.requests.request import Request
 from ottla.server.security.authorizer import Ask
@@ -51,24 +64,27 @@ _ERROR_SINCE: Final = 2
 _NO_OFFSET: Final = -1
 
 
-def _split(topics: Sequence[Any], ask: Ask, operation: Operation, request: Request) -> tuple[list[Any], list[Any]]:
-    """Returns the topics that are allowed or unknown by their id, and those that are refused."""
+def _split(topics: Sequence[Any], ask: Ask, operation: Operation, request: Request) -> Steps[tuple[list[Any], list[Any]]]:
+    """Makes steps that return the topics that are allowed or unknown by their id, and those that are refused."""
     allowed: list[Any] = []
     refused: list[Any] = []
-    for topic in topics:
+    for at, topic in enumerate(topics, 1):
         name = topic_name(topic.name, topic.topic_id, request)
         (allowed if name is None or ask.topic(operation, name) else refused).append(topic)
+        if at % NAMES_A_STEP == 0:
+            yield None
     return allowed, refused
 
 
-def offset_commit(ask: Ask, handle: Handle, body: OffsetCommitRequest, request: Request) -> Any:
+@in_turns
+def offset_commit(ask: Ask, handle: Handle, body: OffsetCommitRequest, request: Request) -> Steps[Any]:
     """READ on the group, then on each topic."""
     if not ask.group(Operation.READ, body.group_id):
-        return OffsetCommitResponse(topics=_refuse_commits(body.topics, GROUP))
-    allowed, refused = _split(body.topics, ask, Operation.READ, request)
+        return OffsetCommitResponse(topics=(yield from _refuse_commits(body.topics, GROUP)))
+    allowed, refused = yield from _split(body.topics, ask, Operation.READ, request)
     if not refused:
         return handle(body, request)
-    responses = _refuse_commits(refused, TOPIC)
+    responses = yield from _refuse_commits(refused, TOPIC)
     body.topics = allowed
 
     def add(answer: OffsetCommitResponse) -> OffsetCommitResponse:
@@ -78,25 +94,25 @@ def offset_commit(ask: Ask, handle: Handle, body: OffsetCommitRequest, request: 
     return mend(handle(body, request), add) if allowed else OffsetCommitResponse(topics=responses)
 
 
-def _refuse_commits(topics: Sequence[Any], code: ErrorCode) -> list[OffsetCommitResponseTopic]:
-    return [
-        OffsetCommitResponseTopic(
-            topic.name, topic.topic_id, [OffsetCommitResponsePartition(each.partition_index, code) for each in topic.partitions]
-        )
-        for topic in topics
-    ]
+def _refuse_commits(topics: Sequence[Any], code: ErrorCode) -> Steps[list[OffsetCommitResponseTopic]]:
+    def refuse(topic: Any) -> OffsetCommitResponseTopic:
+        partitions = [OffsetCommitResponsePartition(partition.partition_index, code) for partition in topic.partitions]
+        return OffsetCommitResponseTopic(topic.name, topic.topic_id, partitions)
+
+    return (yield from each(topics, refuse))
 
 
-def txn_offset_commit(ask: Ask, handle: Handle, body: TxnOffsetCommitRequest, request: Request) -> Any:
+@in_turns
+def txn_offset_commit(ask: Ask, handle: Handle, body: TxnOffsetCommitRequest, request: Request) -> Steps[Any]:
     """WRITE on the transactional id, then READ on the group, then on each topic."""
     if not ask.transaction(Operation.WRITE, body.transactional_id):
-        return TxnOffsetCommitResponse(topics=_refuse_txn_commits(body.topics, TRANSACTION))
+        return TxnOffsetCommitResponse(topics=(yield from _refuse_txn_commits(body.topics, TRANSACTION)))
     if not ask.group(Operation.READ, body.group_id):
-        return TxnOffsetCommitResponse(topics=_refuse_txn_commits(body.topics, GROUP))
-    allowed, refused = _split(body.topics, ask, Operation.READ, request)
+        return TxnOffsetCommitResponse(topics=(yield from _refuse_txn_commits(body.topics, GROUP)))
+    allowed, refused = yield from _split(body.topics, ask, Operation.READ, request)
     if not refused:
         return handle(body, request)
-    responses = _refuse_txn_commits(refused, TOPIC)
+    responses = yield from _refuse_txn_commits(refused, TOPIC)
     body.topics = allowed
 
     def add(answer: TxnOffsetCommitResponse) -> TxnOffsetCommitResponse:
@@ -106,28 +122,26 @@ def txn_offset_commit(ask: Ask, handle: Handle, body: TxnOffsetCommitRequest, re
     return mend(handle(body, request), add) if allowed else TxnOffsetCommitResponse(topics=responses)
 
 
-def _refuse_txn_commits(topics: Sequence[Any], code: ErrorCode) -> list[TxnOffsetCommitResponseTopic]:
-    return [
-        TxnOffsetCommitResponseTopic(
-            topic.name,
-            topic.topic_id,
-            [TxnOffsetCommitResponsePartition(each.partition_index, code) for each in topic.partitions],
-        )
-        for topic in topics
-    ]
+def _refuse_txn_commits(topics: Sequence[Any], code: ErrorCode) -> Steps[list[TxnOffsetCommitResponseTopic]]:
+    def refuse(topic: Any) -> TxnOffsetCommitResponseTopic:
+        partitions = [TxnOffsetCommitResponsePartition(partition.partition_index, code) for partition in topic.partitions]
+        return TxnOffsetCommitResponseTopic(topic.name, topic.topic_id, partitions)
+
+    return (yield from each(topics, refuse))
 
 
-def offset_delete(ask: Ask, handle: Handle, body: OffsetDeleteRequest, request: Request) -> Any:
+@in_turns
+def offset_delete(ask: Ask, handle: Handle, body: OffsetDeleteRequest, request: Request) -> Steps[Any]:
     """DELETE on the group, then READ on each topic."""
     if not ask.group(Operation.DELETE, body.group_id):
         return OffsetDeleteResponse(GROUP)
     names = dict.fromkeys(topic.name for topic in body.topics)
-    refused = {name for name in names if not ask.topic(Operation.READ, name)}
+    refused = set((yield from select(names, lambda name: not ask.topic(Operation.READ, name))))
     if not refused:
         return handle(body, request)
     responses = [
         OffsetDeleteResponseTopic(
-            topic.name, [OffsetDeleteResponsePartition(each.partition_index, TOPIC) for each in topic.partitions]
+            topic.name, [OffsetDeleteResponsePartition(partition.partition_index, TOPIC) for partition in topic.partitions]
         )
         for topic in body.topics
         if topic.name in refused
@@ -145,32 +159,34 @@ def offset_delete(ask: Ask, handle: Handle, body: OffsetDeleteRequest, request: 
 # OffsetFetch
 
 
-def offset_fetch(ask: Ask, handle: Handle, body: OffsetFetchRequest, request: Request) -> Any:
+@in_turns
+def offset_fetch(ask: Ask, handle: Handle, body: OffsetFetchRequest, request: Request) -> Steps[Any]:
     """DESCRIBE on each group, then on each topic. Where all that is committed is asked for, other topics are hidden."""
     if request.api_version >= _SEVERAL_SINCE:
-        return _fetch_groups(ask, handle, body, request)
+        return (yield from _fetch_groups(ask, handle, body, request))
     topics = body.topics
     if not ask.group(Operation.DESCRIBE, body.group_id):
         if request.api_version >= _ERROR_SINCE:
             return OffsetFetchResponse(error_code=GROUP)
         return OffsetFetchResponse(topics=[_refused_topic(topic, GROUP) for topic in topics or ()])
     if topics is None:
-        return mend(handle(body, request), lambda answer: _hide(answer, ask))
-    refused = [topic for topic in topics if not ask.topic(Operation.DESCRIBE, topic.name)]
+        return (yield from _hide((yield from answered(handle(body, request))), ask))
+    refused = yield from select(topics, lambda topic: not ask.topic(Operation.DESCRIBE, topic.name))
     if not refused:
         return handle(body, request)
     body.topics = without(topics, refused)
+    responses = yield from each(refused, lambda topic: _refused_topic(topic, TOPIC))
 
     def add(answer: OffsetFetchResponse) -> OffsetFetchResponse:
         if not answer.error_code:
-            answer.topics += [_refused_topic(topic, TOPIC) for topic in refused]
+            answer.topics += responses
         return answer
 
     return mend(handle(body, request), add)
 
 
-def _hide(answer: OffsetFetchResponse, ask: Ask) -> OffsetFetchResponse:
-    answer.topics = [topic for topic in answer.topics if ask.topic(Operation.DESCRIBE, topic.name, quiet=True)]
+def _hide(answer: OffsetFetchResponse, ask: Ask) -> Steps[OffsetFetchResponse]:
+    answer.topics = yield from select(answer.topics, lambda topic: ask.topic(Operation.DESCRIBE, topic.name, quiet=True))
     return answer
 
 
@@ -179,55 +195,54 @@ def _refused_topic(topic: OffsetFetchRequestTopic, code: ErrorCode) -> OffsetFet
     return OffsetFetchResponseTopic(topic.name, partitions)
 
 
-_Mend = Callable[[OffsetFetchResponseGroup], OffsetFetchResponseGroup]
+_Mend = Callable[[OffsetFetchResponseGroup], Steps[OffsetFetchResponseGroup]]
 
 
-def _fetch_groups(ask: Ask, handle: Handle, body: OffsetFetchRequest, request: Request) -> Any:
+def _fetch_groups(ask: Ask, handle: Handle, body: OffsetFetchRequest, request: Request) -> Steps[Any]:
     """Fetches the groups that the client may see; the answers stand in the order of the request."""
     mends: list[_Mend | None] = []
     names = [group.group_id for group in body.groups]
     allowed = []
-    for group in body.groups:
+    for at, group in enumerate(body.groups, 1):
+        if at % NAMES_A_STEP == 0:
+            yield None
         if ask.group(Operation.DESCRIBE, group.group_id):
-            mends.append(_cut_group(group, ask, request))
+            mends.append((yield from _cut_group(group, ask, request)))
             allowed.append(group)
         else:
             mends.append(None)
     body.groups = allowed
 
-    def add(answer: OffsetFetchResponse) -> OffsetFetchResponse:
-        fetched = iter(list(answer.groups))
-        groups = [
-            OffsetFetchResponseGroup(name, error_code=GROUP) if change is None else change(next(fetched))
-            for name, change in zip(names, mends, strict=True)
-        ]
-        answer.groups = request.broker.long_answers.bounded(groups)
-        return answer
+    answer: OffsetFetchResponse = yield from answered(handle(body, request))
+    fetched = iter(list(answer.groups))
+    groups = []
+    for at, (name, change) in enumerate(zip(names, mends, strict=True), 1):
+        if change is None:
+            groups.append(OffsetFetchResponseGroup(name, error_code=GROUP))
+        else:
+            groups.append((yield from change(next(fetched))))
+        if at % NAMES_A_STEP == 0:
+            yield None
+    answer.groups = request.broker.long_answers.bounded(groups)
+    return answer
 
-    return mend(handle(body, request), add)
 
-
-def _cut_group(group: OffsetFetchRequestGroup, ask: Ask, request: Request) -> _Mend:
-    """Takes the refused topics out of a group's request; returns what puts them into its answer."""
+def _cut_group(group: OffsetFetchRequestGroup, ask: Ask, request: Request) -> Steps[_Mend]:
+    """Makes steps that take the refused topics out of a group's request, and return what puts them into its answer."""
     refused: list[Any] = []
     if group.topics is not None:
-        group.topics, refused = _split(group.topics, ask, Operation.DESCRIBE, request)
-        if not refused:
-            return lambda answer: answer
+        group.topics, refused = yield from _split(group.topics, ask, Operation.DESCRIBE, request)
     hides = group.topics is None
 
-    def change(answer: OffsetFetchResponseGroup) -> OffsetFetchResponseGroup:
-        if answer.error_code:
+    def refuse(topic: Any) -> OffsetFetchResponseTopics:
+        partitions = [OffsetFetchResponsePartitions(index, _NO_OFFSET, -1, "", TOPIC) for index in topic.partition_indexes]
+        return OffsetFetchResponseTopics(topic.name, topic.topic_id, partitions)
+
+    def change(answer: OffsetFetchResponseGroup) -> Steps[OffsetFetchResponseGroup]:
+        if answer.error_code or (not hides and not refused):
             return answer
-        topics = [each for each in answer.topics if not hides or _may_see(each, ask, request)]
-        topics += [
-            OffsetFetchResponseTopics(
-                topic.name,
-                topic.topic_id,
-                [OffsetFetchResponsePartitions(index, _NO_OFFSET, -1, "", TOPIC) for index in topic.partition_indexes],
-            )
-            for topic in refused
-        ]
+        topics = yield from select(answer.topics, lambda topic: not hides or _may_see(topic, ask, request))
+        topics += yield from each(refused, refuse)
         return OffsetFetchResponseGroup(answer.group_id, request.broker.long_answers.bounded(topics), answer.error_code)
 
     return change

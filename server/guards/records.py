@@ -10,7 +10,8 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from ottla.server.base.errors import CloseConnection
-from ottla.server.guards.ask import TEXTS, TOPIC, TRANSACTION, mend, topic_name, without
+from ottla.server.base.turns import Steps
+from ottla.server.guards.ask import NAMES_A_STEP, TEXTS, TOPIC, TRANSACTION, each, in_turns, mend, select, topic_name, without
 from ottla.server.requests.link import Handle
 from ottla.server.requests.request import Request
 from ottla.server.security.authorizer import Ask
@@ -21,24 +22,28 @@ from ottla.wire.messages.delete_records import (
     DeleteRecordsPartitionResult,
     DeleteRecordsRequest,
     DeleteRecordsResponse,
+    DeleteRecordsTopic,
     DeleteRecordsTopicResult,
 )
 from ottla.wire.messages.describe_producers import (
     DescribeProducersRequest,
     DescribeProducersResponse,
     PartitionResponse,
+    TopicRequest,
     TopicResponse,
 )
 from ottla.wire.messages.list_offsets import (
     ListOffsetsPartitionResponse,
     ListOffsetsRequest,
     ListOffsetsResponse,
+    ListOffsetsTopic,
     ListOffsetsTopicResponse,
 )
 from ottla.wire.messages.offset_for_leader_epoch import (
     EpochEndOffset,
     OffsetForLeaderEpochRequest,
     OffsetForLeaderEpochResponse,
+    OffsetForLeaderTopic,
     OffsetForLeaderTopicResult,
 )
 from ottla.wire.messages.produce import (
@@ -55,7 +60,8 @@ _NOBODY: Final = 0
 """The acks of a client that wants no answer."""
 
 
-def produce(ask: Ask, handle: Handle, body: ProduceRequest, request: Request) -> Any:
+@in_turns
+def produce(ask: Ask, handle: Handle, body: ProduceRequest, request: Request) -> Steps[Any]:
     """WRITE on each topic. WRITE on the transactional id if there is one and a batch is transactional: what is in the batches
     counts, and those without an id are refused, whoever asks. A client that wants no answer is disconnected."""
     topics = body.topic_data
@@ -65,16 +71,15 @@ def produce(ask: Ask, handle: Handle, body: ProduceRequest, request: Request) ->
     if transaction is not None and is_transactional and not ask.transaction(Operation.WRITE, transaction):
         code, refused = TRANSACTION, topics
     else:
-        for topic in topics:
-            name = topic.name or topic_name("", topic.topic_id, request)
-            if name is not None and not ask.topic(Operation.WRITE, name):
-                refused.append(topic)
+        if len(topics) >= NAMES_A_STEP:
+            _copy_records(topics)  # the frame is gone when the next step comes
+        refused = yield from select(topics, lambda topic: _may_not_write(topic, ask, request))
     if not refused:
         return handle(body, request)
     if transaction is None and _has_transactional_batches(topics):
         code, refused = TRANSACTION, topics  # as the handler does; what is refused is never passed on, whatever it makes of it
     body.topic_data = without(topics, refused)
-    responses = [_refused_topic(topic, code) for topic in refused]
+    responses = yield from each(refused, lambda topic: _refused_topic(topic, code))
 
     def add(answer: ProduceResponse | None) -> ProduceResponse:
         request.failed = True
@@ -88,6 +93,18 @@ def produce(ask: Ask, handle: Handle, body: ProduceRequest, request: Request) ->
     return mend(handle(body, request) if body.topic_data else None, add)
 
 
+def _may_not_write(topic: TopicProduceData, ask: Ask, request: Request) -> bool:
+    name = topic.name or topic_name("", topic.topic_id, request)
+    return name is not None and not ask.topic(Operation.WRITE, name)
+
+
+def _copy_records(topics: Iterable[TopicProduceData]) -> None:
+    for topic in topics:
+        for data in topic.partition_data:
+            if data.records is not None:
+                data.records = bytes(data.records)
+
+
 def _has_transactional_batches(topics: Iterable[TopicProduceData]) -> bool:
     batches = (data.records for topic in topics for data in topic.partition_data if data.records is not None)
     return any(len(batch) >= HEADER_SIZE and batch[_ATTRIBUTES_AT] & TRANSACTIONAL_BIT for batch in batches)
@@ -99,70 +116,89 @@ def _refused_topic(topic: TopicProduceData, code: ErrorCode) -> TopicProduceResp
     return TopicProduceResponse(topic.name, topic.topic_id, answers)
 
 
-def list_offsets(ask: Ask, handle: Handle, body: ListOffsetsRequest, request: Request) -> Any:
+@in_turns
+def list_offsets(ask: Ask, handle: Handle, body: ListOffsetsRequest, request: Request) -> Steps[Any]:
     """DESCRIBE on each topic."""
-    refused = [topic for topic in body.topics if not ask.topic(Operation.DESCRIBE, topic.name)]
+    refused = yield from select(body.topics, lambda topic: not ask.topic(Operation.DESCRIBE, topic.name))
     if not refused:
         return handle(body, request)
     body.topics = without(body.topics, refused)
+    responses = yield from each(refused, _refused_list_offsets)
 
     def add(answer: ListOffsetsResponse) -> ListOffsetsResponse:
-        for topic in refused:
-            partitions = [
-                ListOffsetsPartitionResponse(each.partition_index, TOPIC, _NO_OFFSET, _NO_OFFSET) for each in topic.partitions
-            ]
-            answer.topics.append(ListOffsetsTopicResponse(topic.name, partitions))
+        answer.topics += responses
         return answer
 
     return mend(handle(body, request), add)
 
 
-def offset_for_leader_epoch(ask: Ask, handle: Handle, body: OffsetForLeaderEpochRequest, request: Request) -> Any:
+def _refused_list_offsets(topic: ListOffsetsTopic) -> ListOffsetsTopicResponse:
+    nothing = _NO_OFFSET, _NO_OFFSET
+    partitions = [ListOffsetsPartitionResponse(partition.partition_index, TOPIC, *nothing) for partition in topic.partitions]
+    return ListOffsetsTopicResponse(topic.name, partitions)
+
+
+@in_turns
+def offset_for_leader_epoch(ask: Ask, handle: Handle, body: OffsetForLeaderEpochRequest, request: Request) -> Steps[Any]:
     """DESCRIBE on each topic, or CLUSTER_ACTION, which other brokers have."""
     if ask.cluster(Operation.CLUSTER_ACTION, quiet=True):
         return handle(body, request)
-    refused = [topic for topic in body.topics if not ask.topic(Operation.DESCRIBE, topic.topic)]
+    refused = yield from select(body.topics, lambda topic: not ask.topic(Operation.DESCRIBE, topic.topic))
     if not refused:
         return handle(body, request)
     body.topics = without(body.topics, refused)
+    responses = yield from each(refused, _refused_epochs)
 
     def add(answer: OffsetForLeaderEpochResponse) -> OffsetForLeaderEpochResponse:
-        for topic in refused:
-            ends = [EpochEndOffset(TOPIC, each.partition, -1, _NO_OFFSET) for each in topic.partitions]
-            answer.topics.append(OffsetForLeaderTopicResult(topic.topic, ends))
+        answer.topics += responses
         return answer
 
     return mend(handle(body, request), add)
 
 
-def delete_records(ask: Ask, handle: Handle, body: DeleteRecordsRequest, request: Request) -> Any:
+def _refused_epochs(topic: OffsetForLeaderTopic) -> OffsetForLeaderTopicResult:
+    ends = [EpochEndOffset(TOPIC, partition.partition, -1, _NO_OFFSET) for partition in topic.partitions]
+    return OffsetForLeaderTopicResult(topic.topic, ends)
+
+
+@in_turns
+def delete_records(ask: Ask, handle: Handle, body: DeleteRecordsRequest, request: Request) -> Steps[Any]:
     """DELETE on each topic."""
-    refused = [topic for topic in body.topics if not ask.topic(Operation.DELETE, topic.name)]
+    refused = yield from select(body.topics, lambda topic: not ask.topic(Operation.DELETE, topic.name))
     if not refused:
         return handle(body, request)
     body.topics = without(body.topics, refused)
+    responses = yield from each(refused, _refused_deletions)
 
     def add(answer: DeleteRecordsResponse) -> DeleteRecordsResponse:
-        for topic in refused:
-            results = [DeleteRecordsPartitionResult(each.partition_index, _NO_OFFSET, TOPIC) for each in topic.partitions]
-            answer.topics.append(DeleteRecordsTopicResult(topic.name, results))
+        answer.topics += responses
         return answer
 
     return mend(handle(body, request), add)
 
 
-def describe_producers(ask: Ask, handle: Handle, body: DescribeProducersRequest, request: Request) -> Any:
+def _refused_deletions(topic: DeleteRecordsTopic) -> DeleteRecordsTopicResult:
+    results = [DeleteRecordsPartitionResult(partition.partition_index, _NO_OFFSET, TOPIC) for partition in topic.partitions]
+    return DeleteRecordsTopicResult(topic.name, results)
+
+
+@in_turns
+def describe_producers(ask: Ask, handle: Handle, body: DescribeProducersRequest, request: Request) -> Steps[Any]:
     """READ on each topic."""
-    refused = [topic for topic in body.topics if not ask.topic(Operation.READ, topic.name)]
+    refused = yield from select(body.topics, lambda topic: not ask.topic(Operation.READ, topic.name))
     if not refused:
         return handle(body, request)
     body.topics = without(body.topics, refused)
     long_answers = request.broker.long_answers
 
+    def refuse(topic: TopicRequest) -> TopicResponse:
+        partitions = [PartitionResponse(index, TOPIC, TEXTS[TOPIC]) for index in topic.partition_indexes]
+        return TopicResponse(topic.name, long_answers.bounded(partitions))
+
+    responses = yield from each(refused, refuse)
+
     def add(answer: DescribeProducersResponse) -> DescribeProducersResponse:
-        for topic in refused:
-            partitions = [PartitionResponse(index, TOPIC, TEXTS[TOPIC]) for index in topic.partition_indexes]
-            answer.topics.append(TopicResponse(topic.name, long_answers.bounded(partitions)))
+        answer.topics += responses
         return answer
 
     return mend(handle(body, request), add)

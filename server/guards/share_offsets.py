@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ottla.server.guards.ask import GROUP, TEXTS, TOPIC, mend, without
+from ottla.server.base.turns import Steps
+from ottla.server.guards.ask import GROUP, NAMES_A_STEP, TEXTS, TOPIC, answered, each, in_turns, mend, select, without
 from ottla.server.requests.link import Handle
 from ottla.server.requests.request import Request
 from ottla.server.security.authorizer import Ask
@@ -15,69 +16,79 @@ from ottla.wire.messages import delete_share_group_offsets as delete_messages
 from ottla.wire.messages import describe_share_group_offsets as describe_messages
 
 _Group = describe_messages.DescribeShareGroupOffsetsResponseGroup
-_Mend = Callable[[_Group], _Group]
+_Mend = Callable[[_Group], Steps[_Group]]
 
 
+@in_turns
 def describe_share_group_offsets(
     ask: Ask, handle: Handle, body: describe_messages.DescribeShareGroupOffsetsRequest, request: Request
-) -> Any:
+) -> Steps[Any]:
     """DESCRIBE on each group, and on each topic. Where all topics are asked for, the others are hidden."""
     names = [group.group_id for group in body.groups]
     mends: list[_Mend | None] = []
     allowed = []
-    for group in body.groups:
+    for at, group in enumerate(body.groups, 1):
+        if at % NAMES_A_STEP == 0:
+            yield None
         if ask.group(Operation.DESCRIBE, group.group_id):
-            mends.append(_cut_group(group, ask, request))
+            mends.append((yield from _cut_group(group, ask, request)))
             allowed.append(group)
         else:
             mends.append(None)
     body.groups = allowed
 
-    def add(answer: describe_messages.DescribeShareGroupOffsetsResponse) -> describe_messages.DescribeShareGroupOffsetsResponse:
-        described = iter(list(answer.groups))
-        groups = [
-            _Group(name, error_code=GROUP) if change is None else change(next(described))
-            for name, change in zip(names, mends, strict=True)
-        ]
-        answer.groups = request.broker.long_answers.bounded(groups)
-        return answer
+    answer: describe_messages.DescribeShareGroupOffsetsResponse = yield from answered(handle(body, request))
+    described = iter(list(answer.groups))
+    groups = []
+    for at, (name, change) in enumerate(zip(names, mends, strict=True), 1):
+        if change is None:
+            groups.append(_Group(name, error_code=GROUP))
+        else:
+            groups.append((yield from change(next(described))))
+        if at % NAMES_A_STEP == 0:
+            yield None
+    answer.groups = request.broker.long_answers.bounded(groups)
+    return answer
 
-    return mend(handle(body, request), add)
 
-
-def _cut_group(group: describe_messages.DescribeShareGroupOffsetsRequestGroup, ask: Ask, request: Request) -> _Mend:
-    """Takes the refused topics out of a group's request; returns what puts them into its answer."""
+def _cut_group(group: describe_messages.DescribeShareGroupOffsetsRequestGroup, ask: Ask, request: Request) -> Steps[_Mend]:
+    """Makes steps that take the refused topics out of a group's request, and return what puts them into its answer."""
     hides = group.topics is None
-    refused = [topic for topic in group.topics or () if not ask.topic(Operation.DESCRIBE, topic.topic_name)]
-    if not refused and not hides:
-        return lambda answer: answer
+    refused = yield from select(group.topics or (), lambda topic: not ask.topic(Operation.DESCRIBE, topic.topic_name))
     if group.topics is not None:
         group.topics = without(group.topics, refused)
 
-    def change(answer: _Group) -> _Group:
-        if answer.error_code:
+    def refuse(
+        topic: describe_messages.DescribeShareGroupOffsetsRequestTopic,
+    ) -> describe_messages.DescribeShareGroupOffsetsResponseTopic:
+        partitions = [
+            describe_messages.DescribeShareGroupOffsetsResponsePartition(
+                index, start_offset=-1, error_code=TOPIC, error_message=TEXTS[TOPIC]
+            )
+            for index in topic.partitions
+        ]
+        return describe_messages.DescribeShareGroupOffsetsResponseTopic(topic.topic_name, partitions=partitions)
+
+    def change(answer: _Group) -> Steps[_Group]:
+        if answer.error_code or (not hides and not refused):
             return answer
-        topics = [each for each in answer.topics if not hides or ask.topic(Operation.DESCRIBE, each.topic_name, quiet=True)]
-        for topic in refused:
-            partitions = [
-                describe_messages.DescribeShareGroupOffsetsResponsePartition(
-                    index, start_offset=-1, error_code=TOPIC, error_message=TEXTS[TOPIC]
-                )
-                for index in topic.partitions
-            ]
-            topics.append(describe_messages.DescribeShareGroupOffsetsResponseTopic(topic.topic_name, partitions=partitions))
+        topics = yield from select(
+            answer.topics, lambda topic: not hides or ask.topic(Operation.DESCRIBE, topic.topic_name, quiet=True)
+        )
+        topics += yield from each(refused, refuse)
         return _Group(answer.group_id, request.broker.long_answers.bounded(topics), answer.error_code, answer.error_message)
 
     return change
 
 
+@in_turns
 def alter_share_group_offsets(
     ask: Ask, handle: Handle, body: alter_messages.AlterShareGroupOffsetsRequest, request: Request
-) -> Any:
+) -> Steps[Any]:
     """READ on the group, and on each topic."""
     if not ask.group(Operation.READ, body.group_id):
         return alter_messages.AlterShareGroupOffsetsResponse(error_code=GROUP, error_message=TEXTS[GROUP])
-    refused = [topic for topic in body.topics if not ask.topic(Operation.READ, topic.topic_name)]
+    refused = yield from select(body.topics, lambda topic: not ask.topic(Operation.READ, topic.topic_name))
     if not refused:
         return handle(body, request)
     body.topics = without(body.topics, refused)
@@ -87,8 +98,8 @@ def alter_share_group_offsets(
             return answer
         for topic in refused:
             partitions = [
-                alter_messages.AlterShareGroupOffsetsResponsePartition(each.partition_index, TOPIC, TEXTS[TOPIC])
-                for each in topic.partitions
+                alter_messages.AlterShareGroupOffsetsResponsePartition(partition.partition_index, TOPIC, TEXTS[TOPIC])
+                for partition in topic.partitions
             ]
             answer.responses.append(alter_messages.AlterShareGroupOffsetsResponseTopic(topic.topic_name, partitions=partitions))
         return answer
@@ -96,13 +107,14 @@ def alter_share_group_offsets(
     return mend(handle(body, request), add) if body.topics else add(alter_messages.AlterShareGroupOffsetsResponse())
 
 
+@in_turns
 def delete_share_group_offsets(
     ask: Ask, handle: Handle, body: delete_messages.DeleteShareGroupOffsetsRequest, request: Request
-) -> Any:
+) -> Steps[Any]:
     """DELETE on the group, and READ on each topic."""
     if not ask.group(Operation.DELETE, body.group_id):
         return delete_messages.DeleteShareGroupOffsetsResponse(error_code=GROUP, error_message=TEXTS[GROUP])
-    refused = [topic for topic in body.topics if not ask.topic(Operation.READ, topic.topic_name)]
+    refused = yield from select(body.topics, lambda topic: not ask.topic(Operation.READ, topic.topic_name))
     if not refused:
         return handle(body, request)
     body.topics = without(body.topics, refused)

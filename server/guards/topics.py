@@ -6,9 +6,8 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any, Final
 
-from ottla.server.base.promise import Promise
-from ottla.server.base.turns import Steps, take_steps
-from ottla.server.guards.ask import TEXTS, TOPIC, mend, topic_name
+from ottla.server.base.turns import Steps
+from ottla.server.guards.ask import NAMES_A_STEP, TEXTS, TOPIC, answered, in_turns, mend, select, topic_name
 from ottla.server.requests.link import Handle
 from ottla.server.requests.request import Request
 from ottla.server.security.authorizer import CLUSTER_NAME, Ask
@@ -35,37 +34,34 @@ from ottla.wire.messages.describe_topic_partitions import (
 from ottla.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse, MetadataResponseTopic
 from ottla.wire.primitives import ZERO_UUID
 
-TOPICS_A_STEP: Final = 500
-"""So many topics are asked about before others may come first: about 2 ms."""
+OPERATIONS_A_STEP: Final = 50
+"""Of so many topics all operations are asked about before others may come first."""
 _NO_TOPIC: Final = ""
 """A name that no topic has; Metadata v0 has no other way to ask for none."""
 
 
 def _visible(names: Iterable[str], ask: Ask, *, quiet: bool) -> Steps[list[str]]:
     """Makes steps that return the topics that the client may see."""
-    found: list[str] = []
-    for at, name in enumerate(names, 1):
-        if ask.topic(Operation.DESCRIBE, name, quiet=quiet):
-            found.append(name)
-        if at % TOPICS_A_STEP == 0:
-            yield None
-    return found
+    return (yield from select(names, lambda name: ask.topic(Operation.DESCRIBE, name, quiet=quiet)))
 
 
 # Metadata
 
 
-def metadata(ask: Ask, handle: Handle, body: MetadataRequest, request: Request) -> Any:
+@in_turns
+def metadata(ask: Ask, handle: Handle, body: MetadataRequest, request: Request) -> Steps[Any]:
     """DESCRIBE on each topic; CREATE on the cluster or the topic for one that is to be created, asked for after DESCRIBE.
 
     Where all topics are asked for, the others are hidden. Brokers are always shown.
     """
     if body.topics is None or (request.api_version == 0 and not body.topics):
-        return take_steps(_all_metadata(ask, handle, body, request), request.broker.clock)
+        return (yield from _all_metadata(ask, handle, body, request))
     refused: list[MetadataResponseTopic] = []
     may_create: list[MetadataResponseTopic] = []
     wanted = []
-    for topic in body.topics:
+    for at, topic in enumerate(body.topics, 1):
+        if at % NAMES_A_STEP == 0:
+            yield None
         name = topic_name(topic.name, topic.topic_id, request)
         if name is not None and not ask.topic(Operation.DESCRIBE, name):
             shown = name if topic.topic_id == ZERO_UUID else None
@@ -79,15 +75,13 @@ def metadata(ask: Ask, handle: Handle, body: MetadataRequest, request: Request) 
     if unasked:
         body.topics = [MetadataRequestTopic(name=_NO_TOPIC)]
 
-    def add(answer: MetadataResponse) -> MetadataResponse:
-        if unasked:
-            answer.topics = []
-        _set_operations(answer, ask)
-        named = {(topic.name, topic.topic_id): topic for topic in (*may_create, *refused)}  # each is answered once
-        answer.topics += named.values()
-        return answer
-
-    return mend(handle(body, request), add)
+    named = {(topic.name, topic.topic_id): topic for topic in (*may_create, *refused)}  # each is answered once
+    answer: MetadataResponse = yield from answered(handle(body, request))
+    if unasked:
+        answer.topics = []
+    yield from _set_operations(answer, ask)
+    answer.topics += named.values()
+    return answer
 
 
 def _may_be_created(name: str, ask: Ask, body: MetadataRequest, request: Request) -> bool:
@@ -105,21 +99,17 @@ def _all_metadata(ask: Ask, handle: Handle, body: MetadataRequest, request: Requ
     body.allow_auto_topic_creation = False
     body.topics = [MetadataRequestTopic(name=name) for name in names or [_NO_TOPIC]]
 
-    def add(answer: MetadataResponse) -> MetadataResponse:
-        answer.topics = [topic for topic in answer.topics if not topic.error_code]
-        _set_operations(answer, ask)
-        return answer
-
-    answer = mend(handle(body, request), add)
-    if isinstance(answer, Promise):
-        yield answer
-        return answer.result()
+    answer: MetadataResponse = yield from answered(handle(body, request))
+    answer.topics = [topic for topic in answer.topics if not topic.error_code]
+    yield from _set_operations(answer, ask)
     return answer
 
 
-def _set_operations(answer: MetadataResponse, ask: Ask) -> None:
-    """Puts the client's own operations in the place of all, where the client asked for them."""
-    for topic in answer.topics:
+def _set_operations(answer: MetadataResponse, ask: Ask) -> Steps[None]:
+    """Makes steps that put the client's own operations in the place of all, where the client asked for them."""
+    for at, topic in enumerate(answer.topics, 1):
+        if at % OPERATIONS_A_STEP == 0:
+            yield None
         if topic.topic_authorized_operations != UNASKED and topic.name is not None:
             topic.topic_authorized_operations = ask.rights.bits(TOPIC_OPERATIONS, Resource.TOPIC, topic.name)
     if answer.cluster_authorized_operations != UNASKED:
@@ -133,14 +123,11 @@ def cluster_operations(ask: Ask) -> int:
     return ask.rights.bits(CLUSTER_OPERATIONS, Resource.CLUSTER, CLUSTER_NAME)
 
 
-def describe_topic_partitions(ask: Ask, handle: Handle, body: DescribeTopicPartitionsRequest, request: Request) -> Any:
-    """DESCRIBE on each topic. Where all topics are asked for, the others are hidden, although not from the audit log."""
-    return take_steps(_describe_topic_partitions(ask, handle, body, request), request.broker.clock)
-
-
-def _describe_topic_partitions(
+@in_turns
+def describe_topic_partitions(
     ask: Ask, handle: Handle, body: DescribeTopicPartitionsRequest, request: Request
 ) -> Steps[DescribeTopicPartitionsResponse]:
+    """DESCRIBE on each topic. Where all topics are asked for, the others are hidden, although not from the audit log."""
     asked = dict.fromkeys(topic.name for topic in body.topics)
     names = yield from _visible(tuple(asked or request.broker.metadata.topics), ask, quiet=False)
     refused = [DescribeTopicPartitionsResponseTopic(TOPIC, name) for name in sorted(asked.keys() - set(names))]
@@ -153,6 +140,7 @@ def _describe_topic_partitions(
     for topic in answer.topics:
         assert topic.name is not None
         topic.topic_authorized_operations = ask.rights.bits(TOPIC_OPERATIONS, Resource.TOPIC, topic.name)
+        yield None
     answer.topics += refused
     return answer
 
@@ -160,18 +148,20 @@ def _describe_topic_partitions(
 # Making and deleting
 
 
-def _refused_once(times: Counter[str], operation: Operation, ask: Ask) -> dict[str, None]:
-    """Returns the refused of the topics that are named once; the handler refuses those that are named more often."""
-    return dict.fromkeys([name for name, count in times.items() if count == 1 and not ask.topic(operation, name)])
+def _refused_once(times: Counter[str], operation: Operation, ask: Ask) -> Steps[dict[str, None]]:
+    """Makes steps that return the refused of the topics that are named once; the handler refuses those named more often."""
+    once = [name for name, count in times.items() if count == 1]
+    return dict.fromkeys((yield from select(once, lambda name: not ask.topic(operation, name))))
 
 
-def create_topics(ask: Ask, handle: Handle, body: CreateTopicsRequest, request: Request) -> Any:
+@in_turns
+def create_topics(ask: Ask, handle: Handle, body: CreateTopicsRequest, request: Request) -> Steps[Any]:
     """CREATE on the cluster, or on each topic. Who may not DESCRIBE_CONFIGS of a topic is not told its settings."""
     times = Counter(topic.name for topic in body.topics)
     refused: dict[str, None] = {}
     if not ask.cluster(Operation.CREATE, quiet=True):
-        refused = _refused_once(times, Operation.CREATE, ask)
-    hidden = {name for name in times if not ask.topic(Operation.DESCRIBE_CONFIGS, name, quiet=True)}
+        refused = yield from _refused_once(times, Operation.CREATE, ask)
+    hidden = set((yield from select(times, lambda name: not ask.topic(Operation.DESCRIBE_CONFIGS, name, quiet=True))))
     if not refused and not hidden:
         return handle(body, request)
     body.topics = [topic for topic in body.topics if topic.name not in refused]
@@ -188,11 +178,12 @@ def create_topics(ask: Ask, handle: Handle, body: CreateTopicsRequest, request: 
     return mend(handle(body, request), add)
 
 
-def delete_topics(ask: Ask, handle: Handle, body: DeleteTopicsRequest, request: Request) -> Any:
+@in_turns
+def delete_topics(ask: Ask, handle: Handle, body: DeleteTopicsRequest, request: Request) -> Steps[Any]:
     """DELETE on each topic. Who names a topic by its id is told its name only with DESCRIBE."""
     refused = []
     wanted = []
-    for topic in [*body.topics, *(DeleteTopicState(name) for name in body.topic_names)]:
+    for at, topic in enumerate([*body.topics, *(DeleteTopicState(name) for name in body.topic_names)], 1):
         name = topic_name(topic.name, topic.topic_id, request)
         if name is None or ask.topic(Operation.DELETE, name):
             wanted.append(topic)
@@ -200,6 +191,8 @@ def delete_topics(ask: Ask, handle: Handle, body: DeleteTopicsRequest, request: 
             by_name = topic.topic_id == ZERO_UUID
             shown = name if by_name or ask.topic(Operation.DESCRIBE, name, quiet=True) else None
             refused.append(DeletableTopicResult(shown, topic.topic_id, TOPIC, TEXTS[TOPIC]))
+        if at % NAMES_A_STEP == 0:
+            yield None
     if not refused:
         return handle(body, request)
     names = {topic.name for topic in wanted}
@@ -214,10 +207,11 @@ def delete_topics(ask: Ask, handle: Handle, body: DeleteTopicsRequest, request: 
     return mend(handle(body, request), add)
 
 
-def create_partitions(ask: Ask, handle: Handle, body: CreatePartitionsRequest, request: Request) -> Any:
+@in_turns
+def create_partitions(ask: Ask, handle: Handle, body: CreatePartitionsRequest, request: Request) -> Steps[Any]:
     """ALTER on each topic."""
     times = Counter(topic.name for topic in body.topics)
-    refused = _refused_once(times, Operation.ALTER, ask)
+    refused = yield from _refused_once(times, Operation.ALTER, ask)
     if not refused:
         return handle(body, request)
     body.topics = [topic for topic in body.topics if topic.name not in refused]

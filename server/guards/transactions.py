@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
-from ottla.server.guards.ask import CLUSTER, GROUP, TOPIC, TRANSACTION, mend
+from ottla.server.base.turns import Steps
+from ottla.server.guards.ask import CLUSTER, GROUP, TOPIC, TRANSACTION, answered, each, in_turns, select
 from ottla.server.requests.link import Handle
 from ottla.server.requests.request import Request
 from ottla.server.security.authorizer import Ask
@@ -45,7 +46,8 @@ def init_producer_id(ask: Ask, handle: Handle, body: InitProducerIdRequest, requ
     return InitProducerIdResponse(error_code=code, producer_id=_NONE, producer_epoch=_NONE)
 
 
-def add_partitions_to_txn(ask: Ask, handle: Handle, body: AddPartitionsToTxnRequest, request: Request) -> Any:
+@in_turns
+def add_partitions_to_txn(ask: Ask, handle: Handle, body: AddPartitionsToTxnRequest, request: Request) -> Steps[Any]:
     """WRITE on the transactional id, then on each topic; from v4 on CLUSTER_ACTION.
 
     If a topic is refused, or missing, none of the others is added.
@@ -56,8 +58,9 @@ def add_partitions_to_txn(ask: Ask, handle: Handle, body: AddPartitionsToTxnRequ
         return AddPartitionsToTxnResponse(error_code=CLUSTER)
     topics = body.v3_and_below_topics
     if not ask.transaction(Operation.WRITE, body.v3_and_below_transactional_id):
-        return _results(topics, lambda name, index: TRANSACTION)
-    refused = {name for name in dict.fromkeys(topic.name for topic in topics) if not ask.topic(Operation.WRITE, name)}
+        return (yield from _results(topics, lambda name, index: TRANSACTION))
+    names = dict.fromkeys(topic.name for topic in topics)
+    refused = set((yield from select(names, lambda name: not ask.topic(Operation.WRITE, name))))
     if not refused:
         return handle(body, request)
 
@@ -67,18 +70,17 @@ def add_partitions_to_txn(ask: Ask, handle: Handle, body: AddPartitionsToTxnRequ
         missing = request.broker.metadata.partition(name, index) is None
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if missing else ErrorCode.OPERATION_NOT_ATTEMPTED
 
-    return _results(topics, code)
+    return (yield from _results(topics, code))
 
 
-def _results(topics: Iterable[AddPartitionsToTxnTopic], code: Callable[[str, int], ErrorCode]) -> AddPartitionsToTxnResponse:
-    return AddPartitionsToTxnResponse(
-        results_by_topic_v3_and_below=[
-            AddPartitionsToTxnTopicResult(
-                topic.name, [AddPartitionsToTxnPartitionResult(index, code(topic.name, index)) for index in topic.partitions]
-            )
-            for topic in topics
-        ]
-    )
+def _results(
+    topics: Iterable[AddPartitionsToTxnTopic], code: Callable[[str, int], ErrorCode]
+) -> Steps[AddPartitionsToTxnResponse]:
+    def refuse(topic: AddPartitionsToTxnTopic) -> AddPartitionsToTxnTopicResult:
+        partitions = [AddPartitionsToTxnPartitionResult(index, code(topic.name, index)) for index in topic.partitions]
+        return AddPartitionsToTxnTopicResult(topic.name, partitions)
+
+    return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=(yield from each(topics, refuse)))
 
 
 def add_offsets_to_txn(ask: Ask, handle: Handle, body: AddOffsetsToTxnRequest, request: Request) -> Any:
@@ -97,33 +99,30 @@ def end_txn(ask: Ask, handle: Handle, body: EndTxnRequest, request: Request) -> 
     return EndTxnResponse(error_code=TRANSACTION)
 
 
-def describe_transactions(ask: Ask, handle: Handle, body: DescribeTransactionsRequest, request: Request) -> Any:
+@in_turns
+def describe_transactions(ask: Ask, handle: Handle, body: DescribeTransactionsRequest, request: Request) -> Steps[Any]:
     """DESCRIBE on each transactional id; topics without DESCRIBE are hidden."""
-    refused = dict.fromkeys(
-        [each for each in dict.fromkeys(body.transactional_ids) if not ask.transaction(Operation.DESCRIBE, each)]
-    )
-    body.transactional_ids = [each for each in body.transactional_ids if each not in refused]
+    names = dict.fromkeys(body.transactional_ids)
+    refused = dict.fromkeys((yield from select(names, lambda name: not ask.transaction(Operation.DESCRIBE, name))))
+    body.transactional_ids = [name for name in body.transactional_ids if name not in refused]
+    refusals = yield from each(refused, lambda name: TransactionState(TRANSACTION, name))
     long_answers = request.broker.long_answers
 
-    def add(answer: DescribeTransactionsResponse) -> DescribeTransactionsResponse:
-        for state in answer.transaction_states:
-            visible = [each for each in state.topics if ask.topic(Operation.DESCRIBE, each.topic, quiet=True)]
-            if len(visible) < len(state.topics):
-                state.topics = long_answers.shared(visible)
-        answer.transaction_states += [TransactionState(TRANSACTION, each) for each in refused]
-        return answer
+    answer: DescribeTransactionsResponse = yield from answered(handle(body, request))
+    for state in answer.transaction_states:
+        visible = yield from select(state.topics, lambda topic: ask.topic(Operation.DESCRIBE, topic.topic, quiet=True))
+        if len(visible) < len(state.topics):
+            state.topics = long_answers.shared(visible)
+        yield None
+    answer.transaction_states += refusals
+    return answer
 
-    return mend(handle(body, request), add)
 
-
-def list_transactions(ask: Ask, handle: Handle, body: ListTransactionsRequest, request: Request) -> Any:
+@in_turns
+def list_transactions(ask: Ask, handle: Handle, body: ListTransactionsRequest, request: Request) -> Steps[Any]:
     """DESCRIBE on each transactional id; the others are hidden."""
-
-    def hide(answer: ListTransactionsResponse) -> ListTransactionsResponse:
-        states = answer.transaction_states
-        answer.transaction_states = [
-            each for each in states if ask.transaction(Operation.DESCRIBE, each.transactional_id, quiet=True)
-        ]
-        return answer
-
-    return mend(handle(body, request), hide)
+    answer: ListTransactionsResponse = yield from answered(handle(body, request))
+    answer.transaction_states = yield from select(
+        answer.transaction_states, lambda state: ask.transaction(Operation.DESCRIBE, state.transactional_id, quiet=True)
+    )
+    return answer

@@ -13,6 +13,8 @@ from functools import partial
 from ottla.server.base.answers import chain_answer, recover_answer
 from ottla.server.base.promise import Promise
 from ottla.server.base.turns import Steps, answer_once, take_steps
+from ottla.server.group.commits import prepare_in_thread
+from ottla.server.group.deletions import AT_ONCE, PreparedDeletion, prepare
 from ottla.server.group.errors import GroupError
 from ottla.server.group.kind import Kind
 from ottla.server.group.shard import GroupShard
@@ -37,15 +39,25 @@ def _delete(group_id: str, request: Request) -> DeletableGroupResult | Promise[D
         shard = request.broker.groups.shard(group_id)
         group = shard.groups.get(group_id)
         emptied = request.broker.share_group_state().delete_all(group_id) if group and group.kind is Kind.SHARE else None
-        answer = chain_answer(emptied, lambda _: _delete_from(shard, group_id))
+        answer = chain_answer(emptied, lambda _: _delete_from(shard, group_id, request))
     except GroupError as error:
         return _refusal(group_id, error)
     return recover_answer(answer, GroupError, partial(_refusal, group_id))
 
 
-def _delete_from(shard: GroupShard, group_id: str) -> DeletableGroupResult | Promise[DeletableGroupResult]:
-    """Deletes the group. Raises GroupError."""
-    shard.delete_group(group_id)
+def _delete_from(shard: GroupShard, group_id: str, request: Request) -> DeletableGroupResult | Promise[DeletableGroupResult]:
+    """Deletes the group; encodes that in a thread if it has many offsets. Raises GroupError."""
+    if shard.offsets.count(group_id) <= AT_ONCE:
+        return _write(shard, group_id)
+    encode = partial(prepare, shard.deletion(group_id), request.broker.clock.now_ms(), shard.settings.offsets_codec)
+    prepared = take_steps(prepare_in_thread(encode, request.broker.workers), request.broker.clock)
+    return chain_answer(prepared, partial(_write, shard, group_id))
+
+
+def _write(
+    shard: GroupShard, group_id: str, prepared: PreparedDeletion | None = None
+) -> DeletableGroupResult | Promise[DeletableGroupResult]:
+    shard.delete_group(group_id, prepared)
     return shard.answer_or(DeletableGroupResult(group_id), lambda code: DeletableGroupResult(group_id, code))
 
 

@@ -19,6 +19,7 @@ from ottla.wire.messages import (
     alter_client_quotas,
     alter_user_scram_credentials,
     create_topics,
+    delete_groups,
     describe_client_quotas,
     describe_log_dirs,
     describe_topic_partitions,
@@ -163,6 +164,7 @@ class StateSweep(Sweep):
         shards = context.groups._shards, context.transaction_coordinator()._shards
         for what, runtime in zip(("groups", "transactions"), shards, strict=True):
             yield f"{what} are loaded", partial(_load_anew, runtime)
+        yield "a group is deleted that has offsets of all topics", lambda: broker.ask(delete_groups.DeleteGroupsRequest(["wide"]))
         yield "transactional ids expire", context.transaction_coordinator().expire
         cluster: Any = broker.broker._cluster
         cluster._snapshot_pass()

@@ -14,7 +14,7 @@ from ottla.server.coordination import shard as coordinator_shard
 from ottla.server.dispatch import routes
 from ottla.server.dispatch.route import Waiting
 from ottla.server.group import shard as group_shard
-from ottla.server.handlers import BROKER, describe_log_dirs, served
+from ottla.server.handlers import BROKER, delete_groups, describe_log_dirs, served
 from ottla.server.handlers import fetch as fetch_handler
 from ottla.server.handlers import metadata as metadata_handler
 from ottla.server.metadata import operation, scram, snapshot_writer, standalone
@@ -43,6 +43,7 @@ BOUNDS: Final = tuple(
         (coordinator_shard, "RECORDS_A_STEP"),
         (describe_log_dirs, "PARTITIONS_A_STEP"),
         (fetch_handler, "PARTITIONS_A_STEP"),
+        (delete_groups, "AT_ONCE"),
         (group_shard, "GROUPS_A_STEP"),
         (group_shard, "RECORDS_A_PIECE"),
         (routes, "ITEMS_AT_ONCE"),

@@ -45,6 +45,7 @@ from ottla.wire.messages.share_fetch import AcknowledgementBatch, ShareFetchRequ
 from ottla.wire.messages.share_fetch import FetchPartition as SharePartition
 from ottla.wire.messages.share_fetch import FetchTopic as ShareTopic
 from ottla.wire.messages.streams_group_heartbeat import StreamsGroupHeartbeatRequest, Subtopology, TopicInfo, Topology
+from tests.fakes import ManualClock
 from tests.server.broker.whole_broker import disk
 from tests.server.guards.guarded import ADMIN, Guarded, guarded, rule
 
@@ -196,13 +197,12 @@ def test_what_is_refused_is_taken_out_in_one_go() -> None:
         ),
     ]
     authorizer = Authorizer(rules=[AccessControlEntryRecord(b"1", GROUP, "g", 3, A, "*", DESCRIBE, 3)])
+    request: Any = SimpleNamespace(api_version=7, broker=SimpleNamespace(clock=ManualClock()))
     for guard, body, answer in requests:
         compared = 0
         sys.setprofile(looks_again)
         try:
-            guard(
-                authorizer.ask(A, "h", "any"), lambda body, request, answer=answer: answer, body, SimpleNamespace(api_version=7)
-            )
+            guard(authorizer.ask(A, "h", "any"), lambda body, request, answer=answer: answer, body, request)
         finally:
             sys.setprofile(None)
         assert compared < 20 * count, f"{guard.__name__}: {compared}"
