@@ -336,6 +336,21 @@ def test_a_login_takes_a_bounded_number_of_frames() -> None:
     assert (client.prove(b"more"), client.closed) == (None, True)
 
 
+def test_a_byte_a_second_is_no_life() -> None:
+    door = Door()
+    client = door.connect()
+    client.choose()
+    request = client.request("sasl_authenticate", SaslAuthenticateRequest(ALICE), 2)
+    frame = len(request).to_bytes(4, "big") + request
+    for number in range(10):
+        assert not client.closed
+        client.connection.get_buffer(-1)[:1] = frame[number : number + 1]
+        client.connection.buffer_updated(1)
+        door.clock.advance(1)
+    assert client.closed
+    assert (client.session.principal, door.logins.timed_out) == ("User:ANONYMOUS", 1)
+
+
 def test_a_login_takes_a_bounded_time(caplog: pytest.LogCaptureFixture) -> None:
     door = Door()
     clients = [door.connect()]
