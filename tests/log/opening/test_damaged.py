@@ -48,6 +48,7 @@ TAILS: dict[str, tuple[bytes, Kind, bool]] = {
     "no batch at all": (b"\xff" * 100, Kind.DAMAGED, False),
     "a sound batch behind half of one": (WHOLE[:-30] + WHOLE, Kind.DAMAGED, True),
     "a sound batch behind zeros": (bytes(500) + WHOLE, Kind.DAMAGED, True),
+    "a sound batch behind one byte": (b"\xff" + WHOLE, Kind.DAMAGED, True),
     "a sound batch behind a length that is too large": (WHOLE[:9] + b"\1" + WHOLE[10:] + WHOLE, Kind.DAMAGED, True),
 }
 
