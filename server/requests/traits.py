@@ -1,8 +1,7 @@
 """Defines what a handler declares about itself, in its own file, so that no table elsewhere has to be kept in step with it.
 
 Each module of server/handlers has `TRAITS`. Dispatch reads them when it makes the route, and hands them to the links around the
-handler (server/dispatch/chain.py), which are quotas today. `rights` are what an authorizer will check, and
-`before_authentication` is for listeners where clients have to log in.
+handler (server/dispatch/chain.py): the guards, which enforce `rights`, and the quotas.
 """
 
 from __future__ import annotations
@@ -37,7 +36,8 @@ class Traits(NamedTuple):
     broker_only: bool = False
     """The API is not served at the controller's listeners, although the protocol has it there as well."""
     before_authentication: bool = False
-    """A client may send the request before it has logged in."""
+    """A client may send the request before it has logged in. What may come when is a table in security/login.py, and a test keeps
+    the two in step."""
     answers_with_regions: bool = False
     """The answer may hold regions of log files, so it goes out in parts."""
     reports_failure: bool = False

@@ -13,7 +13,9 @@ import pytest
 from ottla.server import handlers
 from ottla.server.handlers import BROKER, BROKER_ONLY, CONTROLLER, served
 from ottla.server.requests.traits import Throttling, Traits
+from ottla.server.security.login import ADMITS
 from ottla.server.security.rights import Either, Inside, Need, Open, Rights, Whole
+from ottla.wire.api import APIS
 from ottla.wire.messages import metadata
 from ottla.wire.messages.metadata import MetadataResponse
 from scripts import rights_page
@@ -171,7 +173,9 @@ def declaring(trait: str) -> set[str]:
 
 
 def test_what_a_client_may_ask_before_it_has_logged_in() -> None:
+    """A login serves its frames without the dispatch, so it has the keys of these APIs itself."""
     assert declaring("before_authentication") == {"api_versions", "sasl_handshake", "sasl_authenticate"}
+    assert declaring("before_authentication") == {APIS[key].module for admitted in ADMITS.values() for key in admitted}
 
 
 def test_what_only_brokers_listeners_serve() -> None:
