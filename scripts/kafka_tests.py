@@ -4,6 +4,7 @@
     python -m scripts.kafka_tests --set clients --kind ottla --jobs 2
     python -m scripts.kafka_tests --only ShareConsumer   classes whose name matches
     python -m scripts.kafka_tests --again failed         only the cases that failed with that kind; `missing`: that were not run
+    python -m scripts.kafka_tests --several              with as many brokers as each case asks for: those that fail with one
     python -m scripts.kafka_tests --summary              the figures
 
 Results are merged into compat_tests/kafka_tests/results.json (see results.py there) as each case ends, so a run may be killed and
@@ -23,7 +24,7 @@ import argparse
 import re
 import sys
 import tempfile
-from collections import Counter
+from collections import Counter, defaultdict
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
@@ -53,8 +54,21 @@ class Batch:
         return max(CASE_TIMEOUT_S, 2 * self.seconds_each) * len(self.cases)
 
 
+def of_several(arguments: argparse.Namespace, rows: list[results.Row], kind: str) -> list[Batch]:
+    """Returns what to run with several brokers: what is asked for again of `rows`, or all that fails with one broker."""
+    known = {(row["class"], row["case"]): row[kind] for row in rows}
+    wanted = {"failed": ("failed",), "missing": (None,)}.get(arguments.again, (None, "passed", "failed", "excluded"))
+    by_class: dict[str, list[str]] = defaultdict(list)
+    for row in results.of_several(results.load()):
+        if re.search(arguments.only, row["class"]) and known.get((row["class"], row["case"])) in wanted:
+            by_class[row["class"]].append(row["case"])
+    return [Batch(name, tuple(cases)) for name, cases in by_class.items()]
+
+
 def picked(arguments: argparse.Namespace, rows: list[results.Row], kind: str) -> list[Batch]:
     """Returns what to run, the cheapest first."""
+    if arguments.several:
+        return of_several(arguments, rows, kind)
     names = [name for part in arguments.set for name in results.classes(part) if re.search(arguments.only, name)]
     other = OTHER[kind]
     batches = []
@@ -90,12 +104,17 @@ def run_batch(kind: str, batch: Batch, directory: Path, kept: Path) -> list[runn
             results.keep(kind, [case], kept)
 
     named = None if batch.cases is None else [f"{batch.name}#{case}" for case in batch.cases]
-    first = runner.run(kind, [batch.name], place, cases=named, timeout_s=batch.timeout_s, keep_logs=True, told=keep)
+    several = kept.name == results.SEVERAL.name
+    first = runner.run(
+        kind, [batch.name], place, cases=named, several=several, timeout_s=batch.timeout_s, keep_logs=True, told=keep
+    )
     found = {case.name: case for case in first}
     again = [case.name for case in first if doubted(case) and case.case]
     if again:
         timeout_s = CASE_TIMEOUT_S * len(again)
-        second = runner.run(kind, [batch.name], Path(f"{place}-again"), cases=again, timeout_s=timeout_s, keep_logs=True)
+        second = runner.run(
+            kind, [batch.name], Path(f"{place}-again"), cases=again, several=several, timeout_s=timeout_s, keep_logs=True
+        )
         found = {name: case for name, case in found.items() if name not in again} | {case.name: case for case in second}
     results.keep(kind, found.values(), kept)
     for name in sorted({*(named or ()), *again} - found.keys()):
@@ -122,10 +141,12 @@ def main() -> int:
     parser.add_argument("--again", choices=["failed", "missing", "disputed"], help="disputed: what failed with the other kind")
     parser.add_argument("--jobs", type=int, default=1, help="JVMs at a time")
     parser.add_argument("--keep", type=Path, help="a directory for logs; without it they are removed")
-    parser.add_argument("--results", type=Path, default=results.RESULTS)
+    parser.add_argument("--several", action="store_true", help="of brokers, as many as each case asks for; several.json")
+    parser.add_argument("--results", type=Path)
     parser.add_argument("--summary", action="store_true", help="run nothing")
     arguments = parser.parse_args()
     arguments.set = arguments.set or list(results.SETS)
+    arguments.results = arguments.results or (results.SEVERAL if arguments.several else results.RESULTS)
     rows = results.load(arguments.results)
     if arguments.summary:
         return min(1, summary(rows))

@@ -28,6 +28,8 @@ from compat_tests.provenance import stamp
 from compat_tests.reference import maven
 
 RESULTS: Final = Path(__file__).parent / "results.json"
+SEVERAL: Final = Path(__file__).parent / "several.json"
+"""The same for cases that ask for several brokers and get them: those that do not pass with one."""
 SETS: Final = {
     "clients": "kafka-clients-integration-tests-4.3.1-test.jar",
     "tools": "kafka-tools-4.3.1-test.jar",
@@ -83,8 +85,8 @@ def load(path: Path = RESULTS) -> list[Row]:
     return rows
 
 
-def merged(rows: list[Row], kind: str, cases: Iterable[Case]) -> list[Row]:
-    """Returns the rows with the results of a run against one kind of broker."""
+def merged(rows: list[Row], kind: str, cases: Iterable[Case], *, several: bool = False) -> list[Row]:
+    """Returns the rows with the results of a run against one kind of broker; with `several`, cases got all that they ask for."""
     table = {(row["class"], row["case"]): row for row in rows}
     for case in cases:
         if case.brokers == 0 and not case.owner.startswith("org.apache.kafka.streams.") and case.case:
@@ -95,21 +97,23 @@ def merged(rows: list[Row], kind: str, cases: Iterable[Case]) -> list[Row]:
         row[kind], row["seconds"] = case.result, case.seconds
         became = {row["kafka"], row["ottla"]}
         if case.result == "excluded" or (case.result == "failed" and "excluded" not in became):
-            row["reason"] = _why(case, kafka_failed=row["kafka"] == "failed")
+            row["reason"] = _why(case, kafka_failed=row["kafka"] == "failed", several=several)
         elif not became & {"failed", "excluded"}:
             row["reason"] = ""
         row["brokers"] = max(1, case.brokers, row["brokers"])
-        for pattern, why in BY_CHANCE.items():
+        for pattern, why in () if several else BY_CHANCE.items():
             if re.search(pattern, case.name):
                 row["kafka"], row["ottla"], row["reason"] = "excluded", "excluded", why
     return [table[key] for key in sorted(table)]
 
 
-def _why(case: Case, *, kafka_failed: bool) -> str:
+def _why(case: Case, *, kafka_failed: bool, several: bool) -> str:
     for pattern, why in OUT.items():
         if kafka_failed and re.search(pattern, case.name):
             return why
-    many = f"needs {case.brokers} brokers or controllers; " if case.brokers > 1 and case.result == "failed" else ""
+    many = (
+        f"needs {case.brokers} brokers or controllers; " if case.brokers > 1 and case.result == "failed" and not several else ""
+    )
     return many + " ".join(case.reason.split())[:200]
 
 
@@ -122,7 +126,7 @@ def keep(kind: str, cases: Iterable[Case], path: Path = RESULTS) -> list[Row]:
     directory = os.open(path.parent, os.O_RDONLY)
     try:
         fcntl.flock(directory, fcntl.LOCK_EX)
-        rows = merged(load(path), kind, cases)
+        rows = merged(load(path), kind, cases, several=path.name == SEVERAL.name)
         whole = path.with_suffix(".partial")
         save(rows, whole)
         whole.replace(path)
@@ -130,6 +134,15 @@ def keep(kind: str, cases: Iterable[Case], path: Path = RESULTS) -> list[Row]:
     finally:
         os.close(directory)
     return rows
+
+
+def of_several(rows: list[Row]) -> list[Row]:
+    """Returns which cases are worth several brokers: those that ask for them, and with one fail or cannot be run for that."""
+    return [
+        row
+        for row in rows
+        if row["brokers"] > 1 and (row["kafka"] == "failed" or re.search("second broker|brokers;", row["reason"]))
+    ]
 
 
 def wanted(row: Row) -> bool:

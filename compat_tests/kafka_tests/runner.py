@@ -80,11 +80,13 @@ def run(
     directory: Path,
     *,
     cases: Iterable[str] | None = None,
+    several: bool = False,
     timeout_s: float = 3600,
     keep_logs: bool = False,
     told: Callable[[Case], None] = lambda case: None,
 ) -> list[Case]:
-    """The cases of these classes, all or those named in `cases` (CLASS#CASE), against fresh brokers of this kind.
+    """The cases of these classes, all or those named in `cases` (CLASS#CASE), against fresh brokers of this kind: one for each
+    case, or with `several` as many as it asks for.
 
     `directory` takes the JVM's output (tests.log), the results (results.jsonl) and, on request, the brokers' logs. Cases that
     had not ended by the timeout are missing from what is returned. Raises MavenFailed, CalledProcessError.
@@ -101,6 +103,7 @@ def run(
         command = [
             *("java", *_JVM, *jvm.SMALL, _LOGGING, f"-Dottla.keeper.port={keeper.port}", f"-Dottla.results={results}"),
             *([] if cases is None else [f"-Dottla.cases={chosen}"]),
+            *(["-Dottla.several=true"] if several else []),
             *("-cp", f"{ours}:{maven.classpath(JARS)}", "org.junit.platform.console.ConsoleLauncher", "execute"),
             *("--details=none", "--disable-banner"),
             *(f"--config={key}={value}" for key, value in _JUNIT.items()),

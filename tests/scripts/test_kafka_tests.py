@@ -13,6 +13,7 @@ import pytest
 
 from compat_tests.kafka_tests import results, runner
 from scripts import kafka_tests
+from scripts.kafka_tests import Batch
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -98,13 +99,36 @@ def test_the_quick_ones_come_first_and_what_the_other_kind_failed_last(monkeypat
         row("a", "Quick", ottla="failed"),
         row("b", "Quick", ottla="passed"),
     ]
-    arguments = argparse.Namespace(set=["clients"], only="", again="missing")
+    arguments = argparse.Namespace(several=False, set=["clients"], only="", again="missing")
     assert [(each.name, each.cases) for each in kafka_tests.picked(arguments, rows, "kafka")] == [
         ("Quick", ("b",)),
         ("Slow", ("a",)),
         ("Quick", ("a",)),
         ("New", None),
     ]
+
+
+def test_several_brokers_are_for_cases_that_ask_for_them_and_fail_with_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [
+        row("one", kafka="failed"),
+        row("passes", brokers=3, kafka="passed"),
+        row("fails", brokers=3, kafka="failed"),
+        row("second", brokers=2, kafka="excluded", reason="a second broker"),
+        row("authorizer", brokers=3, kafka="excluded", reason="needs an authorizer"),
+    ]
+    monkeypatch.setattr(results, "load", lambda: rows)
+    arguments = argparse.Namespace(several=True, only="", again=None)
+    assert kafka_tests.picked(arguments, [], "ottla") == [Batch(OWNER, ("fails", "second"))]
+    arguments.again = "missing"
+    assert kafka_tests.picked(arguments, [row("fails", ottla="passed")], "ottla") == [Batch(OWNER, ("second",))]
+    arguments.again = "failed"
+    assert kafka_tests.picked(arguments, [row("fails", ottla="failed")], "ottla") == [Batch(OWNER, ("fails",))]
+
+
+def test_several_brokers_are_no_reason_where_a_case_has_them() -> None:
+    failed = case("a", "failed", brokers=3, reason="it says so")
+    assert results.merged([], "ottla", [failed])[0]["reason"] == "needs 3 brokers or controllers; it says so"
+    assert results.merged([], "ottla", [failed], several=True)[0]["reason"] == "it says so"
 
 
 def test_cases_without_a_cluster_are_no_rows() -> None:

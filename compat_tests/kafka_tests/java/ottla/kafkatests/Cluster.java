@@ -13,6 +13,7 @@ import java.util.Optional;
 import java.util.Set;
 import java.util.concurrent.ExecutionException;
 import java.util.stream.Collectors;
+import java.util.stream.IntStream;
 import java.util.stream.Stream;
 import kafka.server.ControllerServer;
 import kafka.server.KafkaBroker;
@@ -35,7 +36,7 @@ import org.apache.kafka.test.TestUtils;
 import org.opentest4j.TestAbortedException;
 
 /**
- * What a test sees as its cluster: one broker, in a process of its own, behind the interface ClusterInstance.
+ * What a test sees as its cluster: brokers, each in a process of its own, behind the interface ClusterInstance.
  *
  * A public method here answers the interface's method of that name; the interface's defaults do what is made of others; all else
  * would need the broker's own objects: then the test is aborted with the reason, and so it is again at its end, whatever it made
@@ -43,12 +44,13 @@ import org.opentest4j.TestAbortedException;
  * configuration is.
  */
 public final class Cluster implements InvocationHandler {
-    private static final int BROKER_ID = 0;
+    private static final int FIRST_BROKER = 0;
+    private static final int CONTROLLER = 3000;
 
     private final ClusterConfig config;
     private final Type type;
     private final ClusterInstance seen;
-    private Broker broker;
+    private Brokers brokers;
     private boolean started;
     private boolean stopped;
     private String outOfReach;
@@ -98,9 +100,12 @@ public final class Cluster implements InvocationHandler {
         if (config.brokerSecurityProtocol().name().startsWith("SASL") || config.brokerSecurityProtocol().name().contains("SSL")) {
             throw abort("needs a listener with " + config.brokerSecurityProtocol());
         }
-        Map<String, String> settings = new HashMap<>(config.serverProperties());
-        settings.putAll(config.perServerOverrideProperties().getOrDefault(BROKER_ID, Map.of()));
-        Stream.concat(Stream.of(settings), config.perServerOverrideProperties().values().stream()) // those of controllers, too
+        List<Map<String, String>> settings = IntStream.range(0, Plan.SEVERAL ? config.numBrokers() : 1).mapToObj(id -> {
+            Map<String, String> own = new HashMap<>(config.serverProperties());
+            own.putAll(config.perServerOverrideProperties().getOrDefault(id, Map.of()));
+            return own;
+        }).toList();
+        Stream.concat(settings.stream(), config.perServerOverrideProperties().values().stream()) // those of controllers, too
             .flatMap(each -> Plan.refused(each).stream())
             .findFirst()
             .ifPresent(reason -> {
@@ -110,23 +115,23 @@ public final class Cluster implements InvocationHandler {
             .collect(Collectors.toMap(entry -> entry.getKey().featureName(), Map.Entry::getValue));
         boolean newest = config.metadataVersion() == MetadataVersion.latestTesting();
         String release = newest ? null : config.metadataVersion().version();
-        broker = new Broker(new Plan(settings, release, features, config.numDisksPerBroker(), config.standalone()));
+        brokers = new Brokers(new Plan(settings, release, features, config.numDisksPerBroker(), config.standalone()));
     }
 
     public synchronized void start() {
-        if (broker == null) {
+        if (brokers == null) {
             make();
         }
         if (!started) {
-            broker.start();
+            brokers.start();
             started = true;
         }
     }
 
     public synchronized void stop() {
-        if (!stopped && broker != null) {
+        if (!stopped && brokers != null) {
             stopped = true;
-            broker.close();
+            brokers.close();
         }
     }
 
@@ -139,18 +144,18 @@ public final class Cluster implements InvocationHandler {
     }
 
     public void shutdownBroker(int id) {
-        known(id).stop();
+        brokers.stop(known(id));
     }
 
     public void startBroker(int id) {
-        known(id).start();
+        brokers.start(known(id));
     }
 
-    private Broker known(int id) {
-        if (id != BROKER_ID) {
+    private int known(int id) {
+        if (!brokers.ids().contains(id)) {
             throw abort("a second broker");
         }
-        return broker;
+        return id;
     }
 
     // What it is
@@ -164,23 +169,23 @@ public final class Cluster implements InvocationHandler {
     }
 
     public String clusterId() {
-        return broker.clusterId();
+        return brokers.clusterId();
     }
 
     public String bootstrapServers() {
-        return broker.bootstrap();
+        return brokers.bootstrap();
     }
 
     public String bootstrapControllers() {
-        return broker.controllers();
+        return brokers.controllers();
     }
 
     public List<Integer> brokerBoundPorts() {
-        return List.of(port(broker.bootstrap()));
+        return brokers.ids().stream().map(id -> port(brokers.bootstrap(id))).toList();
     }
 
     public List<Integer> controllerBoundPorts() {
-        return List.of(port(broker.controllers()));
+        return List.of(port(brokers.controllers()));
     }
 
     private static int port(String address) {
@@ -196,11 +201,11 @@ public final class Cluster implements InvocationHandler {
     }
 
     public Set<Integer> brokerIds() {
-        return Set.of(BROKER_ID);
+        return Set.copyOf(brokers.ids());
     }
 
     public Set<Integer> controllerIds() {
-        return Set.of(BROKER_ID);
+        return Set.of(brokers.ids().size() > 1 ? CONTROLLER : FIRST_BROKER);
     }
 
     public Set<GroupProtocol> supportedGroupProtocols() {
@@ -220,55 +225,59 @@ public final class Cluster implements InvocationHandler {
     }
 
     public Map<Integer, KafkaBroker> brokers() {
-        return Map.of(BROKER_ID, (KafkaBroker) Proxy.newProxyInstance(
-            KafkaBroker.class.getClassLoader(), new Class<?>[] {KafkaBroker.class}, (proxy, method, arguments) -> ofBroker(method)));
+        return brokers.ids().stream().collect(Collectors.toMap(id -> id, this::broker));
+    }
+
+    private KafkaBroker broker(int id) {
+        return (KafkaBroker) Proxy.newProxyInstance(
+            KafkaBroker.class.getClassLoader(), new Class<?>[] {KafkaBroker.class}, (proxy, method, arguments) -> ofBroker(id, method));
     }
 
     public Map<Integer, KafkaBroker> aliveBrokers() {
-        return broker.running() ? brokers() : Map.of();
+        return brokers.ids().stream().filter(brokers::running).collect(Collectors.toMap(id -> id, this::broker));
     }
 
     public Map<Integer, ControllerServer> controllers() {
         throw abort("the controller's object");
     }
 
-    private Object ofBroker(Method method) throws Exception {
+    private Object ofBroker(int id, Method method) throws Exception {
         switch (method.getName()) {
             case "shutdown":
-                broker.stop();
+                brokers.stop(id);
                 return null;
             case "startup":
-                broker.start();
+                brokers.start(id);
                 return null;
             case "isShutdown":
-                return !broker.running();
+                return !brokers.running(id);
             case "awaitShutdown":
                 return null; // stop() returns when the process is gone
             case "boundPort":
-                return port(broker.bootstrap());
+                return port(brokers.bootstrap(id));
             case "clusterId":
-                return broker.clusterId();
+                return brokers.clusterId();
             case "metadataCache":
                 return Proxy.newProxyInstance(
                     MetadataCache.class.getClassLoader(), new Class<?>[] {MetadataCache.class}, (proxy, asked, of) -> known(asked, of));
             case "config":
-                return new KafkaConfig(current(), false);
+                return new KafkaConfig(current(id), false);
             case "toString":
-                return "broker " + BROKER_ID;
+                return "broker " + id;
             case "hashCode":
-                return BROKER_ID;
+                return id;
             default:
                 throw abort("needs the broker's object: " + method.getName());
         }
     }
 
     /** The broker's settings as they are now: those of its file, and over them what was set since. */
-    private Map<String, String> current() throws Exception {
-        Map<String, String> values = new HashMap<>(broker.settings());
-        if (!broker.running()) {
+    private Map<String, String> current(int id) throws Exception {
+        Map<String, String> values = new HashMap<>(brokers.settings(id));
+        if (!brokers.running(id)) {
             return values;
         }
-        ConfigResource asked = new ConfigResource(ConfigResource.Type.BROKER, String.valueOf(BROKER_ID));
+        ConfigResource asked = new ConfigResource(ConfigResource.Type.BROKER, String.valueOf(id));
         try (Admin admin = seen.admin()) {
             admin.describeConfigs(List.of(asked)).all().get().get(asked).entries().stream()
                 .filter(entry -> entry.source().name().startsWith("DYNAMIC") && entry.value() != null)
@@ -280,7 +289,10 @@ public final class Cluster implements InvocationHandler {
     /** What the broker's cache of metadata knows, as far as its clients are told. */
     private Object known(Method asked, Object[] arguments) throws Exception {
         if (asked.getName().equals("getAliveBrokerNodes")) {
-            return broker.running() ? List.of(new Node(BROKER_ID, "localhost", port(broker.bootstrap()))) : List.of();
+            return brokers.ids().stream()
+                .filter(brokers::running)
+                .map(id -> new Node(id, "localhost", port(brokers.bootstrap(id))))
+                .toList();
         }
         if (asked.getName().equals("numPartitions")) {
             try (Admin admin = seen.admin()) {
@@ -299,7 +311,7 @@ public final class Cluster implements InvocationHandler {
 
     /** Until the broker knows what its controller has written: Kafka's reads it a moment later. */
     public void ensureConsistentMetadata() throws InterruptedException, ExecutionException {
-        if (!broker.running()) {
+        if (!brokers.anyRuns()) {
             return;
         }
         try (Admin admin = seen.admin()) {
@@ -315,10 +327,10 @@ public final class Cluster implements InvocationHandler {
         createTopic(topic, partitions, replicas, Map.of());
     }
 
-    /** One replica of each partition, however many there should be: see Plan. */
+    /** One replica of each partition, however many there should be, unless there are several brokers: see Plan. */
     public void createTopic(String topic, int partitions, short replicas, Map<String, String> configs) throws Throwable {
         try (Admin admin = seen.admin()) {
-            admin.createTopics(List.of(new NewTopic(topic, partitions, (short) 1).configs(configs))).all().get();
+            admin.createTopics(List.of(new NewTopic(topic, partitions, Plan.SEVERAL ? replicas : 1).configs(configs))).all().get();
         } catch (ExecutionException error) {
             if (!(error.getCause() instanceof TopicExistsException)) {
                 throw error.getCause();
@@ -343,7 +355,7 @@ public final class Cluster implements InvocationHandler {
     }
 
     private boolean hasDirectory(String topic) {
-        return broker.directories().stream().anyMatch(directory -> {
+        return brokers.directories().stream().anyMatch(directory -> {
             String[] names = new File(directory).list();
             return names != null && Arrays.stream(names).anyMatch(name -> name.matches(java.util.regex.Pattern.quote(topic) + "-\\d+"));
         });

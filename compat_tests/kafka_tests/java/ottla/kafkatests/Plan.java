@@ -1,27 +1,32 @@
 package ottla.kafkatests;
 
 import java.util.HashMap;
+import java.util.List;
 import java.util.Map;
 import java.util.Optional;
 import java.util.Set;
 
 /**
- * What a broker is made with: settings, the metadata version to format with (null: the broker's newest), levels of features,
- * the number of log directories, and whether its quorum is in its log (standalone) or in its configuration.
+ * What brokers are made with: the settings of each, the metadata version to format with (null: the newest), levels of features,
+ * the number of log directories, and whether the quorum of a single broker is in its log (standalone) or in its configuration.
  *
- * Every test gets one broker, whichever number it asks for: many that ask for three never look at the others. What is said of
- * replicas in the settings is cut to one for that.
+ * Every test gets one broker, whichever number it asks for, unless -Dottla.several=true: many that ask for three never look at the
+ * others. What is said of replicas in the settings is cut to one for that.
  */
-public record Plan(Map<String, String> settings, String release, Map<String, Short> features, int disks, boolean standalone) {
+public record Plan(List<Map<String, String>> brokers, String release, Map<String, Short> features, int disks, boolean standalone) {
+    /** Whether a test gets as many brokers as it asks for, with a controller in a process of its own. */
+    public static final boolean SEVERAL = Boolean.getBoolean("ottla.several");
+
     private static final Set<String> OF_REPLICAS = Set.of(
         "offsets.topic.replication.factor", "transaction.state.log.replication.factor", "transaction.state.log.min.isr",
         "share.coordinator.state.topic.replication.factor", "share.coordinator.state.topic.min.isr",
         "default.replication.factor", "min.insync.replicas");
 
     public Plan {
-        settings = new HashMap<>(settings);
-        for (String key : OF_REPLICAS) {
-            settings.put(key, "1");
+        if (!SEVERAL) {
+            Map<String, String> settings = new HashMap<>(brokers.get(0));
+            OF_REPLICAS.forEach(key -> settings.put(key, "1"));
+            brokers = List.of(settings);
         }
     }
 

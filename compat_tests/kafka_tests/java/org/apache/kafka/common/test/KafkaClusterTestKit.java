@@ -2,24 +2,26 @@ package org.apache.kafka.common.test;
 
 import java.util.Collections;
 import java.util.HashMap;
+import java.util.List;
 import java.util.Map;
 import java.util.concurrent.atomic.AtomicInteger;
 import kafka.server.BrokerServer;
 import kafka.server.ControllerServer;
 import org.apache.kafka.clients.admin.Admin;
 import org.opentest4j.TestAbortedException;
-import ottla.kafkatests.Broker;
+import ottla.kafkatests.Brokers;
 import ottla.kafkatests.Plan;
 
 /**
  * Stands before Kafka's class of this name on the class path: the tests of Streams make their cluster with it, past
- * ClusterInstance. As there, the cluster is one broker of another process; how many were asked for is only what is counted.
+ * ClusterInstance. As there, the cluster is one broker of another process, and how many were asked for is only what is counted,
+ * unless Plan.SEVERAL.
  */
 public final class KafkaClusterTestKit implements AutoCloseable {
     private final TestKitNodes nodes;
-    private final Map<String, String> settings;
+    private final List<Map<String, String>> settings;
     private final MockFaultHandler faults = new MockFaultHandler("none");
-    private Broker broker;
+    private Brokers brokers;
 
     /** Brokers that clusters asked for which are there now. */
     private static final AtomicInteger ALIVE = new AtomicInteger();
@@ -28,7 +30,7 @@ public final class KafkaClusterTestKit implements AutoCloseable {
         return ALIVE.get();
     }
 
-    private KafkaClusterTestKit(TestKitNodes nodes, Map<String, String> settings) {
+    private KafkaClusterTestKit(TestKitNodes nodes, List<Map<String, String>> settings) {
         this.nodes = nodes;
         this.settings = settings;
     }
@@ -48,21 +50,25 @@ public final class KafkaClusterTestKit implements AutoCloseable {
         }
 
         public KafkaClusterTestKit build() {
-            nodes.brokerNodes().values().stream().findFirst().ifPresent(node -> settings.putAll(node.propertyOverrides()));
-            Plan.refused(settings).ifPresent(reason -> {
+            List<Map<String, String>> each = nodes.brokerNodes().values().stream().limit(Plan.SEVERAL ? Long.MAX_VALUE : 1).map(node -> {
+                Map<String, String> own = new HashMap<>(settings);
+                own.putAll(node.propertyOverrides());
+                return own;
+            }).toList();
+            each.stream().flatMap(own -> Plan.refused(own).stream()).findFirst().ifPresent(reason -> {
                 throw new TestAbortedException(reason);
             });
-            return new KafkaClusterTestKit(nodes, settings);
+            return new KafkaClusterTestKit(nodes, each);
         }
     }
 
     public void format() {
-        broker = new Broker(new Plan(settings, null, Map.of(), 1, false));
+        brokers = new Brokers(new Plan(settings, null, Map.of(), 1, false));
         ALIVE.addAndGet(nodes.brokerNodes().size());
     }
 
     public void startup() {
-        broker.start();
+        brokers.start();
     }
 
     public void waitForReadyBrokers() {
@@ -70,11 +76,11 @@ public final class KafkaClusterTestKit implements AutoCloseable {
     }
 
     public String bootstrapServers() {
-        return broker.bootstrap();
+        return brokers.bootstrap();
     }
 
     public String bootstrapControllers() {
-        return broker.controllers();
+        return brokers.controllers();
     }
 
     public Admin admin() {
@@ -106,9 +112,9 @@ public final class KafkaClusterTestKit implements AutoCloseable {
 
     @Override
     public void close() {
-        if (broker != null) {
-            broker.close();
-            broker = null;
+        if (brokers != null) {
+            brokers.close();
+            brokers = null;
             ALIVE.addAndGet(-nodes.brokerNodes().size());
         }
     }
