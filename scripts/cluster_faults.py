@@ -43,9 +43,9 @@ _START_S: Final = 300
 """How long a start may take, on a machine that may be busy with other things."""
 
 
-def bound_s(fault: str, session_s: float) -> float | None:
-    """Returns within how many seconds there has to be a leader again; None for a fault after which the old one may stay."""
-    return {"stop": 2.0, "full": None}.get(fault, session_s + 1.5)
+def bound_s(fault: str, session_s: float) -> float:
+    """Returns within how many seconds there has to be a leader again."""
+    return 2.0 if fault == "stop" else session_s + 1.5
 
 
 @contextmanager
@@ -85,8 +85,8 @@ def play(letters: str, faults: list[str], networks: Networks, arguments: Namespa
                     fault, node = faults[number % len(faults)], list(rooms)[(number // len(faults) + number) % len(rooms)]
                     doing = f"{fault} of {node}, {cluster.brokers[node].kind}"
                     done.append(rounds.play(fault, node))
-                    leader = "" if done[-1].leader_s is None else f"a leader after {done[-1].leader_s:.2f} s, "
-                    said = f"{doing}: {leader}nothing acknowledged for {done[-1].outage_s:.2f} s"
+                    took = done[-1]
+                    said = f"{doing}: a leader after {took.leader_s:.2f} s, nothing acknowledged for {took.outage_s:.2f} s"
                     print(f"{letters} {time.strftime('%H:%M:%S')} {said}; {rounds.traffic.count} records", flush=True)
         except (AssertionError, BrokerFailed) as error:
             wrong.append(f"{letters}, {doing}: {str(error).splitlines()[0]}")
@@ -107,10 +107,9 @@ def record(letters: str, rounds: list[Round], count: int, wrong: list[str], sess
         by_kind[each.fault, each.kind].append(each)
     share = round(count / max(len(rounds), 1))
     for at, ((fault, kind), some) in enumerate(sorted(by_kind.items())):
-        bound = bound_s(fault, session_s)
-        leaders = [each.leader_s for each in some if each.leader_s is not None]
-        counts = {"rounds": len(some), "records": share * len(some), "late": sum(each > (bound or 0) for each in leaders)}
-        slowest = {"leader_s": max(leaders, default=0.0), "outage_s": max(each.outage_s for each in some)}
+        late = sum(each.leader_s > bound_s(fault, session_s) for each in some)
+        counts = {"rounds": len(some), "records": share * len(some), "late": late}
+        slowest = {"leader_s": max(each.leader_s for each in some), "outage_s": max(each.outage_s for each in some)}
         about = {"brokers": letters, "fault": fault, "hit": kind, "session_s": f"{session_s:g}"}
         proofs.record(proofs.CLUSTER, {**origin, **about}, counts, most=slowest, found=wrong if at == 0 else ())
 
@@ -148,9 +147,7 @@ def main() -> int:
         rounds, count, wrong = play(letters, faults, networks, arguments)
         if arguments.record:
             record(letters, rounds, count, wrong, arguments.session, origin)
-        late = [
-            each for each in rounds if each.leader_s is not None and each.leader_s > (bound_s(each.fault, arguments.session) or 0)
-        ]
+        late = [each for each in rounds if each.leader_s > bound_s(each.fault, arguments.session)]
         played, failed = played + len(rounds), failed + len(wrong) + len(late)
         print(f"{letters}: {len(rounds)} rounds, {count} records acknowledged, {len(late)} leaders late, {len(wrong)} failures")
     print(f"{played} rounds, {failed} of them not as they should be")

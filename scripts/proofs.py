@@ -313,7 +313,7 @@ def _clusters(of: Mapping[str, list[Run]]) -> Iterable[Sequence[str]]:
     for kind, runs in sorted(groups.items()):
         slowest, longest = (max(run[name] for run in runs) for name in ("leader_s", "outage_s"))
         rounds, records, late = (f"{_sum(runs, name):,.0f}" for name in ("rounds", "records", "late"))
-        yield *kind, rounds, records, f"{slowest:.2f} s" if slowest else "", late, f"{longest:.1f} s"
+        yield *kind, rounds, records, f"{slowest:.2f} s", late, f"{longest:.1f} s"
 
 
 def _moves(of: Mapping[str, list[Run]]) -> Iterable[Sequence[str]]:

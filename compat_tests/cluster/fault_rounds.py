@@ -7,7 +7,7 @@ partition without a leader? scripts/cluster_faults.py plays rounds on mixed clus
     cut         no packet from it or to it reaches another node, until somebody else leads and a while longer
     cut-from    the same for packets from it only
     cut-to      the same for packets to it only
-    full        its file system has no room for a while; it is started again if it ends of that
+    full        its file system has no room until others lead, and a while longer; it is started again if it ends of that
 
 The topic has a partition for each broker, three replicas of each, and min.insync.replicas=2; a broker leads one partition when
 something befalls it. An idempotent producer writes to all partitions all the time, and a reader reads them (traffic.py). After
@@ -40,7 +40,6 @@ SESSION_S: Final = 6.0
 """How long the controller waits for a heartbeat."""
 _LONGER_S: Final = 2.0
 """How long a broker stays away after others lead what it led."""
-_FULL_S: Final = 8.0
 _LEADER_S: Final = 90.0
 _BACK_S: Final = 120.0
 _LOOK_S: Final = 0.02
@@ -61,13 +60,12 @@ def settings(session_s: float = SESSION_S) -> dict[str, str]:
 
 
 class Round(NamedTuple):
-    """`kind`: of the broker that was hit. `leader_s`: seconds until all others knew a new leader of its partition; None for a
-    full disk, where it may stay. `outage_s`: the longest time without an acknowledgement in that partition, in which clients have
-    a share."""
+    """`kind`: of the broker that was hit. `leader_s`: seconds until all others knew a new leader of its partition. `outage_s`:
+    the longest time without an acknowledgement in that partition, in which clients have a share."""
 
     fault: str
     kind: str
-    leader_s: float | None
+    leader_s: float
     outage_s: float
 
 
@@ -111,7 +109,7 @@ class Rounds:
         """Returns the partition that a broker leads when all is well."""
         return [replicas[0] for replicas in self.assignment].index(node)
 
-    def _befall(self, fault: str, node: int) -> float | None:
+    def _befall(self, fault: str, node: int) -> float:
         broker = self.cluster.brokers[node]
         assert broker.process is not None
         with closing(_Watch(self.cluster, node, self._led_by(node))) as watch:
@@ -135,22 +133,19 @@ class Rounds:
                     finally:
                         broker.process.send_signal(signal.SIGCONT)
                 case "full":
-                    self._fill(node)
-                    return None
+                    self._rooms[node].take()
+                    watch.restart()
+                    try:
+                        leader_s = watch.wait_for_leader()
+                        time.sleep(_LONGER_S)
+                    finally:
+                        self._rooms[node].give_back()
                 case _:
                     assert self._networks is not None, "the nodes are not in networks of their own"
                     with self._networks.cut(node, OF_NETWORKS[fault]):
                         leader_s = watch.wait_for_leader()
                         time.sleep(_LONGER_S)
             return leader_s
-
-    def _fill(self, node: int) -> None:
-        room = self._rooms[node]
-        room.take()
-        try:
-            time.sleep(_FULL_S)
-        finally:
-            room.give_back()
 
     def _wait_until_well(self) -> None:
         """Waits until all replicas are in sync, and gives each partition back to its first one."""
@@ -190,6 +185,9 @@ class _Watch:
             for other, broker in cluster.brokers.items()
             if other != node
         ]
+        self._began = time.monotonic()
+
+    def restart(self) -> None:
         self._began = time.monotonic()
 
     def wait_for_leader(self) -> float:

@@ -7,10 +7,13 @@ nothing until it knows.
 
 | state | what the broker leads | it is left for | when |
 |---|---|---|---|
-| PRESENT | what its metadata say | RETURNED | `look` finds that the event loop has not run for `longest_s` |
+| PRESENT | what its metadata say | RETURNED | `look` finds that the event loop has not run for `longest_s`, or `stand_back` |
 | RETURNED | nothing | INFORMED | a controller has answered a heartbeat that was sent after the return, and has not fenced it |
 | INFORMED | nothing | PRESENT | a Fetch of the metadata that was sent after that answer has been applied |
 | both | nothing | RETURNED | the event loop stood still once more |
+
+`stand_back` is for a broker that has asked to be fenced (no_room.py). It may be unable to keep its metadata up to date, and so
+cannot see there that it leads nothing any more; afterwards it comes back as one that stood still.
 
 The controllers write down that they fence a broker before they answer its next heartbeat, and the answer waits until that is
 committed. So the metadata fetched after it have everything that happened during the absence.
@@ -73,6 +76,13 @@ class Absence:
         )
         self._ran_at = self._since = now
         self._enter(State.RETURNED)
+        self._on_doubt(True)
+
+    def stand_back(self) -> None:
+        """Has the broker lead nothing until the controllers have let it serve again."""
+        self._since = self._monotonic()
+        if self.state is not State.RETURNED:
+            self._enter(State.RETURNED)
         self._on_doubt(True)
 
     def answered(self, sent_at: float) -> None:

@@ -42,6 +42,7 @@ from ottla.server.quorum.forwarding import QuorumController
 from ottla.server.quorum.heartbeat import ALIVE_INTERVAL_MS, Heartbeat, State, Times
 from ottla.server.quorum.isr_changes import Proposals
 from ottla.server.quorum.metadata_fetcher import Fetching, MetadataFetcher
+from ottla.server.quorum.no_room import should_stand_back
 from ottla.server.quorum.registrar import register
 from ottla.server.quorum.registration import UNKNOWN_EPOCH, registration
 from ottla.server.quorum.waiting import ImageWaits
@@ -214,8 +215,27 @@ class QuorumCluster(Cluster):
         """Stamps the time, for the heartbeat's thread and for `_absence` to see that the loop runs."""
         assert self._heartbeat is not None
         self._absence.run()
+        self._let_others_lead()
         self._heartbeat.alive_at = self._clock.monotonic()
         self._alive_timer = self._clock.call_later(ALIVE_INTERVAL_MS / 1000, self._say_alive)
+
+    def _let_others_lead(self) -> None:
+        """Stands back while there is no room, and comes back afterwards."""
+        assert self._heartbeat is not None
+        stood_back = self._heartbeat.stands_back
+        directories, node_id = self._logs.directories, self._config.node_id
+        stands_back = should_stand_back(self._image, node_id, directories, stands_back=stood_back)
+        if stands_back == stood_back:
+            return
+        self._heartbeat.stands_back = stands_back
+        if stands_back:
+            logger.error(
+                "no log directory has room: this broker asks to be fenced, so that other in-sync replicas lead, until there is"
+            )
+            self._absence.stand_back()
+        else:
+            logger.info("there is room again: this broker asks to serve again")
+            self._heartbeat.beat_now()
 
     def _look(self) -> None:
         if self._heartbeat is not None:  # before that there is no session which could end

@@ -12,7 +12,7 @@ an answer says decides the state:
 |---|---|---|
 | STARTING | want_fence | nothing: `accept_clients` ends it |
 | UNFENCING | neither | that the broker is not fenced: SERVING |
-| SERVING | neither | nothing: `begin_shutdown` ends it |
+| SERVING | want_fence if the broker `stands_back`, else neither | nothing: `begin_shutdown` ends it |
 | LEAVING | want_shut_down | should_shut_down: STOPPED |
 | STOPPED | there are none | |
 """
@@ -112,6 +112,8 @@ class Heartbeat:
         self.metadata_offset = -1
         """The last offset of the metadata that the image has."""
         self.offline_log_dirs: tuple[bytes, ...] = ()
+        self.stands_back = False
+        """Whether others should lead for now, and this broker be shown to no client."""
         self.alive_at = self.answered_at = monotonic()
         """When the loop last ran, and when a controller last answered."""
         self._node_id = node_id
@@ -222,7 +224,9 @@ class Heartbeat:
         else:
             if answer.error_code != ErrorCode.NOT_CONTROLLER:
                 self._post(partial(self.take, answer, sent_at))
-                in_haste = self.state in (State.UNFENCING, State.LEAVING) or (answer.is_fenced and self.state is State.SERVING)
+                in_haste = self.state in (State.UNFENCING, State.LEAVING) or (
+                    answer.is_fenced and self.state is State.SERVING and not self.stands_back
+                )
                 return min(self._times.interval_s, RETRY_SECONDS) if in_haste else self._times.interval_s
         self._hang_up()
         self._post(partial(self._lost, address))
@@ -234,7 +238,7 @@ class Heartbeat:
             broker_id=self._node_id,
             broker_epoch=self.broker_epoch,
             current_metadata_offset=self.metadata_offset,
-            want_fence=state is State.STARTING,
+            want_fence=state is State.STARTING or (state is State.SERVING and self.stands_back),
             want_shut_down=state is State.LEAVING,
             offline_log_dirs=list(self.offline_log_dirs),
         )

@@ -151,5 +151,8 @@ class ControllerNode:
         if self.fenced and not request.want_fence and caught_up and not code:
             self.fenced = False
             self.write(BrokerRegistrationChangeRecord(request.broker_id, self.broker_epoch, fenced=-1))
+        elif not self.fenced and request.want_fence:
+            self.fenced = True
+            self.write(BrokerRegistrationChangeRecord(request.broker_id, self.broker_epoch, fenced=1))
         lets_go = request.want_shut_down and self.lets_go
         return BrokerHeartbeatResponse(0, code, caught_up, self.fenced, lets_go)

@@ -101,6 +101,26 @@ def test_standing_still_once_more_begins_it_anew(informed: bool) -> None:
     assert (rig.absence.state, rig.doubts) == (State.RETURNED, [True, True])
 
 
+@pytest.mark.parametrize("informed", [None, False, True])
+def test_who_stands_back_comes_back_as_one_that_stood_still(informed: bool | None) -> None:
+    rig = Rig()
+    if informed is not None:
+        rig.stand_still()
+        rig.absence.look()
+        rig.clock.advance(1)
+    if informed:
+        rig.absence.answered(rig.now)
+    rig.absence.stand_back()
+    assert (rig.absence.state, rig.doubts[-1]) == (State.RETURNED, True)
+    rig.absence.answered(rig.now)
+    assert rig.is_in(State.RETURNED), "this heartbeat did not ask to be fenced yet"
+    rig.clock.advance(1)
+    rig.absence.answered(rig.now)
+    rig.clock.advance(1)
+    rig.absence.fetched(rig.now)
+    assert (rig.absence.state, rig.doubts[-1]) == (State.PRESENT, False)
+
+
 def test_every_state_can_be_left() -> None:
     assert set(TRANSITIONS) == set(State)
     assert {state for afters in TRANSITIONS.values() for state in afters} == set(State)

@@ -22,6 +22,7 @@ from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.assign_replicas_to_dirs import AssignReplicasToDirsRequest
 from ottla.wire.messages.broker_heartbeat import BrokerHeartbeatRequest
 from ottla.wire.messages.broker_registration import BrokerRegistrationRequest
+from ottla.wire.messages.internal.partition_record import PartitionRecord
 from ottla.wire.metadata_records import MetadataError, build_encoded
 from tests.memdisk import MemDisk
 from tests.server.metadata.support import CLUSTER_ID, NOW_MS
@@ -248,6 +249,35 @@ def test_after_it_stood_still_it_is_in_doubt_until_a_heartbeat_and_metadata_came
         assert doubts == [True], "no heartbeat was answered"
         del rig.controller.refuses[BrokerHeartbeatRequest]
         await rig.until(lambda: doubts == [True, False])
+
+    joins(scenario)
+
+
+def test_a_broker_without_room_is_fenced_until_it_has_some() -> None:
+    async def scenario(rig: Rig) -> None:
+        doubts: list[bool] = []
+        rig.cluster.on_doubt = doubts.append
+        await rig.join()
+        both = [NODE_ID, NODE_ID + 1]
+        partition = PartitionRecord(0, topic("t").topic_id, both, both, leader=NODE_ID, directories=[bytes(16)] * 2)
+        rig.controller.write(topic("t"), partition)
+        await rig.until(lambda: "t" in rig.cluster.image.topics)
+
+        def set_full(full: bool) -> None:
+            for directory in rig.logs.directories:
+                directory.full = full
+            rig.cluster._let_others_lead()
+
+        set_full(True)
+        assert doubts == [True]
+        await rig.until(lambda: rig.controller.of(BrokerHeartbeatRequest)[-1].want_fence)
+        await rig.until(lambda: rig.cluster.image.brokers[NODE_ID].fenced)
+        set_full(True)
+        assert doubts == [True]
+        set_full(False)
+        await rig.until(lambda: doubts == [True, False])
+        assert not rig.controller.of(BrokerHeartbeatRequest)[-1].want_fence
+        assert not rig.cluster.image.brokers[NODE_ID].fenced
 
     joins(scenario)
 

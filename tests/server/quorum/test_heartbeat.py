@@ -92,6 +92,22 @@ def unfenced() -> BrokerHeartbeatResponse:
     return BrokerHeartbeatResponse(is_fenced=False)
 
 
+def test_a_broker_that_stands_back_asks_to_be_fenced_and_is_in_no_hurry() -> None:
+    rig = Rig()
+    rig.heartbeat.accept_clients()
+    rig.heartbeat.stands_back = True
+    rig.beat(unfenced())
+    assert rig.beat(unfenced()) == TIMES.interval_s
+    assert rig.beat(fenced()) == TIMES.interval_s
+    rig.heartbeat.stands_back = False
+    assert rig.beat(fenced()) == RETRY_SECONDS
+    assert [each.want_fence for _, each in rig.said] == [False, True, True, False]
+    rig.heartbeat.stands_back = True
+    rig.heartbeat.begin_shutdown()
+    rig.beat(unfenced())
+    assert not rig.said[-1][1].want_fence
+
+
 def test_a_life() -> None:
     rig = Rig()
     heart = rig.heartbeat
