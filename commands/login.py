@@ -1,38 +1,39 @@
 """Logging in with SASL on a connection of our own (direct.py): what is sent and what must come back, without the network.
 
-PLAIN follows RFC 4616, SCRAM-SHA-256 and SCRAM-SHA-512 follow RFC 5802 and 7677. With SCRAM the password is never sent, and the
-broker proves that it knows it, too. OAUTHBEARER follows RFC 7628; nobody signs the token, as in librdkafka. Names and passwords
-are encoded as UTF-8, as in librdkafka. `exchange` sends a message to the broker and returns its answer; `nonce` is random
-printable text without a comma.
+PLAIN and SCRAM are in security/sasl_client.py. OAUTHBEARER follows RFC 7628; nobody signs the token, as in librdkafka. `exchange`
+sends a message to the broker and returns its answer; `nonce` is random printable text without a comma.
 """
 
 from __future__ import annotations
 
 import base64
-import hmac
 import json
 from collections.abc import Callable, Mapping
 from typing import Final
 
 from ottla.commands.output import Failure
-from ottla.wire.scram import DIGESTS, client_proof, escape_name, make_keys, salt_password, server_signature
+from ottla.security import sasl_client
+from ottla.security.sasl_client import NotTrusted
 
 Exchange = Callable[[bytes], bytes]
 
 OAUTHBEARER: Final = "OAUTHBEARER"
-MECHANISMS: Final = ("PLAIN", *DIGESTS, OAUTHBEARER)
+MECHANISMS: Final = (*sasl_client.MECHANISMS, OAUTHBEARER)
 """The mechanisms that are known here. For OAUTHBEARER there is a function of its own."""
-_GS2_HEADER: Final = b"n,,"  # no channel binding, no authorization identity
-_MIN_ITERATIONS: Final = 4096  # RFC 7677; with fewer, the password could be guessed cheaply from the proof
-_MAX_ITERATIONS: Final = 10_000_000
 
 
 def log_in(mechanism: str, name: str, password: str, exchange: Exchange, nonce: str) -> None:
     """Logs in. Raises Failure if the broker refuses, or does not prove that it knows the password."""
-    if mechanism == "PLAIN":
-        exchange(f"\0{name}\0{password}".encode())
-    else:
-        _scram(DIGESTS[mechanism], name, password, exchange, nonce)
+    messages = sasl_client.log_in(mechanism, name, password, nonce)
+    message: bytes | None = next(messages)
+    while message is not None:
+        answer = exchange(message)
+        try:
+            message = messages.send(answer)
+        except StopIteration:
+            message = None
+        except NotTrusted as error:
+            raise Failure(str(error)) from None
 
 
 def send_token(properties: Mapping[str, str], exchange: Exchange, now_s: float) -> None:
@@ -58,31 +59,3 @@ def send_token(properties: Mapping[str, str], exchange: Exchange, now_s: float) 
     if answer:
         exchange(b"\1")  # the broker then says why not
         raise Failure("the broker refused the token")
-
-
-def _scram(digest: str, name: str, password: str, exchange: Exchange, nonce: str) -> None:
-    first = f"n={escape_name(name)},r={nonce}".encode()
-    challenge = exchange(_GS2_HEADER + first)
-    try:
-        asked = _attributes(challenge)
-        whole_nonce, salt, iterations = asked["r"], base64.b64decode(asked["s"], validate=True), int(asked["i"])
-    except (KeyError, ValueError) as error:  # binascii.Error is a ValueError
-        raise Failure(f"the broker's answer to the login cannot be read ({error})") from None
-    if not whole_nonce.startswith(nonce) or not _MIN_ITERATIONS <= iterations <= _MAX_ITERATIONS:
-        raise Failure("the broker's answer to the login is not to be trusted")
-    salted = salt_password(digest, password, salt, iterations)
-    final = b"c=" + base64.b64encode(_GS2_HEADER) + b",r=" + whole_nonce.encode()
-    signed = b",".join((first, challenge, final))
-    answer = exchange(final + b",p=" + base64.b64encode(client_proof(digest, salted, signed)))
-    expected = server_signature(digest, make_keys(digest, salted).server, signed)
-    try:
-        verifier = base64.b64decode(_attributes(answer).get("v", ""), validate=True)
-    except ValueError:
-        verifier = b""
-    if not hmac.compare_digest(verifier, expected):
-        raise Failure("the broker did not prove that it knows the password")
-
-
-def _attributes(message: bytes) -> dict[str, str]:
-    """Parses `r=...,s=...,i=...`. Raises ValueError for anything else."""
-    return {key: value for key, equals, value in (part.partition("=") for part in message.decode().split(",")) if equals}

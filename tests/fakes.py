@@ -10,6 +10,7 @@ import asyncio
 import heapq
 import itertools
 import socket
+import ssl
 from collections.abc import Callable, Mapping, Sequence
 from random import Random
 from typing import Any, cast
@@ -64,7 +65,9 @@ class NotingNetwork(OsNetwork):
         self.asked.append(("serve", backlog))
         return await super().serve(factory, sock, backlog)
 
-    async def connect_to(self, factory: Callable[[], asyncio.BaseProtocol], host: str, port: int) -> None:
+    async def connect_to(
+        self, factory: Callable[[], asyncio.BaseProtocol], host: str, port: int, context: ssl.SSLContext | None = None
+    ) -> None:
         self.asked.append(("connect_to", (host, port)))
         await super().connect_to(factory, host, port)
 

@@ -91,16 +91,18 @@ class Network(Protocol):
         """
         ...
 
-    async def connect_to(self, factory: Callable[[], asyncio.BaseProtocol], host: str, port: int) -> None:
-        """Opens a connection for the protocol that `factory` makes, and returns when that protocol has it. A host's addresses are
-        tried one after the other. Raises OSError, or UnicodeError if the text cannot be a host name; nothing is left open if it
-        is cancelled.
+    async def connect_to(
+        self, factory: Callable[[], asyncio.BaseProtocol], host: str, port: int, context: ssl.SSLContext | None = None
+    ) -> None:
+        """Opens a connection for the protocol that `factory` makes, and returns when that protocol has it, with a context after
+        the TLS handshake. A host's addresses are tried one after the other. Raises OSError, or UnicodeError if the text cannot be
+        a host name; nothing is left open if it is cancelled.
         """
         ...
 
-    def dial(self, host: str, port: int, timeout_s: float) -> BlockingSocket:
-        """Opens a connection for a thread, which waits for it no longer than `timeout_s`. Raises OSError, or UnicodeError if the
-        text cannot be a host name."""
+    def dial(self, host: str, port: int, timeout_s: float, context: ssl.SSLContext | None = None) -> BlockingSocket:
+        """Opens a connection for a thread, which waits for no step of it longer than `timeout_s`; the TLS handshake is one
+        of them if there is a context. Raises OSError, or UnicodeError if the text cannot be a host name."""
         ...
 
     async def address_of(self, host: str) -> str:
@@ -178,15 +180,17 @@ class OsNetwork:
             factory, sock, ssl=context, ssl_handshake_timeout=handshake_s, ssl_shutdown_timeout=shutdown_s
         )
 
-    async def connect_to(self, factory: Callable[[], asyncio.BaseProtocol], host: str, port: int) -> None:
+    async def connect_to(
+        self, factory: Callable[[], asyncio.BaseProtocol], host: str, port: int, context: ssl.SSLContext | None = None
+    ) -> None:
         """See Network."""
-        await asyncio.get_running_loop().create_connection(factory, host, port)
+        await asyncio.get_running_loop().create_connection(factory, host, port, ssl=context)
 
-    def dial(self, host: str, port: int, timeout_s: float) -> socket.socket:
+    def dial(self, host: str, port: int, timeout_s: float, context: ssl.SSLContext | None = None) -> socket.socket:
         """See Network."""
         sock = socket.create_connection((host, port), timeout_s)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        return sock
+        return sock if context is None else context.wrap_socket(sock, server_hostname=host)  # which closes it if that fails
 
     async def address_of(self, host: str) -> str:
         """See Network."""

@@ -46,6 +46,7 @@ from ottla.server.broker.start import (
     open_cluster,
     open_partitions,
     recovery_config,
+    secure_connections,
     share_client_memory,
     start_replicas,
 )
@@ -76,6 +77,7 @@ if TYPE_CHECKING:
     from ottla.server.metadata.cluster import Cluster
     from ottla.server.metrics.server import MetricsServer
     from ottla.server.metrics.sources import Sources
+    from ottla.server.security.client import ClientSecurity
     from ottla.server.settings.broker_config import BrokerConfig
     from ottla.server.settings.listeners import ListenerAddress
 
@@ -173,8 +175,11 @@ class Broker:
 
             check_before_formatting(self.config, self._disk, clock)
         self._load_logins(clock)
-        logs = await self._open_logs(clock)
-        cluster = await open_cluster(logs, self._disk, self.config, self.cluster_id, clock, self._random, self._network)
+        security = secure_connections(self.config, self._disk, clock, self._random)
+        logs = await self._open_logs(clock, security.controllers)
+        cluster = await open_cluster(
+            logs, self._disk, self.config, self.cluster_id, clock, self._random, self._network, security.controllers
+        )
         self._cluster = cluster
         cluster.on_failure = self._fail
         context = self.context = make_context(self.config, cluster, logs, clock, self._random)
@@ -187,7 +192,7 @@ class Broker:
         await self._open_metrics()
         self._broker_epoch = await cluster.register(self._endpoints, rack=self.config.rack)
         self._registered = True
-        follow_partitions(context, self._network)
+        follow_partitions(context, self._network, security.brokers)
         start_replicas(context, cluster, logs)
         self._coordinators = CoordinatorUpdates(context)
         self._coordinators.start()
@@ -205,8 +210,9 @@ class Broker:
         if self.sources is not None:
             self.sources.serving = True
 
-    async def _open_logs(self, clock: Clock) -> LogManager:
-        """Locks and formats the log directories and opens their partitions, the first two steps of a start."""
+    async def _open_logs(self, clock: Clock, security: ClientSecurity | None) -> LogManager:
+        """Locks and formats the log directories and opens their partitions, the first two steps of a start. `security` is that of
+        connections to controllers."""
         values = self.config.values
         logs = self._logs = LogManager(
             self._disk,
@@ -224,7 +230,7 @@ class Broker:
         )
         self._watch(logs)
         if self.config.follows_controllers:
-            await check_membership(self._disk, self.config, self._wanted_cluster_id, clock, self._random, self._network)
+            await check_membership(self._disk, self.config, self._wanted_cluster_id, clock, self._random, self._network, security)
         logs.lock()
         self.cluster_id = format_directories(logs, self.config, self._wanted_cluster_id, self._random, self._network)
         await open_partitions(logs)

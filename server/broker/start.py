@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from ottla.server.base.clock import Clock
     from ottla.server.base.network import Network
     from ottla.server.metadata.cluster import Cluster
+    from ottla.server.security.client import ClientSecurity
     from ottla.server.settings.broker_config import BrokerConfig
 
 
@@ -58,7 +59,13 @@ def format_directories(
 
 
 async def check_membership(
-    disk: Disk, config: BrokerConfig, wanted_cluster_id: str | None, clock: Clock, random: Random, network: Network
+    disk: Disk,
+    config: BrokerConfig,
+    wanted_cluster_id: str | None,
+    clock: Clock,
+    random: Random,
+    network: Network,
+    security: ClientSecurity | None = None,
 ) -> None:
     """Makes sure that a broker whose controllers are others may use its log directories, before anything is written to them: they
     are its own and, if some have to be formatted, a controller of their cluster answers. Waits until one does.
@@ -76,7 +83,7 @@ async def check_membership(
     if found.new:
         from ottla.server.quorum.first_contact import ask_for_cluster  # loaded only by such a broker's first start
 
-        await ask_for_cluster(config, cluster_id, clock, random, network)
+        await ask_for_cluster(config, cluster_id, clock, random, network, security)
 
 
 def _agreed_cluster_id(formatted: Iterable[MetaProperties], config: BrokerConfig, wanted_cluster_id: str | None) -> str | None:
@@ -122,17 +129,45 @@ async def open_partitions(logs: LogManager) -> None:
 
 
 async def open_cluster(
-    logs: LogManager, disk: Disk, config: BrokerConfig, cluster_id: str, clock: Clock, random: Random, network: Network
+    logs: LogManager,
+    disk: Disk,
+    config: BrokerConfig,
+    cluster_id: str,
+    clock: Clock,
+    random: Random,
+    network: Network,
+    security: ClientSecurity | None = None,
 ) -> Cluster:
-    """Returns the cluster that the configuration asks for, with its image replayed. Raises MetadataError and StorageError.
+    """Returns the cluster that the configuration asks for, with its image replayed. `security` is that of connections to the
+    controllers, where those are others. Raises MetadataError and StorageError.
 
     It is a cluster of only this broker, or one whose controllers are others (process.roles=broker).
     """
     if config.follows_controllers:
         from ottla.server.quorum.cluster import open_quorum  # loaded only by a broker of such a cluster
 
-        return open_quorum(logs, disk, config, cluster_id, clock, random, network)
+        return open_quorum(logs, disk, config, cluster_id, clock, random, network, security)
     return open_standalone(logs, disk, config, cluster_id, clock, random, network)
+
+
+class NodeSecurity(NamedTuple):
+    """How this broker connects to other nodes; None is plain text."""
+
+    controllers: ClientSecurity | None = None
+    brokers: ClientSecurity | None = None
+
+
+def secure_connections(config: BrokerConfig, disk: Disk, clock: Clock, random: Random) -> NodeSecurity:
+    """Returns how to connect to the other nodes of the cluster. Raises ConfigError. The code for what is not plain text is loaded
+    only where it is used."""
+    if not config.follows_controllers or {config.controllers_protocol, config.inter_broker_protocol} == {"PLAINTEXT"}:
+        return NodeSecurity()
+    from ottla.server.broker.node_security import towards_brokers, towards_controllers
+
+    return NodeSecurity(
+        towards_controllers(config, disk, clock, random) if config.controllers_protocol != "PLAINTEXT" else None,
+        towards_brokers(config, disk, clock, random) if config.inter_broker_protocol != "PLAINTEXT" else None,
+    )
 
 
 class Shares(NamedTuple):
@@ -175,7 +210,7 @@ def make_context(config: BrokerConfig, cluster: Cluster, logs: LogManager, clock
     )
 
 
-def follow_partitions(context: BrokerContext, network: Network) -> None:
+def follow_partitions(context: BrokerContext, network: Network, security: ClientSecurity | None = None) -> None:
     """Has the partitions that other brokers lead fetched from them; it is called before the replicas are started. A broker that
     is its own controller does nothing here."""
     if not context.config.follows_controllers:
@@ -184,6 +219,10 @@ def follow_partitions(context: BrokerContext, network: Network) -> None:
     from ottla.server.replication.settings import FetchSettings
 
     config = context.config
+    if security is not None:
+        from ottla.server.broker.node_security import follow_settings
+
+        follow_settings(security, context.settings)
     context.fetchers = Fetchers(
         FetchSettings.from_broker(config.node_id, config.values),
         config.inter_broker_listener,
@@ -191,6 +230,7 @@ def follow_partitions(context: BrokerContext, network: Network) -> None:
         context.clock,
         context.random,
         network,
+        security,
     )
     context.replicas.on_role = context.fetchers.update
 

@@ -52,6 +52,8 @@ class Caller(NamedTuple):
     client_host: str
     client_id: str | None
     api_version: int
+    by_delegation_token: bool = False
+    """Whether the client logged in by a delegation token, which may not be used to get another one."""
 
 
 class Permits:

@@ -20,6 +20,7 @@ from ottla.wire.primitives import WireStruct
 
 if TYPE_CHECKING:
     from ottla.server.base.network import BlockingSocket
+    from ottla.server.security.client import SaslLogin
 
 _SIZE_BYTES: Final = 4
 MAX_ANSWER_BYTES: Final = 1 << 20
@@ -27,17 +28,26 @@ MAX_ANSWER_BYTES: Final = 1 << 20
 
 
 class BlockingConnection:
-    """A connection over `sock`, which is connected. `name` is the other node's, for messages. Only `close` may be called by
-    another thread.
+    """A connection over `sock`, which is connected. `name` is the other node's, for messages, and `login` how to log in there,
+    None if one need not. Only `close` may be called by another thread.
     """
 
-    def __init__(self, sock: BlockingSocket, name: str, client_id: str, monotonic: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        sock: BlockingSocket,
+        name: str,
+        client_id: str,
+        monotonic: Callable[[], float],
+        login: SaslLogin | None = None,
+    ) -> None:
         self.name = name
         self._sock = sock
         self._client_id = client_id
         self._monotonic = monotonic
         self._correlation_id = -1
         self._versions: Versions | None = None
+        self._login = login
+        self._renew_at: float | None = None
 
     def ask(self, request: WireStruct, timeout_s: float, *, min_version: int = 0) -> Any:
         """Returns the answer. Raises PeerError; then the connection is of no more use."""
@@ -45,8 +55,26 @@ class BlockingConnection:
         if self._versions is None:
             call = Call(api_versions.ApiVersionsRequest(*SOFTWARE))
             self._versions = read_versions(self._exchange(call, 0, deadline), self.name)
+            self._log_in(self._versions, deadline)
+        elif self._renew_at is not None and self._monotonic() >= self._renew_at:
+            self._log_in(self._versions, deadline)
         call = Call(request, min_version)
         return self._exchange(call, common_version(call, self._versions, self.name), deadline)
+
+    def _log_in(self, versions: Versions, deadline: float) -> None:
+        if self._login is None:
+            return
+        from ottla.server.peers.login import login_calls
+
+        calls = login_calls(self._login, self.name)
+        call = next(calls)
+        while True:
+            answer = self._exchange(call, common_version(call, versions, self.name), deadline)
+            try:
+                call = calls.send(answer)
+            except StopIteration as end:
+                self._renew_at = self._monotonic() + end.value if end.value else None
+                return
 
     def close(self) -> None:
         """Closes the connection. A thread that waits for an answer gets Disconnected."""

@@ -4,8 +4,8 @@
 |---|---|---|
 | IDLE | opens a connection | asked |
 | CONNECTING | waits | the connection is there, or failed |
-| NEGOTIATING | waits | the other node's versions are known (handshake.py), or the connection ended |
-| READY | is sent at once, in the newest version that both nodes have | the connection ended |
+| NEGOTIATING | waits | the other node's versions are known (handshake.py) and this one has logged in, or the connection ended |
+| READY | is sent at once, in the newest version that both nodes have | the connection ended, or the login has to be renewed |
 | PAUSED | waits | the time before the next attempt is over: CONNECTING if a request waits, IDLE otherwise |
 | CLOSED | fails with Closed | never |
 
@@ -25,7 +25,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 from random import Random
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from ottla.server.base.clock import Cancellable, Clock
 from ottla.server.base.network import Network
@@ -36,6 +36,9 @@ from ottla.server.peers.connection import Connection
 from ottla.server.peers.handshake import Versions, common_version, negotiate
 from ottla.server.peers.outcomes import Closed, Disconnected, PeerError, TimedOut
 from ottla.wire.primitives import WireStruct
+
+if TYPE_CHECKING:
+    from ottla.server.security.client import ClientSecurity
 
 logger = logging.getLogger("ottla.server.peers")
 
@@ -55,7 +58,7 @@ TRANSITIONS: Final[Mapping[State, frozenset[State]]] = {
     State.IDLE: frozenset({State.CONNECTING, State.CLOSED}),
     State.CONNECTING: frozenset({State.NEGOTIATING, State.PAUSED, State.CLOSED}),
     State.NEGOTIATING: frozenset({State.READY, State.PAUSED, State.CLOSED}),
-    State.READY: frozenset({State.PAUSED, State.CLOSED}),
+    State.READY: frozenset({State.NEGOTIATING, State.PAUSED, State.CLOSED}),
     State.PAUSED: frozenset({State.CONNECTING, State.IDLE, State.CLOSED}),
     State.CLOSED: frozenset(),
 }
@@ -88,7 +91,8 @@ class PeerSettings:
 class Peer:
     """Another node at `host` and `port`; see the module's docstring. It needs a running event loop from the first call on.
 
-    `client_id` is the name by which the other node's logs and quotas know this connection.
+    `client_id` is the name by which the other node's logs and quotas know this connection, and `security` how it is encrypted and
+    logs in; None is plain text.
     """
 
     def __init__(
@@ -101,11 +105,13 @@ class Peer:
         clock: Clock,
         random: Random,
         settings: PeerSettings | None = None,
+        security: ClientSecurity | None = None,
     ) -> None:
         self.host, self.port = host, port
         self.state = State.IDLE
         self._client_id = client_id
         self._network = network
+        self._security = security
         self._clock = clock
         self._settings = settings = settings or PeerSettings()
         self._pauses = Backoff(settings.reconnect_backoff_ms, settings.reconnect_backoff_max_ms, random)
@@ -166,20 +172,63 @@ class Peer:
 
     async def _open(self, connection: Connection) -> None:
         """Connects and negotiates. Whoever ends the attempt meanwhile cancels this."""
+        context = self._security.context() if self._security is not None else None
         try:
-            await self._network.connect_to(lambda: connection, self.host, self.port)
+            await self._network.connect_to(lambda: connection, self.host, self.port, context)
         except (OSError, UnicodeError) as error:
             self._lose(f"cannot connect to {self.name}: {error}")
             return
         self._enter(State.NEGOTIATING)
         try:
             self._versions = await negotiate(connection)
+            renewed_after_s = await self._log_in(connection)
         except PeerError as error:
             self._lose(str(error), type(error))
             return
+        self._get_ready(renewed_after_s)
+
+    async def _log_in(self, connection: Connection) -> float:
+        """Logs in if there is a login; returns when to do it again, 0 for never. Raises PeerError."""
+        if self._security is None or self._security.login is None:
+            return 0.0
+        from ottla.server.peers.login import login_calls
+
+        calls = login_calls(self._security.login, self.name)
+        call = next(calls)
+        while True:
+            connection.send(call, common_version(call, self._versions, self.name))
+            answer = await call.answer
+            try:
+                call = calls.send(answer)
+            except StopIteration as end:
+                return float(end.value)
+
+    async def _log_in_again(self, connection: Connection) -> None:
+        """Renews the login on a connection that is in use. What was asked before is answered first."""
+        try:
+            renewed_after_s = await self._log_in(connection)
+        except PeerError as error:
+            self._lose(str(error), type(error))
+            return
+        logger.debug("renewed a login to %s", self.name)
+        self._get_ready(renewed_after_s)
+
+    def _renew(self) -> None:
+        """Begins to renew the login."""
+        assert self._connection is not None
+        self._enter(State.NEGOTIATING)
+        setup_s = self._setup_times.seconds(0)
+        self._timer = self._clock.call_later(setup_s, lambda: self._lose(f"{self.name} did not renew a login in {setup_s:.1f} s"))
+        self._opening = asyncio.ensure_future(self._log_in_again(self._connection))
+        self._opening.add_done_callback(self._opened)
+
+    def _get_ready(self, renewed_after_s: float) -> None:
+        """Sends what waits; the login, if there is one, is renewed after this time."""
         self._enter(State.READY)
         self._stop_timer()
         self._failures = 0
+        if renewed_after_s:
+            self._timer = self._clock.call_later(renewed_after_s, self._renew)
         while self._waiting and self.state is State.READY:
             call = next(iter(self._waiting))
             del self._waiting[call]

@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from ottla.server.base.network import Network
     from ottla.server.metadata.image import Endpoint
     from ottla.server.metadata.snapshot_keeper import SnapshotKeeper
+    from ottla.server.security.client import ClientSecurity
     from ottla.server.settings.broker_config import BrokerConfig
 
 SNAPSHOT_PASS_INTERVAL_MS: Final = 1_000
@@ -81,7 +82,9 @@ class QuorumCluster(Cluster):
         clock: Clock,
         random: Random,
         network: Network,
+        security: ClientSecurity | None = None,
     ) -> None:
+        self._security = security
         self._logs = logs
         self._log = log
         self._image = image
@@ -145,6 +148,7 @@ class QuorumCluster(Cluster):
             clock=self._clock,
             random=self._random,
             settings=self._peer_settings,
+            security=self._security,
         )
 
     def _epoch(self) -> int:
@@ -205,11 +209,13 @@ class QuorumCluster(Cluster):
     def _dial(self, address: Address) -> BlockingConnection:
         """Opens a connection for the heartbeat's thread. Raises PeerError."""
         timeout_s = self._config.values["broker.session.timeout.ms"] / 2000
+        security, name = self._security, f"broker-{self._config.node_id}-heartbeat"
+        context, login = (None, None) if security is None else (security.context(), security.login)
         try:
-            sock = self._network.dial(address.host, address.port, timeout_s)
+            sock = self._network.dial(address.host, address.port, timeout_s, context)
         except (OSError, UnicodeError) as error:
             raise Disconnected(f"cannot connect to {address}: {error}") from error
-        return BlockingConnection(sock, str(address), f"broker-{self._config.node_id}-heartbeat", self._clock.monotonic)
+        return BlockingConnection(sock, str(address), name, self._clock.monotonic, login)
 
     def _say_alive(self) -> None:
         """Stamps the time, for the heartbeat's thread and for `_absence` to see that the loop runs."""
@@ -407,13 +413,21 @@ def _address(text: str) -> Address:
 
 
 def open_quorum(
-    logs: LogManager, disk: Disk, config: BrokerConfig, cluster_id: str, clock: Clock, random: Random, network: Network
+    logs: LogManager,
+    disk: Disk,
+    config: BrokerConfig,
+    cluster_id: str,
+    clock: Clock,
+    random: Random,
+    network: Network,
+    security: ClientSecurity | None = None,
 ) -> QuorumCluster:
     """Returns the cluster, with the newest snapshot of its metadata in the image. `logs` must be formatted and have opened what
-    is on disk. Raises MetadataError or StorageError; then the broker must not start."""
+    is on disk; `security` is that of connections to the controllers. Raises MetadataError or StorageError; then the broker must
+    not start."""
     partition_log = logs.create(CLUSTER_METADATA, 0, TOPIC_ID, metadata_log_config(config.values), is_new=False)
     voters, _ = quorum_addresses(config)
     log = FollowingLog(partition_log, disk, sorted(voters))
     image = MetadataImage(cluster_id)
     log.load(image)
-    return QuorumCluster(logs, log, image, config, disk, clock, random, network)
+    return QuorumCluster(logs, log, image, config, disk, clock, random, network, security)

@@ -46,7 +46,7 @@ class Enveloped:
         api = self._call.codecs.api
         parts: Parts = [encode_request_header(api.key, self._version, _CORRELATION_ID, self._caller.client_id or "")]
         self._call.codecs.encode_request[self._version](self._call.request, parts)
-        return EnvelopeRequest(b"".join(parts), encode_principal(self._caller.principal), encode_host(self._caller.client_host))
+        return EnvelopeRequest(b"".join(parts), encode_principal(self._caller), encode_host(self._caller.client_host))
 
     def open(self, data: bytes) -> Any:
         """Returns the answer inside an envelope's. Raises Disconnected if it is none."""
@@ -59,11 +59,11 @@ class Enveloped:
             raise Disconnected(f"the envelope's answer is none to {self.name}: {error}") from error
 
 
-def encode_principal(principal: str) -> bytes:
-    """Returns a principal such as `User:alice` as Kafka's principal serde writes it."""
-    kind, _, name = principal.partition(":")
+def encode_principal(caller: Caller) -> bytes:
+    """Returns a client's principal, such as `User:alice`, as Kafka's principal serde writes it."""
+    kind, _, name = caller.principal.partition(":")
     parts: Parts = [_PRINCIPAL_VERSION.to_bytes(2, "big")]
-    default_principal_data.ENCODE[_PRINCIPAL_VERSION](DefaultPrincipalData(kind, name), parts)
+    default_principal_data.ENCODE[_PRINCIPAL_VERSION](DefaultPrincipalData(kind, name, caller.by_delegation_token), parts)
     return b"".join(parts)
 
 

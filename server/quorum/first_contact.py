@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from ottla.server.base.clock import Clock
     from ottla.server.base.network import Network
+    from ottla.server.security.client import ClientSecurity
     from ottla.server.settings.broker_config import BrokerConfig
 
 _OF_A_CONTROLLER = frozenset(
@@ -45,12 +46,21 @@ _OF_A_CONTROLLER = frozenset(
 """What a controller may answer about the metadata log. A broker's listener answers that it does not know that topic."""
 
 
-async def ask_for_cluster(config: BrokerConfig, cluster_id: str, clock: Clock, random: Random, network: Network) -> None:
+async def ask_for_cluster(
+    config: BrokerConfig,
+    cluster_id: str,
+    clock: Clock,
+    random: Random,
+    network: Network,
+    security: ClientSecurity | None = None,
+) -> None:
     """Returns when a controller has taken the cluster id. Raises CannotJoin if one belongs to another cluster."""
     settings = PeerSettings.from_broker(config.values)
     client_id = f"broker-{config.node_id}-metadata-fetcher"
     controllers = Controllers(
-        lambda address: Peer(*address, client_id, network=network, clock=clock, random=random, settings=settings)
+        lambda address: Peer(
+            *address, client_id, network=network, clock=clock, random=random, settings=settings, security=security
+        )
     )
     timeout_ms = config.values["controller.quorum.request.timeout.ms"]
     retry_ms = config.values["controller.quorum.retry.backoff.ms"]

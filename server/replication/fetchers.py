@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from ottla.server.partitions.replica import Replica
     from ottla.server.replication.following import Key
     from ottla.server.replication.settings import FetchSettings
+    from ottla.server.security.client import ClientSecurity
 
 LONGEST_PAUSE_MS: Final = 30_000
 """The longest pause before a fetcher is replaced that ended because of a bug. One that runs for so long was not the same bug."""
@@ -45,7 +46,7 @@ logger = logging.getLogger("ottla.server.replication")
 
 class Fetchers:
     """All fetchers of this broker; see the module's docstring. `listener` is the name of the one by which brokers talk to each
-    other. It needs a running event loop."""
+    other, and `security` how to connect to it. It needs a running event loop."""
 
     def __init__(
         self,
@@ -55,6 +56,7 @@ class Fetchers:
         clock: Clock,
         random: Random,
         network: Network,
+        security: ClientSecurity | None = None,
     ) -> None:
         self._settings = settings
         self._listener = listener
@@ -62,6 +64,7 @@ class Fetchers:
         self._clock = clock
         self._random = random
         self._network = network
+        self._security = security
         self._followings: dict[Key, Following] = {}
         self._fetchers: dict[FetcherId, Fetcher] = {}
         self._tasks: dict[Fetcher, asyncio.Task[None]] = {}
@@ -154,6 +157,7 @@ class Fetchers:
                 clock=self._clock,
                 random=self._random,
                 settings=self._settings.peer,
+                security=self._security,
             )
 
         fetcher = Fetcher(

@@ -50,7 +50,8 @@ class Request:
 
     def caller(self) -> Caller:
         """Returns who sent this request, for operations of the controller."""
-        return Caller(self.session.principal, self.session.client_host, self.client_id, self.api_version)
+        session = self.session
+        return Caller(session.principal, session.client_host, self.client_id, self.api_version, session.by_delegation_token)
 
     def permits(self, strict_since: int) -> Permits:
         """Returns how many partitions the client's quota lets this request create and delete.

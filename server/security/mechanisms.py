@@ -96,7 +96,7 @@ def load_mechanisms(security: ListenerSecurity, parts: Parts) -> dict[str, Mecha
 
 
 def _load(name: str, security: ListenerSecurity, parts: Parts) -> Mechanism:
-    module, place = _module_of(name, security, parts.sections)
+    module, place = login_module(name, security, parts.sections)
     handler = _handler_of(name, security)
     if name in DIGESTS:
         from ottla.server.security.scram import Scram
@@ -119,7 +119,7 @@ def _load(name: str, security: ListenerSecurity, parts: Parts) -> Mechanism:
     return Plain(users_of(module))
 
 
-def _module_of(mechanism: str, security: ListenerSecurity, sections: Mapping[str, tuple[Module, ...]]) -> tuple[Module, str]:
+def login_module(mechanism: str, security: ListenerSecurity, sections: Mapping[str, tuple[Module, ...]]) -> tuple[Module, str]:
     """Returns the login module of a mechanism, and where it is written, for messages. Raises ConfigError if there is none, or
     another."""
     wanted = MODULES[mechanism]

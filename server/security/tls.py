@@ -44,6 +44,8 @@ _ONLY: Final = {
     ),
 }
 """Settings that name something of Java's, with the values that mean what OpenSSL and ottla do anyway."""
+_OWN_KEY: Final = ("ssl.keystore.location", "ssl.keystore.key", "ssl.keystore.certificate.chain")
+"""The settings of which one is there if there is a keystore."""
 _FILES: Final = ("ssl.keystore.location", "ssl.truststore.location")
 
 
@@ -175,27 +177,55 @@ def check_names(security: ListenerSecurity, old: Identity, new: Identity) -> Non
 
 def make_context(security: ListenerSecurity, identity: Identity, read: ReadFile) -> ssl.SSLContext:
     """Returns a context for a listener that is this identity. Raises ConfigError."""
-    for setting, values in _ONLY.items():
-        if security[setting] not in values:
-            raise ConfigError(
-                f"{security.written_name(setting)}: '{security[setting]}' needs Java, and ottla uses OpenSSL; remove it"
-            )
     context = _SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_COMPRESSION
-    _set_versions(context, security)
+    _set_up(context, security)
     _load_chain(context, identity, security.written_name("ssl.keystore.location"))
     context.verify_mode = _VERIFY[security["ssl.client.auth"]]
-    authorities = load_authorities(security, read)
-    if authorities is not None:
-        # As in Java, whatever is in the truststore is trusted, be it an authority that another one signed, or a client itself.
-        context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
-        context.load_verify_locations(cadata=b"".join(each.public_bytes(Encoding.DER) for each in authorities))
-    elif context.verify_mode is not ssl.CERT_NONE:
+    if not _trust(context, security, read) and context.verify_mode is not ssl.CERT_NONE:
         raise ConfigError(
             f"{security.written_name('ssl.truststore.location')}: ssl.client.auth={security['ssl.client.auth']} needs a "
             "truststore with the authorities that sign the certificates of clients; name one"
         )
     return context
+
+
+def make_client_context(security: ListenerSecurity, read: ReadFile, now_ms: int) -> ssl.SSLContext:
+    """Returns a context for connections to such a listener of other nodes. Without a keystore this node has no certificate to
+    show, and without a truststore the system's authorities are trusted, as those of Java are by Kafka. Raises ConfigError."""
+    name = "ssl.endpoint.identification.algorithm"
+    algorithm: str = security[name] or ""
+    if algorithm.lower() not in ("https", ""):
+        raise ConfigError(f"{security.written_name(name)}: '{algorithm}' is not checked here; use https, or nothing for no check")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = bool(algorithm)
+    _set_up(context, security)
+    if any(security[each] for each in _OWN_KEY):
+        _load_chain(context, load_identity(security, read, now_ms), security.written_name("ssl.keystore.location"))
+    if not _trust(context, security, read):
+        context.load_default_certs()
+    return context
+
+
+def _set_up(context: ssl.SSLContext, security: ListenerSecurity) -> None:
+    """Sets what is the same at both ends. Raises ConfigError."""
+    for setting, values in _ONLY.items():
+        if security[setting] not in values:
+            raise ConfigError(
+                f"{security.written_name(setting)}: '{security[setting]}' needs Java, and ottla uses OpenSSL; remove it"
+            )
+    context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_COMPRESSION
+    _set_versions(context, security)
+
+
+def _trust(context: ssl.SSLContext, security: ListenerSecurity, read: ReadFile) -> bool:
+    """Has a context trust what is in the truststore; returns whether there is one. Raises ConfigError."""
+    authorities = load_authorities(security, read)
+    if authorities is None:
+        return False
+    # As in Java, whatever is in the truststore is trusted, be it an authority that another one signed, or a client itself.
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    context.load_verify_locations(cadata=b"".join(each.public_bytes(Encoding.DER) for each in authorities))
+    return True
 
 
 def _set_versions(context: ssl.SSLContext, security: ListenerSecurity) -> None:

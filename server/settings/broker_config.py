@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING, Any
 from ottla.log.config_def import ConfigError
 from ottla.server.settings.broker_settings import BROKER_SETTINGS, OWN_SETTINGS, base_name, is_of_listener
 from ottla.server.settings.listeners import (
-    CALLED,
     ListenerAddress,
     check_advertised,
     check_open,
@@ -164,6 +163,23 @@ class BrokerConfig:
         return str(name).upper() if name else next(fitting, protocol)
 
     @property
+    def inter_broker_protocol(self) -> str:
+        """The security protocol of `inter_broker_listener`."""
+        name = self.inter_broker_listener
+        fitting = (listener.protocol for listener in self.listeners if listener.name == name)
+        return next(fitting, str(self.values["security.inter.broker.protocol"]))
+
+    @property
+    def controllers_listener(self) -> str:
+        """The name of the controllers' listener, the first of `controller.listener.names`."""
+        return str(self.values["controller.listener.names"][0]).upper()
+
+    @property
+    def controllers_protocol(self) -> str:
+        """The security protocol of `controllers_listener`."""
+        return self._protocols()[self.controllers_listener]
+
+    @property
     def follows_controllers(self) -> bool:
         """Whether the controllers of this broker's cluster are other nodes."""
         return "controller" not in self.values["process.roles"]
@@ -212,24 +228,10 @@ class BrokerConfig:
             raise ConfigError(
                 f"listeners: {names} is for controllers (controller.listener.names), which this node is not; remove it"
             )
-        name = next(iter(self.values["controller.listener.names"] or ()), "").upper()
-        protocol = self._protocols().get(name)
-        if protocol not in CALLED:
+        if self.controllers_listener not in self._protocols():
             raise ConfigError(
-                f"controller.listener.names: the controllers' listener {name or '(none)'} uses {protocol}, which ottla does not "
-                "support yet; use PLAINTEXT (listener.security.protocol.map)"
-            )
-        self._check_other_brokers()
-
-    def _check_other_brokers(self) -> None:
-        """Raises ConfigError if other brokers could be reached only by a security protocol that ottla does not use for that."""
-        key = "inter.broker.listener.name" if self.values["inter.broker.listener.name"] else "security.inter.broker.protocol"
-        name = self.values[key].upper()
-        protocol = next((listener.protocol for listener in self.listeners if listener.name == name), "PLAINTEXT")
-        if protocol not in CALLED:
-            raise ConfigError(
-                f"{key}: brokers would talk to each other by listener {name}, which uses {protocol}; ottla uses only PLAINTEXT "
-                "for that yet, so name a listener with it (inter.broker.listener.name), and keep it on a network of your own"
+                f"controller.listener.names: the protocol of {self.controllers_listener} is not known; add "
+                f"{self.controllers_listener}:PLAINTEXT, or whatever the controllers have, to listener.security.protocol.map"
             )
 
 

@@ -26,8 +26,6 @@ ENCRYPTED: Final = frozenset({"SSL", "SASL_SSL"})
 """The security protocols whose connections are encrypted."""
 LOGS_IN: Final = frozenset({"SASL_PLAINTEXT", "SASL_SSL"})
 """The security protocols whose clients log in before anything else."""
-CALLED: Final = frozenset({"PLAINTEXT"})
-"""The security protocols by which ottla itself calls other nodes."""
 MAX_CREATION_RATE: Final = "max.connection.creation.rate"
 """A setting of the broker and, with the listener's prefix before it, of each listener."""
 ANY_HOST: Final = frozenset({"", "0.0.0.0", "::"})

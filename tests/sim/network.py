@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import ssl
 from collections.abc import Callable, Mapping
 from random import Random
 from typing import Any, Final, Protocol, cast
@@ -388,7 +389,9 @@ class Port:
     ) -> None:
         raise OSError(NO_TLS)
 
-    async def connect_to(self, factory: Callable[[], asyncio.BaseProtocol], host: str, port: int) -> None:
+    async def connect_to(
+        self, factory: Callable[[], asyncio.BaseProtocol], host: str, port: int, context: ssl.SSLContext | None = None
+    ) -> None:
         if host not in self.others:
             raise OSError(f"no host {host}")
         await asyncio.sleep(self._random.uniform(_QUICK / 2, _QUICK))
@@ -397,7 +400,7 @@ class Port:
         transport.link = self.others[host].connect(transport)
         protocol.connection_made(transport)
 
-    def dial(self, host: str, port: int, timeout_s: float) -> BlockingSocket:
+    def dial(self, host: str, port: int, timeout_s: float, context: ssl.SSLContext | None = None) -> BlockingSocket:
         raise OSError(f"nothing in the simulation has a thread that could wait for {host}:{port}")
 
     async def address_of(self, host: str) -> str:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import ssl
+import tempfile
 
 import pytest
 
+from compat_tests.certificates import authority, client_context, issue
 from ottla.server.base.network import OsNetwork
 
 
@@ -104,3 +107,52 @@ def test_the_machine_has_the_name_that_it_gives_itself_if_it_resolves(monkeypatc
 
     monkeypatch.setattr(socket, "getaddrinfo", unknown)
     assert OsNetwork().own_host() == "localhost"
+
+
+@pytest.mark.parametrize("trusted", [True, False])
+def test_connections_are_encrypted_where_there_is_a_context(trusted: bool) -> None:
+    """Both kinds: one of the event loop, and one of a thread."""
+    root = authority()
+    own = issue("node", root)
+    served = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    with tempfile.NamedTemporaryFile("w") as file:
+        file.write(own.pem())
+        file.flush()
+        served.load_cert_chain(file.name)
+    context = client_context(root if trusted else authority("foreign"))
+
+    class Heard(asyncio.Protocol):
+        def __init__(self) -> None:
+            self.data: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+
+        def data_received(self, data: bytes) -> None:
+            self.data.set_result(data)
+
+    def by_thread(port: int) -> bytes:
+        sock = OsNetwork().dial("127.0.0.1", port, 30, context)
+        try:
+            return sock.recv(5)
+        finally:
+            sock.close()
+
+    async def greet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"hello")
+        await writer.drain()
+        writer.close()
+
+    async def scenario() -> None:
+        server = await asyncio.start_server(greet, "127.0.0.1", 0, ssl=served)
+        asyncio.get_running_loop().set_exception_handler(lambda loop, context: None)  # the other half of a refused handshake
+        port = server.sockets[0].getsockname()[1]
+        heard = Heard()
+        thread = asyncio.to_thread(by_thread, port)
+        if trusted:
+            await OsNetwork().connect_to(lambda: heard, "127.0.0.1", port, context)
+            assert [await heard.data, await thread] == [b"hello", b"hello"]
+        else:
+            for attempt in (OsNetwork().connect_to(lambda: heard, "127.0.0.1", port, context), thread):
+                with pytest.raises(ssl.SSLCertVerificationError):
+                    await attempt
+        server.close()
+
+    asyncio.run(asyncio.wait_for(scenario(), 60))

@@ -7,6 +7,7 @@ that were sent (`requests`) and answers when the test says so, and time is a Man
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
@@ -123,12 +124,16 @@ class PlayedNetwork(OsNetwork):
     def __init__(self) -> None:
         self.attempts = 0
         self.connected: list[OtherEnd] = []
+        self.contexts: list[ssl.SSLContext | None] = []
         self.on_connect: Callable[[], None] = lambda: None
         self.hold: asyncio.Event | None = None
         """What attempts wait for before anything else."""
 
-    async def connect_to(self, factory: Callable[[], asyncio.BaseProtocol], host: str, port: int) -> None:
+    async def connect_to(
+        self, factory: Callable[[], asyncio.BaseProtocol], host: str, port: int, context: ssl.SSLContext | None = None
+    ) -> None:
         assert (host, port) == (HOST, PORT)
+        self.contexts.append(context)
         self.attempts += 1
         if self.hold is not None:
             await self.hold.wait()
@@ -153,7 +158,7 @@ async def turns(count: int = 10) -> None:
 class Rig:
     """A peer, its network and its clock."""
 
-    def __init__(self, **settings: int) -> None:
+    def __init__(self, security: Any = None, **settings: int) -> None:
         self.clock = ManualClock()
         self.network = PlayedNetwork()
         self.peer = Peer(
@@ -164,6 +169,7 @@ class Rig:
             clock=self.clock,
             random=from_seed(1),
             settings=PeerSettings(**settings),
+            security=security,
         )
 
     @property

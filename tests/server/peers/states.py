@@ -6,9 +6,11 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from ottla.log.config_def import Secret
 from ottla.server.base.promise import Promise
 from ottla.server.peers.backoff import JITTER
 from ottla.server.peers.peer import State
+from ottla.server.security.client import SaslLogin
 from ottla.wire.messages.metadata import MetadataRequest
 from tests.server.peers.node import Rig, refuse, turns
 
@@ -23,9 +25,9 @@ SURE = 1 + JITTER
 Scenario = Callable[[Rig], Awaitable[object]]
 
 
-def run(scenario: Scenario, **settings: int) -> None:
+def run(scenario: Scenario, security: Any = None, **settings: int) -> None:
     async def main() -> None:
-        rig = Rig(**settings)
+        rig = Rig(security, **settings)
         await asyncio.wait_for(scenario(rig), 30)
         await rig.peer.close()
         assert rig.clock.waiting == 0, "a timer is left"
@@ -109,6 +111,19 @@ async def lose(rig: Rig) -> None:
     rig.node.close()
 
 
+class Secured:
+    """Logs in by PLAIN, over what `encrypted` says."""
+
+    def __init__(self, encrypted: Any = None) -> None:
+        self.login = SaslLogin("PLAIN", "broker", Secret("s3cret"), lambda: "nonce")
+        self.context = lambda: encrypted
+
+
+async def renew(rig: Rig) -> None:
+    rig.peer._security = Secured()  # type: ignore[assignment]  # a login is all that is used of it
+    rig.peer._renew()
+
+
 EDGES: dict[tuple[State, State], Scenario] = {
     (State.IDLE, State.CONNECTING): connect,
     (State.CONNECTING, State.NEGOTIATING): be_connected,
@@ -116,6 +131,7 @@ EDGES: dict[tuple[State, State], Scenario] = {
     (State.NEGOTIATING, State.READY): Rig.ready,
     (State.NEGOTIATING, State.PAUSED): lose,
     (State.READY, State.PAUSED): lose,
+    (State.READY, State.NEGOTIATING): renew,
     (State.PAUSED, State.CONNECTING): connect,
     (State.PAUSED, State.IDLE): rest,
     **{(state, State.CLOSED): closed for state in REACH},

@@ -10,10 +10,12 @@ from contextlib import contextmanager, suppress
 
 import pytest
 
+from ottla.log.config_def import Secret
 from ottla.server.peers.blocking import MAX_ANSWER_BYTES, BlockingConnection
 from ottla.server.peers.outcomes import Disconnected, PeerError, TimedOut, UnsupportedVersion
+from ottla.server.security.client import SaslLogin
 from ottla.wire.header import RequestHeader, decode_request_header
-from ottla.wire.messages import api_versions, broker_heartbeat
+from ottla.wire.messages import api_versions, broker_heartbeat, sasl_authenticate, sasl_handshake
 from ottla.wire.messages.api_versions import ApiVersion, ApiVersionsResponse
 from ottla.wire.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from tests.server.peers.node import frame
@@ -35,7 +37,9 @@ def once_known(heartbeat: Answer) -> Answer:
 
 
 @contextmanager
-def node(answer: Answer) -> Iterator[tuple[BlockingConnection, list[RequestHeader]]]:
+def node(
+    answer: Answer, login: SaslLogin | None = None, monotonic: Callable[[], float] = time.monotonic
+) -> Iterator[tuple[BlockingConnection, list[RequestHeader]]]:
     """A node that answers each request with these bytes, none to end the connection."""
     ours, theirs = socket.socketpair()
     asked: list[RequestHeader] = []
@@ -53,7 +57,7 @@ def node(answer: Answer) -> Iterator[tuple[BlockingConnection, list[RequestHeade
 
     thread = threading.Thread(target=serve)
     thread.start()
-    connection = BlockingConnection(ours, "other:9093", "broker-4-heartbeat", time.monotonic)
+    connection = BlockingConnection(ours, "other:9093", "broker-4-heartbeat", monotonic, login)
     try:
         yield connection, asked
     finally:
@@ -146,3 +150,25 @@ def test_another_thread_may_close_it_while_it_waits() -> None:
         thread.join(30)
         held.set()
     assert len(ended) == 1
+
+
+def test_it_logs_in_first_and_again_before_the_login_ends() -> None:
+    now = [100.0]
+    has = [*VERSIONS.api_keys, ApiVersion(sasl_handshake.API_KEY, 0, 1), ApiVersion(sasl_authenticate.API_KEY, 0, 2)]
+
+    def answer(header: RequestHeader) -> bytes:
+        if header.api_key == api_versions.API_KEY:
+            return frame(header, ApiVersionsResponse(0, has))
+        if header.api_key == sasl_handshake.API_KEY:
+            return frame(header, sasl_handshake.SaslHandshakeResponse())
+        if header.api_key == sasl_authenticate.API_KEY:
+            return frame(header, sasl_authenticate.SaslAuthenticateResponse(session_lifetime_ms=10_000))
+        return fine(header)
+
+    login = SaslLogin("PLAIN", "me", Secret("s3cret"), lambda: "nonce")
+    with node(answer, login, lambda: now[0]) as (connection, asked):
+        for pause_s in (0, 8, 1, 0):
+            now[0] += pause_s
+            assert connection.ask(BrokerHeartbeatRequest(4), LONG_S).error_code == 0
+    beat, logged_in = broker_heartbeat.API_KEY, [sasl_handshake.API_KEY, sasl_authenticate.API_KEY]
+    assert [each.api_key for each in asked] == [api_versions.API_KEY, *logged_in, beat, beat, *logged_in, beat, beat]

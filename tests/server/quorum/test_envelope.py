@@ -32,7 +32,7 @@ def test_the_request_goes_in_the_newest_version_that_both_have_whatever_the_clie
     assert header == (KEY, version, 0, "the client")
     request, end = create_topics.DECODE_REQUEST[version](sealed.request_data, pos)
     assert (request.topics[0].name, end) == ("t", len(sealed.request_data))
-    assert sealed.request_principal == encode_principal("User:alice")
+    assert sealed.request_principal == encode_principal(ALICE)
     assert sealed.client_host_address == b"\x0a\1\2\3"
     assert enveloped.open(answer(version)).topics[0].name == "t"
     assert enveloped.name == "CreateTopics"
@@ -52,12 +52,13 @@ def test_what_is_no_answer(data: bytes) -> None:
 
 
 @pytest.mark.parametrize(
-    ("principal", "kind", "name"), [("User:alice", "User", "alice"), ("User:CN=a:b,O=c", "User", "CN=a:b,O=c")]
+    ("principal", "by_token", "kind", "name"),
+    [("User:alice", True, "User", "alice"), ("User:CN=a:b,O=c", False, "User", "CN=a:b,O=c")],
 )
-def test_principals(principal: str, kind: str, name: str) -> None:
-    data = encode_principal(principal)
+def test_principals(principal: str, by_token: bool, kind: str, name: str) -> None:
+    data = encode_principal(ALICE._replace(principal=principal, by_delegation_token=by_token))
     found, end = default_principal_data.DECODE[0](data, 2)
-    assert (data[:2], found.type, found.name, found.token_authenticated, end) == (b"\0\0", kind, name, False, len(data))
+    assert (data[:2], found.type, found.name, found.token_authenticated, end) == (b"\0\0", kind, name, by_token, len(data))
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import ssl
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -28,7 +29,9 @@ class Leaders(PlayedNetwork):
         super().__init__()
         self.hosts: list[str] = []
 
-    async def connect_to(self, factory: Callable[[], asyncio.BaseProtocol], host: str, port: int) -> None:
+    async def connect_to(
+        self, factory: Callable[[], asyncio.BaseProtocol], host: str, port: int, context: ssl.SSLContext | None = None
+    ) -> None:
         self.hosts.append(host)
         await super().connect_to(factory, "other", 9092)
 

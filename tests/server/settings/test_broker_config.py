@@ -140,12 +140,9 @@ def test_a_listener_that_is_not_advertised_advertises_itself() -> None:
          "node.id: 1 is a controller's (controller.quorum.voters); give the broker another node.id"),
         ({"process.roles": "broker", "controller.quorum.voters": "2@a:1", "listeners": "PLAINTEXT://:1,CONTROLLER://:2"},
          "listeners: CONTROLLER is for controllers (controller.listener.names), which this node is not; remove it"),
-        ({"process.roles": "broker", "controller.quorum.voters": "2@a:1", "listener.security.protocol.map":
-          "PLAINTEXT:PLAINTEXT,CONTROLLER:SSL"}, "controller.listener.names: the controllers' listener CONTROLLER uses SSL, "
-         "which ottla does not support yet; use PLAINTEXT (listener.security.protocol.map)"),
         ({"process.roles": "broker", "controller.quorum.voters": "2@a:1", "controller.listener.names": "C",
-          "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT"}, "controller.listener.names: the controllers' listener C uses "
-         "None, which ottla does not support yet; use PLAINTEXT (listener.security.protocol.map)"),
+          "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT"}, "controller.listener.names: the protocol of C is not known; "
+         "add C:PLAINTEXT, or whatever the controllers have, to listener.security.protocol.map"),
         ({"controller.quorum.voters": "1@a:1,2@b:1"},
          "controller.quorum.voters: 2 is another node, and ottla is a controller only of itself; leave node 1 as the only voter, "
          "or set process.roles=broker to join the quorum"),
@@ -213,17 +210,28 @@ def test_a_listener_s_own_settings_that_count() -> None:
     BrokerConfig.from_mapping({f"listener.name.{name}": "required" if "auth" in name else "5" for name in names})
 
 
-def test_other_brokers_are_called_in_plain_text_only() -> None:
+DEFAULT_MAP = "PLAINTEXT:PLAINTEXT,SSL:SSL,OTHERS:SASL_PLAINTEXT,MORE:SSL"
+
+
+def test_by_which_protocols_other_nodes_are_called() -> None:
     texts = {
         "process.roles": "broker",
-        "controller.listener.names": "CONTROLLER",
+        "controller.listener.names": "OTHERS,MORE",
         "controller.quorum.bootstrap.servers": "localhost:9093",
-        "listeners": "SSL://127.0.0.1:9094,PLAINTEXT://127.0.0.1:9092",
+        "listeners": "A://127.0.0.1:9094,PLAINTEXT://127.0.0.1:9092,B://127.0.0.1:9095",
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,A:SSL,B:SASL_SSL,OTHERS:SASL_PLAINTEXT,MORE:SSL",
     }
-    BrokerConfig.from_mapping(texts)
-    with pytest.raises(
-        ConfigError, match=r"^security\.inter\.broker\.protocol: brokers would talk to each other by listener SSL"
-    ):
-        BrokerConfig.from_mapping(texts | {"security.inter.broker.protocol": "SSL"})
-    with pytest.raises(ConfigError, match=r"^inter\.broker\.listener\.name: brokers would talk to each other by listener SSL"):
-        BrokerConfig.from_mapping(texts | {"inter.broker.listener.name": "SSL"})
+
+    def called(**changes: str) -> tuple[str, str, str, str]:
+        config, _ = BrokerConfig.from_mapping(texts | {name.replace("_", "."): value for name, value in changes.items()})
+        return (
+            config.inter_broker_listener,
+            config.inter_broker_protocol,
+            config.controllers_listener,
+            config.controllers_protocol,
+        )
+
+    assert called() == ("PLAINTEXT", "PLAINTEXT", "OTHERS", "SASL_PLAINTEXT")
+    named = {"listeners": "SSL://127.0.0.1:9094,PLAINTEXT://127.0.0.1:9092"}
+    assert called(security_inter_broker_protocol="SSL", listener_security_protocol_map=DEFAULT_MAP, **named)[:2] == ("SSL", "SSL")
+    assert called(inter_broker_listener_name="b", controller_listener_names="more") == ("B", "SASL_SSL", "MORE", "SSL")
