@@ -135,8 +135,13 @@ class Nodes:
     def produce(self, topic: str) -> None:
         producer = Producer(login(self.ottla, "admin", self.files) | {"acks": "all"})
         failed: list[object] = []
+
+        def delivered(error: object, _: object) -> None:
+            if error is not None:
+                failed.append(error)
+
         for at in range(RECORDS):
-            producer.produce(topic, b"x" * 100 + str(at).encode(), on_delivery=lambda error, _: error and failed.append(error))
+            producer.produce(topic, b"x" * 100 + str(at).encode(), on_delivery=delivered)
         assert producer.flush(60) == 0
         assert not failed
 
@@ -205,7 +210,7 @@ def test_logins_are_renewed_and_nothing_stops_for_it(nodes: Nodes) -> None:
     def renewed() -> bool:
         for topic in ("long", "lasting"):
             nodes.produce(topic)
-        return nodes.ottla.log_file.read_text().count("renewed a login") >= 4
+        return bool(nodes.ottla.log_file.read_text().count("renewed a login") >= 4)
 
     wait_for(renewed, lambda: f"logins are renewed\n{nodes.ottla.log_tail()}")
     for topic in ("long", "lasting"):
