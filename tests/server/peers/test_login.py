@@ -47,10 +47,10 @@ def test_scram_against_our_own_half(digest: str, password: str) -> None:
     calls = login_calls(login(mechanism, password), NAME)
     next(calls)
     call = calls.send(SaslHandshakeResponse(0, [mechanism]))
-    challenge = server.step(call.request.auth_bytes)  # type: ignore[attr-defined]
+    challenge = server.step(call.request.auth_bytes)  # type: ignore[attr-defined]  # it is a SaslAuthenticateRequest
     assert isinstance(challenge, Challenge)
     call = calls.send(SaslAuthenticateResponse(auth_bytes=challenge.token))
-    outcome = server.step(call.request.auth_bytes)  # type: ignore[attr-defined]
+    outcome = server.step(call.request.auth_bytes)  # type: ignore[attr-defined]  # it is a SaslAuthenticateRequest
     assert isinstance(outcome, Done) == (password == "s3cret")
     if isinstance(outcome, Done):
         assert outcome.principal == "User:broker"
