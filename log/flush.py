@@ -16,11 +16,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 from threading import Lock
-from typing import Protocol
+from typing import Final, Protocol
 
 from ottla.log.disk.checkpoint import LEADER_EPOCHS
 from ottla.log.disk.directory import LogDirectory
 from ottla.log.disk.files import File
+
+_STAGED: Final = f"{LEADER_EPOCHS}.tmp"
+"""A start removes what it finds under this name (log/opening/temporary_files.py)."""
 
 
 class Unsynced:
@@ -137,6 +140,26 @@ class FlushJob:
                 with suppress(FileNotFoundError):
                     disk.sync_dir(path)
             self.took_ms = max(0, self._now_ms() - began_ms)  # the wall clock may be set back
+
+    @property
+    def log_directory(self) -> str:
+        """Returns the path of the log directory that the log lies in."""
+        return self._directory.path
+
+    def stage(self) -> None:
+        """Writes what is not even written yet, unsynced and under another name, for one who syncs the whole file system in place
+        of `run`. Raises StorageError."""
+        if self._epochs is not None:
+            with self._directory.guard(f"flushing {self._path}"):
+                self._directory.disk.write_bytes(f"{self._path}/{_STAGED}", self._epochs, sync=False)
+
+    def put_in_place(self) -> bool:
+        """Gives what was staged its name, once that is durable; returns whether there was anything. Raises StorageError."""
+        if self._epochs is None:
+            return False
+        with self._directory.guard(f"flushing {self._path}"):
+            self._directory.disk.rename(f"{self._path}/{_STAGED}", f"{self._path}/{LEADER_EPOCHS}")
+        return True
 
     def run_and_finish(self) -> None:
         """Runs and finishes the job on the calling thread. Raises StorageError."""

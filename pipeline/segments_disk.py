@@ -62,6 +62,9 @@ class _Nothing:
     def note_boot(self) -> None:
         """Does nothing."""
 
+    def sync_file_system(self) -> bool:
+        return False
+
     def release(self) -> None:
         """Does nothing."""
 

@@ -123,6 +123,9 @@ class _MemLock:
     def note_boot(self) -> None:
         self._disk._boots_noted[self._path] = self._disk._boot
 
+    def sync_file_system(self) -> bool:
+        return False
+
     def release(self) -> None:
         self._disk._locks.discard(self._path)
 

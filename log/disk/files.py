@@ -24,6 +24,7 @@ import contextlib
 import errno
 import fcntl
 import os
+import re
 import stat
 from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
@@ -110,6 +111,12 @@ class Lock(Protocol):
     def note_boot(self) -> None:
         """Notes on which run of the system the directory is used, after everything that an earlier run may have lost was looked
         at. Raises OSError."""
+        ...
+
+    def sync_file_system(self) -> bool:
+        """Syncs the whole file system that the lock lies on. Returns True if everything that was written and named there since
+        the lock was taken is durable. False if not, or if the system cannot tell; then each file has to be synced by itself.
+        """
         ...
 
     def release(self) -> None: ...
@@ -347,10 +354,11 @@ def _unknown(error: OSError, path: str) -> StateUnknown:
 class _OsLock:
     """The lock on a file, in which it notes the id of the boot. Kafka locks the same file and does not look into it."""
 
-    __slots__ = ("_boot", "_fd", "same_boot")
+    __slots__ = ("_boot", "_fd", "_may_sync", "same_boot")
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
+        self._may_sync = True
         self._boot = _boot_id()
         self.same_boot = bool(self._boot) and os.pread(fd, len(self._boot) + 1, 0) == self._boot
 
@@ -359,10 +367,29 @@ class _OsLock:
             os.ftruncate(self._fd, 0)
             os.pwrite(self._fd, self._boot, 0)
 
+    def sync_file_system(self) -> bool:
+        syncfs = _find_syncfs()
+        if syncfs is None or not self._may_sync:
+            return False
+        self._may_sync = syncfs(self._fd) == 0  # a failed write is reported once, to a descriptor that was open by then
+        return self._may_sync
+
     def release(self) -> None:
         fd, self._fd = self._fd, -1
         if fd >= 0:
             os.close(fd)
+
+
+def _find_syncfs() -> Callable[[int], int] | None:
+    """Returns syncfs(2), None where it does not report writes that have failed: only Linux does, since 5.8."""
+    system = os.uname()
+    version = tuple(int(number) for number in re.findall(r"\d+", system.release)[:2])
+    if system.sysname != "Linux" or version < (5, 8):
+        return None
+    import ctypes  # nobody else needs it
+
+    found: Callable[[int], int] | None = getattr(ctypes.CDLL(None), "syncfs", None)
+    return found
 
 
 def _mode_around(path: str) -> int:

@@ -4,13 +4,16 @@ A partition that was written to has some eight fsyncs ahead of it, of 2.8 ms eac
 took 24 s, and a supervisor that waits ten seconds for a stop kills the broker before that. Fsyncs that are under way together
 share the file system's journal: in sixteen threads one costs a tenth. The threads only sync (`FlushJob.run`); the caller does the
 rest.
+
+Where very many partitions were written to, the whole file system is synced instead, twice for some hundred of them: it is one
+commit of the journal, and the files that are written meanwhile do not wait for anybody's.
 """
 
 from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from itertools import islice
 from typing import TYPE_CHECKING, Final
@@ -18,15 +21,19 @@ from typing import TYPE_CHECKING, Final
 from ottla.log.errors import StorageError
 
 if TYPE_CHECKING:
+    from ottla.log.disk.files import Lock
     from ottla.log.flush import FlushJob
     from ottla.log.partition import PartitionLog
 
-_AT_ONCE: Final = 128  # partitions, each of which holds its open files until it is synced
+_AT_ONCE: Final = 256  # partitions, each of which holds its open files until it is synced
+_MANY: Final = 64
+"""With so many partitions of one directory to sync, the whole file system is synced. Where few are, most of it may be others'
+data."""
 
 
-def sync_all(logs: Iterable[PartitionLog], threads: int) -> None:
-    """Writes what each log's next start needs, and syncs it in `threads` threads. A log for which this fails fails again in its
-    own `close`, which reports it.
+def sync_all(logs: Iterable[PartitionLog], threads: int, locks: Mapping[str, Lock] | None = None) -> None:
+    """Writes what each log's next start needs, and syncs it: many of a directory by its lock, all others in `threads` threads. A
+    log for which this fails fails again in its own `close`, which reports it. `locks` are those of directories, by path.
     """
     rest = iter(logs)
     while batch := list(islice(rest, _AT_ONCE)):
@@ -40,7 +47,36 @@ def sync_all(logs: Iterable[PartitionLog], threads: int) -> None:
                 continue
             if job is not None:
                 jobs.append(job)
-        _run(jobs, threads)
+        _run(_sync_together(jobs, locks or {}), threads)
+
+
+def _sync_together(jobs: list[FlushJob], locks: Mapping[str, Lock]) -> list[FlushJob]:
+    """Syncs the file systems of directories with many jobs; returns the other jobs, and those for which that failed."""
+    of_directories: dict[str, list[FlushJob]] = {}
+    for job in jobs:
+        of_directories.setdefault(job.log_directory, []).append(job)
+    left: list[FlushJob] = []
+    for path, of_directory in of_directories.items():
+        lock = locks.get(path)
+        if lock is None or len(of_directory) < _MANY or not _is_synced(of_directory, lock):
+            left += of_directory
+            continue
+        for job in of_directory:
+            job.finish()
+    return left
+
+
+def _is_synced(jobs: list[FlushJob], lock: Lock) -> bool:
+    """Returns whether a sync of the file system has made everything durable that belongs to the jobs."""
+    try:
+        for job in jobs:
+            job.stage()
+        if not lock.sync_file_system():
+            return False
+        named = [job.put_in_place() for job in jobs]
+    except StorageError:
+        return False
+    return not any(named) or lock.sync_file_system()
 
 
 def _run(jobs: list[FlushJob], threads: int) -> None:

@@ -467,7 +467,7 @@ class LogManager:
         want of room or descriptors, gets no marker."""
         unclean: set[str] = set()
         if clean and self._threads > 1:
-            sync_all([*self.logs.values(), *(future.log for future in self.futures.values())], _SYNC_THREADS)
+            sync_all([*self.logs.values(), *(future.log for future in self.futures.values())], _SYNC_THREADS, self._locks)
         for log in (*self.logs.values(), *(future.log for future in self.futures.values())):
             try:
                 log.close(clean and log.directory.failed is None)

@@ -6,13 +6,18 @@ On a real disk: the simulated one is for one thread.
 
 from __future__ import annotations
 
+import ctypes
 import errno
+import os
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 from random import Random
+from types import SimpleNamespace
 
 import pytest
 
+from ottla.log.disk import files as files_module
 from ottla.log.disk.files import OsDisk, OsFile, StateUnknown
 from ottla.log.management.clean_shutdown import sync_all
 from ottla.log.management.manager import LogManager
@@ -121,3 +126,136 @@ def test_what_ended_in_a_bug_does_not_count_as_synced(tmp_path: Path, monkeypatc
     assert logs.logs["t", 3].unflushed == 3
     assert logs.logs["t", 3].unsynced
     logs.close(clean=False)
+
+
+class CountingFile(OsFile):
+    __slots__ = ()
+    syncs = 0
+
+    def sync(self) -> None:
+        CountingFile.syncs += 1
+        super().sync()
+
+
+class CountingDisk(OsDisk):
+    """Counts fsyncs of files in `CountingFile.syncs`, and those of directories."""
+
+    file_type = CountingFile
+
+    def __init__(self) -> None:
+        CountingFile.syncs = 0
+        self.synced_dirs: list[str] = []
+
+    def sync_dir(self, path: str) -> None:
+        self.synced_dirs.append(path)
+        super().sync_dir(path)
+
+
+class Syncs:
+    """Stands for the syncs of file systems: each answers what `outcomes` says next, True if that says nothing. At each it notes
+    the names of partition 5's leader epochs."""
+
+    def __init__(self, path: Path, *outcomes: bool) -> None:
+        self.path = path
+        self.outcomes = list(outcomes)
+        self.names: list[list[str]] = []
+
+    def sync(self, fd: int) -> int:
+        partition = next(self.path.glob("*/t-5"))
+        self.names.append(sorted(each.name for each in partition.glob("leader-epoch-checkpoint*")))
+        return 0 if not self.outcomes or self.outcomes.pop(0) else -1
+
+
+@pytest.fixture
+def many(tmp_path: Path) -> Iterator[tuple[LogManager, CountingDisk]]:
+    disk = CountingDisk()
+    logs = LogManager(disk, [f"{tmp_path}/a"], lambda: NOW_MS, settings(), random=Random(1), recovery_threads=4, max_open_files=5)
+    logs.lock()
+    logs.open_all()
+    write(logs, 120)
+    CountingFile.syncs, disk.synced_dirs = 0, []
+    yield logs, disk
+    logs.close(clean=False)
+
+
+def synced_one_by_one(disk: CountingDisk) -> int:
+    """Returns how many partitions' directories were synced."""
+    return len({path for path in disk.synced_dirs if "/t-" in path})
+
+
+def test_many_are_synced_with_their_file_system(
+    tmp_path: Path, many: tuple[LogManager, CountingDisk], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    logs, disk = many
+    syncs = Syncs(tmp_path)
+    monkeypatch.setattr(files_module, "_find_syncfs", lambda: syncs.sync)
+    logs.close()
+    name = "leader-epoch-checkpoint"
+    assert syncs.names == [[name, f"{name}.tmp"], [name]]
+    assert (CountingFile.syncs, synced_one_by_one(disk)) == (0, 0)
+    assert (tmp_path / "a/.kafka_cleanshutdown").exists()
+    assert {log.unflushed for log in logs.logs.values()} <= {0}
+    again = manager(tmp_path, 4)
+    assert [again.logs["t", partition].log_end_offset for partition in range(120)] == [0, 1, 2, 3] * 30
+    again.close()
+
+
+@pytest.mark.parametrize("outcomes", [(False,), (True, False)])
+def test_where_that_fails_each_is_synced_by_itself(
+    tmp_path: Path, many: tuple[LogManager, CountingDisk], monkeypatch: pytest.MonkeyPatch, outcomes: tuple[bool, ...]
+) -> None:
+    logs, disk = many
+    syncs = Syncs(tmp_path, *outcomes)
+    monkeypatch.setattr(files_module, "_find_syncfs", lambda: syncs.sync)
+    logs.close()
+    assert len(syncs.names) == len(outcomes)
+    assert synced_one_by_one(disk) == 90  # all that were written to
+    assert CountingFile.syncs >= 90
+    assert (tmp_path / "a/.kafka_cleanshutdown").exists()
+    assert not list(tmp_path.glob("*/*/*.tmp"))
+
+
+def test_few_are_synced_by_themselves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    disk = CountingDisk()
+    logs = manager(tmp_path, 4, disk)
+    logs.lock()
+    write(logs)
+    syncs = Syncs(tmp_path)
+    monkeypatch.setattr(files_module, "_find_syncfs", lambda: syncs.sync)
+    logs.close()
+    assert syncs.names == []
+    assert synced_one_by_one(disk) == 30
+
+
+def test_a_file_system_on_which_a_write_has_failed_is_not_asked_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The system reports a failed write once."""
+    outcomes = [0, -1, 0]
+    monkeypatch.setattr(files_module, "_find_syncfs", lambda: lambda fd: outcomes.pop(0))
+    lock = OsDisk().lock(f"{tmp_path}/.lock")
+    assert [lock.sync_file_system() for _ in range(3)] == [True, False, False]
+    assert outcomes == [0]
+    lock.release()
+
+
+@pytest.mark.parametrize(
+    ("system", "release", "found"),
+    [("Linux", "6.1.0-9-amd64", True), ("Linux", "5.8", True), ("Linux", "5.7.19", False), ("Darwin", "23.1.0", False)],
+)
+def test_only_a_system_that_reports_failed_writes_is_asked(
+    system: str, release: str, found: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(os, "uname", lambda: SimpleNamespace(sysname=system, release=release))
+    monkeypatch.setattr(ctypes, "CDLL", lambda name: SimpleNamespace(syncfs=lambda fd: 0))
+    lock = OsDisk().lock(f"{tmp_path}/.lock")
+    assert lock.sync_file_system() is found
+    lock.release()
+
+
+def test_the_system_syncs_a_file_system(tmp_path: Path, many: tuple[LogManager, CountingDisk]) -> None:
+    """Whether or not this one can, everything is there."""
+    logs, _ = many
+    logs.close()
+    assert (tmp_path / "a/.kafka_cleanshutdown").exists()
+    again = manager(tmp_path, 4)
+    assert [again.logs["t", partition].log_end_offset for partition in range(8)] == [0, 1, 2, 3, 0, 1, 2, 3]
+    again.close()
