@@ -9,10 +9,14 @@ import re
 import shlex
 import subprocess
 import sys
+from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 from compat_tests.brokers import Ottla
+from compat_tests.commands import ENVIRONMENT
 from compat_tests.reference.kafka import free_port
+from compat_tests.waiting import wait_for
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "security.md"
 BLOCK = re.compile(r"^```(console|properties)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
@@ -94,3 +98,51 @@ def test_the_page(tmp_path: Path) -> None:
     log = (tmp_path / "broker.log").read_text()
     assert f"reaches SSL://:{reader.ports['9093']} may read" in log, "until clients need certificates"
     assert f"reaches EXTERNAL://:{reader.ports['9093']}" not in log
+
+
+# "In ten commands"
+
+
+def ten_commands() -> list[str]:
+    """The commands of the page's first section, each of which follows a comment with its number."""
+    section = PAGE.read_text().partition("## In ten commands")[2]
+    block = section.partition("```bash\n")[2].partition("```")[0]
+    parts = re.split(r"^# (\d+)\. .*\n", block, flags=re.MULTILINE)[1:]
+    assert parts[::2] == [str(number) for number in range(1, 11)]
+    return [part.rstrip() for part in parts[1::2]]
+
+
+def test_ten_commands(tmp_path: Path) -> None:
+    port = str(free_port())
+
+    def bash(command: str) -> subprocess.CompletedProcess[str]:
+        script = OTTLA + command.replace("9093", port)
+        given: dict[str, Any] = {"cwd": tmp_path, "capture_output": True, "text": True, "env": ENVIRONMENT, "timeout": 60}
+        return subprocess.run(["bash", "-c", script], check=False, **given)
+
+    with ExitStack() as stack:
+        for command in ten_commands():
+            if command == "ottla serve server.properties &":
+                log = stack.enter_context((tmp_path / "broker.log").open("wb"))
+                serve = [sys.executable, "-m", "ottla", "serve", "server.properties"]
+                process = stack.enter_context(subprocess.Popen(serve, cwd=tmp_path, stdout=log, stderr=log, env=ENVIRONMENT))
+                stack.callback(process.terminate)
+                wait_for(lambda: "] started" in (tmp_path / "broker.log").read_text(), "the broker has started")
+                continue
+            done = bash(command)
+            assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}{(tmp_path / 'broker.log').read_text()[-2000:]}"
+        as_alice = "-b localhost:9093 --command-config alice.properties"
+        assert bash(f"ottla consume orders -e {as_alice}").stdout == "first order\n"
+        for command, why in (
+            (f"ottla topic create hers {as_alice}", "not allowed for this user"),
+            ("ottla topic list -b localhost:9093", "cannot reach"),
+            (f"ottla topic list {as_alice} -X sasl.password=wrong", "SASL authentication error"),
+        ):
+            done = bash(f"{command} --timeout 3")
+            assert (done.returncode, len(done.stderr.splitlines())) == (1, 1), done.stderr
+            assert why in done.stderr
+    logged = (tmp_path / "broker.log").read_text()
+    assert "may read" not in logged, "no warning of a listener that is open"
+    assert "secret" not in logged
+    for name in ("server.properties", "admin.properties", "alice.properties", "broker.pem", "ottla-data"):
+        assert (tmp_path / name).stat().st_mode & 0o077 == 0, name
