@@ -97,6 +97,16 @@ def test_a_partition_that_no_checkpoint_names_was_never_flushed() -> None:
     assert (log.recovery_point, log.log_start_offset, log.saved_high_watermark) == (0, 0, 0)
 
 
+def test_lines_of_checkpoints_with_offsets_that_no_log_has_are_ignored(caplog: pytest.LogCaptureFixture) -> None:
+    disk = killed()
+    lines = ["t 0 9223372036854775807", "t 2 9223372036854775808", "t 4 -1", "t 6 0"]
+    disk.write_bytes("/a/cleaner-offset-checkpoint", "\n".join(["0", "4", *lines, ""]).encode())
+    logs = manager(disk, 1)
+    logs.open_all()
+    assert logs.directories[0].cleaned == {("t", 0): 2**63 - 1, ("t", 6): 0}
+    assert "/a/cleaner-offset-checkpoint: 2 lines have an impossible offset and are ignored" in caplog.text
+
+
 def test_an_empty_directory_needs_no_recovery() -> None:
     disk = MemDisk()
     logs = manager(disk, 2)
