@@ -19,7 +19,7 @@ from ottla.server.security.credentials import Credentials
 from ottla.server.security.failures import Failures
 from ottla.server.security.key_sets import KeySets
 from ottla.server.security.login import Logins, LoginSettings
-from ottla.server.security.mechanisms import ALLOWED_URLS, JAAS_FILE, Parts, load_mechanisms, read_jaas_file
+from ottla.server.security.mechanisms import ALLOWED_URLS, JAAS_FILE, KRB5_CONFIG, Parts, load_mechanisms, read_jaas_file
 from ottla.server.security.settings import ListenerSecurity
 from ottla.server.settings.broker_settings import LISTENER_PREFIX, base_name
 
@@ -52,6 +52,7 @@ class ListenerLogins:
             clock.now_ms,
             values[ALLOWED_URLS],
             self._key_sets.open_now,
+            values[KRB5_CONFIG],
         )
         delay, free = values["connection.failed.authentication.delay.ms"], values["ottla.login.failures.per.minute"]
         self._failures = Failures(clock, delay, free)

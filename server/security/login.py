@@ -29,12 +29,14 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from enum import Enum, auto
+from functools import partial
 from struct import Struct
 from typing import Any, Final, NamedTuple, Protocol
 
 from ottla.server.base.clock import Cancellable, Clock
 from ottla.server.base.errors import CloseConnection
 from ottla.server.base.promise import Promise
+from ottla.server.base.turns import Workers
 from ottla.server.security.failures import Failures
 from ottla.server.security.mechanism import Challenge, Done, Exchange, Failed, Mechanism, Outcome
 from ottla.server.security.recent_times import RecentTimes
@@ -154,7 +156,8 @@ class Logins:
     """The logins of one listener.
 
     `mechanisms` are those that it offers, in order. `before` serves the requests that come before a login, and has no links
-    around its handlers: no quota and no metric counts them. `after` serves those of clients that have logged in.
+    around its handlers: no quota and no metric counts them. `after` serves those of clients that have logged in. `workers` run
+    what blocks.
     """
 
     def __init__(
@@ -165,6 +168,7 @@ class Logins:
         failures: Failures,
         before: Serve,
         after: Serve,
+        workers: Workers | None = None,
     ) -> None:
         self.mechanisms = mechanisms
         self.settings = settings
@@ -172,6 +176,7 @@ class Logins:
         self.failures = failures
         self.before = before
         self.after = after
+        self.workers = workers or Workers()
         self.successful = 0
         self.failed = 0
         self.renewed = 0
@@ -280,8 +285,38 @@ class Login:
         return SaslHandshakeResponse(ErrorCode.NONE, list(offered))
 
     def authenticate(self, token: bytes) -> SaslAuthenticateResponse | Promise[Any]:
-        """Answers a SaslAuthenticate."""
-        outcome = self._step(token)
+        """Answers a SaslAuthenticate. What may block is done in a thread; what the client sends meanwhile waits."""
+        mechanism = self._logins.mechanisms.get(self._mechanism)
+        if mechanism is not None and mechanism.blocks:
+            assert self._exchange is not None
+            return self._authenticate_in_thread(partial(self._exchange.step, token))
+        return self._answer(self._step(token))
+
+    def _authenticate_in_thread(self, step: Callable[[], Outcome]) -> Promise[Any]:
+        answered: Promise[Any] = Promise()
+
+        def keep(answer: Promise[Any]) -> None:
+            if not answered.done() and not answer.cancelled():
+                answered.set_result(answer.result())
+
+        def judge(taken: Promise[Outcome]) -> None:
+            if answered.done():  # the client has gone
+                return
+            try:
+                answer = self._answer(taken.result())
+            except Exception as error:  # noqa: BLE001 - a bug, for whoever waits for the promise
+                answered.set_exception(error)
+                return
+            if isinstance(answer, Promise):
+                answer.add_done_callback(keep)
+            else:
+                answered.set_result(answer)
+
+        self._logins.workers.run(step).add_done_callback(judge)
+        return answered
+
+    def _answer(self, outcome: Outcome) -> SaslAuthenticateResponse | Promise[Any]:
+        outcome = self._take(outcome)
         if isinstance(outcome, Failed):
             text = outcome.text or f"The login by {self._mechanism} failed, because its credentials are not valid."
             return self._refuse(SaslAuthenticateResponse(ErrorCode.SASL_AUTHENTICATION_FAILED, text), _reason(outcome))
@@ -290,7 +325,7 @@ class Login:
 
     def _take_raw(self, token: bytes) -> bytes | None:
         """Answers a bare token with another, or with silence and the end of the connection."""
-        outcome = self._step(token)
+        outcome = self._take(self._step(token))  # few clients are that old, so what may block is done here, too
         if isinstance(outcome, Failed):
             self._refuse(None, _reason(outcome))
             return None
@@ -307,7 +342,10 @@ class Login:
         assert self._exchange is not None
         if self._mechanism not in self._logins.mechanisms:
             return Failed(f"Logins by {self._mechanism} have just been turned off here.")
-        outcome = self._exchange.step(token)
+        return self._exchange.step(token)
+
+    def _take(self, outcome: Outcome) -> Outcome:
+        """Moves on as a step of the exchange says; returns what it comes to."""
         if isinstance(outcome, Challenge):
             self._move(Event.CHALLENGED)
         elif isinstance(outcome, Done) and self._previous is not None and outcome.principal != self._previous.principal:

@@ -54,6 +54,8 @@ class Mechanism(Protocol):
     """A SASL mechanism that a listener offers, with the credentials against which it checks."""
 
     name: str
+    blocks: bool
+    """Whether a step of its exchanges may wait for something, so that it is taken in a thread."""
 
     def begin(self) -> Exchange:
         """Returns the exchange of a new login."""

@@ -17,7 +17,7 @@ from random import Random
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ottla.log.config_def import ConfigError, Secret
-from ottla.security.jaas import Module, parse_file, parse_modules
+from ottla.security.jaas import LOGIN_MODULES, Module, parse_file, parse_modules
 from ottla.server.security.credentials import Credentials
 from ottla.server.security.mechanism import Mechanism
 from ottla.server.security.settings import ListenerSecurity
@@ -30,22 +30,19 @@ if TYPE_CHECKING:
 JAAS: Final = "sasl.jaas.config"
 JAAS_FILE: Final = "java.security.auth.login.config"
 ALLOWED_URLS: Final = "org.apache.kafka.sasl.oauthbearer.allowed.urls"
+KRB5_CONFIG: Final = "java.security.krb5.conf"
 ENABLED: Final = "sasl.enabled.mechanisms"
 HANDLER: Final = "sasl.server.callback.handler.class"
 _PACKAGE: Final = "org.apache.kafka.common.security"
 
-MODULES: Final = {
-    "PLAIN": f"{_PACKAGE}.plain.PlainLoginModule",
-    "SCRAM-SHA-256": f"{_PACKAGE}.scram.ScramLoginModule",
-    "SCRAM-SHA-512": f"{_PACKAGE}.scram.ScramLoginModule",
-    "OAUTHBEARER": f"{_PACKAGE}.oauthbearer.OAuthBearerLoginModule",
-}
+MODULES: Final = LOGIN_MODULES
 """The mechanisms, each with the login module that it needs."""
 _OWN_HANDLERS: Final = {
     "PLAIN": f"{_PACKAGE}.plain.internals.PlainServerCallbackHandler",
     "SCRAM-SHA-256": f"{_PACKAGE}.scram.internals.ScramServerCallbackHandler",
     "SCRAM-SHA-512": f"{_PACKAGE}.scram.internals.ScramServerCallbackHandler",
     "OAUTHBEARER": f"{_PACKAGE}.oauthbearer.internals.unsecured.OAuthBearerUnsecuredValidatorCallbackHandler",
+    "GSSAPI": f"{_PACKAGE}.authenticator.SaslServerCallbackHandler",
 }
 """The Java classes that check logins as ottla does without being told."""
 SIGNED_HANDLERS: Final = frozenset(
@@ -56,7 +53,8 @@ SIGNED_HANDLERS: Final = frozenset(
 
 class Parts(NamedTuple):
     """What mechanisms check with: the credentials in the metadata, the sections of the JAAS file, randomness, the wall time in
-    ms; and for signed tokens the URLs from which keys may be taken, and how keys are opened, which raises ConfigError."""
+    ms; for signed tokens the URLs from which keys may be taken, and how keys are opened, which raises ConfigError; and the path
+    of Kerberos's configuration, empty for the system's."""
 
     credentials: Credentials
     sections: Mapping[str, tuple[Module, ...]]
@@ -64,6 +62,7 @@ class Parts(NamedTuple):
     now_ms: Callable[[], int]
     allowed_urls: Collection[str]
     open_keys: Callable[[Source], Keys]
+    krb5_config: str = ""
 
 
 def read_jaas_file(path: str, read_bytes: Callable[[str], bytes]) -> dict[str, tuple[Module, ...]]:
@@ -90,8 +89,7 @@ def load_mechanisms(security: ListenerSecurity, parts: Parts) -> dict[str, Mecha
     for name in names:
         if name not in MODULES:
             known = ", ".join(MODULES)
-            what = "is not supported" if name == "GSSAPI" else "is not a mechanism"
-            raise ConfigError(f"{key}: {name} {what} (listener {security.name}); use {known}")
+            raise ConfigError(f"{key}: {name} is not a mechanism (listener {security.name}); use {known}")
     return {name: _load(name, security, parts) for name in names}
 
 
@@ -103,6 +101,10 @@ def _load(name: str, security: ListenerSecurity, parts: Parts) -> Mechanism:
 
         find, find_token = parts.credentials.users(name), parts.credentials.tokens(name)
         return Scram(name, DIGESTS[name], find, find_token, lambda: base64.b64encode(parts.random.randbytes(24)).decode())
+    if name == "GSSAPI":
+        from ottla.server.security.kerberos import load_gssapi
+
+        return load_gssapi(module, place, security, parts.krb5_config)
     if name == "OAUTHBEARER":
         from ottla.server.security.oauth import OAuthBearer, Unsecured
 

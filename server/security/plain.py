@@ -29,6 +29,7 @@ class Plain:
     """Logs in the users with these passwords, by name."""
 
     name = NAME
+    blocks = False
 
     def __init__(self, users: Mapping[str, Secret]) -> None:
         self._users = users

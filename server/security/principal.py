@@ -103,7 +103,7 @@ class PrincipalRules:
                 return name
             if rule.pattern.fullmatch(name) is None:
                 continue
-            user: str = rule.pattern.sub(lambda found, rule=rule: _replaced(rule.replacement, found), name)
+            user: str = rule.pattern.sub(lambda found, rule=rule: fill_replacement(rule.replacement, found), name)
             return rule.change_case(user) if rule.change_case is not None else user
         return None
 
@@ -131,13 +131,13 @@ def _parse(text: str, name: str) -> list[_Rule]:
         if found["default"] is not None:
             rules.append(_Rule(None, "", None))
             continue
-        pattern = _compile(found["pattern"].replace("\\/", "/"), name)
+        pattern = compile_pattern(found["pattern"].replace("\\/", "/"), name)
         case = {"L": str.lower, "U": str.upper}.get(found["case"])
         rules.append(_Rule(pattern, found["replacement"].replace("\\/", "/"), case))
     return rules
 
 
-def _compile(pattern: str, name: str) -> Any:
+def compile_pattern(pattern: str, name: str) -> Any:
     """Compiles a pattern: by RE2, which takes linear time whatever a certificate says, or by `re` if it has what RE2 lacks, such
     as looking ahead, since the operator wrote it. Raises ConfigError."""
     import re2  # a broker with no such rules does not load it
@@ -153,7 +153,7 @@ def _compile(pattern: str, name: str) -> Any:
             raise ConfigError(f"{name}: '{pattern}' is not a pattern: {error}") from error
 
 
-def _replaced(replacement: str, found: Any) -> str:
+def fill_replacement(replacement: str, found: Any) -> str:
     """Returns a replacement with its references filled in. As in Java, `$12` is group 1 and a `2` if there are not that many
     groups, and a reference to no group is text."""
     groups = found.re.groups

@@ -64,6 +64,8 @@ class Scram:
     both None if there is none. `make_nonce` returns random printable text without a comma.
     """
 
+    blocks = False
+
     def __init__(
         self,
         name: str,

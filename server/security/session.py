@@ -68,7 +68,7 @@ class Lifetime:
         if len(frame) >= _KEY.size and _KEY.unpack_from(frame)[0] == SASL_HANDSHAKE and self._may_renew(now):
             renewal = self._logins.begin(self._connection, session, self._login._replace(began=now))
             return renewal.serve(frame, session)
-        if now > self._until:
+        if now >= self._until:
             self._logins.expired += 1
             raise CloseConnection(f"the login of {self._login.principal!r} has ended, and it did not log in again")
         return self._logins.after(frame, session)

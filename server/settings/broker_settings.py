@@ -268,6 +268,13 @@ OWN_SETTINGS: Final[dict[str, Setting]] = {
             "from the environment, where Kafka has it: `KAFKA_OPTS=-Djava.security.auth.login.config=/etc/kafka/jaas.conf`.",
         ),
         Setting(
+            "java.security.krb5.conf",
+            ConfigType.STRING,
+            "",
+            doc="Kerberos's configuration, for logins by GSSAPI; by default the system's (`/etc/krb5.conf`). The broker also "
+            "takes it from the environment, where Kafka has it: `KAFKA_OPTS=-Djava.security.krb5.conf=/etc/kafka/krb5.conf`.",
+        ),
+        Setting(
             "org.apache.kafka.sasl.oauthbearer.allowed.urls",
             ConfigType.LIST,
             (),

@@ -39,7 +39,11 @@ RESERVED: Final = frozenset(
 )
 """The variables that the image does not treat as settings, and KAFKA_JMX_PORT, which its start script consumes."""
 
-SYSTEM_PROPERTIES: Final = ("java.security.auth.login.config", "org.apache.kafka.sasl.oauthbearer.allowed.urls")
+SYSTEM_PROPERTIES: Final = (
+    "java.security.auth.login.config",
+    "java.security.krb5.conf",
+    "org.apache.kafka.sasl.oauthbearer.allowed.urls",
+)
 """What Kafka is told by `-D` options in KAFKA_OPTS and is a setting here."""
 
 LOG_LEVEL: Final = "KAFKA_LOG4J_ROOT_LOGLEVEL"

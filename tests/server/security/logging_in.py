@@ -32,6 +32,8 @@ MAX_LOGIN, MAX_REQUEST = 1000, 100_000
 class Scripted:
     """A mechanism that says what it is told to, by token."""
 
+    blocks = False
+
     def __init__(self, **outcomes: Outcome) -> None:
         self.name = "SCRIPTED"
         self.outcomes = outcomes
