@@ -36,6 +36,21 @@ need_java() { # the tests compare with Apache Kafka itself, which Maven fetches
     fi
 }
 
+need_kerberos() { # the tests start a KDC, and the package gssapi is built with Kerberos's headers
+    local missing=() tool
+    for tool in krb5kdc:krb5-kdc kadmin.local:krb5-admin-server kinit:krb5-user krb5-config:libkrb5-dev gcc:gcc; do
+        PATH=$PATH:/usr/sbin command -v "${tool%%:*}" >/dev/null || missing+=("${tool##*:}")
+    done
+    if [ ${#missing[@]} -gt 0 ]; then
+        if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
+            apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq "${missing[@]}" >/dev/null
+        else
+            echo "the tests need a Kerberos KDC and its headers; on Debian: apt-get install ${missing[*]}" >&2
+            exit 1
+        fi
+    fi
+}
+
 need_strace() { # the tests kill a process at chosen system calls
     if ! command -v strace >/dev/null; then
         if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then

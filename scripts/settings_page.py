@@ -30,7 +30,7 @@ from scripts import limits_page
 PAGE: Final = Path(__file__).resolve().parents[1] / "docs" / "settings.md"
 
 WHY_IDLE: Final[dict[str, tuple[str, ...]]] = {
-    "There is no Kerberos yet, and the broker does not log in to other nodes": ("sasl.", "security."),
+    "The broker does not log in to other nodes": ("sasl.", "security."),
     "OpenSSL has its own random numbers, and a broker opens no connection over TLS": (
         "ssl.secure.random.implementation", "ssl.endpoint.identification.algorithm",
     ),

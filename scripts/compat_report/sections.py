@@ -19,10 +19,6 @@ from scripts.compat_report.results import KINDS, PASSED, SKIPPED, Results, Test
 TITLE: Final = "Is ottla Kafka?"
 NOT_RUN: Final = Text("not run", "part")
 OUTSIDE: Final = (
-    (
-        "logging in by GSSAPI",
-        "not implemented; a broker with a listener that asks for it does not start",
-    ),
     ("authorizers other than StandardAuthorizer", "there is no JVM to load them in; a broker that names one does not start"),
     (
         "being a controller among others, and a cluster without Apache Kafka's controllers",
