@@ -84,7 +84,7 @@ def library(monkeypatch: pytest.MonkeyPatch) -> None:
         SecurityContext=SecurityContext,
         exceptions=SimpleNamespace(GSSError=GSSError),
     )
-    monkeypatch.setitem(sys.modules, "gssapi", found)  # type: ignore[arg-type]  # it is no module, and imports like one
+    monkeypatch.setitem(sys.modules, "gssapi", found)
     monkeypatch.setenv("KRB5_CONFIG", "the system's")
     Credentials.made.clear()
 
