@@ -30,10 +30,8 @@ from scripts import limits_page
 PAGE: Final = Path(__file__).resolve().parents[1] / "docs" / "settings.md"
 
 WHY_IDLE: Final[dict[str, tuple[str, ...]]] = {
-    "The broker does not log in to other nodes": ("sasl.", "security."),
-    "OpenSSL has its own random numbers, and a broker opens no connection over TLS": (
-        "ssl.secure.random.implementation", "ssl.endpoint.identification.algorithm",
-    ),
+    "A broker logs in to other nodes by PLAIN and SCRAM, with nothing to renew and no class of Java": ("sasl.", "security."),
+    "OpenSSL has its own random numbers": ("ssl.secure.random.implementation",),
     "Every listener opens when the broker can serve it": ("early.start.listeners",),
     "There is no JVM to load a class in": (
         "alter.config.policy.class.name", "create.topic.policy.class.name", "client.quota.callback.class", "config.providers",

@@ -57,7 +57,7 @@ def _library(security: ListenerSecurity, krb5_config: str) -> Any:
         import gssapi
     except (ImportError, OSError):
         raise ConfigError(
-            f"{security.written_name('sasl.enabled.mechanisms')}: GSSAPI needs the package gssapi; pip install 'ottla[gssapi]', "
+            f"{security.written_name('sasl.enabled.mechanisms')}: GSSAPI needs the package gssapi; pip install '.[gssapi]', "
             "for which Debian has libkrb5-dev, or use another mechanism"
         ) from None
     return gssapi

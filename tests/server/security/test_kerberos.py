@@ -164,4 +164,4 @@ def test_a_rule_that_does_not_parse() -> None:
 def test_without_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "gssapi", None)
     text = refused(SERVICE)
-    assert text.startswith("sasl.enabled.mechanisms: GSSAPI needs the package gssapi; pip install 'ottla[gssapi]'")
+    assert text.startswith("sasl.enabled.mechanisms: GSSAPI needs the package gssapi; pip install '.[gssapi]'")
