@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -163,3 +164,18 @@ def test_on_a_cluster_workers_are_the_interpreter_that_the_user_chose(
     monkeypatch.delenv("PYSPARK_DRIVER_PYTHON", raising=False)
     session.use_this_python(force=force)
     assert (os.environ["PYSPARK_PYTHON"], os.environ.pop("PYSPARK_DRIVER_PYTHON")) == (python, sys.executable)
+
+
+def test_spark_hides_what_of_kafkas_options_is_secret() -> None:
+    hidden = re.compile(session.DEFAULTS["spark.redaction.regex"])
+    secret = (
+        "sasl.jaas.config",
+        "ssl.keystore.key",
+        "ssl.key.password",
+        "ssl.keystore.password",
+        "sasl.oauthbearer.client.secret",
+    )
+    assert all(hidden.search(f"kafka.{name}") for name in secret)
+    assert hidden.search("-----BEGIN PRIVATE KEY-----")
+    shown = ("bootstrap.servers", "security.protocol", "sasl.mechanism", "ssl.truststore.certificates", "ssl.keystore.type")
+    assert not any(hidden.search(f"kafka.{name}") for name in shown)
