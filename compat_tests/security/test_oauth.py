@@ -273,6 +273,7 @@ def aiokafka(door: TokenBroker, issuer: Issuer, topic: str, right: bool) -> str:
             security_protocol="SASL_PLAINTEXT",
             sasl_mechanism="OAUTHBEARER",
             sasl_oauth_token_provider=Provider(),
+            request_timeout_ms=40_000 if right else 5_000,
         )
         try:
             await producer.start()
