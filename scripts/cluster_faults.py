@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -140,6 +141,7 @@ def main() -> int:
             *sys.argv[1:],
         ]
         return subprocess.run(command, env={**os.environ, _INSIDE: "1"}, check=False).returncode
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # brokers end with it, and are not left behind
     networks = Networks([1, 2, 3, CONTROLLER_ID])
     origin = proofs.origin()
     played, failed = 0, 0

@@ -111,14 +111,15 @@ class Layout(NamedTuple):
 
 def replication(brokers: int) -> dict[str, str]:
     """Returns the settings of how many replicas topics have that are created without a number, in a cluster of so many brokers.
-    Controllers need them, too: they create the topics. Groups and transactions are not replicated yet."""
+    Controllers need them, too: they create the topics. With fewer than three brokers, one that is left goes on alone."""
+    replicas, in_sync = str(min(REPLICATION, brokers)), str(2 if brokers >= REPLICATION else 1)
     return {
-        "default.replication.factor": str(min(REPLICATION, brokers)),
-        "offsets.topic.replication.factor": "1",
-        "transaction.state.log.replication.factor": "1",
-        "transaction.state.log.min.isr": "1",
-        "share.coordinator.state.topic.replication.factor": "1",
-        "share.coordinator.state.topic.min.isr": "1",
+        "default.replication.factor": replicas,
+        "offsets.topic.replication.factor": replicas,
+        "transaction.state.log.replication.factor": replicas,
+        "transaction.state.log.min.isr": in_sync,
+        "share.coordinator.state.topic.replication.factor": replicas,
+        "share.coordinator.state.topic.min.isr": in_sync,
     }
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import IO, Any
 
 import pytest
-from confluent_kafka import Consumer, Producer
+from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 import ottla.testing
@@ -87,6 +87,37 @@ def test_a_cluster_serves_loses_a_broker_ends_and_comes_back(tmp_path: Path) -> 
         assert consume(bootstrap, "t", "second") == set(range(RECORDS))
         process.send_signal(signal.SIGINT)
         assert process.wait(STOP_S) == 0
+
+
+def test_what_groups_committed_outlives_any_broker() -> None:
+    """The topic of the groups' offsets has three replicas. Each broker is killed in turn, and comes back; the groups that it
+    coordinated go on with another, and commit there."""
+    groups = [f"group-{n}" for n in range(9)]
+    with ottla.testing.Cluster(nodes=3, broker_session_timeout_ms=3000, offsets_topic_num_partitions=3) as cluster:
+        admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+        admin.create_topics([NewTopic("t", 1, -1)])["t"].result(30)
+
+        def in_sync() -> list[int]:
+            partitions = admin.list_topics("__consumer_offsets", 30).topics["__consumer_offsets"].partitions
+            return [len(partition.isrs) for partition in partitions.values()]
+
+        def commit(group: str, offset: int, expected: int | None) -> None:
+            consumer = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": group, "enable.auto.commit": False})
+            try:
+                if expected is not None:
+                    assert consumer.committed([TopicPartition("t", 0)], 60)[0].offset == expected, group
+                consumer.commit(offsets=[TopicPartition("t", 0, offset)], asynchronous=False)
+            finally:
+                consumer.close()
+
+        for at, group in enumerate(groups):
+            commit(group, at, None)
+        for number, broker in enumerate(cluster.brokers, 1):
+            wait_for(lambda: in_sync() == [3, 3, 3], lambda: f"in sync are {in_sync()} replicas")
+            broker.kill()
+            for at, group in enumerate(groups):
+                commit(group, at + 100 * number, at + 100 * (number - 1))
+            broker.start()
 
 
 def test_a_cluster_for_tests_with_an_unpacked_kafka(tmp_path: Path) -> None:

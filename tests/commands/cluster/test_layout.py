@@ -137,11 +137,12 @@ def test_settings_of_the_nodes(tmp_path: Path) -> None:
     assert {"default.replication.factor", "offsets.topic.replication.factor"} <= shared
 
 
-@pytest.mark.parametrize(("brokers", "replicas"), [(1, "1"), (2, "2"), (3, "3"), (4, "3")])
-def test_replicas_by_the_number_of_brokers(brokers: int, replicas: str) -> None:
+@pytest.mark.parametrize(("brokers", "replicas", "in_sync"), [(1, "1", "1"), (2, "2", "1"), (3, "3", "2"), (4, "3", "2")])
+def test_replicas_by_the_number_of_brokers(brokers: int, replicas: str, in_sync: str) -> None:
     settings = layouts.replication(brokers)
-    assert settings.pop("default.replication.factor") == replicas
-    assert set(settings.values()) == {"1"}, "groups and transactions are not replicated yet"
+    assert {settings[name] for name in settings if name.endswith("replication.factor")} == {replicas}
+    assert {settings[name] for name in settings if name.endswith("min.isr")} == {in_sync}
+    assert len(settings) == 6
 
 
 def test_properties_are_read_as_they_were_written(tmp_path: Path) -> None:
