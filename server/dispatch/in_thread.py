@@ -1,7 +1,8 @@
 """Decodes requests about thousands of things in a thread, and encodes their answers there, so that nobody else waits for that.
 
-The handler is called on the loop when the body is there, like any other; what it answers belongs to this request alone from then
-on. A client that goes meanwhile cancels what is left; what a handler has begun as a task goes on, as it does for short requests.
+Few such requests are under way at once (server/requests/admission.py). The handler is called on the loop when the body is there,
+like any other; what it answers belongs to this request alone from then on. A client that goes meanwhile cancels what is left, but
+what a handler has begun as a task goes on, as it does for short requests.
 """
 
 from __future__ import annotations
@@ -34,7 +35,16 @@ def answer_from_thread(route: Route, frame: Buffer, pos: int, request: Request) 
 
 
 def _answer(route: Route, frame: memoryview, pos: int, request: Request) -> Steps[Any]:
-    """Makes steps that return what the handler answers. They raise CloseConnection."""
+    """Makes steps that return what the handler answers, once the request is admitted. They raise CloseConnection."""
+    admission, clock = request.broker.admission, request.broker.clock
+    try:
+        yield admission.enter(request, clock)
+        return (yield from _answer_admitted(route, frame, pos, request))
+    finally:
+        admission.leave(request, clock)
+
+
+def _answer_admitted(route: Route, frame: memoryview, pos: int, request: Request) -> Steps[Any]:
     api, version = route.plan.api, request.api_version
     decode = route.plan.own_steps.decode  # without the links around it, which belong on the loop
     decoded = request.broker.workers().run(lambda: decode(frame, pos))

@@ -275,6 +275,7 @@ class _Fetch:
                 attempt = yield from self._attempt_in_turns(watch.expired)
                 if self._is_enough(attempt):
                     break
+                self._request.broker.admission.leave(self._request, self._request.broker.clock)
                 yield watch.change()
                 for replicas in in_runs(watched, PARTITIONS_A_STEP):
                     for replica in replicas:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from ottla.server.partitions.purgatory import Purgatory
+from ottla.server.requests.admission import Admission
 from ottla.server.requests.kept_answers import KeptAnswers
 from ottla.server.requests.long_answers import LongAnswers
 
@@ -104,6 +105,7 @@ class BrokerContext:
     """The source of everything random (server/base/randomness.py)."""
     optional_parts: OptionalParts
     kept_answers: KeptAnswers = field(default_factory=KeptAnswers)
+    admission: Admission = field(default_factory=Admission)
     long_answers: LongAnswers = field(init=False)
     purgatory: Purgatory = field(init=False)
 

@@ -19,6 +19,7 @@ from ottla.server.dispatch.chain import Chain
 from ottla.server.dispatch.measured import RequestMetrics
 from ottla.server.dispatch.route import Waiting
 from ottla.server.dispatch.routes import Dispatch
+from ottla.server.requests.admission import MOST
 from ottla.server.requests.link import Steps
 from ottla.server.requests.request import Request
 from ottla.wire.header import encode_request_header
@@ -245,3 +246,16 @@ def test_who_goes_while_a_long_answer_is_made_stops_it(serving: Serving) -> None
         for _ in range(100):
             clock.advance(0)
     assert serving.threads.jobs == []
+
+
+def test_few_requests_are_decoded_at_once_and_the_next_ones_when_these_are_answered_or_gone(serving: Serving) -> None:
+    waiting = [serving.serve(asked(MANY)) for _ in range(MOST + 2)]
+    for _ in range(MOST):
+        serving.broker.clock.advance(0)
+    assert len(serving.threads.jobs) == 2  # as many as there are threads
+    waiting[0].answer.cancel()
+    waiting[1].answer.cancel()
+    for each in waiting[2:]:
+        answer, _ = list_offsets.DECODE_RESPONSE[7](serving.answer(each), 9)
+        assert len(answer.topics[0].partitions) == MANY - 1
+    assert serving.broker.context.admission._inside == {}

@@ -1,0 +1,52 @@
+"""Admits few long requests at once, in the order in which they came.
+
+Decoded, a request about thousands of things takes megabytes, and hundreds of clients can send one at the same time. So most of
+them wait as the bytes that came.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Final
+
+from ottla.server.base.promise import Promise
+
+if TYPE_CHECKING:
+    from ottla.server.base.clock import Cancellable, Clock
+    from ottla.server.requests.request import Request
+
+MOST: Final = 4
+"""So many long requests are decoded and answered at once."""
+LONGEST_S: Final = 5.0
+"""One that takes longer waits for somebody else, perhaps, and then the next one need not wait for it."""
+
+
+class Admission:
+    """The long requests of one broker that are under way, and those that wait."""
+
+    __slots__ = ("_inside", "_waiting")
+
+    def __init__(self) -> None:
+        self._inside: dict[Request, Cancellable] = {}
+        self._waiting: deque[tuple[Request, Promise[None]]] = deque()
+
+    def enter(self, request: Request, clock: Clock) -> Promise[None]:
+        """Returns a promise that is kept when the request is admitted, which may be now. After this, `leave` has to be called."""
+        promise: Promise[None] = Promise()
+        self._waiting.append((request, promise))
+        self._admit(clock)
+        return promise
+
+    def leave(self, request: Request, clock: Clock) -> None:
+        """Lets the next one come, if the request has not done so before: when it is answered, or has to wait for others."""
+        timer = self._inside.pop(request, None)
+        if timer is not None:
+            timer.cancel()
+            self._admit(clock)
+
+    def _admit(self, clock: Clock) -> None:
+        while self._waiting and len(self._inside) < MOST:
+            request, promise = self._waiting.popleft()
+            if not promise.done():  # else its client has gone
+                self._inside[request] = clock.call_later(LONGEST_S, lambda request=request: self.leave(request, clock))  # type: ignore[misc]  # a lambda's default
+                promise.set_result(None)

@@ -1,0 +1,35 @@
+"""Few long requests are under way at once, and those that wait come in their order."""
+
+from __future__ import annotations
+
+from ottla.server.requests.admission import LONGEST_S, MOST, Admission
+from tests.fakes import ManualClock, MemoryBroker
+
+
+def test_few_are_under_way_at_once() -> None:
+    admission, clock, broker = Admission(), ManualClock(), MemoryBroker({})
+    requests = [broker.request(1) for _ in range(MOST + 4)]
+    entered = [admission.enter(request, clock) for request in requests]
+    assert [promise.done() for promise in entered] == [True] * MOST + [False] * 4
+    admission.leave(requests[1], clock)
+    admission.leave(requests[1], clock)
+    assert [promise.done() for promise in entered[MOST:]] == [True, False, False, False]
+    entered[MOST + 1].cancel()
+    admission.leave(requests[0], clock)
+    assert [promise.done() for promise in entered[MOST:]] == [True, True, True, False]
+    for request in requests:
+        admission.leave(request, clock)
+    assert entered[-1].done()
+    admission.leave(requests[-1], clock)
+    assert clock.waiting == 0
+
+
+def test_nobody_waits_long_for_one_that_waits_itself() -> None:
+    admission, clock, broker = Admission(), ManualClock(), MemoryBroker({})
+    for _ in range(MOST):
+        admission.enter(broker.request(1), clock)
+    entered = admission.enter(broker.request(1), clock)
+    clock.advance(LONGEST_S - 0.001)
+    assert not entered.done()
+    clock.advance(0.001)
+    assert entered.done()
