@@ -7,13 +7,13 @@ them wait as the bytes that came.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Hashable
 from typing import TYPE_CHECKING, Final
 
 from ottla.server.base.promise import Promise
 
 if TYPE_CHECKING:
     from ottla.server.base.clock import Cancellable, Clock
-    from ottla.server.requests.request import Request
 
 MOST: Final = 4
 """So many long requests are decoded and answered at once."""
@@ -27,17 +27,17 @@ class Admission:
     __slots__ = ("_inside", "_waiting")
 
     def __init__(self) -> None:
-        self._inside: dict[Request, Cancellable] = {}
-        self._waiting: deque[tuple[Request, Promise[None]]] = deque()
+        self._inside: dict[Hashable, Cancellable] = {}
+        self._waiting: deque[tuple[Hashable, Promise[None]]] = deque()
 
-    def enter(self, request: Request, clock: Clock) -> Promise[None]:
+    def enter(self, request: Hashable, clock: Clock) -> Promise[None]:
         """Returns a promise that is kept when the request is admitted, which may be now. After this, `leave` has to be called."""
         promise: Promise[None] = Promise()
         self._waiting.append((request, promise))
         self._admit(clock)
         return promise
 
-    def leave(self, request: Request, clock: Clock) -> None:
+    def leave(self, request: Hashable, clock: Clock) -> None:
         """Lets the next one come, if the request has not done so before: when it is answered, or has to wait for others."""
         timer = self._inside.pop(request, None)
         if timer is not None:
