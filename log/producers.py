@@ -122,7 +122,10 @@ class CompletedTransaction(NamedTuple):
 class ProducerState:
     """The state of one producer in one partition, which DescribeProducers shows."""
 
-    __slots__ = ("batches", "coordinator_epoch", "last_timestamp_ms", "producer_epoch", "producer_id", "txn_first_offset")
+    __slots__ = (
+        "batches", "coordinator_epoch", "last_marker_offset", "last_timestamp_ms", "producer_epoch", "producer_id",
+        "txn_first_offset",
+    )  # fmt: skip
 
     def __init__(self, producer_id: int) -> None:
         self.producer_id = producer_id
@@ -131,6 +134,8 @@ class ProducerState:
         self.coordinator_epoch = NO_COORDINATOR_EPOCH
         self.last_timestamp_ms = NO_TIMESTAMP
         self.txn_first_offset = NO_OFFSET
+        self.last_marker_offset = NO_OFFSET
+        """Where its last transaction ended, as far as that was seen since the log was opened."""
 
     @property
     def last_sequence(self) -> int:
@@ -387,6 +392,7 @@ class ProducerStates:
         state.move_to_epoch(header.producer_epoch)
         state.coordinator_epoch = coordinator_epoch
         state.last_timestamp_ms = timestamp_ms
+        state.last_marker_offset = base_offset
         return completed
 
     def end_nothing(self, header: BatchHeader, base_offset: int) -> None:

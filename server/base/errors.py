@@ -62,6 +62,14 @@ def code_of(error: Exception) -> ErrorCode:
     raise error
 
 
+def known_code(code: int) -> ErrorCode:
+    """Returns the code that another node has answered; UNKNOWN_SERVER_ERROR for one that only newer nodes know."""
+    try:
+        return ErrorCode(code)
+    except ValueError:
+        return ErrorCode.UNKNOWN_SERVER_ERROR
+
+
 def append_error(error: Exception) -> ErrorCode:
     """Returns the code that clients of a coordinator get when it could not write its records: mostly one that makes them find the
     coordinator again and retry. What is too large for the internal topic stays so, and is answered as what it is; Kafka answers

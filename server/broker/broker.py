@@ -45,6 +45,7 @@ from ottla.server.broker.start import (
     make_context,
     open_cluster,
     open_partitions,
+    reach_other_brokers,
     recovery_config,
     secure_connections,
     share_client_memory,
@@ -185,6 +186,7 @@ class Broker:
         context = self.context = make_context(self.config, cluster, logs, clock, self._random)
         lead_partitions(context, cluster)
         self._watch_absence(context, cluster)
+        reach_other_brokers(context, self._network, security.brokers)
         self._authorize(context)
         self._measure_requests(context, logs)
         await self._open_listeners(context, Dispatch(context, self.chain))
@@ -487,6 +489,8 @@ class Broker:
                 last_first.push_async_callback(self._settle, self.context)
                 if self.context.log_dirs is not None:
                     last_first.push_async_callback(self.context.log_dirs.stop)
+            if self.context is not None and self.context.other_brokers is not None:
+                last_first.push_async_callback(self.context.other_brokers.close)
             if self.context is not None and self.context.fetchers is not None:
                 last_first.push_async_callback(self.context.fetchers.close)
             if self._scheduler is not None:

@@ -7,10 +7,12 @@ them.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from ottla.server.base.turns import Workers
+    from ottla.server.interbroker.share_persister import SharePersister
     from ottla.server.partitions.flushing import Flushing
     from ottla.server.requests.context import BrokerContext
     from ottla.server.share.group_state import ShareGroupState
@@ -18,15 +20,39 @@ if TYPE_CHECKING:
     from ottla.server.share_state.coordinator import ShareCoordinator
     from ottla.server.telemetry.subscriptions import ClientTelemetry
     from ottla.server.txn.coordinator import TransactionCoordinator
+    from ottla.server.txn.shard import MarkerWriter
+    from ottla.server.txn.verification import Verifier
 
 
 def transaction_coordinator(broker: BrokerContext) -> TransactionCoordinator:
     """Makes a transaction coordinator that has loaded nothing yet."""
+    from ottla.server.txn.markers import LocalMarkerWriter
     from ottla.server.txn.opening import open_transaction_coordinator
 
+    write_marker: MarkerWriter = LocalMarkerWriter(broker.replicas, broker.metadata, broker.groups)
+    if broker.other_brokers is not None:
+        from ottla.server.interbroker.transaction_markers import MarkerChannel
+
+        timeout_ms = broker.config.values["request.timeout.ms"]
+        write_marker = MarkerChannel(
+            broker.config.node_id, broker.metadata, broker.other_brokers, broker.clock, timeout_ms, write_marker
+        )
     return open_transaction_coordinator(
-        broker.config, broker.metadata, broker.replicas, broker.clock, broker.producer_ids, broker.groups
+        broker.config, broker.metadata, broker.replicas, broker.clock, broker.producer_ids, write_marker
     )
+
+
+def transaction_verifier(broker: BrokerContext) -> Verifier:
+    """Makes what asks the coordinators of transactions."""
+    from ottla.server.txn.verification import verify_here
+
+    ask_here = partial(verify_here, broker.transaction_coordinator)
+    if broker.other_brokers is None:
+        return ask_here
+    from ottla.server.interbroker.transaction_verification import VerificationChannel
+
+    timeout_ms = broker.config.values["request.timeout.ms"]
+    return VerificationChannel(broker.config.node_id, broker.metadata, broker.other_brokers, timeout_ms, ask_here)
 
 
 def share_coordinator(broker: BrokerContext) -> ShareCoordinator:
@@ -36,18 +62,30 @@ def share_coordinator(broker: BrokerContext) -> ShareCoordinator:
     return open_share_coordinator(broker.config, broker.metadata, broker.replicas, broker.clock, broker.controller)
 
 
+def share_persister(broker: BrokerContext) -> ShareCoordinator | SharePersister:
+    """Makes what keeps the state of share groups: the share coordinator of this broker, or what asks those of all brokers."""
+    if broker.other_brokers is None:
+        return broker.share_coordinator()
+    from ottla.server.interbroker.share_persister import SharePersister
+
+    timeout_ms = broker.config.values["request.timeout.ms"]
+    return SharePersister(
+        broker.config.node_id, broker.metadata, broker.other_brokers, broker.clock, timeout_ms, broker.share_coordinator
+    )
+
+
 def share_group_state(broker: BrokerContext) -> ShareGroupState:
     """Makes the state of share groups, which opens the share coordinator only when it needs it."""
     from ottla.server.share.group_state import ShareGroupState
 
-    return ShareGroupState(broker.groups, broker.share_coordinator, broker.metadata, broker.clock)
+    return ShareGroupState(broker.groups, broker.share_persister, broker.metadata, broker.clock)
 
 
 def share_partitions(broker: BrokerContext) -> SharePartitions:
     """Makes the broker's share partitions, which follow the metadata from now on."""
     from ottla.server.share.share_partitions import SharePartitions
 
-    persister = broker.share_coordinator()
+    persister = broker.share_persister()
     return SharePartitions(
         persister, broker.settings, broker.metadata, broker.replicas, broker.clock, broker.controller, broker.workers
     )

@@ -235,6 +235,16 @@ def follow_partitions(context: BrokerContext, network: Network, security: Client
     context.replicas.on_role = context.fetchers.update
 
 
+def reach_other_brokers(context: BrokerContext, network: Network, security: ClientSecurity | None = None) -> None:
+    """Lets the coordinators of this broker ask other brokers. A broker that is its own controller does nothing here."""
+    config = context.config
+    if not config.follows_controllers:
+        return
+    from ottla.server.interbroker.connecting import open_other_brokers
+
+    context.other_brokers = open_other_brokers(config, context.metadata, context.clock, context.random, network, security)
+
+
 def start_replicas(context: BrokerContext, cluster: Cluster, logs: LogManager) -> None:
     """Brings the logs in step with the metadata image.
 

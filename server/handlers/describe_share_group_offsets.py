@@ -132,7 +132,7 @@ def _partition(
         return DescribeShareGroupOffsetsResponsePartition(partition, UNKNOWN)
 
     try:
-        found = request.broker.share_coordinator().read_summary(group_id, topic_id, partition)
+        found = request.broker.share_persister().read_summary(group_id, topic_id, partition)
     except ShareStateError as error:
         return unknown(error)
     described = map_answer(found, lambda summary: _with_lag(name, partition, summary, request))

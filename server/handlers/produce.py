@@ -31,7 +31,7 @@ else meanwhile, so the batches of a partition stay in order.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from struct import Struct
 from typing import Final, NamedTuple
@@ -49,7 +49,6 @@ from ottla.log.errors import (
     StorageError,
     UnsupportedCompression,
 )
-from ottla.log.producers import ProducerStates
 from ottla.log.validate import ValidatedBatch
 from ottla.server.base.answers import chain_answer, map_answer
 from ottla.server.base.clock import Clock
@@ -99,8 +98,6 @@ ZSTD_SINCE: Final = 7
 HINTS_SINCE: Final = 10
 _ATTRIBUTES_AT: Final = 22  # of the low byte
 _BATCH_LENGTH: Final = Struct(">8xi")
-_PRODUCER: Final = Struct(">qhi")
-_PRODUCER_AT: Final = 43
 _NOT_THE_LOG: Final = (
     CorruptRecord,
     NotLeaderOrFollower,
@@ -136,16 +133,32 @@ def handle(body: ProduceRequest, request: Request) -> ProduceResponse | Promise[
         topics = _merge_duplicates(topics)
     nameless, unverified = False, _NONE
     if body.transactional_id is not None:
-        unverified = _find_unverified(topics, body.transactional_id, request)
+        found = _find_unverified(topics, body.transactional_id, request)
+        if isinstance(found, Promise):
+            _copy_records(data for topic in topics for data in topic.partition_data)
+            return chain_answer(found, partial(_append_verified, body, request, topics))
+        unverified = found
     elif _has_transactional_batches(topics):
         nameless = True
-    work = _Work(body, request, nameless, unverified)
+    return _append(topics, is_single, _Work(body, request, nameless, unverified))
+
+
+def _append_verified(
+    body: ProduceRequest, request: Request, topics: Sequence[TopicProduceData], unverified: Mapping[_Key, ErrorCode]
+) -> _Outcome | Promise[_Outcome]:
+    """Appends batches of a transaction about which the coordinator had to be waited for."""
+    is_single = len(topics) == 1 and len(topics[0].partition_data) == 1
+    return _append(topics, is_single, _Work(body, request, False, unverified))
+
+
+def _append(topics: Sequence[TopicProduceData], is_single: bool, work: _Work) -> _Outcome | Promise[_Outcome]:
+    """Appends the batches, and returns the answer to the request or a promise of it."""
     if is_single:
         answer = work.answer(topics[0], topics[0].partition_data[0])
         if not isinstance(answer, Promise):
             return work.finish(topics, [answer])
         return _finish_later(work, topics, answer)
-    return _answer_in_turns(work, topics, request.broker.clock)
+    return _answer_in_turns(work, topics)
 
 
 def _finish_later(work: _Work, topics: Sequence[TopicProduceData], answer: _Answer) -> _Outcome | Promise[_Outcome]:
@@ -153,12 +166,12 @@ def _finish_later(work: _Work, topics: Sequence[TopicProduceData], answer: _Answ
     return chain_answer(map_answer(answer, lambda single: [single]), partial(work.finish, topics))
 
 
-def _answer_in_turns(work: _Work, topics: Sequence[TopicProduceData], clock: Clock) -> _Outcome | Promise[_Outcome]:
+def _answer_in_turns(work: _Work, topics: Sequence[TopicProduceData]) -> _Outcome | Promise[_Outcome]:
     """Answers a request about several partitions, or none."""
     from ottla.server.base.turns import answer_in_turns  # not loaded as long as requests are about one partition
 
     items = [(topic, data) for topic in topics for data in topic.partition_data]
-    answers = answer_in_turns(items, work.answer_item, clock, partial(work.pause, items))
+    answers = answer_in_turns(items, work.answer_item, work.clock, partial(work.pause, items))
     return chain_answer(answers, partial(work.finish, topics))
 
 
@@ -178,25 +191,32 @@ class _Work:
         """The number of partitions for which `answer_item` was called."""
         self._paused = False
 
+    @property
+    def clock(self) -> Clock:
+        return self._request.broker.clock
+
     def answer_item(self, item: tuple[TopicProduceData, PartitionProduceData]) -> _Answer:
         """Returns the answer for one of several partitions, or a promise of it."""
         self._done += 1
         topic, data = item
         if self._paused and _is_transactional(data.records):  # the transaction may have ended meanwhile
-            self._verify_again(topic, data)
+            return chain_answer(self._verify_again(topic, data), lambda _: self.answer(topic, data))
         return self.answer(topic, data)
 
     def pause(self, items: Sequence[tuple[TopicProduceData, PartitionProduceData]]) -> None:
         """Copies the records that are not appended yet, since the frame will be gone when their turn comes."""
         self._paused = True
-        for _, data in items[self._done :]:
-            if data.records is not None:
-                data.records = bytes(data.records)
+        _copy_records(data for _, data in items[self._done :])
 
-    def _verify_again(self, topic: TopicProduceData, data: PartitionProduceData) -> None:
-        if self._body.transactional_id is not None and (topic.name, topic.topic_id, data.index) not in self._unverified:
-            single = [TopicProduceData(topic.name, topic.topic_id, [data])]
-            self._unverified = {**self._unverified, **_find_unverified(single, self._body.transactional_id, self._request)}
+    def _verify_again(self, topic: TopicProduceData, data: PartitionProduceData) -> Promise[None] | None:
+        """Asks once more about a batch that waited; the promise is kept when the answer is noted."""
+        if self._body.transactional_id is None or (topic.name, topic.topic_id, data.index) in self._unverified:
+            return None
+        single = [TopicProduceData(topic.name, topic.topic_id, [data])]
+        return map_answer(_find_unverified(single, self._body.transactional_id, self._request), self._note_unverified)
+
+    def _note_unverified(self, found: Mapping[_Key, ErrorCode]) -> None:
+        self._unverified = {**self._unverified, **found}
 
     def answer(self, topic: TopicProduceData, data: PartitionProduceData, validated: ValidatedBatch | None = None) -> _Answer:
         """Appends one partition's batch and returns its answer, or a promise of it if the batch has to be validated in a thread;
@@ -238,9 +258,8 @@ class _Work:
         def append(batch: ValidatedBatch | LogError) -> _Answer:
             if isinstance(batch, LogError):
                 return _refused(data.index, batch, replica)
-            if _is_transactional(data.records):
-                self._verify_again(topic, data)
-            return self.answer(topic, data, batch)
+            verified = self._verify_again(topic, data) if _is_transactional(data.records) else None
+            return chain_answer(verified, lambda _: self.answer(topic, data, batch))
 
         return chain_answer(self._request.broker.workers().run(partial(_validated, validation)), append)
 
@@ -314,6 +333,13 @@ def _answer_when_acknowledged(
     return promise
 
 
+def _copy_records(partitions: Iterable[PartitionProduceData]) -> None:
+    """Copies records out of the request's frame, for those that are appended when it is gone."""
+    for data in partitions:
+        if data.records is not None:
+            data.records = bytes(data.records)
+
+
 def _ignore_outcome(error: Exception | None) -> None:
     """Does nothing: with acks 0 the client wants no answer. A directory that went offline has already been logged."""
 
@@ -336,46 +362,29 @@ def _merge_duplicates(topics: list[TopicProduceData]) -> list[TopicProduceData]:
 # Transactions
 
 
-def _find_unverified(topics: list[TopicProduceData], transactional_id: str, request: Request) -> Mapping[_Key, ErrorCode]:
-    """Returns the partitions to refuse, with their errors, because they are not in the transaction and cannot be added to it."""
-    from ottla.server.txn.verification import (  # not loaded by brokers without transactions
-        TRANSIENT,
-        Entry,
-        refused_entries,
-    )
+def _find_unverified(
+    topics: Sequence[TopicProduceData], transactional_id: str, request: Request
+) -> Mapping[_Key, ErrorCode] | Promise[Mapping[_Key, ErrorCode]]:
+    """Returns the partitions to refuse, with their errors, because they are not in the transaction and cannot be added to it; or
+    a promise of them.
+    """
+    from ottla.server.txn.produced import Verification, find_unverified  # not loaded by brokers without transactions
 
-    add = request.api_version >= TRANSACTIONS_V2_SINCE
-    if not add and not request.broker.settings[VERIFY]:
+    broker, version = request.broker, request.api_version
+    add = version >= TRANSACTIONS_V2_SINCE
+    if not add and not broker.settings[VERIFY]:
         return _NONE
-    keys: dict[tuple[str, int], _Key] = {}
-    entries: list[Entry] = []
-    producers = set()
-    sequences: list[tuple[Entry, int, ProducerStates]] = []
-    for topic in topics:
-        for data in topic.partition_data:
-            if not _is_transactional(data.records):
-                continue
-            replica = _replica(topic, data.index, request)
-            if replica is None or not replica.is_leader or replica.topic in INTERNAL_TOPICS:
-                continue
-            *producer, sequence = _PRODUCER.unpack_from(data.records, _PRODUCER_AT)  # type: ignore[arg-type]  # None is not transactional
-            entry = Entry((replica.topic, data.index), *producer)
-            sequences.append((entry, sequence, replica.log.producers))
-            keys[entry.partition] = (topic.name, topic.topic_id, data.index)
-            producers.add((entry.producer_id, entry.producer_epoch))
-            entries.append(entry)
-    if len(producers) > 1:
-        return dict.fromkeys(keys.values(), ErrorCode.INVALID_PRODUCER_ID_MAPPING)
-    broker, knows_abortable = request.broker, request.api_version >= ABORTABLE_SINCE
-    refused = refused_entries(
-        broker.replicas, broker.transaction_coordinator, transactional_id, entries, add=add, generic_error=knows_abortable
-    )
-    for (partition, producer_id, epoch), sequence, states in sequences:
-        if partition in refused:
-            states.refuse(producer_id, epoch, sequence)
-        elif (add and sequence > 0 and states.get(producer_id) is None) or states.overtakes(producer_id, epoch, sequence):
-            refused[partition] = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER  # an earlier batch is missing
-    return {keys[partition]: ErrorCode.NOT_ENOUGH_REPLICAS if code in TRANSIENT else code for partition, code in refused.items()}
+    batches = [
+        (key, replica, data.records)
+        for topic in topics
+        for data in topic.partition_data
+        if _is_transactional(data.records)
+        and (replica := _replica(topic, data.index, request)) is not None
+        and data.records is not None
+        for key in [(topic.name, topic.topic_id, data.index)]
+    ]
+    verification = Verification(transactional_id, broker.replicas, broker.transaction_verifier(), add, version >= ABORTABLE_SINCE)
+    return find_unverified(verification, batches)
 
 
 def _has_transactional_batches(topics: list[TopicProduceData]) -> bool:

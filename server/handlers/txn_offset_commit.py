@@ -28,7 +28,7 @@ from ottla.server.metadata.names import CONSUMER_OFFSETS
 from ottla.server.requests.request import Request
 from ottla.server.requests.traits import Traits
 from ottla.server.security.rights import Inside, Need, Operation, Resource
-from ottla.server.txn.verification import Entry, refused_entries
+from ottla.server.txn.verification import Codes, Entry, refused_entries
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
@@ -114,20 +114,34 @@ def _commit(body: TxnOffsetCommitRequest, commit: _Commit, request: Request) -> 
         if commits and (version >= ADDS_SINCE or broker.settings["transaction.partition.verification.enable"]):
             refused = refused_entries(
                 broker.replicas,
-                broker.transaction_coordinator,
+                broker.transaction_verifier(),
                 body.transactional_id,
                 [Entry((CONSUMER_OFFSETS, shard.partition), *transaction)],
                 add=version >= ADDS_SINCE,
                 generic_error=version >= ABORTABLE_SINCE,
             )
-            if refused:
-                return next(iter(refused.values()))
+            return chain_answer(refused, lambda codes: _commit_verified(codes, body, commit, request))
+    except GroupError as error:
+        return error.code
+    return _commit_verified({}, body, commit, request)
+
+
+def _commit_verified(
+    refused: Codes, body: TxnOffsetCommitRequest, commit: _Commit, request: Request
+) -> ErrorCode | Promise[ErrorCode]:
+    """Stores the offsets, unless the transaction's coordinator has refused that."""
+    for code in refused.values():
+        # Producers take the first for a reason to look for the coordinator of the group, which is here.
+        return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if code is ErrorCode.NETWORK_EXCEPTION else code
+    version = request.api_version
+    try:
+        shard = request.broker.groups.member_shard(body.group_id)
         shard.commit(
             body.group_id,
             Committer(body.member_id, body.group_instance_id, body.generation_id_or_member_epoch, version),
-            commits,
+            commit.commits,
             missing_group=ErrorCode.GROUP_ID_NOT_FOUND if version >= NEW_ERRORS_SINCE else ErrorCode.ILLEGAL_GENERATION,
-            transaction=transaction,
+            transaction=InTransaction(body.producer_id, body.producer_epoch),
             prepared=commit.prepared,
         )
     except GroupError as error:

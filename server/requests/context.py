@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from ottla.server.base.clock import Clock
     from ottla.server.base.turns import Workers
     from ottla.server.group.coordinator import GroupCoordinator
+    from ottla.server.interbroker.other_brokers import OtherBrokers
+    from ottla.server.interbroker.share_persister import SharePersister
     from ottla.server.metadata.controller import Controller
     from ottla.server.metadata.image import MetadataImage
     from ottla.server.metadata.operation import Permits
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
     from ottla.server.telemetry.subscriptions import ClientTelemetry
     from ottla.server.txn.coordinator import TransactionCoordinator
     from ottla.server.txn.producer_ids import ProducerIds
+    from ottla.server.txn.verification import Verifier
 
 
 class ClientQuotas(Protocol):
@@ -69,7 +72,11 @@ class OptionalParts(Protocol):
 
     def transaction_coordinator(self, broker: BrokerContext, /) -> TransactionCoordinator: ...
 
+    def transaction_verifier(self, broker: BrokerContext, /) -> Verifier: ...
+
     def share_coordinator(self, broker: BrokerContext, /) -> ShareCoordinator: ...
+
+    def share_persister(self, broker: BrokerContext, /) -> ShareCoordinator | SharePersister: ...
 
     def share_group_state(self, broker: BrokerContext, /) -> ShareGroupState: ...
 
@@ -123,6 +130,8 @@ class BrokerContext:
     """None without `replica.selector.class`, since then all consumers read from leaders."""
     fetchers: Fetchers | None = None
     """None where this broker is its own controller, since it follows nobody then."""
+    other_brokers: OtherBrokers | None = None
+    """None where this broker is its own controller, since there are no others then."""
     leading: Leading | None = None
     """None where this broker is its own controller, since nobody follows it then."""
     authorizer: Authorizer | None = None
@@ -133,6 +142,8 @@ class BrokerContext:
     """None until a request concerns transactions; see `transaction_coordinator`."""
     existing_share_coordinator: ShareCoordinator | None = None
     """None until a request concerns share groups; see `share_coordinator`."""
+    existing_share_persister: ShareCoordinator | SharePersister | None = None
+    """None until somebody needs the state of share groups; see `share_persister`."""
     existing_share_partitions: SharePartitions | None = None
     """None until a member of a share group fetches; see `share_partitions`."""
     existing_flushing: Flushing | None = None
@@ -146,11 +157,21 @@ class BrokerContext:
             self.existing_transaction_coordinator = self.optional_parts.transaction_coordinator(self)
         return self.existing_transaction_coordinator
 
+    def transaction_verifier(self) -> Verifier:
+        """Returns what asks the coordinator of a transaction, here or on another broker. It has no state of its own."""
+        return self.optional_parts.transaction_verifier(self)
+
     def share_coordinator(self) -> ShareCoordinator:
         """Returns the share coordinator of this broker; the first call opens it."""
         if self.existing_share_coordinator is None:
             self.existing_share_coordinator = self.optional_parts.share_coordinator(self)
         return self.existing_share_coordinator
+
+    def share_persister(self) -> ShareCoordinator | SharePersister:
+        """Returns what reads and writes the state of share groups, here or on another broker; the first call makes it."""
+        if self.existing_share_persister is None:
+            self.existing_share_persister = self.optional_parts.share_persister(self)
+        return self.existing_share_persister
 
     def share_group_state(self) -> ShareGroupState:
         """Returns what carries out, in the share coordinator, decisions of a group's coordinator. It has no state of its own."""

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ottla.server.base.clock import Clock
     from ottla.server.group.coordinator import GroupCoordinator
     from ottla.server.metadata.image import MetadataImage
-    from ottla.server.share_state.coordinator import ShareCoordinator
+    from ottla.server.share.persister import StateKeeper
 
 logger = logging.getLogger("ottla.server.share_groups")
 
@@ -49,12 +49,12 @@ def is_enabled(image: MetadataImage) -> bool:
 
 
 class ShareGroupState:
-    """Carries out what the group coordinator decides. `coordinator` returns the share coordinator, which is opened with the first
-    share group.
+    """Carries out what the group coordinator decides. `coordinator` returns what reaches the share coordinator, which is opened
+    with the first share group.
     """
 
     def __init__(
-        self, groups: GroupCoordinator, coordinator: Callable[[], ShareCoordinator], image: MetadataImage, clock: Clock
+        self, groups: GroupCoordinator, coordinator: Callable[[], StateKeeper], image: MetadataImage, clock: Clock
     ) -> None:
         self._groups = groups
         self._coordinator = coordinator
@@ -155,7 +155,7 @@ class _Initialization:
 
     def __init__(
         self,
-        coordinator: Callable[[], ShareCoordinator],
+        coordinator: Callable[[], StateKeeper],
         clock: Clock,
         group_id: str,
         state_epoch: int,

@@ -1,7 +1,9 @@
 """The `Persister` keeps the state of share partitions beyond the life of this broker; this module also says which error a member
 gets when it refuses.
 
-It is the share coordinator (server/share_state/coordinator.py), or a fake of it in tests.
+It is the share coordinator (server/share_state/coordinator.py), what asks those of other brokers
+(server/interbroker/share_persister.py), or a fake of it in tests. The coordinator of share groups uses the same object as a
+`StateKeeper`.
 """
 
 from __future__ import annotations
@@ -43,6 +45,24 @@ class Persister(Protocol):
         state_batches: Iterable[StateBatch],
     ) -> Promise[None] | None:
         """Writes new states of offsets, and how many offsets from the start on will not be delivered again."""
+        ...
+
+
+class StateKeeper(Protocol):
+    """Begins and deletes the state of share groups in partitions. `initialize` and `delete` refuse as a Persister does."""
+
+    def has_topic(self) -> bool:
+        """Returns whether `__share_group_state` exists. If it does not, begins to create it."""
+        ...
+
+    def initialize(
+        self, group_id: str, topic_id: bytes, partition: int, state_epoch: int, start_offset: int
+    ) -> Promise[None] | None:
+        """Lets the share group begin at `start_offset` with a new state epoch."""
+        ...
+
+    def delete(self, group_id: str, topic_id: bytes, partition: int) -> Promise[None] | None:
+        """Deletes the share partition, if it is known."""
         ...
 
 

@@ -8,7 +8,6 @@ from ottla.server.coordination.internal_topic import InternalTopicLog
 from ottla.server.metadata.feature_levels import TRANSACTION_VERSION
 from ottla.server.metadata.names import TRANSACTION_STATE
 from ottla.server.txn.coordinator import TransactionCoordinator, TransactionSettings
-from ottla.server.txn.markers import LocalMarkerWriter, TransactionalOffsets
 
 if TYPE_CHECKING:
     from ottla.server.base.clock import Clock
@@ -16,6 +15,7 @@ if TYPE_CHECKING:
     from ottla.server.partitions.replicas import Replicas
     from ottla.server.settings.broker_config import BrokerConfig
     from ottla.server.txn.producer_ids import ProducerIds
+    from ottla.server.txn.shard import MarkerWriter
 
 
 def open_transaction_coordinator(
@@ -24,9 +24,11 @@ def open_transaction_coordinator(
     replicas: Replicas,
     clock: Clock,
     producer_ids: ProducerIds,
-    offsets: TransactionalOffsets,
+    write_marker: MarkerWriter,
 ) -> TransactionCoordinator:
-    """Returns the coordinator. It loads a partition of `__transaction_state` with the first request for it, or by `refresh`."""
+    """Returns the coordinator, which brings markers to partitions by `write_marker`. It loads a partition of
+    `__transaction_state` with the first request for it, or by `refresh`.
+    """
     values = config.values
     return TransactionCoordinator(
         InternalTopicLog(replicas, image, TRANSACTION_STATE),
@@ -35,5 +37,5 @@ def open_transaction_coordinator(
         config.node_id,
         next_producer_id=producer_ids.next_id,
         transaction_version=lambda: image.features.get(TRANSACTION_VERSION, 0),
-        write_marker=LocalMarkerWriter(replicas, image, offsets),
+        write_marker=write_marker,
     )

@@ -3,13 +3,19 @@
 A batch that arrives late, after its transaction was ended, would otherwise begin a transaction in its partition that is never
 ended. So the leader asks the transaction's coordinator unless its own log shows that the transaction is under way there. With
 transactions version 2 the same request adds the partition to the transaction.
+
+The answer may take a while, if the coordinator is on another broker or replicates first. A transaction may end meanwhile, and its
+marker reach the partition; then what the coordinator said is void, and the batch is refused like one that comes too late.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple
+from functools import partial
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
+from ottla.log.producers import NO_OFFSET
+from ottla.server.base.answers import map_answer, recover_answer
 from ottla.server.base.promise import Promise
 from ottla.server.txn.errors import TransactionError
 from ottla.server.txn.state import EPOCH_BUMP_SINCE, TopicPartition
@@ -24,10 +30,26 @@ TRANSIENT: Final = frozenset(
         ErrorCode.CONCURRENT_TRANSACTIONS,
         ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
         ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NETWORK_EXCEPTION,
         ErrorCode.NOT_COORDINATOR,
     }
 )
-"""The coordinator's errors that may soon be gone."""
+"""The codes that may soon be gone: the coordinator's own, and NETWORK_EXCEPTION if another broker was asked in vain."""
+
+Codes = dict[TopicPartition, ErrorCode]
+"""What a coordinator says of each partition."""
+
+
+class Verifier(Protocol):
+    """A function that asks a transaction's coordinator."""
+
+    def __call__(
+        self, transactional_id: str, producer_id: int, producer_epoch: int, partitions: Sequence[TopicPartition], *, add: bool
+    ) -> Codes | Promise[Codes]:
+        """Has the coordinator add the partitions to the transaction, or only look whether they are in it. Returns the error code
+        of each partition, or a promise of them; the promise never fails.
+        """
+        ...
 
 
 class Entry(NamedTuple):
@@ -38,48 +60,55 @@ class Entry(NamedTuple):
     producer_epoch: int
 
 
-def refused_entries(
-    replicas: Replicas,
+def verify_here(
     coordinator: Callable[[], TransactionCoordinator],
     transactional_id: str,
-    entries: Sequence[Entry],
+    producer_id: int,
+    producer_epoch: int,
+    partitions: Sequence[TopicPartition],
     *,
     add: bool,
-    generic_error: bool,
-) -> dict[TopicPartition, ErrorCode]:
-    """Returns which of these batches, all of one producer, may not be appended, with their error codes. `coordinator` is called
-    only if the coordinator has to be asked.
+) -> Codes | Promise[Codes]:
+    """Asks the coordinator of this broker; with its first argument bound it is a `Verifier`."""
+    asked = coordinator()
+    if not asked.has_topic:
+        return dict.fromkeys(partitions, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+
+    def refused(error: TransactionError) -> Codes:
+        return dict.fromkeys(partitions, error.code_for(knows_fencing=False))
+
+    codes: Codes | Promise[Codes]
+    try:
+        if add:
+            added = asked.add_partitions(
+                transactional_id, producer_id, producer_epoch, partitions, client_version=EPOCH_BUMP_SINCE
+            )
+            codes = map_answer(added, lambda _: dict.fromkeys(partitions, ErrorCode.NONE))
+        else:
+            codes = asked.verify_partitions(transactional_id, producer_id, producer_epoch, partitions)
+    except TransactionError as error:
+        return refused(error)
+    return recover_answer(codes, TransactionError, refused)
+
+
+def refused_entries(
+    replicas: Replicas, verify: Verifier, transactional_id: str, entries: Sequence[Entry], *, add: bool, generic_error: bool
+) -> Codes | Promise[Codes]:
+    """Returns which of these batches, all of one producer, may not be appended, with their error codes; or a promise of that.
+    Nobody is asked about batches whose transaction is under way in their partition.
 
     With `add` their partitions are added to the transaction (transactions version 2); otherwise they have to be in it already.
     `generic_error` means that the client knows TRANSACTION_ABORTABLE; older clients get INVALID_TXN_STATE.
     """
-    entries = [entry for entry in entries if not _is_under_way(replicas, entry)]
-    if not entries:
+    partitions = [entry.partition for entry in entries if not _is_under_way(replicas, entry)]
+    if not partitions:
         return {}
     _, producer_id, producer_epoch = entries[0]
-    partitions = [entry.partition for entry in entries]
-    asked = coordinator()
-    if not asked.has_topic:
-        return dict.fromkeys(partitions, ErrorCode.COORDINATOR_NOT_AVAILABLE)
-    codes: dict[TopicPartition, ErrorCode]
-    try:
-        if add:
-            waits = asked.add_partitions(
-                transactional_id, producer_id, producer_epoch, partitions, client_version=EPOCH_BUMP_SINCE
-            )
-            return {} if waits is None else _not_replicated_yet(partitions)
-        verified = asked.verify_partitions(transactional_id, producer_id, producer_epoch, partitions)
-        codes = _not_replicated_yet(partitions) if isinstance(verified, Promise) else verified
-    except TransactionError as error:
-        codes = dict.fromkeys(partitions, error.code_for(knows_fencing=False))
-    return {partition: _code_for_client(code, generic_error) for partition, code in codes.items() if code}
-
-
-def _not_replicated_yet(partitions: Sequence[TopicPartition]) -> dict[TopicPartition, ErrorCode]:
-    """Returns the code for batches that cannot wait until the coordinator's answer is replicated: the producer sends
-    them again.
-    """
-    return dict.fromkeys(partitions, ErrorCode.CONCURRENT_TRANSACTIONS)
+    codes = verify(transactional_id, producer_id, producer_epoch, partitions, add=add)
+    if isinstance(codes, Promise):
+        markers = [_last_marker(replicas, entry) for entry in entries]
+        codes = map_answer(codes, partial(_void_if_ended, replicas, entries, markers))
+    return map_answer(codes, lambda each: _refused(each, generic_error))
 
 
 def _is_under_way(replicas: Replicas, entry: Entry) -> bool:
@@ -89,6 +118,29 @@ def _is_under_way(replicas: Replicas, entry: Entry) -> bool:
     replica = replicas.get(*entry.partition)
     state = replica.log.producers.get(entry.producer_id) if replica is not None else None
     return state is not None and state.has_open_transaction and state.producer_epoch == entry.producer_epoch
+
+
+def _last_marker(replicas: Replicas, entry: Entry) -> int:
+    """Returns the offset of the producer's last marker in the partition, -1 if none is known."""
+    replica = replicas.get(*entry.partition)
+    state = replica.log.producers.get(entry.producer_id) if replica is not None else None
+    return NO_OFFSET if state is None else state.last_marker_offset
+
+
+def _void_if_ended(replicas: Replicas, entries: Sequence[Entry], before: Sequence[int], codes: Codes) -> Codes:
+    """Returns the codes with INVALID_TXN_STATE for the partitions where the producer's transaction has ended since it was asked
+    about.
+    """
+    ended = {
+        entry.partition: ErrorCode.INVALID_TXN_STATE
+        for entry, marker in zip(entries, before, strict=True)
+        if _last_marker(replicas, entry) != marker
+    }
+    return {**codes, **ended}
+
+
+def _refused(codes: Codes, generic_error: bool) -> Codes:
+    return {partition: _code_for_client(code, generic_error) for partition, code in codes.items() if code}
 
 
 def _code_for_client(code: ErrorCode, generic_error: bool) -> ErrorCode:

@@ -4,12 +4,17 @@ otherwise wait or are refused.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import partial
 from typing import Any, cast
 
 import pytest
 
-from ottla.server.txn.coordinator import Producer, TransactionCoordinator
-from ottla.server.txn.verification import Entry, refused_entries
+from ottla.server.base.promise import Promise
+from ottla.server.txn.coordinator import Producer
+from ottla.server.txn.markers import write_marker
+from ottla.server.txn.shard import Marker
+from ottla.server.txn.verification import Codes, Entry, refused_entries, verify_here
 from ottla.wire.errors import ErrorCode
 from tests.fakes import MemoryBroker
 from tests.log.support import batch
@@ -24,7 +29,9 @@ def ask(driver: Driver, producer: Producer, *, add: bool = False, generic: bool 
     """Returns the errors for a batch for each of two partitions that know nothing of the producer."""
     replicas = MemoryBroker({"t": 2}).replicas
     entries = [Entry(each, *producer) for each in (T0, T1)]
-    return refused_entries(replicas, lambda: driver.coordinator, name, entries, add=add, generic_error=generic)
+    return refused_entries(
+        replicas, partial(verify_here, lambda: driver.coordinator), name, entries, add=add, generic_error=generic
+    )
 
 
 @pytest.mark.parametrize(("generic", "code"), [(True, ErrorCode.TRANSACTION_ABORTABLE), (False, ErrorCode.INVALID_TXN_STATE)])
@@ -59,15 +66,73 @@ async def test_what_the_coordinator_refuses_is_refused_of_all(add: bool) -> None
 
 @pytest.mark.parametrize("add", [True, False])
 @in_loop
-async def test_what_is_not_replicated_yet_is_sent_again(add: bool) -> None:
+async def test_the_answer_comes_when_it_is_replicated(add: bool) -> None:
+    log = LaggingLog(4, lag=False)
+    driver = Driver(cast(TransactionLog, log))
+    producer = await driver.init()
+    log.lag = True
+    driver.add(producer, T0)
+    later = ask(driver, producer, add=add)
+    assert isinstance(later, Promise)
+    assert not later.done()
+    log.replicate_all()
+    assert later.result() == ({} if add else {T1: ErrorCode.TRANSACTION_ABORTABLE})
+
+
+@pytest.mark.parametrize("add", [True, False])
+@in_loop
+async def test_or_is_not_coordinator_if_the_partition_is_lost_first(add: bool) -> None:
     log = LaggingLog(4, lag=False)
     driver = Driver(cast(TransactionLog, log))
     producer = await driver.init()
     log.lag = True
     driver.add(producer, T0, T1)
-    assert ask(driver, producer, add=add) == dict.fromkeys((T0, T1), ErrorCode.CONCURRENT_TRANSACTIONS)
-    log.replicate_all()
-    assert ask(driver, producer, add=add) == {}
+    later = ask(driver, producer, add=add)
+    driver.coordinator.close()
+    assert later.result() == dict.fromkeys((T0, T1), ErrorCode.NOT_COORDINATOR)
+
+
+class Elsewhere:
+    """A coordinator whose answer comes later."""
+
+    def __init__(self) -> None:
+        self.answer: Promise[Codes] = Promise()
+        self.partitions: list[tuple[str, int]] = []
+
+    def __call__(
+        self, transactional_id: str, producer_id: int, producer_epoch: int, partitions: Sequence[tuple[str, int]], *, add: bool
+    ) -> Promise[Codes]:
+        self.partitions += partitions
+        return self.answer
+
+
+def end(broker: MemoryBroker, topic: str, producer: tuple[int, int]) -> None:
+    """Brings the marker of a producer's transaction to a partition."""
+    code = write_marker(broker.replicas, cast(Any, None), topic, 0, Marker(*producer, 0, False, 1)).code
+    assert code is ErrorCode.NONE
+
+
+def test_a_transaction_that_ends_while_the_coordinator_is_asked_is_over() -> None:
+    broker, elsewhere = MemoryBroker({"t": 1, "u": 1, "v": 1}), Elsewhere()
+    broker.replica("v").append(batch(1, producer=(7, 1, 0), transactional=True))
+    entries = [Entry((topic, 0), 7, 1) for topic in "tuv"]
+    later = refused_entries(broker.replicas, elsewhere, TID, entries, add=True, generic_error=True)
+    assert isinstance(later, Promise)
+    assert elsewhere.partitions == [("t", 0), ("u", 0)], "the transaction is under way in v"
+    end(broker, "t", (7, 1))
+    end(broker, "u", (8, 1))
+    end(broker, "v", (7, 1))
+    elsewhere.answer.set_result(dict.fromkeys(elsewhere.partitions, ErrorCode.NONE))
+    assert later.result() == dict.fromkeys([("t", 0), ("v", 0)], ErrorCode.INVALID_TXN_STATE)
+
+
+def test_a_transaction_that_ended_before_is_another_one() -> None:
+    broker, elsewhere = MemoryBroker({"t": 1}), Elsewhere()
+    end(broker, "t", (7, 0))
+    later = refused_entries(broker.replicas, elsewhere, TID, [Entry(T0, 7, 1)], add=True, generic_error=True)
+    elsewhere.answer.set_result({T0: ErrorCode.NONE})
+    assert isinstance(later, Promise)
+    assert later.result() == {}
 
 
 def test_nobody_is_asked_of_a_transaction_that_is_under_way_in_the_partition() -> None:
@@ -76,7 +141,7 @@ def test_nobody_is_asked_of_a_transaction_that_is_under_way_in_the_partition() -
     assert replica is not None
     replica.append(batch(1, producer=(7, 1, 0), transactional=True))
 
-    def coordinator() -> TransactionCoordinator:
+    def coordinator(*asked: object, **how: object) -> Any:
         raise AssertionError("asked")
 
     def entries(epoch: int) -> Any:

@@ -61,6 +61,8 @@ class ShareBroker(Broker):
     def share_coordinator(self) -> Any:
         return self.state.coordinator
 
+    share_persister = share_coordinator
+
     def share_group_state(self) -> ShareGroupState:
         return ShareGroupState(self.groups, self.share_coordinator, cast(Any, self.metadata), self.clock)
 

@@ -1,0 +1,85 @@
+"""`OtherBrokers`: what this broker asks the others of its cluster as a coordinator, or asks their coordinators.
+
+Every broker that is asked has one connection, to its endpoint on the inter-broker listener as the metadata name it. It is opened
+with the first request, and replaced when the broker has registered with another address. Fetching as a follower has connections
+of its own (server/replication/), so that no answer here waits behind records.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ottla.server.base.promise import Promise
+from ottla.server.peers.outcomes import Closed, Disconnected
+
+if TYPE_CHECKING:
+    from ottla.server.metadata.image import MetadataImage
+    from ottla.server.peers.peer import Peer
+    from ottla.wire.primitives import WireStruct
+
+Address = tuple[str, int]
+"""The host and port of a broker."""
+
+
+class _Connected(NamedTuple):
+    address: Address
+    peer: Peer
+
+
+class OtherBrokers:
+    """Asks the brokers that the image has. `listener` is the name of the inter-broker listener, and `connect` makes the
+    connection to an address. It needs a running event loop.
+    """
+
+    def __init__(self, image: MetadataImage, listener: str, connect: Callable[[str, int], Peer]) -> None:
+        self._image = image
+        self._listener = listener
+        self._connect = connect
+        self._connected: dict[int, _Connected] = {}
+        self._ending: set[asyncio.Future[None]] = set()
+        self._closed = False
+
+    def ask(self, broker_id: int, request: WireStruct, timeout_ms: int, *, min_version: int = 0) -> Promise[Any]:
+        """Sends a request to a broker, in the newest version that both have; `min_version` is the oldest that would do.
+
+        The promise is of the answer. It fails with a PeerError: Disconnected at once if the broker is fenced, or not registered
+        on the listener, and otherwise as `Peer.call` says.
+        """
+        if self._closed:
+            return _failed(Closed("this broker is stopping"))
+        address = self._address_of(broker_id)
+        if address is None:
+            return _failed(Disconnected(f"broker {broker_id} is not there: it is fenced, or has no listener {self._listener}"))
+        connected = self._connected.get(broker_id)
+        if connected is None or connected.address != address:
+            if connected is not None:
+                self._end(connected.peer)
+            connected = self._connected[broker_id] = _Connected(address, self._connect(*address))
+        return connected.peer.call(request, timeout_ms, min_version=min_version)
+
+    def _address_of(self, broker_id: int) -> Address | None:
+        broker = self._image.brokers.get(broker_id)
+        endpoint = broker.endpoints.get(self._listener) if broker is not None and not broker.fenced else None
+        return None if endpoint is None else (endpoint.host, endpoint.port)
+
+    def _end(self, peer: Peer) -> None:
+        ending = asyncio.ensure_future(peer.close())
+        self._ending.add(ending)
+        ending.add_done_callback(self._ending.discard)
+
+    async def close(self) -> None:
+        """Ends all connections: requests that have no answer fail with Closed."""
+        self._closed = True
+        for connected in self._connected.values():
+            self._end(connected.peer)
+        self._connected.clear()
+        if self._ending:
+            await asyncio.wait(self._ending)
+
+
+def _failed(error: Exception) -> Promise[Any]:
+    promise: Promise[Any] = Promise()
+    promise.set_exception(error)
+    return promise

@@ -1,0 +1,112 @@
+"""`VerificationChannel` asks a transaction's coordinator, on this broker or another, about its partitions (KIP-890).
+
+A broker that is to append a transactional batch asks whether the partition belongs to the transaction, or has it added, by
+AddPartitionsToTxn v4 or later. The coordinator is the leader of the transactional id's partition of `__transaction_state`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from ottla.server.base.answers import map_answer, recover_answer
+from ottla.server.base.errors import known_code
+from ottla.server.coordination.java_hash import java_hash_bucket
+from ottla.server.metadata.names import TRANSACTION_STATE
+from ottla.server.peers.outcomes import PeerError
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTransaction,
+)
+
+if TYPE_CHECKING:
+    from ottla.server.base.promise import Promise
+    from ottla.server.interbroker.other_brokers import OtherBrokers
+    from ottla.server.metadata.image import MetadataImage
+    from ottla.server.txn.state import TopicPartition
+    from ottla.server.txn.verification import Codes, Verifier
+
+logger = logging.getLogger("ottla.server.txn")
+
+BATCHED_SINCE: Final = 4
+"""The first version that brokers send to each other."""
+
+
+class VerificationChannel:
+    """Asks coordinators; it is a `Verifier` (server/txn/verification.py). `ask_here` asks the coordinator of this broker,
+    `node_id`.
+    """
+
+    def __init__(self, node_id: int, image: MetadataImage, others: OtherBrokers, timeout_ms: int, ask_here: Verifier) -> None:
+        self._node_id = node_id
+        self._image = image
+        self._others = others
+        self._timeout_ms = timeout_ms
+        self._ask_here = ask_here
+
+    def __call__(
+        self,
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        partitions: Sequence[TopicPartition],
+        *,
+        add: bool,
+    ) -> Codes | Promise[Codes]:
+        topic = self._image.topics.get(TRANSACTION_STATE)
+        if topic is None:
+            return dict.fromkeys(partitions, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        leader = topic.partitions[java_hash_bucket(transactional_id, len(topic.partitions))].leader
+        if leader == self._node_id:
+            return self._ask_here(transactional_id, producer_id, producer_epoch, partitions, add=add)
+        if leader < 0:
+            return dict.fromkeys(partitions, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        topics: dict[str, list[int]] = {}
+        for name, partition in partitions:
+            topics.setdefault(name, []).append(partition)
+        request = AddPartitionsToTxnRequest(
+            [
+                AddPartitionsToTxnTransaction(
+                    transactional_id,
+                    producer_id,
+                    producer_epoch,
+                    verify_only=not add,
+                    topics=[AddPartitionsToTxnTopic(*each) for each in topics.items()],
+                )
+            ]
+        )
+        answer = self._others.ask(leader, request, self._timeout_ms, min_version=BATCHED_SINCE)
+        codes = map_answer(answer, partial(_codes, partitions))
+        return recover_answer(codes, PeerError, lambda error: _unreachable(error, leader, partitions))
+
+
+def _codes(partitions: Sequence[TopicPartition], response: AddPartitionsToTxnResponse) -> Codes:
+    """Returns the code of each partition. One that the answer does not have is not verified yet."""
+    whole = _code(response.error_code)
+    if whole is ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
+        logger.error("the coordinator may not be asked about transactions: this broker has no right to CLUSTER_ACTION there")
+        return dict.fromkeys(partitions, ErrorCode.INVALID_TXN_STATE)  # the producer has the rights that it needs
+    if whole is not ErrorCode.NONE:
+        return dict.fromkeys(partitions, whole)
+    codes = dict.fromkeys(partitions, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    for transaction in response.results_by_transaction:
+        for topic in transaction.topic_results:
+            for partition in topic.results_by_partition:
+                codes[topic.name, partition.partition_index] = _code(partition.partition_error_code)
+    return codes
+
+
+def _code(code: int) -> ErrorCode:
+    """Returns the coordinator's code as producers may get it. What it did not expect may be gone with the next attempt."""
+    known = known_code(code)
+    return ErrorCode.COORDINATOR_NOT_AVAILABLE if known is ErrorCode.UNKNOWN_SERVER_ERROR else known
+
+
+def _unreachable(error: PeerError, leader: int, partitions: Sequence[TopicPartition]) -> Codes:
+    logger.info("the coordinator on broker %d did not say whether partitions belong to a transaction: %s", leader, error)
+    return dict.fromkeys(partitions, ErrorCode.NETWORK_EXCEPTION)
