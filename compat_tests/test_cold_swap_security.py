@@ -100,14 +100,20 @@ class Tools:
         return self.run_as(owner, PASSWORD.format(owner), TOKENS, *mine)
 
     def shown(self, users: Iterable[str]) -> dict[str, list[str]]:
-        """What the tools print, in lines, whose order means nothing."""
+        """What the tools print, in lines, whose order means nothing; nor does that of several settings in one."""
         printed = {
             "users": self.run(CONFIGS, "--describe", "--entity-type", "users"),
             "clients": self.run(CONFIGS, "--describe", "--entity-type", "clients"),
             "rules": self.run(ACLS, "--list"),
             "tokens": "".join(map(self.tokens, users)),
         }
-        return {what: sorted(text.splitlines()) for what, text in printed.items()}
+        return {what: sorted(map(in_order, text.splitlines())) for what, text in printed.items()}
+
+
+def in_order(line: str) -> str:
+    """The same line with what it lists behind ` are ` sorted: the order of a user's mechanisms is that of a map."""
+    whose, are, listed = line.partition(" are ")
+    return whose + are + ", ".join(sorted(listed.split(", ")))
 
 
 @pytest.fixture(scope="module")
