@@ -17,6 +17,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import signal
 import sys
 import tempfile
 import time
@@ -104,6 +105,7 @@ def main() -> int:
     parser.add_argument("--kind", choices=("ottla", "kafka"), default="ottla")
     parser.add_argument("--idle-seconds", type=float, default=20)
     arguments = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that no process is left
     with tempfile.TemporaryDirectory(prefix="ottla-scale-") as directory:
         run = Run(Path(directory), arguments.kind, arguments.partitions)
         try:
