@@ -1,12 +1,14 @@
 """Breaks ottla on purpose, one way after the other, and shows that the compat suite catches each by name.
 
-    python -m scripts.breaks [--only TEXT] [--list] [--write FILE]
+    python -m scripts.breaks [--security] [--only TEXT] [--list] [--write FILE]
 
 Every break (compat_tests/breaks/table.py) goes into a private copy of the tree, where its test runs against the broken ottla and,
 beside it, a sound Apache Kafka. First the control: all the tests in a copy that nobody broke, and they must pass. A break is
 caught when its test fails in it, by its own judgement: an error before or after the test, a broker that does not come up or go
 down, a test that does not end, and a failure with Apache Kafka are none, and are told. `by` is the first case that failed. FILE
 takes the table as JSON, for scripts/compat-report.
+
+With --security the breaks are those of logins and rights (compat_tests/breaks/security.py), which unit tests have to catch.
 The exit code is 1 if the control fails or a break is not caught.
 """
 
@@ -25,6 +27,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from xml.etree import ElementTree
 
+from compat_tests.breaks.security import SECURITY_BREAKS
 from compat_tests.breaks.table import BREAKS, Break
 from compat_tests.provenance import stamp
 from scripts.compat_report.results import kind_of
@@ -128,10 +131,12 @@ def tell(rows: list[dict[str, Any]]) -> None:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default="", metavar="TEXT", help="breaks whose name holds this")
+    parser.add_argument("--security", action="store_true", help="those of logins and rights, by unit tests")
     parser.add_argument("--list", action="store_true", help="name them and stop")
     parser.add_argument("--write", type=Path, metavar="FILE")
     arguments = parser.parse_args()
-    chosen = [change for change in BREAKS if arguments.only in change.name]
+    table = SECURITY_BREAKS if arguments.security else BREAKS
+    chosen = [change for change in table if arguments.only in change.name]
     if arguments.list:
         print(*(f"{change.name}: {change.promise}\n    {change.file}, {change.test}" for change in chosen), sep="\n")
         return 0

@@ -11,27 +11,31 @@ from typing import Any
 
 import pytest
 
+from compat_tests.breaks.security import SECURITY_BREAKS
 from compat_tests.breaks.table import BREAKS, Break
 from scripts import breaks
 
 ROOT = Path(__file__).resolve().parents[2]
 
 FEWEST = 10
+ALL_BREAKS = (*BREAKS, *SECURITY_BREAKS)
 
 
 def test_there_are_enough_and_no_two_are_alike() -> None:
     assert len(BREAKS) >= FEWEST
-    assert len({change.name for change in BREAKS}) == len({(change.file, change.old) for change in BREAKS}) == len(BREAKS)
+    assert len(SECURITY_BREAKS) >= FEWEST
+    places = {(change.file, change.old) for change in ALL_BREAKS}
+    assert len({change.name for change in ALL_BREAKS}) == len(places) == len(ALL_BREAKS)
 
 
-@pytest.mark.parametrize("change", BREAKS, ids=lambda change: change.name)
+@pytest.mark.parametrize("change", ALL_BREAKS, ids=lambda change: change.name)
 def test_it_applies_once_and_leaves_python(change: Break) -> None:
     text = (ROOT / change.file).read_text()
     assert text.count(change.old) == 1
     ast.parse(text.replace(change.old, change.new))
 
 
-@pytest.mark.parametrize("change", BREAKS, ids=lambda change: change.name)
+@pytest.mark.parametrize("change", ALL_BREAKS, ids=lambda change: change.name)
 def test_its_test_exists(change: Break) -> None:
     file, name = change.test.split("[")[0].split("::")
     tests = {node.name for node in ast.parse((ROOT / file).read_text()).body if isinstance(node, ast.FunctionDef)}
