@@ -15,7 +15,7 @@ from ottla.server.guards.ask import NAMES_A_STEP, TEXTS, TOPIC, TRANSACTION, eac
 from ottla.server.requests.link import Handle
 from ottla.server.requests.request import Request
 from ottla.server.security.authorizer import Ask
-from ottla.server.security.rights import Operation
+from ottla.server.security.rights import Operation, Resource
 from ottla.wire.batch import HEADER_SIZE, TRANSACTIONAL_BIT
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.delete_records import (
@@ -54,16 +54,38 @@ from ottla.wire.messages.produce import (
     TopicProduceResponse,
 )
 
+_FEW_TOPICS: Final = 10
 _ATTRIBUTES_AT: Final = 22  # of the low byte, in a batch
 _NO_OFFSET: Final = -1
 _NOBODY: Final = 0
 """The acks of a client that wants no answer."""
 
 
-@in_turns
-def produce(ask: Ask, handle: Handle, body: ProduceRequest, request: Request) -> Steps[Any]:
+def produce(ask: Ask, handle: Handle, body: ProduceRequest, request: Request) -> Any:
     """WRITE on each topic. WRITE on the transactional id if there is one and a batch is transactional: what is in the batches
     counts, and those without an id are refused, whoever asks. A client that wants no answer is disconnected."""
+    if _is_usual(ask, body):
+        return handle(body, request)
+    return _produce(ask, handle, body, request)
+
+
+def _is_usual(ask: Ask, body: ProduceRequest) -> bool:
+    """Returns whether a request is one of the usual ones, for which nothing need be taken out or noted: to a few topics by name,
+    without a transactional id, by a client that may write to all of them. Most are, and a step would cost them a tenth."""
+    topics = body.topic_data
+    if body.transactional_id is not None or len(topics) > _FEW_TOPICS or ask.notes_allowed:
+        return False
+    may = ask.rights.may
+    for topic in topics:
+        if not topic.name or not may(Operation.WRITE, Resource.TOPIC, topic.name):
+            return False
+    ask.count_allowed(len(topics))
+    return True
+
+
+@in_turns
+def _produce(ask: Ask, handle: Handle, body: ProduceRequest, request: Request) -> Steps[Any]:
+    """Does the same for any request."""
     topics = body.topic_data
     code, refused = TOPIC, list[TopicProduceData]()
     transaction = body.transactional_id

@@ -323,6 +323,15 @@ class Ask:
         self._audit = audit
         self._api = api
 
+    @property
+    def notes_allowed(self) -> bool:
+        """Whether what is allowed is in the audit log as well."""
+        return self._audit.notes_allowed
+
+    def count_allowed(self, decisions: int) -> None:
+        """Counts decisions of `rights` that allowed something."""
+        self._audit.allowed += decisions
+
     def may(self, operation: Operation, resource: Resource, name: str, *, quiet: bool = False) -> bool:
         allowed = self.rights.may(operation, resource, name)
         if allowed:
