@@ -4,7 +4,7 @@
 
 Rights: small Produce requests (one record of 100 bytes, five in flight) at a broker without access rules and at one with them, in
 turn, so that what else the machine does falls on both. Nobody is a super user, so each request is decided about. The ratio of a
-pair is the CPU time of a request with rules to that without; their median is what docs/benchmarks.md has.
+pair is the CPU time of a request with rules to that without. On a machine that does something else it says little.
 
 Handshakes: clients that connect one after the other to a TLS listener, with a whole handshake each and with the session of the
 last one (TLS 1.2 and 1.3), and a broker whose certificate has a key of P-256. A client reads the answer to one ApiVersions.
