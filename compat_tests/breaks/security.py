@@ -124,10 +124,10 @@ SECURITY_BREAKS: Final = (
     Break(
         "the broker need not know the password",
         "a client of SCRAM checks that the broker knows its credential",
-        "commands/login.py",
+        "security/sasl_client.py",
         "    if not hmac.compare_digest(verifier, expected):\n",
         "    if False:\n",
-        "tests/commands/test_login.py::test_a_broker_that_does_not_know_the_password",
+        "tests/security/test_sasl_client.py::test_a_broker_that_does_not_know_the_password",
     ),
     Break(
         "a token does not expire",
