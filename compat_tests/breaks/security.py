@@ -149,7 +149,7 @@ SECURITY_BREAKS: Final = (
         "a login that has ended goes on",
         "a client whose login has ended is closed with its next request",
         "server/security/session.py",
-        "        if now > self._until:\n",
+        "        if now >= self._until:\n",
         "        if False:\n",
         _SECURITY + "test_session.py::test_a_login_ends_with_the_next_request",
     ),
