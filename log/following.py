@@ -9,11 +9,15 @@ Segments end where the leader's end (log/rolling.py), except for segment.jitter.
 into one segment is one write (`PartitionLog.append_run`). The high watermark does not move: the caller raises it to what the
 leader says, and also does the flush that `flush.messages` may demand.
 
+A leader's log may start in the middle of a batch (DeleteRecords). A follower that begins there gets that batch whole, and its own
+log then goes back to the batch's first offset; its start stays where it is.
+
 `diverging_offset` says where a log and that of its leader part, as far as their epochs tell.
 """
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ottla.log.epochs import UNDEFINED_EPOCH
@@ -52,6 +56,8 @@ def append_as_follower(log: PartitionLog, records: Buffer, latest_epoch: int | N
     """
     log.check_usable()
     view = memoryview(records)
+    if log.log_end_offset == log.log_start_offset:
+        _go_back_to_batch(log, view, latest_epoch)
     batches: list[_Batch] = []
     wrong: CorruptRecord | None = None
     try:
@@ -77,6 +83,24 @@ def diverging_offset(log: PartitionLog, epoch: int, end_offset: int) -> int:
     if known == UNDEFINED_EPOCH:  # this log knows only earlier epochs, or none
         return min(end_offset, log.log_end_offset)
     return min(own_end, end_offset) if known == epoch else own_end
+
+
+def _go_back_to_batch(log: PartitionLog, view: memoryview, latest_epoch: int | None) -> None:
+    """Has an empty log begin with the first batch of a leader if it begins in the middle of that one. Raises StorageError."""
+    first: list[_Batch] = []
+    with contextlib.suppress(CorruptRecord):  # whoever appends it says so
+        _collect(view[: _first_size(view)], 0, _MAX_EPOCH if latest_epoch is None else latest_epoch, first)
+    if first and first[0].header.base_offset < log.log_end_offset < first[0].header.next_offset:
+        log_start_offset = log.log_start_offset
+        log.truncate_fully_and_start_at(first[0].header.base_offset)
+        log.log_start_offset = log_start_offset
+
+
+def _first_size(view: memoryview) -> int:
+    """Returns the size of the first batch, or 0 if there is not even its header."""
+    if len(view) < HEADER_SIZE:
+        return 0
+    return int.from_bytes(view[_SIZE_AT : _SIZE_AT + 4], "big", signed=True) + LENGTH_OVERHEAD
 
 
 def _collect(view: memoryview, end_offset: int, latest_epoch: int, batches: list[_Batch]) -> None:

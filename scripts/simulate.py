@@ -4,10 +4,11 @@
     python -m scripts.simulate --seed 4711 --verbose          the same run again, with everything that happens
     python -m scripts.simulate --seeds 0-199 --planted NAME   with a fault planted in the broker
     python -m scripts.simulate --more 1000 --record           with seeds that nobody had, and noted in docs/proofs.md
+    python -m scripts.simulate --cluster --seeds 0-9999       several brokers and a model of their controllers, in place of one
 
-A seed decides everything: the clients, what breaks and when (tests/sim/simulation.py). Seeds that find something are printed with
-what they found, and the exit code is then 1. The same seed of the same sources is the same run; after a change of the sources it
-may be quite another one, so what was found becomes a test of its own.
+A seed decides everything: the clients, what breaks and when (tests/sim/simulation.py, tests/sim/cluster/simulation.py). Seeds
+that find something are printed with what they found, and the exit code is then 1. The same seed of the same sources is the same
+run; after a change of the sources it may be quite another one, so what was found becomes a test of its own.
 """
 
 from __future__ import annotations
@@ -113,14 +114,16 @@ def main() -> int:
     parser.add_argument("--record", action="store_true", help="note the run in docs/proofs.md")
     parser.add_argument("--verbose", action="store_true", help="say everything that happens")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--cluster", action="store_true", help="simulate a cluster")
     parser.add_argument("--planted")
     parser.add_argument("--history", type=Path)
     arguments = parser.parse_args()
     if arguments.verbose and arguments.seed is None:
         parser.error("--verbose is for one --seed")
-    if arguments.record and (arguments.planted or arguments.seed is not None):
-        parser.error("--record is for many seeds of the broker as it is")
+    if (arguments.record or arguments.more) and (arguments.planted or arguments.cluster or arguments.seed is not None):
+        parser.error("--record and --more are for many seeds of one broker as it is")
     more = [*(("--planted", arguments.planted) if arguments.planted else ()), *(("--verbose",) if arguments.verbose else ())]
+    more += ["--cluster"] if arguments.cluster else []
     if arguments.history is not None:
         arguments.history.mkdir(parents=True, exist_ok=True)
         more += ["--history", str(arguments.history.resolve())]

@@ -304,3 +304,41 @@ def test_where_a_log_and_its_leaders_part(own: list[tuple[int, int]], epoch: int
         for _ in range(count):
             rig.append(leader_epoch=each)
     assert diverging_offset(rig.log, epoch, end_offset) == cut_at
+
+
+def test_a_log_that_begins_in_the_middle_of_a_batch_gets_all_of_it() -> None:
+    rig = Rig()
+    rig.log.truncate_fully_and_start_at(4)
+    data = stamped(batch(3), 3) + stamped(batch(2), 6)
+    assert append_as_follower(rig.log, data) == 8
+    assert (rig.log.log_start_offset, rig.bases) == (4, [3])
+    assert fetched(rig.log, 4) == data
+    rig.log.raise_high_watermark(8)
+    rig.restart(clean=False)
+    assert rig.log.log_end_offset == 8
+
+
+@pytest.mark.parametrize("what", ["torn", "damaged", "of a newer epoch", "all below", "behind"])
+def test_a_log_stays_where_it_begins_unless_the_batch_there_is_sound(what: str) -> None:
+    rig = Rig()
+    rig.log.truncate_fully_and_start_at(4)
+    data = bytearray(stamped(batch(3), {"all below": 1, "behind": 4}.get(what, 3), leader_epoch=2))
+    if what == "torn":
+        del data[-1]
+    elif what == "damaged":
+        data[-1] ^= 1
+    if what in ("damaged", "all below", "of a newer epoch"):
+        with pytest.raises(CorruptRecord):
+            append_as_follower(rig.log, data, 1)
+    else:
+        append_as_follower(rig.log, data)
+    assert (rig.log.log_start_offset, rig.bases) == (4, [4])
+    assert rig.log.log_end_offset == (7 if what == "behind" else 4)
+
+
+def test_a_log_with_records_does_not_go_back() -> None:
+    rig = Rig()
+    rig.append(batch(2))
+    with pytest.raises(OffsetsOutOfOrder):
+        append_as_follower(rig.log, stamped(batch(3), 1))
+    assert (rig.log.log_start_offset, rig.log.log_end_offset) == (0, 2)

@@ -9,13 +9,13 @@ from compat_tests.anomalies.history import Key
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages import create_topics, delete_records, delete_topics, metadata
 from tests.sim.client import Client, Lost
-from tests.sim.world import World
+from tests.sim.stage import Stage
 
 
 class Administrator:
     """Creates topics and deletes them, lists them, and deletes records."""
 
-    def __init__(self, world: World, name: str, trimmed: Key | None) -> None:
+    def __init__(self, world: Stage, name: str, trimmed: Key | None) -> None:
         self.world = world
         self.random: Random = world.random(name)
         self.client = world.client(name)

@@ -64,6 +64,7 @@ class Link:
         self._slow_s = 0.0
         self._left: int | None = None  # bytes until it is cut
         self._free_at = {True: 0.0, False: 0.0}  # when the last piece arrives, in either direction; True: at the server
+        self._wire = contextvars.Context()  # what is under way to the client is in nobody's hands
 
     # Sending
 
@@ -88,9 +89,9 @@ class Link:
             if to_server:
                 self._loop.call_at(when, self._arrive_at_server, piece, context=self._port.context)
             else:
-                self._loop.call_at(when, self._arrive_at_client, piece)
+                self._loop.call_at(when, self._arrive_at_client, piece, context=self._wire)
         if self._left is not None and self._left <= 0:
-            self._loop.call_at(self._arrival(to_server), self.cut)
+            self._loop.call_at(self._arrival(to_server), self.cut, context=self._wire)
 
     def _arrival(self, to_server: bool) -> float:
         delay = self._random.uniform(_QUICK / 2, _SLOW if self._random.random() < 0.05 else _QUICK) + self._slow_s
@@ -112,7 +113,7 @@ class Link:
 
     def end_at_client(self) -> None:
         """The broker's end is closed: the client learns it after what was sent."""
-        self._loop.call_at(self._arrival(False), self._lose_client)
+        self._loop.call_at(self._arrival(False), self._lose_client, context=self._wire)
 
     def _lose_client(self) -> None:
         if self.open and not self._swallows:
@@ -144,7 +145,7 @@ class Link:
         """Ends it for both sides now; what is under way is lost."""
         if self.open:
             self.open = False
-            self._loop.call_soon(self._client.lost)
+            self._loop.call_soon(self._client.lost, context=self._wire)
             self._loop.call_soon(self._lose_server, ConnectionResetError("cut"), context=self._port.context)
 
     def cut_after(self, size: int) -> None:
@@ -310,11 +311,12 @@ class ClientTransport(asyncio.Transport):
 
 
 class _BoundSocket:
-    def __init__(self, port: int) -> None:
+    def __init__(self, host: str, port: int) -> None:
+        self._host = host
         self._port = port
 
     def getsockname(self) -> tuple[str, int]:
-        return HOST, self._port
+        return self._host, self._port
 
     def close(self) -> None:
         """Nothing is held."""
@@ -350,6 +352,7 @@ class Port:
     """
 
     NUMBER: Final = 9092
+    host: str = HOST
 
     def __init__(
         self, loop: VirtualLoop, random: Random, context: contextvars.Context, others: Mapping[str, Port] | None = None
@@ -366,7 +369,7 @@ class Port:
     # Network
 
     def bind(self, host: str | None, port: int, *, send_buffer_bytes: int = -1, receive_buffer_bytes: int = -1) -> Any:
-        return _BoundSocket(port or self.NUMBER)
+        return _BoundSocket(self.host, port or self.NUMBER)
 
     async def serve(self, factory: Callable[[], asyncio.BaseProtocol], sock: Any, backlog: int) -> asyncio.Server:
         self._server = _Server(factory)
@@ -397,7 +400,7 @@ class Port:
         await asyncio.sleep(self._random.uniform(_QUICK / 2, _QUICK))
         protocol = factory()
         transport = ClientTransport(protocol, self)
-        transport.link = self.others[host].connect(transport)
+        transport.link = self.others[host].connect(transport, self.host)
         protocol.connection_made(transport)
 
     def dial(self, host: str, port: int, timeout_s: float, context: ssl.SSLContext | None = None) -> BlockingSocket:
@@ -407,21 +410,25 @@ class Port:
         return _CLIENT_HOST
 
     def own_host(self) -> str:
-        return HOST
+        return self.host
 
     # Clients
 
-    def connect(self, client: Receiver) -> Link:
-        """Returns a new connection. Raises ConnectionRefusedError if nobody accepts it."""
+    def connect(self, client: Receiver, origin: str = "") -> Link:
+        """Returns a new connection of a client on the host `origin`. Raises ConnectionRefusedError if nobody accepts it."""
         if not self.alive or self._server is None or not self._server.is_serving():
             raise ConnectionRefusedError("nobody listens")
-        link = Link(self, client, self._random)
+        link = self.make_link(client, origin)
         self.links[link] = None
         self._clients += 1
         protocol = self._server.factory()
         link.server = ServerTransport(link, self, protocol, 20_000 + self._clients)
         self.context.run(protocol.connection_made, link.server)
         return link
+
+    def make_link(self, client: Receiver, origin: str) -> Link:
+        """Returns a connection that nobody has accepted yet."""
+        return Link(self, client, self._random)
 
     def die(self) -> None:
         """The broker is gone: its side says nothing from now on, and its clients see the end."""

@@ -30,19 +30,20 @@ class Planted(NamedTuple):
     edits: tuple[tuple[str, str], ...]
 
 
-def _fault(name: str, names: str, file: str, *edits: tuple[str, str]) -> Planted:
+def fault(name: str, names: str, file: str, *edits: tuple[str, str]) -> Planted:
+    """Returns a fault; its anomalies are given as one text."""
     return Planted(name, frozenset(names.split()), file, edits)
 
 
 PLANTED: Final = (
-    _fault(
+    fault(
         "a batch that is sent again is written again",
         "duplicate",
         "log/producers.py",
         ("            if duplicate is not None:\n                return duplicate\n", ""),
         ("            _check_sequence(header, state)\n", "            pass\n"),
     ),
-    _fault(
+    fault(
         "a restart forgets what producers have written",
         "duplicate",
         "log/rebuild.py",
@@ -53,19 +54,19 @@ PLANTED: Final = (
             "    producers.end_offset = end_offset\n    return from_offset\n",
         ),
     ),
-    _fault(
+    fault(
         "an append is acknowledged before its flush",
         "lost-write unseen",
         "server/handlers/produce.py",
         ("    if info.waits and (body.acks", "    if not info and (body.acks"),
     ),
-    _fault(
+    fault(
         "a flush does not sync the records",
         "lost-write unseen vanished",
         "log/flush.py",
         ("                file.sync()\n", '                if "/t-" not in self._path:\n                    file.sync()\n'),
     ),
-    _fault(
+    fault(
         "the high watermark does not wait for the flush",
         "vanished hw-backwards",
         "log/partition.py",
@@ -74,7 +75,7 @@ PLANTED: Final = (
             "            self.high_watermark = end_offset\n            self._held.append(end_offset)\n",
         ),
     ),
-    _fault(
+    fault(
         "the last stable offset passes open transactions",
         "precommitted-read",
         "log/partition.py",
@@ -83,13 +84,13 @@ PLANTED: Final = (
             "return high_watermark",
         ),
     ),
-    _fault(
+    fault(
         "a fetch does not say what was aborted",
         "G1a",
         "server/handlers/fetch.py",
         ("for entry in aborted_in_read(log, fetch_offset, records)]", "for entry in ()]"),
     ),
-    _fault(
+    fault(
         "the marker of an aborted transaction is lost",
         "stuck G1a",
         "server/txn/shard.py",
@@ -98,7 +99,7 @@ PLANTED: Final = (
             "            code = self._write_marker(*partition, marker) if marker.committed else ErrorCode.NONE\n",
         ),
     ),
-    _fault(
+    fault(
         "a transaction is committed in one partition only",
         "lost-write",
         "server/txn/shard.py",
@@ -108,7 +109,7 @@ PLANTED: Final = (
             "            code = self._write_marker(*partition, half)\n",
         ),
     ),
-    _fault(
+    fault(
         "a producer is not fenced by the one that takes its place",
         "zombie-write",
         "server/txn/state.py",
@@ -117,7 +118,7 @@ PLANTED: Final = (
             "    if expected is None:\n        epoch, last = max(epoch, 0), NO_EPOCH",
         ),
     ),
-    _fault(
+    fault(
         "an offset is given twice after a restart",
         "inconsistent-offsets",
         "log/opening/recovery.py",
@@ -126,13 +127,13 @@ PLANTED: Final = (
             "        self.end_offset = max(self._settle_ends() - 1, self.segments[-1].base_offset)\n",
         ),
     ),
-    _fault(
+    fault(
         "recovery cuts a torn segment at its beginning",
         "lost-write unseen vanished inconsistent-offsets",
         "log/opening/torn_tail.py",
         ("            self._cut(segment, position, why)\n", "            self._cut(segment, 0, why)\n"),
     ),
-    _fault(
+    fault(
         "a restart misses a group's last commit",
         "lost-commit",
         "server/coordination/shard.py",
@@ -141,7 +142,7 @@ PLANTED: Final = (
             '        for batch in list(read())[: -1 if self.topic == "__consumer_offsets" else None]:\n',
         ),
     ),
-    _fault(
+    fault(
         "a fetch begins behind its offset",
         "poll-skip int-poll-skip",
         "log/partition.py",
@@ -169,11 +170,11 @@ def edited(fault: Planted) -> str:
     return text
 
 
-def plant(name: str) -> None:
+def plant(fault: Planted) -> None:
     """Has the fault's module loaded with the fault in it, from now on. Nothing of ottla may be imported yet."""
     loaded = [module for module in sys.modules if module.startswith("ottla.")]
     assert not loaded, f"too late: {loaded[:3]} are imported"
-    sys.meta_path.insert(0, _Sources(named(name)))
+    sys.meta_path.insert(0, _Sources(fault))
 
 
 class _Sources(importlib.abc.MetaPathFinder):
@@ -209,6 +210,6 @@ class _Edited(importlib.machinery.SourceFileLoader):
 
 
 if __name__ == "__main__":  # NAME and the arguments of ottla: for scripts/check_outside.py, whose broker is a process of its own
-    plant(sys.argv[1])
+    plant(named(sys.argv[1]))
     sys.argv[1:2] = []
     runpy.run_module("ottla", run_name="__main__", alter_sys=True)

@@ -24,7 +24,7 @@ from ottla.wire.messages import (
 from ottla.wire.records import Record, build_batch
 from tests.sim.client import GROUP, TRANSACTION, Client, Lost
 from tests.sim.readers import Reader
-from tests.sim.world import World
+from tests.sim.stage import Stage
 
 RETRIED: Final = frozenset({
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.NOT_LEADER_OR_FOLLOWER,
@@ -57,7 +57,7 @@ def place_of(key: Key) -> tuple[str, int]:
 class Producer:
     """What all producers share. `values` gives the values of this producer, each once."""
 
-    def __init__(self, world: World, name: str, keys: list[Key], values: Any) -> None:
+    def __init__(self, world: Stage, name: str, keys: list[Key], values: Any) -> None:
         self.world = world
         self.name = name
         self.keys = keys
@@ -124,7 +124,13 @@ def sent(key: Key, values: list[int], first: int | None) -> list[Any]:
 
 
 class PlainProducer(Producer):
-    """Sends each batch once, with acks 0, 1 or -1, and never again."""
+    """Sends each batch once, with acks 0, 1 or -1, and never again. `leader_lasts`: the leader's word is enough, because nobody
+    else will lead.
+    """
+
+    def __init__(self, world: Stage, name: str, keys: list[Key], values: Any, *, leader_lasts: bool = True) -> None:
+        super().__init__(world, name, keys, values)
+        self._leader_lasts = leader_lasts
 
     async def once(self) -> None:
         key, values, acks = self.random.choice(self.keys), self.next_values(3), self.random.choice((0, 1, -1, -1))
@@ -139,7 +145,7 @@ class PlainProducer(Producer):
         except Lost:
             operation.info()
             return
-        if code:
+        if code or (acks == 1 and not self._leader_lasts):
             operation.info(error=code)
         else:
             operation.ok(mops=sent(key, values, offset))
@@ -205,7 +211,7 @@ class TransactionalProducer(Producer):
     """
 
     def __init__(
-        self, world: World, name: str, keys: list[Key], values: Any, transactional_id: str, *, modern: bool, reader: Reader | None
+        self, world: Stage, name: str, keys: list[Key], values: Any, transactional_id: str, *, modern: bool, reader: Reader | None
     ) -> None:
         super().__init__(world, name, keys, values)
         self.transactional_id = transactional_id

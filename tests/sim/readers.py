@@ -13,7 +13,7 @@ from ottla.wire.errors import ErrorCode
 from ottla.wire.messages import fetch, list_offsets
 from ottla.wire.records import decode_records
 from tests.sim.client import Client, Lost
-from tests.sim.world import World
+from tests.sim.stage import Stage
 
 _EARLIEST: Final = -2
 Polled = tuple[list[tuple[int, int]], int, tuple[int, int]]
@@ -88,7 +88,7 @@ def decode(data: fetch.PartitionData, position: int, *, committed: bool) -> tupl
 class Consumer:
     """Reads all of its partitions round and round, committed or uncommitted, from the beginning or from where it goes on."""
 
-    def __init__(self, world: World, name: str, keys: list[Key], *, committed: bool) -> None:
+    def __init__(self, world: Stage, name: str, keys: list[Key], *, committed: bool) -> None:
         self.world = world
         self.keys = keys
         self.committed = committed
@@ -138,7 +138,7 @@ class Consumer:
         self._positions = {}
 
 
-async def read_whole(world: World, keys: Iterable[Key], *, committed: bool, limit_s: float) -> None:
+async def read_whole(world: Stage, keys: Iterable[Key], *, committed: bool, limit_s: float) -> None:
     """Reads every key from its beginning to its end, as a fresh client: until nothing is open any more, and all is visible."""
     until = world.loop.time() + limit_s
     process = world.process()

@@ -1,8 +1,9 @@
 """Simulates seeds, one after the other, and writes one line of JSON about each: a part of `python -m scripts.simulate`.
 
-    python -m tests.sim.seeds FIRST LAST [--step N] [--planted NAME] [--verbose]
+    python -m tests.sim.seeds FIRST LAST [--step N] [--cluster] [--planted NAME] [--verbose]
 
-A planted fault (tests/sim/planted.py) ends the run with the first seed that finds it. Run it with PYTHONHASHSEED=0, or the same
+`--cluster` simulates several brokers in place of one (tests/sim/cluster). A planted fault (tests/sim/planted.py, or
+tests/sim/cluster/planted.py) ends the run with the first seed that finds it. Run it with PYTHONHASHSEED=0, or the same
 seed is not the same run: the broker goes through sets of names here and there.
 """
 
@@ -14,10 +15,13 @@ import logging
 import sys
 import time
 from argparse import ArgumentParser
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
 
-from tests.sim.planted import named, plant
+from tests.sim.cluster.planted import named as in_clusters
+from tests.sim.planted import named as in_brokers
+from tests.sim.planted import plant
 
 FOUND: Final = 3
 """The exit code if anything was found: not 1, which is also that of a crash."""
@@ -28,13 +32,16 @@ def main() -> int:
     parser.add_argument("first", type=int)
     parser.add_argument("last", type=int)
     parser.add_argument("--step", type=int, default=1)
+    parser.add_argument("--cluster", action="store_true")
     parser.add_argument("--planted")
     parser.add_argument("--verbose", action="store_true")
     parser.add_argument("--history", type=Path, help="a directory for the histories of seeds that found something")
     arguments = parser.parse_args()
+    planted = None
     if arguments.planted is not None:
-        plant(arguments.planted)
-    from tests.sim.simulation import simulate  # after the planting
+        planted = (in_clusters if arguments.cluster else in_brokers)(arguments.planted)
+        plant(planted)
+    simulate = import_module("tests.sim.cluster.simulation" if arguments.cluster else "tests.sim.simulation").simulate
 
     logging.getLogger("ottla").addHandler(logging.NullHandler())  # lives that are over may still speak while they are collected
     bad = False
@@ -58,7 +65,7 @@ def main() -> int:
         if outcome.found and arguments.history is not None:
             text = "\n".join(map(json.dumps, outcome.events))
             (arguments.history / f"seed-{seed}.jsonl").write_text(f"{text}\n")
-        if arguments.planted is not None and outcome.names & named(arguments.planted).names:
+        if planted is not None and outcome.names & planted.names:
             break
     return FOUND if bad else 0
 

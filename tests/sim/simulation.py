@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import itertools
-import logging
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from random import Random
@@ -27,7 +26,8 @@ from tests.sim.loop import Idle, VirtualLoop
 from tests.sim.members import PARTITIONS, ClassicMember, Committer, ConsumerMember, record_committed
 from tests.sim.producers import RECORD_KEYS, IdempotentProducer, PlainProducer, TransactionalProducer
 from tests.sim.readers import Consumer, Reader, read_whole
-from tests.sim.world import Bugs, World
+from tests.sim.stage import Bugs, Stage, forget
+from tests.sim.world import World
 
 KEYS: Final = ["t-0", "t-1"]
 TRIMMED: Final = "d-0"
@@ -85,35 +85,35 @@ def simulate(seed: int, said: Callable[[str], None] | None = None) -> Outcome:
     loop = VirtualLoop(Random(f"{seed}/threads"))
     run = _Run(seed, loop)
     run.world.said = said
-    bugs = Bugs(run.world)
-    broker_log = logging.getLogger("ottla")
-    before = broker_log.level, broker_log.propagate
-    broker_log.addHandler(bugs)
-    broker_log.setLevel(logging.INFO if said is not None else logging.ERROR)
-    broker_log.propagate = False
-    found: list[Anomaly] = []
-    try:
-        asyncio.set_event_loop(loop)
-        loop.run_until_complete(run.all())
-    except (Idle, TimeoutError) as error:
-        found.append(Anomaly("stuck", "the run", str(error) or "it does not end"))
-    except CorruptBatch as error:
-        found.append(Anomaly("corrupt", "what a client has fetched", str(error)))
-    finally:
-        broker_log.removeHandler(bugs)
-        broker_log.setLevel(before[0])
-        broker_log.propagate = before[1]
-        for task in asyncio.all_tasks(loop):
-            task._log_destroy_pending = False  # type: ignore[attr-defined]  # they belong to lives that are over
-        loop.close()
-        asyncio.set_event_loop(None)
     world = run.world
-    found += [Anomaly("exception", f"life {life or world.lives}", text) for life, text in loop.errors if life in (0, world.lives)]
-    found += [Anomaly("exception", "the broker", text) for text in world.bugs]
-    events = world.recorder.events
-    found += check(events, compacted=COMPACTED, stuck_ns=STUCK_S * 1_000_000_000)
+    found = play(world, run.all())
+    found += check(world.recorder.events, compacted=COMPACTED, stuck_ns=STUCK_S * 1_000_000_000)
+    return outcome_of(world, found)
+
+
+def play(world: Stage, story: Coroutine[Any, Any, None]) -> list[Anomaly]:
+    """Runs a story on the world's loop to its end, and returns what went wrong but for what only the history shows."""
+    found: list[Anomaly] = []
+    loop = world.loop
+    with Bugs(world):
+        try:
+            asyncio.set_event_loop(loop)
+            loop.run_until_complete(story)
+        except (Idle, TimeoutError) as error:
+            found.append(Anomaly("stuck", "the run", str(error) or "it does not end"))
+        except CorruptBatch as error:
+            found.append(Anomaly("corrupt", "what a client has fetched", str(error)))
+        finally:
+            forget(loop)
+    errors = [(life, text) for life, text in loop.errors if life == 0 or world.goes_on(life)]
+    found += [Anomaly("exception", f"life {life or world.lives}", text) for life, text in errors]
+    return found + [Anomaly("exception", "the broker", text) for text in world.bugs]
+
+
+def outcome_of(world: Stage, found: list[Anomaly]) -> Outcome:
+    """Returns what came of the run of a world."""
     digest = hashlib.sha256("\n".join(world.recorder.lines()).encode()).hexdigest()[:16]
-    return Outcome(seed, found, events, world.lives, loop.time(), digest)
+    return Outcome(world.seed, found, world.recorder.events, world.lives, world.loop.time(), digest)
 
 
 class _Run:
@@ -166,7 +166,7 @@ class _Run:
 
     async def all(self) -> None:
         world = self.world
-        running, story = asyncio.ensure_future(world.keep_running()), asyncio.ensure_future(self._story())
+        running, story = asyncio.ensure_future(world.server.keep_running()), asyncio.ensure_future(self._story())
         await asyncio.wait((running, story), timeout=_LIMIT_S, return_when=asyncio.FIRST_COMPLETED)
         for task in (running, story):
             if task.done():
@@ -237,7 +237,7 @@ class _Run:
     async def _until_it_serves(self) -> None:
         """Waits for a broker, but not for ever."""
         for _ in range(50):
-            if self.world.broker is not None:
+            if self.world.server.broker is not None:
                 return
             await asyncio.sleep(0.1)
 
@@ -264,19 +264,20 @@ class _Run:
             await fault(random)
 
     async def _crash(self, random: Random) -> None:
-        self.world.crash()
+        self.world.server.crash()
         await asyncio.sleep(random.random() * 3)
 
     async def _crash_at_a_step(self, random: Random) -> None:
-        self.world.crash_at(random.choice((random.randrange(8), random.randrange(120))))
+        server = self.world.server
+        server.crash_at(random.choice((random.randrange(8), random.randrange(120))), server.crash)
         await asyncio.sleep(random.random() * 3)
 
     async def _stop(self, random: Random) -> None:
-        await self.world.stop()
+        await self.world.server.stop()
         await asyncio.sleep(random.random() * 4)
 
     async def _fail_disk(self, random: Random) -> None:
-        self.world.fail_disk(random)
+        self.world.server.fail_disk(random)
 
     async def _break_link(self, random: Random) -> None:
         client = random.choice(self._clients).client
@@ -294,4 +295,4 @@ class _Run:
                 getattr(link, what)()
 
     async def _set_clock(self, random: Random) -> None:
-        self.world.set_clock(random.choice((-2000, 0, 300, 5000)))
+        self.world.server.set_clock(random.choice((-2000, 0, 300, 5000)))

@@ -1,0 +1,37 @@
+"""Mistakes that are planted in replication, one at a time: the simulated cluster has to find each under its right name.
+
+How they are planted is in `planted.py` one folder up.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.sim.planted import Planted, fault
+
+_LOST: Final = "lost-replicated replicas-differ hw-beyond-isr lost-write unseen vanished inconsistent-offsets"
+PLANTED: Final = (
+    fault(
+        "the high watermark waits for one follower only",
+        _LOST,
+        "server/partitions/high_watermark.py",
+        (
+            "            if state.end_offset < offset and (\n",
+            "            if follower == min(self.followers) and state.end_offset < offset and (\n",
+        ),
+    ),
+    fault(
+        "a leader does not see that a follower's log parts from its own",
+        "replicas-differ uneven-end epochs-differ lost-replicated",
+        "server/handlers/fetch.py",
+        (
+            "        parting = _find_divergence(replica, asked) if asked.last_fetched_epoch >= 0 else None\n        records",
+            "        parting = None\n        records",
+        ),
+    ),
+)
+
+
+def named(name: str) -> Planted:
+    """Returns the fault of this name. Raises KeyError."""
+    return {each.name: each for each in PLANTED}[name]

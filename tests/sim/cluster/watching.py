@@ -1,0 +1,166 @@
+"""Looks into the brokers of a simulated cluster while it runs: what no client sees at once, and what must hold all the time.
+
+replicas-differ    two replicas had different batches at one offset below their high watermarks
+lost-replicated    what was below a high watermark is not in the log of an in-sync replica at the end
+split-brain        two batches that leaders of one epoch wrote at one offset
+own-isr            a leader counts other in-sync replicas than the controllers wrote down for that partition epoch
+hw-beyond-isr      the high watermark has passed the end of an in-sync replica's log
+uneven-start       the logs of two in-sync replicas begin at different offsets at the end
+uneven-end         the logs of two in-sync replicas end at different offsets at the end
+epochs-differ      the leader epochs of two in-sync replicas begin at different offsets at the end
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from compat_tests.anomalies.records import Anomaly
+from ottla.server.partitions.roles import Leader
+from ottla.wire.batch import iter_batches
+
+if TYPE_CHECKING:
+    from ottla.log.partition import PartitionLog
+    from ottla.server.partitions.replica import Replica
+    from tests.sim.cluster.controller import PartitionState
+    from tests.sim.cluster.world import ClusterWorld, Node
+
+_MOST: Final = 1 << 20
+
+
+class Batch(NamedTuple):
+    """What tells a batch from others at the same offset."""
+
+    epoch: int
+    next_offset: int
+    crc: int
+
+
+class Watcher:
+    """See the module's docstring; `look` is called often, `look_at_the_end` once all is repaired and in sync."""
+
+    def __init__(self, world: ClusterWorld) -> None:
+        self.found: list[Anomaly] = []
+        self._world = world
+        self._replicated: dict[str, dict[int, tuple[Batch, int]]] = defaultdict(dict)
+        """The batches below any high watermark, by base offset, each with the node that had it first."""
+        self._written: dict[str, dict[tuple[int, int], tuple[Batch, int]]] = defaultdict(dict)
+        """The batches that any log ever had, by leader epoch and base offset."""
+        self._seen: dict[tuple[int, str], int] = {}
+        """Up to where the replicated part of a log was looked at, by life and partition."""
+
+    def look(self) -> None:
+        """Looks at all brokers that run, also at those that stand still."""
+        for node in self._world.nodes.values():
+            with node.disk_works():
+                for replica in replicas_of(node):
+                    self._look_at(node, replica)
+
+    def _look_at(self, node: Node, replica: Replica) -> None:
+        key = f"{replica.topic}-{replica.partition}"
+        place = node.life, key
+        log = replica.log
+        replicated = self._replicated[key]
+        if log.log_end_offset < self._seen.get(place, 0):
+            self._note("lost-replicated", key, f"{node.host} has cut its log at {log.log_end_offset}, below {self._seen[place]}")
+        for base_offset, batch in batches(log, max(self._seen.get(place, 0), log.log_start_offset)):
+            first, by = self._written[key].setdefault((batch.epoch, base_offset), (batch, node.node_id))
+            if first != batch:
+                self._note(
+                    "split-brain", key, f"epoch {batch.epoch} wrote {first} at {base_offset} on node {by}, {batch} on {node.host}"
+                )
+            if batch.next_offset <= log.high_watermark:
+                first, by = replicated.setdefault(base_offset, (batch, node.node_id))
+                if first != batch:
+                    self._note("replicas-differ", key, f"node {by} had {first} at {base_offset}, {node.host} has {batch}")
+                self._seen[place] = batch.next_offset
+        if isinstance(replica.role, Leader) and replica.role.high_watermark is not None:
+            watermark = replica.role.high_watermark
+            known = self._world.quorum.controller.isrs.get((key, watermark.partition_epoch))
+            if watermark.partition_epoch >= 0 and known != watermark.in_sync:
+                what = (
+                    f"{node.host} counts {sorted(watermark.in_sync)} in partition epoch {watermark.partition_epoch}, not {known}"
+                )
+                self._note("own-isr", key, what)
+            self._look_at_in_sync(node, replica)
+
+    def _look_at_in_sync(self, leader: Node, replica: Replica) -> None:
+        """Checks that whoever is in sync with a leader has all that it calls replicated."""
+        state = self._world.quorum.controller.partitions[replica.topic_id, replica.partition]
+        if (state.leader, state.leader_epoch) != (leader.node_id, replica.leader_epoch):
+            return
+        for node_id in state.isr:
+            log = self._log_of(node_id, state)
+            if log is not None and log.log_end_offset < replica.log.high_watermark:
+                what = f"{replica.log.high_watermark} on {leader.host}, and node {node_id} ends at {log.log_end_offset}"
+                self._note("hw-beyond-isr", state.key, what)
+
+    def _note(self, name: str, where: str, what: str) -> None:
+        if not any(each[:2] == (name, where) for each in self.found):  # the first says what was the matter
+            self.found.append(Anomaly(name, where, what))
+            self._world.say(f"      {self.found[-1]}")
+
+    # The end
+
+    def look_at_the_end(self) -> None:
+        """Compares all in-sync replicas of each partition from their beginning to their end."""
+        self._seen.clear()
+        self.look()
+        for state in self._world.partitions():
+            logs = {node_id: self._log_of(node_id, state) for node_id in state.isr}
+            found = {node_id: log for node_id, log in logs.items() if log is not None}
+            self._compare(state, found)
+            for node_id, log in found.items():
+                self._look_for_losses(state.key, node_id, log)
+
+    def _log_of(self, node_id: int, state: PartitionState) -> PartitionLog | None:
+        for replica in replicas_of(self._world.nodes[node_id]):
+            if (replica.topic, replica.partition) == (state.topic, state.index):
+                return replica.log
+        return None
+
+    def _compare(self, state: PartitionState, logs: dict[int, PartitionLog]) -> None:
+        for name, values in (
+            ("uneven-start", {node_id: log.log_start_offset for node_id, log in logs.items()}),
+            ("uneven-end", {node_id: log.log_end_offset for node_id, log in logs.items()}),
+            ("epochs-differ", {node_id: _epochs(log) for node_id, log in logs.items()}),
+        ):
+            if len(set(values.values())) > 1:
+                self._note(name, state.key, f"{values} by node, led by {state.leader}")
+
+    def _look_for_losses(self, key: str, node_id: int, log: PartitionLog) -> None:
+        there = dict(batches(log, log.log_start_offset))
+        for base_offset, (batch, by) in self._replicated[key].items():
+            if batch.next_offset > log.log_start_offset and there.get(base_offset) != batch:
+                self._note(
+                    "lost-replicated", key, f"node {by} had {batch} at {base_offset}; node {node_id} has {there.get(base_offset)}"
+                )
+
+
+def replicas_of(node: Node) -> list[Replica]:
+    """Returns the replicas that a broker has open; none while there is no broker."""
+    broker = node.starting
+    if broker is None or broker.context is None:
+        return []
+    return [replica for replica in broker.context.replicas if not replica.topic.startswith("__")]
+
+
+def batches(log: PartitionLog, offset: int) -> list[tuple[int, Batch]]:
+    """Returns (base offset, batch) from an offset to the log's end."""
+    found: list[tuple[int, Batch]] = []
+    while offset < log.log_end_offset:
+        region = log.read(offset, _MOST, upto=log.log_end_offset)
+        data = region.read() if region is not None else b""
+        if not data:
+            break
+        for header, _ in iter_batches(data):
+            found.append((header.base_offset, Batch(header.partition_leader_epoch, header.next_offset, header.crc)))
+            offset = header.next_offset
+    return found
+
+
+def _epochs(log: PartitionLog) -> tuple[tuple[int, int], ...]:
+    """Returns where the leader epochs begin of which the log has records; only a leader knows of another one. The log may start
+    in the middle of a batch, whose epoch then begins before or at the start."""
+    entries = [each for each in log.epochs.entries if each.start_offset < log.log_end_offset]
+    return tuple((each.epoch, max(each.start_offset, log.log_start_offset)) for each in entries)
