@@ -10,11 +10,14 @@ import asyncio
 import contextvars
 from collections.abc import Callable
 from random import Random
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ottla.server.base.network import BlockingSocket
 from tests.sim.loop import VirtualLoop
 from tests.sim.network import Link, Port, Receiver
+
+if TYPE_CHECKING:
+    import ssl
 
 
 class Host(Protocol):
@@ -115,14 +118,16 @@ class NodePort(Port):
         """Returns a connection from the host `origin`."""
         return FabricLink(self, client, self._random, self._fabric, origin)
 
-    async def connect_to(self, factory: Callable[[], asyncio.BaseProtocol], host: str, port: int) -> None:
+    async def connect_to(
+        self, factory: Callable[[], asyncio.BaseProtocol], host: str, port: int, context: ssl.SSLContext | None = None
+    ) -> None:
         """See Network. While the hosts are apart it waits, however long that is."""
         while self._fabric.is_apart(self.host, host):  # noqa: ASYNC110 - as TCP, which sends its first packet again
             await asyncio.sleep(0.2)
         self.others = self._fabric.hosts  # type: ignore[assignment]  # one of them is no broker's
-        await super().connect_to(factory, host, port)
+        await super().connect_to(factory, host, port, context)
 
-    def dial(self, host: str, port: int, timeout_s: float) -> BlockingSocket:
+    def dial(self, host: str, port: int, timeout_s: float, context: ssl.SSLContext | None = None) -> BlockingSocket:
         if self._fabric.is_apart(self.host, host):
             raise TimeoutError(f"{host} cannot be reached")
         return _DirectSocket(lambda data: self._ask_from_here(host, data))
