@@ -87,7 +87,7 @@ PLANTED: Final = (
     fault(
         "a fetch does not say what was aborted",
         "G1a",
-        "server/handlers/fetch.py",
+        "server/partitions/fetch_answers.py",
         ("for entry in aborted_in_read(log, fetch_offset, records)]", "for entry in ()]"),
     ),
     fault(

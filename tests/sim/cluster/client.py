@@ -7,16 +7,18 @@ a request without an answer.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from random import Random
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from ottla.wire.errors import ErrorCode
 from tests.sim.client import TIMEOUT_S, Client, Lost
 from tests.sim.network import Link
 
 if TYPE_CHECKING:
-    from tests.sim.cluster.world import ClusterWorld
+    from ottla.server.broker.broker import Broker
+    from tests.sim.network import Port
+    from tests.sim.stage import Stage
 
 _ELSEWHERE: Final = frozenset(
     (
@@ -30,21 +32,35 @@ Place = tuple[str, int]
 """A partition, by its topic's name and its index."""
 
 
+class Node(Protocol):
+    """A node of the cluster, as its clients see it."""
+
+    @property
+    def port(self) -> Port: ...
+
+    @property
+    def broker(self) -> Broker | None: ...
+
+    @property
+    def is_paused(self) -> bool: ...
+
+
 class ClusterClient(Client):
     """See the module's docstring. It has a connection to each broker that it needs."""
 
-    def __init__(self, world: ClusterWorld, name: str) -> None:
-        super().__init__(world.loop, lambda: next(iter(world.nodes.values())).port, name)
-        self._world = world
-        self._choice: Random = world.random(f"{name} asks")
-        self._connections = {node_id: self._connect(node_id) for node_id in world.nodes}
+    def __init__(self, stage: Stage, nodes: Mapping[int, Node], name: str) -> None:
+        super().__init__(stage.loop, lambda: next(iter(nodes.values())).port, name)
+        self._stage = stage
+        self._nodes = nodes
+        self._choice: Random = stage.random(f"{name} asks")
+        self._connections = {node_id: self._connect(node_id) for node_id in nodes}
         self._leaders: dict[Place, int] = {}
         self._sent: dict[asyncio.Future[Any], tuple[Client, Place | None]] = {}
-        self._last = next(iter(world.nodes))
+        self._last = next(iter(nodes))
 
     def _connect(self, node_id: int) -> Client:
-        node = self._world.nodes[node_id]
-        return Client(self._world.loop, lambda: node.port, self.name)
+        node = self._nodes[node_id]
+        return Client(self._stage.loop, lambda: node.port, self.name)
 
     @property
     def link(self) -> Link | None:
@@ -94,7 +110,7 @@ class ClusterClient(Client):
 
     def _ask_for_leader(self, place: Place) -> int:
         """Returns whom a broker that serves takes for the leader: what Metadata would be answered. Raises Lost."""
-        serving = [node.broker for node in self._world.nodes.values() if node.broker is not None and not node.is_paused]
+        serving = [node.broker for node in self._nodes.values() if node.broker is not None and not node.is_paused]
         if serving:
             context = self._choice.choice(serving).context
             assert context is not None

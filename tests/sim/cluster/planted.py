@@ -25,8 +25,8 @@ PLANTED: Final = (
         "replicas-differ uneven-end epochs-differ lost-replicated",
         "server/handlers/fetch.py",
         (
-            "        parting = _find_divergence(replica, asked) if asked.last_fetched_epoch >= 0 else None\n        records",
-            "        parting = None\n        records",
+            "        parting = find_divergence(replica, asked) if asked.last_fetched_epoch >= 0 else None\n",
+            "        parting = None\n",
         ),
     ),
 )

@@ -127,7 +127,7 @@ class ClusterWorld(Stage):
         return self._clock
 
     def client(self, name: str) -> ClusterClient:
-        return ClusterClient(self, name)
+        return ClusterClient(self, self.nodes, name)
 
     def goes_on(self, life: int) -> bool:
         return life in {node.life for node in self.nodes.values() if not node.is_over}
