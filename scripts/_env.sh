@@ -64,14 +64,15 @@ need_strace() { # the tests kill a process at chosen system calls
 
 need_client_tools() { # the tests run kcat, strace, and clients in Go, JavaScript and Rust
     local missing=() tool
-    for tool in go:golang node:nodejs npm:npm cargo:cargo gcc:gcc make:make kcat:kcat strace:strace; do
+    for tool in go:golang node:nodejs npm:npm cargo:cargo gcc:gcc make:make pkg-config:pkg-config kcat:kcat strace:strace; do
         command -v "${tool%%:*}" >/dev/null || missing+=("${tool##*:}")
     done
+    pkg-config --exists openssl 2>/dev/null || missing+=(libssl-dev) # librdkafka of the Rust client is built with the system's
     if [ ${#missing[@]} -gt 0 ]; then
         if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
             apt-get update -qq && apt-get install -y -qq "${missing[@]}" >/dev/null
         else
-            echo "the tests need Go 1.26, Node.js 20, npm, cargo, gcc, make, kcat and strace; on Debian: apt-get install ${missing[*]}" >&2
+            echo "the tests need Go 1.26, Node.js 20, npm, cargo, gcc, make, OpenSSL's headers, kcat and strace; on Debian: apt-get install ${missing[*]}" >&2
             exit 1
         fi
     fi
