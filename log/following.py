@@ -162,7 +162,8 @@ def _segment_for(log: PartitionLog, header: BatchHeader, now_ms: int) -> Segment
     """Returns the segment that the batch goes into, rolled if the active one is full. Raises StorageError."""
     segment = log.segments.active
     if segment.size:
-        is_full = _is_full(log, segment, segment.size, segment.first_timestamp, header, now_ms)
+        with log.directory.guard(f"appending to {log.path}"):  # how old the segment is, its first batch may have to say
+            is_full = _is_full(log, segment, segment.size, segment.first_timestamp, header, now_ms)
     else:
         is_full = not segment.can_hold(header.last_offset)
     if not is_full:

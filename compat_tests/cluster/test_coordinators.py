@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from functools import partial
 
 import pytest
-from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, ShareConsumer, TopicPartition
+from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
 from compat_tests.cluster.mixed import Mixed
 from compat_tests.waiting import wait_for
@@ -174,3 +175,35 @@ def test_copies_stay_exact_while_each_node_dies_and_comes_back(cluster: Mixed) -
         for copier in copiers:
             copier.close()
     assert values(cluster, "target") == Counter({number: len(IDS) for number in range(900)})
+
+
+def test_share_groups_keep_their_state_with_a_coordinator_elsewhere(cluster: Mixed) -> None:
+    cluster.create("shared", SPREAD)
+    fill(cluster, "shared", 300)
+    for group in (f"shares-{name}" for name in IDS):
+        earliest = ConfigEntry("share.auto.offset.reset", "earliest", incremental_operation=AlterConfigOpType.SET)
+        resource = ConfigResource(ResourceType.GROUP, group, incremental_configs=[earliest])
+        for altered in cluster.admin.incremental_alter_configs([resource]).values():
+            altered.result(30)
+        seen: Counter[tuple[int, int]] = Counter()
+        for wanted in (100, 300):  # the second member goes on where the first one has left
+            consumer = ShareConsumer({"bootstrap.servers": cluster.bootstrap, "group.id": group})
+            consumer.subscribe(["shared"])
+            try:
+                wait_for(partial(_take, consumer, seen, wanted), lambda seen=seen: f"{sum(seen.values())}: {cluster.tails()}", 90)  # type: ignore[misc]
+                assert not [error for error in consumer.commit_sync(30.0).values() if error is not None]
+            finally:
+                consumer.close()
+        assert seen == Counter({(partition, offset): 1 for partition in range(PARTITIONS) for offset in range(100)})
+    assert {leader for leader, _ in cluster.state("__share_group_state")} == set(NODES)
+
+
+def _take(consumer: ShareConsumer, seen: Counter[tuple[int, int]], wanted: int) -> bool:
+    """Polls once; returns whether so many records were delivered."""
+    for message in consumer.poll(0.3):
+        assert message.error() is None, message.error()
+        partition, offset = message.partition(), message.offset()
+        assert partition is not None
+        assert offset is not None
+        seen[partition, offset] += 1
+    return sum(seen.values()) >= wanted

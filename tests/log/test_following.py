@@ -268,6 +268,17 @@ def test_a_write_that_fails_leaves_the_log_as_it_was() -> None:
     assert [header.base_offset for data in rig.log.iterate_batches(0) for header, _ in iter_batches(data)] == [0, 1]
 
 
+@pytest.mark.parametrize("operation", ["open", "pread"])
+def test_a_segment_whose_age_cannot_be_read_now_is_a_fault_of_the_disk(operation: str) -> None:
+    rig = Rig()
+    append_as_follower(rig.log, stamped(batch(), 0))
+    rig.restart(clean=True)
+    rig.memory.fail(operation, errno.EMFILE, path=f"{rig.path}/00000000000000000000.log")
+    with pytest.raises(StorageError):
+        append_as_follower(rig.log, stamped(batch(), 1))
+    assert append_as_follower(rig.log, stamped(batch(), 1)) == 2
+
+
 def test_a_closed_log_takes_nothing() -> None:
     rig = Rig()
     rig.manager.close()

@@ -11,7 +11,7 @@ from scripts.simulate import simulate
 from tests.sim.cluster.readers import check_latest
 from tests.sim.cluster.simulation import simulate as simulate_here
 
-SEEDS = 15
+SEEDS = 200
 
 
 @pytest.mark.slow

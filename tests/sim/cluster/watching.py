@@ -5,9 +5,11 @@ lost-replicated    what was below a high watermark is not in the log of an in-sy
 split-brain        two batches that leaders of one epoch wrote at one offset
 own-isr            a leader counts other in-sync replicas than the controllers wrote down for that partition epoch
 hw-beyond-isr      the high watermark has passed the end of an in-sync replica's log
-uneven-start       the logs of two in-sync replicas begin at different offsets at the end
 uneven-end         the logs of two in-sync replicas end at different offsets at the end
-epochs-differ      the leader epochs of two in-sync replicas begin at different offsets at the end
+epochs-differ      the leader epochs of two in-sync replicas begin at different offsets at the end, as far as both have them
+
+Where logs start is not compared: as in Kafka, a DeleteRecords is on disk only with the next checkpoint, so a leader may forget it
+by a crash, and a follower that has heard of it does not.
 """
 
 from __future__ import annotations
@@ -120,10 +122,10 @@ class Watcher:
         return None
 
     def _compare(self, state: PartitionState, logs: dict[int, PartitionLog]) -> None:
+        start = max((log.log_start_offset for log in logs.values()), default=0)
         for name, values in (
-            ("uneven-start", {node_id: log.log_start_offset for node_id, log in logs.items()}),
             ("uneven-end", {node_id: log.log_end_offset for node_id, log in logs.items()}),
-            ("epochs-differ", {node_id: _epochs(log) for node_id, log in logs.items()}),
+            ("epochs-differ", {node_id: _epochs(log, start) for node_id, log in logs.items()}),
         ):
             if len(set(values.values())) > 1:
                 self._note(name, state.key, f"{values} by node, led by {state.leader}")
@@ -159,8 +161,9 @@ def batches(log: PartitionLog, offset: int) -> list[tuple[int, Batch]]:
     return found
 
 
-def _epochs(log: PartitionLog) -> tuple[tuple[int, int], ...]:
-    """Returns where the leader epochs begin of which the log has records; only a leader knows of another one. The log may start
-    in the middle of a batch, whose epoch then begins before or at the start."""
+def _epochs(log: PartitionLog, start: int) -> tuple[tuple[int, int], ...]:
+    """Returns the offsets from `start` on at which leader epochs begin, and the epochs, of those of which the log has records;
+    only a leader knows of another one. The one that has the record at `start` begins there.
+    """
     entries = [each for each in log.epochs.entries if each.start_offset < log.log_end_offset]
-    return tuple((each.epoch, max(each.start_offset, log.log_start_offset)) for each in entries)
+    return tuple({max(each.start_offset, start): each.epoch for each in entries}.items())
