@@ -91,9 +91,7 @@ def _go_back_to_batch(log: PartitionLog, view: memoryview, latest_epoch: int | N
     with contextlib.suppress(CorruptRecord):  # whoever appends it says so
         _collect(view[: _first_size(view)], 0, _MAX_EPOCH if latest_epoch is None else latest_epoch, first)
     if first and first[0].header.base_offset < log.log_end_offset < first[0].header.next_offset:
-        log_start_offset = log.log_start_offset
-        log.truncate_fully_and_start_at(first[0].header.base_offset)
-        log.log_start_offset = log_start_offset
+        log.truncate_fully_and_start_at(first[0].header.base_offset, log.log_start_offset)
 
 
 def _first_size(view: memoryview) -> int:

@@ -62,12 +62,12 @@ def code_of(error: Exception) -> ErrorCode:
     raise error
 
 
-def known_code(code: int) -> ErrorCode:
-    """Returns the code that another node has answered; UNKNOWN_SERVER_ERROR for one that only newer nodes know."""
-    try:
-        return ErrorCode(code)
-    except ValueError:
-        return ErrorCode.UNKNOWN_SERVER_ERROR
+def known_code(code: int, otherwise: ErrorCode) -> ErrorCode:
+    """Returns the code that another node has answered. Where that says nothing, because it is -1 or one that only newer nodes
+    have, returns `otherwise`.
+    """
+    known = ErrorCode._value2member_map_.get(code)
+    return known if isinstance(known, ErrorCode) and known >= 0 else otherwise
 
 
 def append_error(error: Exception) -> ErrorCode:

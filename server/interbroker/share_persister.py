@@ -267,7 +267,7 @@ def _result(response: Any) -> Any:
     """Returns the only partition's part of a response. Raises ShareStateError if it is a refusal, or not there."""
     for topic in response.results:
         for result in topic.partitions:
-            code = known_code(result.error_code)
+            code = known_code(result.error_code, ErrorCode.COORDINATOR_NOT_AVAILABLE)
             if code is not ErrorCode.NONE:
                 raise ShareStateError(code, result.error_message or "")
             return result

@@ -146,7 +146,7 @@ def _request(waiting: Iterable[_Waiting]) -> WriteTxnMarkersRequest:
 def _codes(response: WriteTxnMarkersResponse) -> dict[tuple[int, str, int], ErrorCode]:
     """Returns the error codes by producer id, topic and partition."""
     return {
-        (marker.producer_id, topic.name, partition.partition_index): known_code(partition.error_code)
+        (marker.producer_id, topic.name, partition.partition_index): known_code(partition.error_code, ErrorCode.NETWORK_EXCEPTION)
         for marker in response.markers
         for topic in marker.topics
         for partition in topic.partitions

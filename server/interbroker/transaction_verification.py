@@ -35,6 +35,8 @@ logger = logging.getLogger("ottla.server.txn")
 
 BATCHED_SINCE: Final = 4
 """The first version that brokers send to each other."""
+_UNCLEAR: Final = ErrorCode.COORDINATOR_NOT_AVAILABLE
+"""What a producer gets for an answer that says nothing about its partition: it asks again."""
 
 
 class VerificationChannel:
@@ -87,24 +89,18 @@ class VerificationChannel:
 
 def _codes(partitions: Sequence[TopicPartition], response: AddPartitionsToTxnResponse) -> Codes:
     """Returns the code of each partition. One that the answer does not have is not verified yet."""
-    whole = _code(response.error_code)
+    whole = known_code(response.error_code, _UNCLEAR)
     if whole is ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
         logger.error("the coordinator may not be asked about transactions: this broker has no right to CLUSTER_ACTION there")
         return dict.fromkeys(partitions, ErrorCode.INVALID_TXN_STATE)  # the producer has the rights that it needs
     if whole is not ErrorCode.NONE:
         return dict.fromkeys(partitions, whole)
-    codes = dict.fromkeys(partitions, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    codes = dict.fromkeys(partitions, _UNCLEAR)
     for transaction in response.results_by_transaction:
         for topic in transaction.topic_results:
             for partition in topic.results_by_partition:
-                codes[topic.name, partition.partition_index] = _code(partition.partition_error_code)
+                codes[topic.name, partition.partition_index] = known_code(partition.partition_error_code, _UNCLEAR)
     return codes
-
-
-def _code(code: int) -> ErrorCode:
-    """Returns the coordinator's code as producers may get it. What it did not expect may be gone with the next attempt."""
-    known = known_code(code)
-    return ErrorCode.COORDINATOR_NOT_AVAILABLE if known is ErrorCode.UNKNOWN_SERVER_ERROR else known
 
 
 def _unreachable(error: PeerError, leader: int, partitions: Sequence[TopicPartition]) -> Codes:

@@ -172,4 +172,4 @@ def test_a_code_of_a_newer_broker_is_an_error_and_no_bug() -> None:
     outcome = rig.bring("b")
     rig.turn()
     rig.others.asked[0].answer.set_result(answer((COMMIT, "b", 999)))
-    assert outcome.result() is ErrorCode.UNKNOWN_SERVER_ERROR
+    assert outcome.result() is ErrorCode.NETWORK_EXCEPTION
