@@ -150,14 +150,14 @@ class FlushJob:
         """Writes what is not even written yet, unsynced and under another name, for one who syncs the whole file system in place
         of `run`. Raises StorageError."""
         if self._epochs is not None:
-            with self._directory.guard(f"flushing {self._path}"):
+            with self._directory.guard(f"flushing {self._path}"), suppress(FileNotFoundError):
                 self._directory.disk.write_bytes(f"{self._path}/{_STAGED}", self._epochs, sync=False)
 
     def put_in_place(self) -> bool:
         """Gives what was staged its name, once that is durable; returns whether there was anything. Raises StorageError."""
         if self._epochs is None:
             return False
-        with self._directory.guard(f"flushing {self._path}"):
+        with self._directory.guard(f"flushing {self._path}"), suppress(FileNotFoundError):
             self._directory.disk.rename(f"{self._path}/{_STAGED}", f"{self._path}/{LEADER_EPOCHS}")
         return True
 

@@ -26,6 +26,7 @@ import fcntl
 import os
 import re
 import stat
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
 
@@ -37,6 +38,10 @@ _READ_BYTES = 32 * 1024  # nearly all small files are smaller and take one call
 MAX_WHOLE_BYTES = 1 << 28
 _IOV_MAX = 1024  # Linux takes no more parts in one call
 _BOOT_ID_BYTES = 64
+_REPORTING = frozenset({0xEF53, 0x58465342, 0x9123683E, 0xF2F52010, 0x01021994})
+"""The file systems whose failed writes syncfs(2) reports, by statfs(2): ext4, xfs, btrfs, f2fs, tmpfs."""
+_STATFS_BYTES = 256
+"""More than any system's struct statfs has. Its first field is the type, a long."""
 _ANYBODY = 0o777
 _RW = 0o666
 _SMALL = 4096  # an append of up to so many bytes is copied, to be read from memory
@@ -368,8 +373,8 @@ class _OsLock:
             os.pwrite(self._fd, self._boot, 0)
 
     def sync_file_system(self) -> bool:
-        syncfs = _find_syncfs()
-        if syncfs is None or not self._may_sync:
+        syncfs = _find_syncfs(self._fd) if self._may_sync else None
+        if syncfs is None:
             return False
         self._may_sync = syncfs(self._fd) == 0  # a failed write is reported once, to a descriptor that was open by then
         return self._may_sync
@@ -380,15 +385,20 @@ class _OsLock:
             os.close(fd)
 
 
-def _find_syncfs() -> Callable[[int], int] | None:
-    """Returns syncfs(2), None where it does not report writes that have failed: only Linux does, since 5.8."""
+def _find_syncfs(fd: int) -> Callable[[int], int] | None:
+    """Returns syncfs(2), None where it may not report what has failed: Linux does since 5.17, and only on file systems that keep
+    the data themselves. In overlayfs, for one, failed writes are known to the file system below, which is not asked.
+    """
     system = os.uname()
     version = tuple(int(number) for number in re.findall(r"\d+", system.release)[:2])
-    if system.sysname != "Linux" or version < (5, 8):
+    if system.sysname != "Linux" or version < (5, 17):
         return None
     import ctypes  # nobody else needs it
 
-    found: Callable[[int], int] | None = getattr(ctypes.CDLL(None), "syncfs", None)
+    libc, status = ctypes.CDLL(None), ctypes.create_string_buffer(_STATFS_BYTES)
+    if libc.fstatfs(fd, status) or int.from_bytes(status.raw[: ctypes.sizeof(ctypes.c_long)], sys.byteorder) not in _REPORTING:
+        return None
+    found: Callable[[int], int] | None = getattr(libc, "syncfs", None)
     return found
 
 

@@ -34,8 +34,16 @@ class LookFirst:
         return steps._replace(handle=look_and_handle)
 
 
-def watch_absence(cluster: Cluster, chain: Chain, replicas: Replicas) -> None:
-    """Connects what notices an absence with the requests and with what is led."""
+def watch_absence(cluster: Cluster, chain: Chain, replicas: Replicas, reload: Callable[[], None]) -> None:
+    """Connects what notices an absence with the requests and with what is led. `reload` loads the coordinators' shards that could
+    not be loaded in doubt.
+    """
     assert cluster.look is not None, "a broker that is its own controller need not notice any"
-    cluster.on_doubt = replicas.doubt
+
+    def doubt(in_doubt: bool) -> None:
+        replicas.doubt(in_doubt)
+        if not in_doubt:
+            reload()
+
+    cluster.on_doubt = doubt
     chain.put(Place.PRESENCE, LookFirst(cluster.look))

@@ -366,7 +366,11 @@ class Broker:
             return
         from ottla.server.broker.absence import watch_absence
 
-        watch_absence(cluster, self.chain, context.replicas)
+        def reload() -> None:
+            if self._coordinators is not None:  # else the start does it
+                self._coordinators.start()
+
+        watch_absence(cluster, self.chain, context.replicas, reload)
 
     def _load_logins(self, clock: Clock) -> None:
         """Reads how clients log in, if they have to on any listener; the code for that is loaded only then. Raises

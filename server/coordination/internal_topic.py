@@ -44,6 +44,11 @@ class InternalTopicLog:
         self._image = image
         self._topic = topic
 
+    @property
+    def in_doubt(self) -> bool:
+        """Returns whether this broker does not know at the moment what it leads."""
+        return self._replicas.in_doubt
+
     def partition_count(self) -> int:
         """Returns 0 while the topic does not exist."""
         topic = self._image.topics.get(self._topic)

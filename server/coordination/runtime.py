@@ -42,6 +42,11 @@ stopped, only bytes that were wrong in memory are right the next time."""
 class CoordinatorLog(Protocol):
     """The partitions of an internal topic, as a runtime uses them. `internal_topic.InternalTopicLog` implements it."""
 
+    @property
+    def in_doubt(self) -> bool:
+        """Returns whether this broker does not know at the moment what it leads."""
+        ...
+
     def partition_count(self) -> int:
         """Returns 0 while the topic does not exist."""
         ...
@@ -121,10 +126,10 @@ class CoordinatorRuntime(Generic[S]):
         return self._shards.values()
 
     def loaded_shard(self, partition: int) -> S:
-        """Returns the partition's shard as `take_over` does. Raises the `refusal` of NOT_COORDINATOR if there is none, and of
-        COORDINATOR_LOAD_IN_PROGRESS while it is loading.
+        """Returns the partition's shard as `take_over` does. Raises the `refusal` of NOT_COORDINATOR if there is none, or if this
+        broker does not know whether it is still the coordinator, and of COORDINATOR_LOAD_IN_PROGRESS while it is loading.
         """
-        shard = self._shards.get(partition) or self.take_over(partition)
+        shard = None if self._log.in_doubt else self._shards.get(partition) or self.take_over(partition)
         if shard is None:
             raise self._refusal(ErrorCode.NOT_COORDINATOR)
         if shard.loading:
@@ -133,8 +138,10 @@ class CoordinatorRuntime(Generic[S]):
 
     def loaded_shards(self) -> ValuesView[S]:
         """Returns the shards of all partitions that this broker leads. Raises the `refusal` of COORDINATOR_LOAD_IN_PROGRESS
-        while some of them are loading.
+        while some of them are loading, and of NOT_COORDINATOR if this broker does not know whether it leads them.
         """
+        if self._log.in_doubt:
+            raise self._refusal(ErrorCode.NOT_COORDINATOR)
         self.refresh()
         if any(shard.loading for shard in self._shards.values()):
             raise self._refusal(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)

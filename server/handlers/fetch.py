@@ -276,6 +276,7 @@ class _Fetch:
                 if self._is_enough(attempt):
                     break
                 self._request.broker.admission.leave(self._request, self._request.broker.clock)
+                del attempt  # it keeps segments open that may be deleted meanwhile
                 yield watch.change()
                 for replicas in in_runs(watched, PARTITIONS_A_STEP):
                     for replica in replicas:

@@ -7,7 +7,8 @@ is a transaction. A marker is one control batch for each partition, appended as 
   partition the result of the last one counts. A marker without partitions is not answered.
 - v2 adds the transaction version: from 2 on (KIP-890) the epoch of a marker has to be above that of the transaction it ends.
 - A marker in `__consumer_offsets` makes the offsets that the transaction committed take effect, or drops them.
-- The answer comes when the markers are on all in-sync replicas and, where `flush.messages` makes a flush due, after the fsync.
+- The answer comes when the markers are on all in-sync replicas and, where `flush.messages` makes a flush due, after the fsync; 7
+  REQUEST_TIMED_OUT stands for those that are not after `request.timeout.ms`.
 - Errors: 3 UNKNOWN_TOPIC_OR_PARTITION, also for a partition that this broker does not have; 6 NOT_LEADER_OR_FOLLOWER, also while
   the groups of a partition are loading; 42 INVALID_REQUEST for a producer id, epoch or transaction version below 0; 47
   INVALID_PRODUCER_EPOCH; 52 TRANSACTION_COORDINATOR_FENCED; 56 KAFKA_STORAGE_ERROR.
@@ -98,9 +99,10 @@ class _Writing:
 
         from ottla.server.partitions.acknowledging import when_acknowledged  # hardly any answer has to wait
 
-        flushing = self._request.broker.flushing
+        flushing, timeout_ms = self._request.broker.flushing, self._request.broker.config.values["request.timeout.ms"]
         for producer_id, partition, replica, role, end_offset in self.owed:
-            when_acknowledged(replica, role, end_offset, flushing, partial(acknowledged, producer_id, partition), by_all=True)
+            told = partial(acknowledged, producer_id, partition)
+            when_acknowledged(replica, role, end_offset, flushing, told, by_all=True, timeout_ms=timeout_ms)
         return promise
 
 

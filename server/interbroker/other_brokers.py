@@ -1,8 +1,9 @@
 """`OtherBrokers`: what this broker asks the others of its cluster as a coordinator, or asks their coordinators.
 
-Every broker that is asked has one connection, to its endpoint on the inter-broker listener as the metadata name it. It is opened
-with the first request, and replaced when the broker has registered with another address. Fetching as a follower has connections
-of its own (server/replication/), so that no answer here waits behind records.
+Every broker that is asked has a connection for each kind of request, to its endpoint on the inter-broker listener as the metadata
+name it: a node answers the requests of a connection one after the other, and markers may have to wait for replicas. A connection
+is opened with the first request, and replaced when the broker has registered with another address. Fetching as a follower has
+connections of its own (server/replication/), too.
 """
 
 from __future__ import annotations
@@ -37,9 +38,10 @@ class OtherBrokers:
         self._image = image
         self._listener = listener
         self._connect = connect
-        self._connected: dict[int, _Connected] = {}
+        self._connected: dict[tuple[int, type[WireStruct]], _Connected] = {}
         self._ending: set[asyncio.Future[None]] = set()
-        self._closed = False
+        self.closed = False
+        """True once this broker stops asking."""
 
     def ask(self, broker_id: int, request: WireStruct, timeout_ms: int, *, min_version: int = 0) -> Promise[Any]:
         """Sends a request to a broker, in the newest version that both have; `min_version` is the oldest that would do.
@@ -47,16 +49,17 @@ class OtherBrokers:
         The promise is of the answer. It fails with a PeerError: Disconnected at once if the broker is fenced, or not registered
         on the listener, and otherwise as `Peer.call` says.
         """
-        if self._closed:
+        if self.closed:
             return _failed(Closed("this broker is stopping"))
         address = self._address_of(broker_id)
         if address is None:
             return _failed(Disconnected(f"broker {broker_id} is not there: it is fenced, or has no listener {self._listener}"))
-        connected = self._connected.get(broker_id)
+        key = broker_id, type(request)
+        connected = self._connected.get(key)
         if connected is None or connected.address != address:
             if connected is not None:
                 self._end(connected.peer)
-            connected = self._connected[broker_id] = _Connected(address, self._connect(*address))
+            connected = self._connected[key] = _Connected(address, self._connect(*address))
         return connected.peer.call(request, timeout_ms, min_version=min_version)
 
     def _address_of(self, broker_id: int) -> Address | None:
@@ -71,7 +74,7 @@ class OtherBrokers:
 
     async def close(self) -> None:
         """Ends all connections: requests that have no answer fail with Closed."""
-        self._closed = True
+        self.closed = True
         for connected in self._connected.values():
             self._end(connected.peer)
         self._connected.clear()

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 from ottla.server.base.errors import known_code
 from ottla.server.base.promise import Promise
 from ottla.server.metadata.names import SHARE_GROUP_STATE
-from ottla.server.peers.outcomes import Closed, PeerError, UnsupportedVersion
+from ottla.server.peers.outcomes import PeerError, UnsupportedVersion
 from ottla.server.share_state.batches import StateBatch
 from ottla.server.share_state.coordinator import ReadState, ShareCoordinator, Summary
 from ottla.server.share_state.errors import ShareStateError
@@ -193,13 +193,23 @@ class SharePersister:
         """
         line = self._lines.get(operation.name)
         if line is None and self._leader(operation.name) == self._node_id:
-            return operation.here()
+            return self._carry_out_here(operation)
         if line is not None:
             line.append(operation)
             return operation.answer
         self._lines[operation.name] = deque([operation])
         self._attempt(operation)
         return operation.answer
+
+    def _carry_out_here(self, operation: _Operation[T]) -> T | Promise[T]:
+        try:
+            return operation.here()
+        except ShareStateError as error:
+            if error.code not in _MAY_BE_GONE:
+                raise
+            self._lines[operation.name] = deque([operation])
+            self._failed(operation, error)
+            return operation.answer
 
     def _leader(self, name: SharePartition) -> int:
         """Returns the share coordinator's broker id, -1 if there is none."""
@@ -230,10 +240,9 @@ class SharePersister:
             value = read(answer.result())
         except ShareStateError as error:
             self._failed(operation, error)
-        except (Closed, UnsupportedVersion) as error:
-            operation.failures = ATTEMPTS
-            self._failed(operation, ShareStateError(ErrorCode.COORDINATOR_NOT_AVAILABLE, str(error)))
         except PeerError as error:
+            if self._others.closed or isinstance(error, UnsupportedVersion):
+                operation.failures = ATTEMPTS
             self._failed(operation, ShareStateError(ErrorCode.COORDINATOR_NOT_AVAILABLE, str(error)))
         else:
             self._end(operation, value)

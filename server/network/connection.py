@@ -376,7 +376,7 @@ class Connection(Holding):
         asyncio.get_running_loop().call_soon(self._begin_turn)
 
     def _begin_turn(self) -> None:
-        self._resting = self._mutes > 0
+        self._resting = self._mutes > 0 or self._sends_later  # what is left to send goes first, and then this is called again
         self._work_off_backlog()
 
     def _read_again(self) -> None:

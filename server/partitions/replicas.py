@@ -308,6 +308,11 @@ class Replicas:
         self._backlog.delete(replica.log)
         self._resign(replica)
 
+    @property
+    def in_doubt(self) -> bool:
+        """Returns whether this broker does not know at the moment what it leads."""
+        return self._in_doubt
+
     def doubt(self, in_doubt: bool) -> None:
         """Has this broker lead nothing as long as it is in doubt whether others do (server/quorum/absence.py). Requests are
         answered NOT_LEADER_OR_FOLLOWER; roles stay as they are, and with them what waits for followers."""

@@ -59,6 +59,10 @@ class Absence:
         self._on_doubt = on_doubt
         self._ran_at = self._since = monotonic()
 
+    def begin(self) -> None:
+        """Begins to watch: what took long before this broker had a session is no absence."""
+        self._ran_at = self._since = self._monotonic()
+
     def run(self) -> None:
         """Notes that the event loop runs; it is called every second."""
         self.look()

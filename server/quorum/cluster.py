@@ -203,6 +203,7 @@ class QuorumCluster(Cluster):
         )
         self._heartbeat.broker_epoch = self._broker_epoch
         self._note_progress()
+        self._absence.begin()
         self._say_alive()
         self._heartbeat.start()
 

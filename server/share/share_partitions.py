@@ -107,11 +107,11 @@ class SharePartitions:
         with OFFSET_NOT_AVAILABLE while its state is not replicated.
         """
         key = SharePartitionKey(group_id, replica.topic_id, replica.partition)
+        if not replica.is_leader:
+            raise ShareError(ErrorCode.NOT_LEADER_OR_FOLLOWER, None)
         found = self._partitions.get(key)
         if found is not None:
             return found
-        if not replica.is_leader:
-            raise ShareError(ErrorCode.NOT_LEADER_OR_FOLLOWER, None)
 
         def settings() -> ShareGroupConfig:
             return self.settings(group_id)

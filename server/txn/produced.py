@@ -78,7 +78,9 @@ def _in_order(batches: Sequence[_Batch], add: bool, refused: Codes) -> dict[Key,
         states = replica.log.producers
         code = refused.get(partition)
         if code is not None:
-            states.refuse(producer_id, epoch, sequence)
+            state = states.get(producer_id)
+            if state is None or state.producer_epoch != epoch or state.last_sequence < sequence:
+                states.refuse(producer_id, epoch, sequence)  # else it was sent again meanwhile, and appended
             codes[key] = ErrorCode.NOT_ENOUGH_REPLICAS if code in TRANSIENT else code
         elif (add and sequence > 0 and states.get(producer_id) is None) or states.overtakes(producer_id, epoch, sequence):
             codes[key] = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER

@@ -129,12 +129,12 @@ def _last_marker(replicas: Replicas, entry: Entry) -> int:
 
 def _void_if_ended(replicas: Replicas, entries: Sequence[Entry], before: Sequence[int], codes: Codes) -> Codes:
     """Returns the codes with INVALID_TXN_STATE for the partitions where the producer's transaction has ended since it was asked
-    about.
+    about. A refusal stands: the marker may be that of the transaction before, for which the coordinator has the producer wait.
     """
     ended = {
         entry.partition: ErrorCode.INVALID_TXN_STATE
         for entry, marker in zip(entries, before, strict=True)
-        if _last_marker(replicas, entry) != marker
+        if not codes.get(entry.partition) and _last_marker(replicas, entry) != marker
     }
     return {**codes, **ended}
 

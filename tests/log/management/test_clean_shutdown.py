@@ -9,11 +9,13 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -188,7 +190,7 @@ def test_many_are_synced_with_their_file_system(
 ) -> None:
     logs, disk = many
     syncs = Syncs(tmp_path)
-    monkeypatch.setattr(files_module, "_find_syncfs", lambda: syncs.sync)
+    monkeypatch.setattr(files_module, "_find_syncfs", lambda fd: syncs.sync)
     logs.close()
     name = "leader-epoch-checkpoint"
     assert syncs.names == [[name, f"{name}.tmp"], [name]]
@@ -206,7 +208,7 @@ def test_where_that_fails_each_is_synced_by_itself(
 ) -> None:
     logs, disk = many
     syncs = Syncs(tmp_path, *outcomes)
-    monkeypatch.setattr(files_module, "_find_syncfs", lambda: syncs.sync)
+    monkeypatch.setattr(files_module, "_find_syncfs", lambda fd: syncs.sync)
     logs.close()
     assert len(syncs.names) == len(outcomes)
     assert synced_one_by_one(disk) == 90  # all that were written to
@@ -221,7 +223,7 @@ def test_few_are_synced_by_themselves(tmp_path: Path, monkeypatch: pytest.Monkey
     logs.lock()
     write(logs)
     syncs = Syncs(tmp_path)
-    monkeypatch.setattr(files_module, "_find_syncfs", lambda: syncs.sync)
+    monkeypatch.setattr(files_module, "_find_syncfs", lambda fd: syncs.sync)
     logs.close()
     assert syncs.names == []
     assert synced_one_by_one(disk) == 30
@@ -230,7 +232,7 @@ def test_few_are_synced_by_themselves(tmp_path: Path, monkeypatch: pytest.Monkey
 def test_a_file_system_on_which_a_write_has_failed_is_not_asked_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The system reports a failed write once."""
     outcomes = [0, -1, 0]
-    monkeypatch.setattr(files_module, "_find_syncfs", lambda: lambda fd: outcomes.pop(0))
+    monkeypatch.setattr(files_module, "_find_syncfs", lambda fd: lambda _: outcomes.pop(0))
     lock = OsDisk().lock(f"{tmp_path}/.lock")
     assert [lock.sync_file_system() for _ in range(3)] == [True, False, False]
     assert outcomes == [0]
@@ -238,14 +240,27 @@ def test_a_file_system_on_which_a_write_has_failed_is_not_asked_again(tmp_path: 
 
 
 @pytest.mark.parametrize(
-    ("system", "release", "found"),
-    [("Linux", "6.1.0-9-amd64", True), ("Linux", "5.8", True), ("Linux", "5.7.19", False), ("Darwin", "23.1.0", False)],
+    ("system", "release", "kind", "found"),
+    [
+        ("Linux", "6.1.0-9-amd64", 0xEF53, True),
+        ("Linux", "5.17", 0x58465342, True),
+        ("Linux", "5.16.20", 0xEF53, False),
+        ("Linux", "6.1.0-9-amd64", 0x794C7630, False),  # overlayfs
+        ("Linux", "6.1.0-9-amd64", None, False),
+        ("Darwin", "23.1.0", 0xEF53, False),
+    ],
 )
 def test_only_a_system_that_reports_failed_writes_is_asked(
-    system: str, release: str, found: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    system: str, release: str, kind: int | None, found: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
+    def fstatfs(fd: int, status: Any) -> int:
+        if kind is None:
+            return -1
+        status[:8] = kind.to_bytes(8, sys.byteorder)
+        return 0
+
     monkeypatch.setattr(os, "uname", lambda: SimpleNamespace(sysname=system, release=release))
-    monkeypatch.setattr(ctypes, "CDLL", lambda name: SimpleNamespace(syncfs=lambda fd: 0))
+    monkeypatch.setattr(ctypes, "CDLL", lambda name: SimpleNamespace(syncfs=lambda fd: 0, fstatfs=fstatfs))
     lock = OsDisk().lock(f"{tmp_path}/.lock")
     assert lock.sync_file_system() is found
     lock.release()

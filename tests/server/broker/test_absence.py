@@ -43,9 +43,15 @@ def test_what_is_noticed_reaches_the_replicas() -> None:
         on_doubt: Any = None
 
     cluster: Any = Watched()
-    watch_absence(cluster, Chain(), broker.replicas)
+    reloads: list[bool] = []
+    watch_absence(cluster, Chain(), broker.replicas, lambda: reloads.append(broker.replica("t").is_leader))
     cluster.on_doubt(True)
     assert not broker.replica("t").is_leader
+    assert broker.replicas.in_doubt
+    assert not reloads
+    cluster.on_doubt(False)
+    assert reloads == [True], "shards are loaded once this broker leads again"
+    assert not broker.replicas.in_doubt
 
 
 def test_a_request_over_the_network_looks_where_the_cluster_wants_it() -> None:

@@ -71,6 +71,7 @@ class CoordinatorLog:
 
     epoch = 3
     """Of the leader of every partition."""
+    in_doubt = False
 
     def __init__(self, partitions: int = 4) -> None:
         self.batches: list[list[bytes]] = [[] for _ in range(partitions)]

@@ -122,6 +122,18 @@ def test_a_shard_is_served_when_it_is_loaded_and_led_from_here() -> None:
     assert error.value.code is ErrorCode.NOT_COORDINATOR
 
 
+def test_in_doubt_nothing_is_served() -> None:
+    runtime = Runtime()
+    runtime.take_over()
+    runtime.log.in_doubt = True
+    assert refused(runtime) is ErrorCode.NOT_COORDINATOR
+    with pytest.raises(Refused) as refusal:
+        runtime.shards.loaded_shards()
+    assert refusal.value.code is ErrorCode.NOT_COORDINATOR
+    runtime.log.in_doubt = False
+    assert runtime.shards.loaded_shard(0) is runtime.shards[0]
+
+
 def test_a_shard_that_is_loading_is_not_served() -> None:
     runtime = Runtime()
     for number in range(5):

@@ -78,6 +78,21 @@ def test_what_is_not_is_refused_and_the_rest_is_not(broker: MemoryBroker) -> Non
     assert broker.replica("t", 1).log.log_end_offset == 0
 
 
+def test_a_late_refusal_of_what_was_sent_again_and_appended_holds_up_nothing(broker: MemoryBroker) -> None:
+    coordinator = Coordinator(broker)
+    late = send(broker, {0: MINE})
+    again = send(broker, {0: MINE})
+    coordinator.say(ErrorCode.NONE)
+    assert [answer[0] for answer in kept(again, 12)] == [ErrorCode.NONE]
+    coordinator.asked[0][1].set_result({("t", 0): ErrorCode.NETWORK_EXCEPTION})
+    assert [answer[0] for answer in kept(late, 12)] == [ErrorCode.NOT_ENOUGH_REPLICAS]
+    following = batch(1, producer=(7, 1, 1), transactional=True)
+    answer = produce_module.handle(produce_request("t", {0: following}, 12, transactional_id=TID), broker.request(12))
+    assert not isinstance(answer, Promise), "the transaction is under way in the partition"
+    assert answer is not None
+    assert answer.responses[0].partition_responses[0].error_code == 0
+
+
 def test_a_batch_that_waits_for_a_thread_is_asked_about_again(broker: MemoryBroker) -> None:
     coordinator, threads = Coordinator(broker), broker.hold_threads()
     values = Random(5).randbytes(90_000)  # they do not compress

@@ -24,6 +24,7 @@ class PlayedBrokers:
 
     def __init__(self) -> None:
         self.asked: list[Question] = []
+        self.closed = False
 
     def ask(self, broker_id: int, request: WireStruct, timeout_ms: int, *, min_version: int = 0) -> Promise[Any]:
         question = Question(broker_id, request, timeout_ms, min_version, Promise())

@@ -75,6 +75,16 @@ def test_a_broker_has_one_connection_at_its_registered_address() -> None:
     run(scenario)
 
 
+def test_what_waits_for_replicas_holds_up_nothing_else() -> None:
+    async def scenario(rig: Rig) -> None:
+        rig.others.ask(TWO, WriteTxnMarkersRequest([]), TIMEOUT_MS)
+        rig.others.ask(TWO, ApiVersionsRequest("a", "1"), TIMEOUT_MS)
+        await turns()
+        assert len(rig.network.connected) == 2
+
+    run(scenario)
+
+
 def test_a_broker_that_registered_elsewhere_is_asked_there() -> None:
     async def scenario(rig: Rig) -> None:
         before = rig.others.ask(TWO, ApiVersionsRequest("a", "1"), TIMEOUT_MS)

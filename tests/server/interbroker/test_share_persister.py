@@ -246,10 +246,31 @@ def test_an_attempt_may_find_nobody_or_a_promise() -> None:
 def test_what_will_not_change_is_not_tried_again(error: Exception) -> None:
     rig = Rig()
     answer = rig.delete()
+    rig.others.closed = isinstance(error, Closed)
     rig.others.asked[0].answer.set_exception(error)
     assert code_of(answer) is ErrorCode.COORDINATOR_NOT_AVAILABLE
     rig.wait(10)
     assert len(rig.others.asked) == 1
+
+
+def test_a_connection_that_was_replaced_is_not_the_end() -> None:
+    rig = Rig()
+    answer = rig.delete()
+    rig.others.asked[0].answer.set_exception(Closed("it has another address now"))
+    rig.wait(0.1)
+    rig.answer()
+    assert answer.result() is None
+
+
+def test_this_broker_is_tried_again_as_well() -> None:
+    rig = Rig()
+    rig.lead()
+    rig.here.answer = ShareStateError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+    answer = rig.delete()
+    rig.here.answer = None
+    rig.wait(0.1)
+    assert answer.result() is None
+    assert len(rig.here.asked) == 2
 
 
 def test_an_answer_about_nothing_is_no_answer() -> None:

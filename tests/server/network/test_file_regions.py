@@ -61,6 +61,24 @@ def test_an_answer_of_very_many_regions_is_sent_in_turns() -> None:
     asyncio.run(run())
 
 
+def test_what_comes_behind_many_regions_is_served_when_they_are_sent() -> None:
+    """Otherwise each round would serve more regions than it sends, and what waits would grow without bound."""
+
+    async def run() -> None:
+        peer = Peer()
+        parts, _ = zip(*(region(200) for _ in range(650)), strict=True)
+        peer.dispatch.parts[b"many"] = list(parts)
+        waiting = []
+        for _ in range(60):
+            if peer.connection._reading:
+                peer.send(framed(b"many") * 20)
+            waiting.append(len(peer.connection._sending))
+            await asyncio.sleep(0)
+        assert 650 < max(waiting) <= 4 * 650
+
+    asyncio.run(run())
+
+
 def test_a_slow_peer_costs_one_piece_of_a_large_region() -> None:
     async def run() -> None:
         peer = Peer()

@@ -37,6 +37,17 @@ def test_a_loop_that_runs_is_never_in_doubt() -> None:
     assert (rig.doubts, rig.absence.state) == ([], State.PRESENT)
 
 
+def test_what_was_before_the_session_does_not_count() -> None:
+    rig = Rig()
+    rig.stand_still()
+    rig.absence.begin()
+    rig.absence.run()
+    assert rig.doubts == []
+    rig.stand_still()
+    rig.absence.run()
+    assert rig.doubts == [True]
+
+
 def test_a_look_is_no_sign_of_life() -> None:
     rig = Rig()
     rig.stand_still(LONGEST)

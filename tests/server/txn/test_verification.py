@@ -126,6 +126,15 @@ def test_a_transaction_that_ends_while_the_coordinator_is_asked_is_over() -> Non
     assert later.result() == dict.fromkeys([("t", 0), ("v", 0)], ErrorCode.INVALID_TXN_STATE)
 
 
+def test_the_marker_of_the_transaction_before_does_not_end_the_one_that_has_to_wait_for_it() -> None:
+    broker, elsewhere = MemoryBroker({"t": 1}), Elsewhere()
+    later = refused_entries(broker.replicas, elsewhere, TID, [Entry(T0, 7, 1)], add=True, generic_error=True)
+    end(broker, "t", (7, 1))
+    elsewhere.answer.set_result({T0: ErrorCode.CONCURRENT_TRANSACTIONS})
+    assert isinstance(later, Promise)
+    assert later.result() == {T0: ErrorCode.CONCURRENT_TRANSACTIONS}
+
+
 def test_a_transaction_that_ended_before_is_another_one() -> None:
     broker, elsewhere = MemoryBroker({"t": 1}), Elsewhere()
     end(broker, "t", (7, 0))
