@@ -552,8 +552,7 @@ class PartitionLog:
             self.unsynced.epochs = True
             self._latest_epoch = self.epochs.latest_epoch
             self.producers.clear(offset)
-            self._snapshots.newest = self._roll_flush_upto = offset
-            self.log_end_offset = self.high_watermark = self.recovery_point = offset
+            self._snapshots.newest = self._roll_flush_upto = self.log_end_offset = self.high_watermark = self.recovery_point = offset
             self.log_start_offset = offset if log_start_offset is None else log_start_offset
 
     def _begin_cut(self, offset: int) -> None:

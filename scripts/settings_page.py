@@ -39,7 +39,7 @@ WHY_IDLE: Final[dict[str, tuple[str, ...]]] = {
     ),
     "Some of Kafka's ways of leading and following are not there yet, and a broker is no other node's controller": (
         "auto.leader.rebalance.enable", "leader.imbalance.", "controller.", "replica.", "follower.",
-        "alter.log.dirs.", "request.timeout.ms", "log.dir.failure.timeout.ms",
+        "alter.log.dirs.", "log.dir.failure.timeout.ms",
     ),
     "Internal topics have one replica, and the controllers decide about elections": (
         "transaction.state.log.min.isr", "unclean.leader.election.enable",

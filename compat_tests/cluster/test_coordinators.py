@@ -190,7 +190,7 @@ def test_share_groups_keep_their_state_with_a_coordinator_elsewhere(cluster: Mix
             consumer = ShareConsumer({"bootstrap.servers": cluster.bootstrap, "group.id": group})
             consumer.subscribe(["shared"])
             try:
-                wait_for(partial(_take, consumer, seen, wanted), lambda seen=seen: f"{sum(seen.values())}: {cluster.tails()}", 90)  # type: ignore[misc]
+                wait_for(partial(_take, consumer, seen, wanted), cluster.tails, 90)
                 assert not [error for error in consumer.commit_sync(30.0).values() if error is not None]
             finally:
                 consumer.close()

@@ -28,6 +28,8 @@ PARTITIONS = 2
 class Partitions:
     """The partitions of `__consumer_offsets` as the coordinator sees them, over a disk that outlives the process."""
 
+    in_doubt = False
+
     def __init__(self, disk: MemDisk, clock: CoordinatorClock) -> None:
         # Segments below the least that a topic may ask for, so that a load reads several.
         config = replace(LogConfig.from_overrides({"cleanup.policy": "compact"}, None), segment_bytes=2_000)
