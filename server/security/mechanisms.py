@@ -153,8 +153,11 @@ def login_module(mechanism: str, security: ListenerSecurity, sections: Mapping[s
 
 def _handler_of(mechanism: str, security: ListenerSecurity) -> str | None:
     """Returns the class that checks the logins of a mechanism, None if none is named. Raises ConfigError for one that ottla has
-    nothing in place of."""
-    key = security.names_of(HANDLER, mechanism)[0]
+    nothing in place of, and for one under a shorter name."""
+    key, *others = security.names_of(HANDLER, mechanism)
+    for name in others:  # as with login modules, only the longest name counts; but who writes it wants logins to be checked
+        if security.at(name) is not None:
+            raise ConfigError(f"{name}: it does not count under this name, so nothing would check by it; write {key}")
     handler: str | None = security.at(key)
     known = {None, _OWN_HANDLERS[mechanism]} | (SIGNED_HANDLERS if mechanism == "OAUTHBEARER" else frozenset())
     if handler not in known:

@@ -165,6 +165,22 @@ def test_kafka_s_own_handler_may_be_named() -> None:
     assert alice(loaded({"sasl.enabled.mechanisms": "PLAIN", f"{OWN}plain.sasl.jaas.config": USERS, key: handler}))
 
 
+@pytest.mark.parametrize("short", ["", OWN])
+def test_a_handler_under_a_shorter_name_is_refused(short: str) -> None:
+    name = f"{short}sasl.server.callback.handler.class"
+    texts = {
+        "sasl.enabled.mechanisms": "OAUTHBEARER",
+        f"{OWN}oauthbearer.sasl.jaas.config": f"{MODULES['OAUTHBEARER']} required;",
+        name: "org.apache.kafka.common.security.oauthbearer.OAuthBearerValidatorCallbackHandler",
+    }
+    with pytest.raises(ConfigError) as refusal:
+        loaded(texts)
+    assert str(refusal.value) == (
+        f"{name}: it does not count under this name, so nothing would check by it; "
+        f"write {OWN}oauthbearer.sasl.server.callback.handler.class"
+    )
+
+
 @pytest.mark.parametrize("place", ["", "secured."])
 def test_the_handler_of_signed_tokens(place: str) -> None:
     own = f"{OWN}oauthbearer."
