@@ -1,8 +1,9 @@
 """The logins of a broker's listeners: made of the settings at the start, and anew when settings change. Only a broker that has a
 listener with SASL loads this.
 
-What is wrong with the settings is found before anything is opened. A change that does not load leaves the listener with what it
-has, and says so.
+What is wrong with the settings is found before anything is opened. While the broker runs, only the settings of _CHANGEABLE may
+change; how logins are checked is up to server.properties, so no client can turn a check off. A change that does not load leaves the
+listener with what it has, and says so.
 """
 
 from __future__ import annotations
@@ -31,7 +32,14 @@ if TYPE_CHECKING:
     from ottla.server.security.mechanism import Mechanism
     from ottla.server.settings.broker_config import BrokerConfig
 
-_CHANGEABLE: Final = ("sasl.enabled.mechanisms", "sasl.jaas.config")
+_CHANGEABLE: Final = (
+    "connections.max.reauth.ms",
+    "sasl.enabled.mechanisms",
+    "sasl.jaas.config",
+    "sasl.kerberos.principal.to.local.rules",
+    "sasl.kerberos.service.name",
+)
+"""What a client may change of a listener while the broker runs."""
 _log = logging.getLogger("ottla.server.logins")
 
 
@@ -92,7 +100,7 @@ class ListenerLogins:
         self._failures.delay_ms = values["connection.failed.authentication.delay.ms"]
         for name, logins in self._logins.items():
             old = self._securities[name]
-            new = ListenerSecurity(name, old.protocol, texts, values)
+            new = self._changed(old, texts, values)
             if _texts(old) == _texts(new):
                 continue
             try:
@@ -107,11 +115,20 @@ class ListenerLogins:
     def check(self, texts: Mapping[str, str], values: Mapping[str, Any], written: Collection[str]) -> None:
         """Checks the settings that would count, as texts and as values, before a client's change is made that writes those in
         `written`. Raises ConfigError."""
+        for name in written:
+            if name.startswith(LISTENER_PREFIX) and base_name(name).startswith("sasl.") and base_name(name) not in _CHANGEABLE:
+                raise ConfigError(f"{name}: it cannot change while the broker runs; write it into server.properties")
         if not any(base_name(name) in _CHANGEABLE for name in written):
             return
         parts = self._parts._replace(open_keys=self._key_sets.peek)
-        for name, old in self._securities.items():
-            load_mechanisms(ListenerSecurity(name, old.protocol, texts, values), parts)
+        for old in self._securities.values():
+            new = self._changed(old, texts, values)
+            _settings(new, load_mechanisms(new, parts), self._config)
+
+    def _changed(self, old: ListenerSecurity, texts: Mapping[str, str], values: Mapping[str, Any]) -> ListenerSecurity:
+        """Returns a listener's settings with those changes in `texts` that count while the broker runs."""
+        changes = {name: text for name, text in texts.items() if base_name(name) in _CHANGEABLE}
+        return ListenerSecurity(old.name, old.protocol, {**self._config.texts, **changes}, values)
 
     def close(self) -> None:
         """Ends the watch over logins under way, and the fetches of keys."""
@@ -121,12 +138,11 @@ class ListenerLogins:
 
 
 def _texts(security: ListenerSecurity) -> dict[str, str]:
-    """Returns what is written for a listener and its mechanisms about logins."""
-    about = ("sasl.", "connections.max.reauth.ms")
+    """Returns what is written of _CHANGEABLE for a listener and its mechanisms."""
     return {
         name: text
         for name, text in security.texts("").items()
-        if not name.startswith(LISTENER_PREFIX) and any(each in name for each in about)
+        if not name.startswith(LISTENER_PREFIX) and name.endswith(_CHANGEABLE)
     }
 
 

@@ -8,7 +8,8 @@ import base64
 import hashlib
 import socket
 from collections.abc import Awaitable, Callable
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
@@ -28,6 +29,7 @@ from ottla.wire.messages import (
 from ottla.wire.scram import client_proof, salt_password
 from tests.memdisk import MemDisk
 from tests.server.broker.whole_broker import config, disk, run
+from tests.server.security.signing import jwk, key_set, rsa_key
 
 DOOR = "listener.name.door."
 PLAIN, SCRAM = (f"org.apache.kafka.common.security.{each}LoginModule" for each in ("plain.Plain", "scram.Scram"))
@@ -218,12 +220,57 @@ def test_a_change_that_does_not_load_is_refused(caplog: pytest.LogCaptureFixture
             (f"{DOOR}plain.sasl.jaas.config", f"{PLAIN} required user_alice=hunter4"),
             (f"{DOOR}plain.sasl.jaas.config", f"{SCRAM} required;"),
             (f"{DOOR}sasl.enabled.mechanisms", "PLANE"),
+            (f"{DOOR}plain.connections.max.reauth.ms", "soon"),
+            (f"{DOOR}oauthbearer.sasl.server.callback.handler.class", ""),
+            (f"{DOOR}sasl.oauthbearer.jwks.endpoint.refresh.ms", "1000"),
         ):
             assert await change(broker, (key, text)) == 42
         assert await outcome(broker, "PLAIN", "alice", "hunter2") == 0
 
     served(scenario)
     assert "hunter" not in caplog.text
+
+
+def unsigned(name: str) -> bytes:
+    """A token that nobody signed."""
+    parts = '{"alg":"none"}', f'{{"sub":"{name}","exp":9999999999}}'
+    header, claims = (base64.urlsafe_b64encode(part.encode()).rstrip(b"=") for part in parts)
+    return b"n,,\x01auth=Bearer " + header + b"." + claims + b".\x01\x01"
+
+
+def test_how_tokens_are_checked_does_not_change_while_it_runs() -> None:
+    """Not even if it is written in the metadata, as Kafka may have done."""
+    own = f"{DOOR}oauthbearer."
+    package = "org.apache.kafka.common.security.oauthbearer"
+    keys = "file:///keys/jwks.json"
+    settings = {
+        "sasl.enabled.mechanisms": "PLAIN,OAUTHBEARER",
+        f"{own}sasl.jaas.config": f"{package}.OAuthBearerLoginModule required;",
+        f"{own}sasl.server.callback.handler.class": f"{package}.OAuthBearerValidatorCallbackHandler",
+        "sasl.oauthbearer.jwks.endpoint.url": keys,
+        "org.apache.kafka.sasl.oauthbearer.allowed.urls": keys,
+        "sasl.oauthbearer.expected.issuer": "me",
+        "sasl.oauthbearer.expected.audience": "kafka",
+    }
+    takes_all = f"{package}.internals.unsecured.OAuthBearerUnsecuredValidatorCallbackHandler"
+    weak = {f"{own}sasl.server.callback.handler.class": takes_all}
+
+    async def scenario() -> None:
+        storage = disk()
+        storage.makedirs("/keys")
+        storage.write_bytes("/keys/jwks.json", key_set(jwk(rsa_key(), kid="one")))
+        broker = broker_with(settings, storage)
+        await broker.start()
+        assert await change(broker, *weak.items()) == 42
+        assert broker._logins is not None
+        current = SimpleNamespace(texts={**broker.config.texts, **weak}, values=broker.config.values)
+        broker._logins.reconfigure(cast(Any, SimpleNamespace(settings=current)))
+        async with Connection(broker.port) as client:
+            assert (await client.ask(sasl_handshake, sasl_handshake.SaslHandshakeRequest("OAUTHBEARER"))).error_code == 0
+            assert (await client.token(unsigned("admin"))).auth_bytes == b'{"status":"invalid_token"}'
+        await broker.stop()
+
+    run(scenario)
 
 
 def test_the_controller_s_listener_has_logins_of_its_own() -> None:
