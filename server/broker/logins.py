@@ -2,8 +2,8 @@
 listener with SASL loads this.
 
 What is wrong with the settings is found before anything is opened. While the broker runs, only the settings of _CHANGEABLE may
-change; how logins are checked is up to server.properties, so no client can turn a check off. A change that does not load leaves the
-listener with what it has, and says so.
+change; how logins are checked is up to server.properties, so no client can turn a check off. A change that does not load leaves
+the listener with what it has, and says so.
 """
 
 from __future__ import annotations
