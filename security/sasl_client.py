@@ -19,22 +19,24 @@ Messages = Generator[bytes, bytes, None]
 MECHANISMS: Final = ("PLAIN", *DIGESTS)
 _GS2_HEADER: Final = b"n,,"  # no channel binding, no authorization identity
 _MIN_ITERATIONS: Final = 4096  # RFC 7677; with fewer, the password could be guessed cheaply from the proof
-_MAX_ITERATIONS: Final = 10_000_000
+MOST_ITERATIONS: Final = 10_000_000
+"""So many a broker may ask for, unless a caller says otherwise; who waits for them can interrupt them."""
 
 
 class NotTrusted(Exception):
     """What a broker answers to a login is none, or shows that it does not know the password. The text is one line."""
 
 
-def log_in(mechanism: str, name: str, password: str, nonce: str) -> Messages:
-    """Yields the client's messages by one of MECHANISMS; `nonce` is random printable text without a comma. Raises NotTrusted."""
+def log_in(mechanism: str, name: str, password: str, nonce: str, most_iterations: int = MOST_ITERATIONS) -> Messages:
+    """Yields the client's messages by one of MECHANISMS; `nonce` is random printable text without a comma. A broker that has this
+    compute more iterations of a hash than `most_iterations` is none to trust. Raises NotTrusted."""
     if mechanism == "PLAIN":
         yield f"\0{name}\0{password}".encode()
     else:
-        yield from _scram(DIGESTS[mechanism], name, password, nonce)
+        yield from _scram(DIGESTS[mechanism], name, password, nonce, most_iterations)
 
 
-def _scram(digest: str, name: str, password: str, nonce: str) -> Messages:
+def _scram(digest: str, name: str, password: str, nonce: str, most_iterations: int) -> Messages:
     first = f"n={escape_name(name)},r={nonce}".encode()
     challenge = yield _GS2_HEADER + first
     try:
@@ -42,7 +44,7 @@ def _scram(digest: str, name: str, password: str, nonce: str) -> Messages:
         whole_nonce, salt, iterations = asked["r"], base64.b64decode(asked["s"], validate=True), int(asked["i"])
     except (KeyError, ValueError) as error:  # binascii.Error is a ValueError
         raise NotTrusted(f"the broker's answer to the login cannot be read ({error})") from None
-    if not whole_nonce.startswith(nonce) or not _MIN_ITERATIONS <= iterations <= _MAX_ITERATIONS:
+    if not whole_nonce.startswith(nonce) or not _MIN_ITERATIONS <= iterations <= most_iterations:
         raise NotTrusted("the broker's answer to the login is not to be trusted")
     salted = salt_password(digest, password, salt, iterations)
     final = b"c=" + base64.b64encode(_GS2_HEADER) + b",r=" + whole_nonce.encode()

@@ -29,6 +29,9 @@ if TYPE_CHECKING:
     from ottla.security.sasl_client import Messages
     from ottla.server.security.settings import ListenerSecurity
 
+MOST_ITERATIONS: Final = 16_384
+"""So many iterations a user of SCRAM can have at most, in Kafka as here (server/metadata/scram.py). The event loop computes them, so
+whoever asks for more is not answered."""
 _FILES: Final = ("ssl.keystore.location", "ssl.truststore.location")
 
 logger = logging.getLogger("ottla.server.peers")
@@ -44,7 +47,7 @@ class SaslLogin(NamedTuple):
 
     def begin(self) -> Messages:
         """Returns the messages of a new login."""
-        return sasl_client.log_in(self.mechanism, self.name, self.password.reveal(), self.make_nonce())
+        return sasl_client.log_in(self.mechanism, self.name, self.password.reveal(), self.make_nonce(), MOST_ITERATIONS)
 
 
 class Surroundings(NamedTuple):

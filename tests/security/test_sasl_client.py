@@ -43,5 +43,17 @@ def test_a_challenge_that_is_none(challenge: bytes) -> None:
         messages.send(challenge)
 
 
+@pytest.mark.parametrize(("asked", "trusted"), [(5000, True), (5001, False)])
+def test_a_broker_may_not_have_a_client_compute_more_than_it_wants(asked: int, trusted: bool) -> None:
+    messages = log_in("SCRAM-SHA-256", "user", "pencil", NONCE, 5000)
+    next(messages)
+    challenge = CHALLENGE.replace(b"i=4096", b"i=%d" % asked)
+    if trusted:
+        assert messages.send(challenge).startswith(b"c=biws,")
+        return
+    with pytest.raises(NotTrusted, match=r"is not to be trusted$"):
+        messages.send(challenge)
+
+
 def test_the_mechanisms() -> None:
     assert MECHANISMS == ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
