@@ -20,6 +20,9 @@ from ottla.wire.scram import make_keys, salt_password
 NAME = "other:9092"
 
 
+HOSTILE = "a\nb" * 1000
+
+
 def login(mechanism: str, password: str = "s3cret") -> SaslLogin:
     return SaslLogin(mechanism, "broker", Secret(password), lambda: "nonce")
 
@@ -66,15 +69,39 @@ def test_scram_against_our_own_half(digest: str, password: str) -> None:
     [
         (
             [SaslHandshakeResponse(ErrorCode.UNSUPPORTED_SASL_MECHANISM, ["GSSAPI", "X"])],
-            "other:9092 does not take logins by SCRAM-SHA-256, but by GSSAPI, X",
+            "other:9092 does not take logins by SCRAM-SHA-256, but by 'GSSAPI, X'",
         ),
         (
             [SaslHandshakeResponse(), SaslAuthenticateResponse(ErrorCode.SASL_AUTHENTICATION_FAILED, "who?")],
-            "other:9092 refuses the login of broker by SCRAM-SHA-256: who?",
+            "other:9092 refuses the login of broker by SCRAM-SHA-256: 'who?'",
         ),
         (
             [SaslHandshakeResponse(), SaslAuthenticateResponse(auth_bytes=b"nonsense")],
             "logging in to other:9092 as broker by SCRAM-SHA-256: the broker's answer to the login cannot be read",
+        ),
+        (
+            [SaslHandshakeResponse(), SaslAuthenticateResponse(auth_bytes=b"r=nonce,s=c2FsdA==,i=16385")],
+            "logging in to other:9092 as broker by SCRAM-SHA-256: the broker's answer to the login is not to be trusted",
+        ),
+        (
+            [SaslHandshakeResponse(), SaslAuthenticateResponse(auth_bytes=b"r=nonce,s=c2FsdA==,i=" + HOSTILE.encode())],
+            "logging in to other:9092 as broker by SCRAM-SHA-256: the broker's answer to the login cannot be read",
+        ),
+        (
+            [SaslHandshakeResponse(ErrorCode.UNSUPPORTED_SASL_MECHANISM, [HOSTILE, HOSTILE])],
+            "other:9092 does not take logins by SCRAM-SHA-256, but by 'a\\nb",
+        ),
+        (
+            [SaslHandshakeResponse(ErrorCode.UNSUPPORTED_SASL_MECHANISM, [])],
+            "other:9092 does not take logins by SCRAM-SHA-256, but by nothing else, either",
+        ),
+        (
+            [SaslHandshakeResponse(), SaslAuthenticateResponse(ErrorCode.SASL_AUTHENTICATION_FAILED, HOSTILE)],
+            "other:9092 refuses the login of broker by SCRAM-SHA-256: 'a\\nb",
+        ),
+        (
+            [SaslHandshakeResponse(), SaslAuthenticateResponse(ErrorCode.SASL_AUTHENTICATION_FAILED, None)],
+            "other:9092 refuses the login of broker by SCRAM-SHA-256: ''",
         ),
     ],
 )
@@ -86,4 +113,6 @@ def test_what_ends_a_login(answers: list[Any], text: str) -> None:
     with pytest.raises(Disconnected) as caught:
         calls.send(answers[-1])
     assert str(caught.value).startswith(text)
+    assert "\n" not in str(caught.value)
+    assert len(str(caught.value)) < 600
     assert "s3cret" not in str(caught.value)

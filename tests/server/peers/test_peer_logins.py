@@ -78,7 +78,7 @@ def test_a_login_that_is_refused_fails_who_waits_and_says_why() -> None:
         await turns()
         rig.node.answer(SaslAuthenticateResponse(ErrorCode.SASL_AUTHENTICATION_FAILED, "who?"))
         await turns()
-        with pytest.raises(Disconnected, match="refuses the login of broker by PLAIN: who"):
+        with pytest.raises(Disconnected, match="refuses the login of broker by PLAIN: 'who"):
             first.result()
         assert is_in(rig, State.PAUSED)
 
