@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from ottla.server.security.settings import ListenerSecurity
 
 MOST_ITERATIONS: Final = 16_384
-"""So many iterations a user of SCRAM can have at most, in Kafka as here (server/metadata/scram.py). The event loop computes them, so
-whoever asks for more is not answered."""
+"""So many iterations a user of SCRAM can have at most, in Kafka as here (server/metadata/scram.py). The event loop computes them,
+so whoever asks for more is not answered."""
 _FILES: Final = ("ssl.keystore.location", "ssl.truststore.location")
 
 logger = logging.getLogger("ottla.server.peers")
