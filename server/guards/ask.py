@@ -7,8 +7,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from functools import wraps
 from typing import Any, Final, TypeVar
 
-from ottla.server.base.answers import chain_answer, map_answer
-from ottla.server.base.clock import Clock
+from ottla.server.base.answers import map_answer
 from ottla.server.base.errors import CloseConnection
 from ottla.server.base.promise import Promise
 from ottla.server.base.turns import Steps, take_steps
@@ -36,6 +35,9 @@ TEXTS: Final = {
 }
 
 
+_under_way: Final[set[asyncio.Future[Any]]] = set()
+"""The answers of coroutines that are not done."""
+
 Guard = Callable[[Ask, Handle, Any, Request], Any]
 """Takes the handler's `handle` and what this takes; returns what this returns."""
 
@@ -53,15 +55,7 @@ def in_turns(guard: Callable[[Ask, Handle, Any, Request], Steps[Any]]) -> Guard:
             return end.value
         clock = request.broker.clock
         taken = take_steps(_boxed(first, steps), clock)
-        if not isinstance(taken, Promise):
-            return taken[0]
-
-        def unboxed(box: tuple[Any]) -> Any:
-            return _promised(box[0], clock)
-
-        answer: Promise[Any] = chain_answer(taken, unboxed)
-        answer.add_done_callback(lambda done: taken.cancel() if done.cancelled() else None)
-        return answer
+        return take_steps(_unboxed(taken), clock) if isinstance(taken, Promise) else taken[0]
 
     return guarded
 
@@ -72,10 +66,11 @@ def _boxed(first: Any, steps: Steps[Any]) -> Steps[tuple[Any]]:
     return ((yield from steps),)
 
 
-def _promised(answer: Any, clock: Clock) -> Any:
-    """Returns an answer now or promised, never awaitable in another form."""
-    is_plain = answer is None or isinstance(answer, Promise | WireStruct)
-    return answer if is_plain else take_steps(answered(answer), clock)
+def _unboxed(taken: Promise[tuple[Any]]) -> Steps[Any]:
+    """Waits for the tuple, and then for the answer in it. Taken as steps, that stays an answer in turns, so that a thread encodes
+    it if it is long."""
+    yield taken
+    return (yield from answered(taken.result()[0]))
 
 
 def answered(answer: Any) -> Steps[Any]:
@@ -84,11 +79,19 @@ def answered(answer: Any) -> Steps[Any]:
     if answer is None or isinstance(answer, WireStruct):
         return answer
     if not isinstance(answer, Promise):
-        answer = asyncio.shield(answer)
+        answer = asyncio.shield(_kept(answer))
     yield answer
     if answer.cancelled():
         raise CloseConnection("its request was cancelled")
     return answer.result()
+
+
+def _kept(answer: Awaitable[Any]) -> asyncio.Future[Any]:
+    """Has the loop work on an answer, whoever waits for it: the loop itself keeps no reference to its tasks."""
+    task = asyncio.ensure_future(answer)
+    _under_way.add(task)
+    task.add_done_callback(_under_way.discard)
+    return task
 
 
 def select(items: Iterable[T], fits: Callable[[T], object]) -> Steps[list[T]]:
@@ -102,7 +105,7 @@ def select(items: Iterable[T], fits: Callable[[T], object]) -> Steps[list[T]]:
     return found
 
 
-def each(items: Iterable[T], make: Callable[[T], U]) -> Steps[list[U]]:
+def make_each(items: Iterable[T], make: Callable[[T], U]) -> Steps[list[U]]:
     """Makes steps that return what `make` returns for each of the items."""
     made: list[U] = []
     for at, item in enumerate(items, 1):

@@ -14,8 +14,8 @@ from ottla.server.guards.ask import (
     TOPIC,
     TRANSACTION,
     answered,
-    each,
     in_turns,
+    make_each,
     mend,
     select,
 )
@@ -55,7 +55,7 @@ def find_coordinator(ask: Ask, handle: Handle, body: FindCoordinatorRequest, req
     """DESCRIBE on each group or transactional id; CLUSTER_ACTION for share partitions."""
     several = request.api_version >= _SEVERAL_SINCE
     keys = body.coordinator_keys if several else [body.key]
-    codes = yield from each(keys, lambda key: _cannot_find(key, body.key_type, ask))
+    codes = yield from make_each(keys, lambda key: _cannot_find(key, body.key_type, ask))
     if not any(codes):
         return handle(body, request)
     if not several:
@@ -130,7 +130,7 @@ def describe_groups(ask: Ask, handle: Handle, body: DescribeGroupsRequest, reque
     refused = dict.fromkeys((yield from select(names, lambda name: not ask.group(Operation.DESCRIBE, name))))
     body.groups = [name for name in body.groups if name not in refused]
 
-    refusals = yield from each(refused, lambda name: DescribedGroup(GROUP, group_id=name))
+    refusals = yield from make_each(refused, lambda name: DescribedGroup(GROUP, group_id=name))
     answer: DescribeGroupsResponse = yield from answered(handle(body, request))
     if body.include_authorized_operations:
         yield from _set_operations(answer.groups, ask)
@@ -178,7 +178,7 @@ def _describe(
     refused = dict.fromkeys((yield from select(names, lambda name: not ask.group(Operation.DESCRIBE, name))))
     body.group_ids = [name for name in body.group_ids if name not in refused]
 
-    refusals = yield from each(refused, lambda name: described(GROUP, None, name))
+    refusals = yield from make_each(refused, lambda name: described(GROUP, None, name))
     answer = yield from answered(handle(body, request))
     if body.include_authorized_operations:
         yield from _set_operations(answer.groups, ask)
@@ -226,7 +226,7 @@ def delete_groups(ask: Ask, handle: Handle, body: DeleteGroupsRequest, request: 
     refused = dict.fromkeys((yield from select(names, lambda name: not ask.group(Operation.DELETE, name))))
     body.groups_names = [name for name in body.groups_names if name not in refused]
 
-    refusals = yield from each(refused, lambda name: DeletableGroupResult(name, GROUP))
+    refusals = yield from make_each(refused, lambda name: DeletableGroupResult(name, GROUP))
 
     def add(answer: DeleteGroupsResponse) -> DeleteGroupsResponse:
         answer.results += refusals

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from ottla.server.base.turns import Steps
-from ottla.server.guards.ask import GROUP, TOPIC, each, in_turns, mend, select, topic_name, without
+from ottla.server.guards.ask import GROUP, TOPIC, in_turns, make_each, mend, select, topic_name, without
 from ottla.server.requests.link import Handle
 from ottla.server.requests.request import Request
 from ottla.server.security.authorizer import Ask
@@ -107,7 +107,7 @@ def share_acknowledge(ask: Ask, handle: Handle, body: ShareAcknowledgeRequest, r
         return handle(body, request)
     body.topics = without(body.topics, refused)
 
-    responses = yield from each(refused, _refused_acknowledgements)
+    responses = yield from make_each(refused, _refused_acknowledgements)
 
     def add(answer: ShareAcknowledgeResponse) -> ShareAcknowledgeResponse:
         if not answer.error_code:

@@ -15,8 +15,8 @@ from ottla.server.guards.ask import (
     TOPIC,
     TRANSACTION,
     answered,
-    each,
     in_turns,
+    make_each,
     mend,
     select,
     topic_name,
@@ -99,7 +99,7 @@ def _refuse_commits(topics: Sequence[Any], code: ErrorCode) -> Steps[list[Offset
         partitions = [OffsetCommitResponsePartition(partition.partition_index, code) for partition in topic.partitions]
         return OffsetCommitResponseTopic(topic.name, topic.topic_id, partitions)
 
-    return (yield from each(topics, refuse))
+    return (yield from make_each(topics, refuse))
 
 
 @in_turns
@@ -127,7 +127,7 @@ def _refuse_txn_commits(topics: Sequence[Any], code: ErrorCode) -> Steps[list[Tx
         partitions = [TxnOffsetCommitResponsePartition(partition.partition_index, code) for partition in topic.partitions]
         return TxnOffsetCommitResponseTopic(topic.name, topic.topic_id, partitions)
 
-    return (yield from each(topics, refuse))
+    return (yield from make_each(topics, refuse))
 
 
 @in_turns
@@ -175,7 +175,7 @@ def offset_fetch(ask: Ask, handle: Handle, body: OffsetFetchRequest, request: Re
     if not refused:
         return handle(body, request)
     body.topics = without(topics, refused)
-    responses = yield from each(refused, lambda topic: _refused_topic(topic, TOPIC))
+    responses = yield from make_each(refused, lambda topic: _refused_topic(topic, TOPIC))
 
     def add(answer: OffsetFetchResponse) -> OffsetFetchResponse:
         if not answer.error_code:
@@ -242,7 +242,7 @@ def _cut_group(group: OffsetFetchRequestGroup, ask: Ask, request: Request) -> St
         if answer.error_code or (not hides and not refused):
             return answer
         topics = yield from select(answer.topics, lambda topic: not hides or _may_see(topic, ask, request))
-        topics += yield from each(refused, refuse)
+        topics += yield from make_each(refused, refuse)
         return OffsetFetchResponseGroup(answer.group_id, request.broker.long_answers.bounded(topics), answer.error_code)
 
     return change

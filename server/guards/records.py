@@ -11,7 +11,18 @@ from typing import Any, Final
 
 from ottla.server.base.errors import CloseConnection
 from ottla.server.base.turns import Steps
-from ottla.server.guards.ask import NAMES_A_STEP, TEXTS, TOPIC, TRANSACTION, each, in_turns, mend, select, topic_name, without
+from ottla.server.guards.ask import (
+    NAMES_A_STEP,
+    TEXTS,
+    TOPIC,
+    TRANSACTION,
+    in_turns,
+    make_each,
+    mend,
+    select,
+    topic_name,
+    without,
+)
 from ottla.server.requests.link import Handle
 from ottla.server.requests.request import Request
 from ottla.server.security.authorizer import Ask
@@ -101,7 +112,7 @@ def _produce(ask: Ask, handle: Handle, body: ProduceRequest, request: Request) -
     if transaction is None and _has_transactional_batches(topics):
         code, refused = TRANSACTION, topics  # as the handler does; what is refused is never passed on, whatever it makes of it
     body.topic_data = without(topics, refused)
-    responses = yield from each(refused, lambda topic: _refused_topic(topic, code))
+    responses = yield from make_each(refused, lambda topic: _refused_topic(topic, code))
 
     def add(answer: ProduceResponse | None) -> ProduceResponse:
         request.failed = True
@@ -145,7 +156,7 @@ def list_offsets(ask: Ask, handle: Handle, body: ListOffsetsRequest, request: Re
     if not refused:
         return handle(body, request)
     body.topics = without(body.topics, refused)
-    responses = yield from each(refused, _refused_list_offsets)
+    responses = yield from make_each(refused, _refused_list_offsets)
 
     def add(answer: ListOffsetsResponse) -> ListOffsetsResponse:
         answer.topics += responses
@@ -169,7 +180,7 @@ def offset_for_leader_epoch(ask: Ask, handle: Handle, body: OffsetForLeaderEpoch
     if not refused:
         return handle(body, request)
     body.topics = without(body.topics, refused)
-    responses = yield from each(refused, _refused_epochs)
+    responses = yield from make_each(refused, _refused_epochs)
 
     def add(answer: OffsetForLeaderEpochResponse) -> OffsetForLeaderEpochResponse:
         answer.topics += responses
@@ -190,7 +201,7 @@ def delete_records(ask: Ask, handle: Handle, body: DeleteRecordsRequest, request
     if not refused:
         return handle(body, request)
     body.topics = without(body.topics, refused)
-    responses = yield from each(refused, _refused_deletions)
+    responses = yield from make_each(refused, _refused_deletions)
 
     def add(answer: DeleteRecordsResponse) -> DeleteRecordsResponse:
         answer.topics += responses
@@ -217,7 +228,7 @@ def describe_producers(ask: Ask, handle: Handle, body: DescribeProducersRequest,
         partitions = [PartitionResponse(index, TOPIC, TEXTS[TOPIC]) for index in topic.partition_indexes]
         return TopicResponse(topic.name, long_answers.bounded(partitions))
 
-    responses = yield from each(refused, refuse)
+    responses = yield from make_each(refused, refuse)
 
     def add(answer: DescribeProducersResponse) -> DescribeProducersResponse:
         answer.topics += responses

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ottla.server.base.turns import Steps
-from ottla.server.guards.ask import GROUP, NAMES_A_STEP, TEXTS, TOPIC, answered, each, in_turns, mend, select, without
+from ottla.server.guards.ask import GROUP, NAMES_A_STEP, TEXTS, TOPIC, answered, in_turns, make_each, mend, select, without
 from ottla.server.requests.link import Handle
 from ottla.server.requests.request import Request
 from ottla.server.security.authorizer import Ask
@@ -75,7 +75,7 @@ def _cut_group(group: describe_messages.DescribeShareGroupOffsetsRequestGroup, a
         topics = yield from select(
             answer.topics, lambda topic: not hides or ask.topic(Operation.DESCRIBE, topic.topic_name, quiet=True)
         )
-        topics += yield from each(refused, refuse)
+        topics += yield from make_each(refused, refuse)
         return _Group(answer.group_id, request.broker.long_answers.bounded(topics), answer.error_code, answer.error_message)
 
     return change

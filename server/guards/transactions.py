@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from ottla.server.base.turns import Steps
-from ottla.server.guards.ask import CLUSTER, GROUP, TOPIC, TRANSACTION, answered, each, in_turns, select
+from ottla.server.guards.ask import CLUSTER, GROUP, TOPIC, TRANSACTION, answered, in_turns, make_each, select
 from ottla.server.requests.link import Handle
 from ottla.server.requests.request import Request
 from ottla.server.security.authorizer import Ask
@@ -80,7 +80,7 @@ def _results(
         partitions = [AddPartitionsToTxnPartitionResult(index, code(topic.name, index)) for index in topic.partitions]
         return AddPartitionsToTxnTopicResult(topic.name, partitions)
 
-    return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=(yield from each(topics, refuse)))
+    return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=(yield from make_each(topics, refuse)))
 
 
 def add_offsets_to_txn(ask: Ask, handle: Handle, body: AddOffsetsToTxnRequest, request: Request) -> Any:
@@ -105,7 +105,7 @@ def describe_transactions(ask: Ask, handle: Handle, body: DescribeTransactionsRe
     names = dict.fromkeys(body.transactional_ids)
     refused = dict.fromkeys((yield from select(names, lambda name: not ask.transaction(Operation.DESCRIBE, name))))
     body.transactional_ids = [name for name in body.transactional_ids if name not in refused]
-    refusals = yield from each(refused, lambda name: TransactionState(TRANSACTION, name))
+    refusals = yield from make_each(refused, lambda name: TransactionState(TRANSACTION, name))
     long_answers = request.broker.long_answers
 
     answer: DescribeTransactionsResponse = yield from answered(handle(body, request))

@@ -11,8 +11,8 @@ import pytest
 
 from ottla.server.base.clock import TURN_NS
 from ottla.server.base.errors import CloseConnection
-from ottla.server.base.promise import Acknowledgement, Promise
-from ottla.server.guards import configs, groups, members, offsets, records, share_offsets, topics, transactions
+from ottla.server.base.promise import Acknowledgement, InTurns, Promise
+from ottla.server.guards import ask, configs, groups, members, offsets, records, share_offsets, topics, transactions
 from ottla.server.guards.ask import NAMES_A_STEP
 from ottla.server.requests.long_answers import LongAnswers
 from ottla.wire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
@@ -161,7 +161,7 @@ def test_many_names_are_asked_about_in_turns(guard: Any, body: Any, answer: Any,
     rig = Rig(*allowed, version=version)
     rig.answer = answer
     promise = rig.guard(guard, body)
-    assert isinstance(promise, Promise)
+    assert type(promise) is InTurns, "so that a long answer is encoded in a thread"
     asked = [0, rig.ask.asked]
     while not promise.done():
         rig.clock.advance()
@@ -239,6 +239,21 @@ def test_a_handler_may_answer_later_in_any_form() -> None:
                 await asyncio.sleep(0)
                 rig.clock.advance()
             assert isinstance(promise.result(), ListOffsetsResponse)
+
+    asyncio.run(scenario())
+
+
+def test_a_coroutine_is_kept_until_it_is_done() -> None:
+    async def later(gate: asyncio.Event) -> None:
+        await gate.wait()
+
+    async def scenario() -> None:
+        gate = asyncio.Event()
+        waiting = next(ask.answered(later(gate)))
+        assert len(ask._under_way) == 1
+        gate.set()
+        await cast(Any, waiting)
+        assert not ask._under_way
 
     asyncio.run(scenario())
 
