@@ -42,7 +42,8 @@ MOST_KEPT: Final = 100_000
 """So many decisions are kept, about 10 MB, and 40 if somebody asks for the longest names; then the authorizer forgets all of
 them and begins again."""
 LONGEST_KEPT: Final = 250
-"""So many characters a name may have whose decision is kept: no topic has more. Clients can ask about names of any length."""
+"""So many characters, all of them ASCII, a name may have whose decision is kept: no topic has more or others. Clients can ask
+about names of any length, and of characters of four bytes."""
 
 IMPLYING: Final = {
     Operation.DESCRIBE: frozenset((ALL, Operation.DESCRIBE, Operation.READ, Operation.WRITE, Operation.DELETE, Operation.ALTER)),
@@ -111,6 +112,8 @@ class Authorizer:
         self._rights: dict[tuple[str, str], Rights] = {}
         self.kept = 0
         """How many decisions are kept."""
+        self.times_forgotten = 0
+        """How often all of them were forgotten."""
         self.rule_count = 0
         """How many rules there are."""
         for rule in rules:
@@ -124,7 +127,7 @@ class Authorizer:
             self._remove(removed)
         if added is not None:
             self._add(added)
-        self._forget()
+        self.forget()
 
     def _add(self, rule: Rule) -> None:
         self.rule_count += 1
@@ -172,13 +175,15 @@ class Authorizer:
         rights = self._rights.get((principal, host))
         if rights is None:
             if self.kept >= MOST_KEPT:
-                self._forget()
+                self.forget()
             self.kept += 1
             rights = self._rights[principal, host] = Rights(self, principal, host)
         return rights
 
-    def _forget(self) -> None:
+    def forget(self) -> None:
+        """Forgets what was decided. The rights that it gave so far answer on, and keep nothing more."""
         self._rights = {}
+        self.times_forgotten += 1
         self.kept = 0
 
     def decide(self, principal: str, host: str, operation: Operation, resource: Resource, name: str) -> Decision:
@@ -269,13 +274,14 @@ def _is_covered(pattern: int, name: str, denied: set[tuple[int, str]]) -> bool:
 class Rights:
     """Answers what one principal may do from one host, and keeps the answers. `Authorizer.rights` returns one."""
 
-    __slots__ = ("_any", "_authorizer", "_may", "host", "is_super", "principal")
+    __slots__ = ("_any", "_authorizer", "_may", "_since", "host", "is_super", "principal")
 
     def __init__(self, authorizer: Authorizer, principal: str, host: str) -> None:
         self.principal = principal
         self.host = java_form(host)
         self.is_super = principal in authorizer.super_users
         self._authorizer = authorizer
+        self._since = authorizer.times_forgotten
         self._may: dict[int, dict[str, bool]] = {}
         self._any: dict[Need, bool] = {}
 
@@ -285,15 +291,22 @@ class Rights:
             return True
         key = resource << 8 | operation
         known = self._may.get(key)
-        if known is None:
-            known = self._may[key] = {}
-        allowed = known.get(name)
+        allowed = None if known is None else known.get(name)
         if allowed is None:
             allowed = self.decide(operation, resource, name).allowed
-            if self._authorizer.kept < MOST_KEPT and len(name) <= LONGEST_KEPT:
-                self._authorizer.kept += 1
-                known[name] = allowed
+            if len(name) <= LONGEST_KEPT and name.isascii():
+                self._keep(key, name, allowed)
         return allowed
+
+    def _keep(self, key: int, name: str, allowed: bool) -> None:
+        authorizer = self._authorizer
+        if self._since != authorizer.times_forgotten:  # nobody would find these rights again, or count what they keep
+            return
+        if authorizer.kept >= MOST_KEPT:
+            authorizer.forget()
+            return
+        authorizer.kept += 1
+        self._may.setdefault(key, {})[name] = allowed
 
     def decide(self, operation: Operation, resource: Resource, name: str) -> Decision:
         """Returns whether the principal may do an operation on a resource, and why."""

@@ -175,6 +175,8 @@ def test_long_names_are_not_kept() -> None:
     for length, kept in ((LONGEST_KEPT, 1), (LONGEST_KEPT + 1, 1)):
         assert found.may(READ, TOPIC, "t" * length)
         assert sum(map(len, found._may.values())) == kept
+    assert found.may(READ, TOPIC, "t\N{GRINNING FACE}")
+    assert sum(map(len, found._may.values())) == 1, "a name that no topic has"
 
 
 def test_networks_and_addresses_in_java_s_form() -> None:
@@ -200,3 +202,19 @@ def test_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
         assert found.may(READ, TOPIC, "t")
         assert authorizer.kept <= 10
         assert sum(len(known) for each in authorizer._rights.values() for known in each._may.values()) <= 10
+
+
+def test_what_is_full_is_emptied(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the middle of a request, whose rights answer on; those of the next one keep what is asked again."""
+    monkeypatch.setattr(module, "MOST_KEPT", 10)
+    authorizer = Authorizer(rules=[rule(READ)])
+    full = authorizer.rights("User:a", "h")
+    for at in range(30):
+        assert not full.may(READ, TOPIC, f"x{at}")
+        assert full.may(READ, TOPIC, "t")
+        assert sum(map(len, full._may.values())) <= 9
+    later = authorizer.rights("User:a", "h")
+    assert later is not full
+    assert later.may(READ, TOPIC, "t")
+    assert later._may == {TOPIC << 8 | READ: {"t": True}}
+    assert authorizer.kept == 2
