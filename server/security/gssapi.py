@@ -20,6 +20,8 @@ from ottla.server.security.kerberos_names import LocalNames
 from ottla.server.security.mechanism import Challenge, Done, Failed, Outcome
 
 NAME: Final = "GSSAPI"
+LONGEST_TOKEN: Final = 64 * 1024
+"""So many bytes a token may have. The longest are tickets with the groups of their holder; Windows stops at 48,000 by default."""
 _NO_LAYER: Final = 1
 _OFFER: Final = bytes((_NO_LAYER, 0, 0, 0))
 """The layers that there are, and the size of the longest message, which is 0 where there is no layer."""
@@ -89,6 +91,8 @@ class GssapiExchange:
 
     def step(self, token: bytes) -> Outcome:
         """Takes the client's next token."""
+        if len(token) > LONGEST_TOKEN:
+            return Failed(None, f"its token is longer than {LONGEST_TOKEN} bytes")
         try:
             if self._state is _State.CONTEXT:
                 return self._establish(token)

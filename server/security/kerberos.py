@@ -110,6 +110,8 @@ class _Context:
             name = str(self._context.initiator_name)
         except self._failure as error:
             raise NotAccepted(_reason(error)) from None
+        except UnicodeDecodeError:
+            raise NotAccepted("its principal is not UTF-8") from None
         if len(name) > _LONGEST_NAME:
             raise NotAccepted(f"its principal is longer than {_LONGEST_NAME} characters")
         return name

@@ -279,6 +279,11 @@ class Login:
         if self._previous is not None and mechanism != self._previous.mechanism:
             self._move(Event.MECHANISM_CHANGED)
             return SaslHandshakeResponse(ErrorCode.NONE, list(offered))
+        if version == 0 and offered[mechanism].blocks:
+            raise CloseConnection(
+                f"it wants to log in by {mechanism} with bare tokens (SaslHandshake v0), but the tokens of {mechanism} are only "
+                "taken in SaslAuthenticate; use a client that knows Kafka 1.0"
+            )
         self._mechanism = mechanism
         self._exchange = offered[mechanism].begin()
         self._move(Event.MECHANISM_CHOSEN_RAW if version == 0 else Event.MECHANISM_CHOSEN)
@@ -312,7 +317,9 @@ class Login:
             else:
                 answered.set_result(answer)
 
-        self._logins.workers.run(step).add_done_callback(judge)
+        taken = self._logins.workers.run(step)
+        answered.add_done_callback(lambda done: taken.cancel() if done.cancelled() else None)
+        taken.add_done_callback(judge)
         return answered
 
     def _answer(self, outcome: Outcome) -> SaslAuthenticateResponse | Promise[Any]:
@@ -325,7 +332,7 @@ class Login:
 
     def _take_raw(self, token: bytes) -> bytes | None:
         """Answers a bare token with another, or with silence and the end of the connection."""
-        outcome = self._take(self._step(token))  # few clients are that old, so what may block is done here, too
+        outcome = self._take(self._step(token))
         if isinstance(outcome, Failed):
             self._refuse(None, _reason(outcome))
             return None

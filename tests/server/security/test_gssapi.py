@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.server.security.gssapi import Gssapi, GssapiExchange, NotAccepted
+from ottla.server.security.gssapi import LONGEST_TOKEN, Gssapi, GssapiExchange, NotAccepted
 from ottla.server.security.kerberos_names import LocalNames
 from ottla.server.security.mechanism import Challenge, Done, Failed
 
@@ -65,6 +65,15 @@ def test_what_is_not_accepted() -> None:
     exchange = begin(Library(last=b"answer"))
     exchange.step(b"ticket")
     assert exchange.step(b"x") == Failed(None, "it sent a token where none belongs")
+
+
+@pytest.mark.parametrize("first", [b"", b"ticket"])
+def test_a_token_that_is_too_long(first: bytes) -> None:
+    exchange = begin(Library())
+    if first:
+        exchange.step(first)
+    assert exchange.step(b"x" * (LONGEST_TOKEN + 1)) == Failed(None, "its token is longer than 65536 bytes")
+    assert begin(Library()).step(b"x" * LONGEST_TOKEN) == OFFER
 
 
 @pytest.mark.parametrize("chosen", [b"\x02\0\0\0", b"\x03\0\0\0", b"\0\0\0\0", b"\x01\0\0", b""])

@@ -60,6 +60,8 @@ class SecurityContext:
     def initiator_name(self) -> str:
         if self.name == "nobody":
             raise GSSError("nobody")
+        if self.name == "latin":
+            return str(b"\xe9", "utf-8")
         return self.name
 
     def wrap(self, message: bytes, encrypt: bool) -> Any:
@@ -125,7 +127,13 @@ def test_logins() -> None:
         exchange = mechanism.begin()
         assert exchange.step(principal.encode()) == Challenge(b"\x01\0\0\0")
         assert exchange.step(b"\x01\0\0\0") == Done(f"User:{user}")
-    for first, second in ((b"bad", b""), (b"mute", b""), (b"alice@HOME", b"bad"), (b"nobody", b"\x01\0\0\0")):
+    for first, second in (
+        (b"bad", b""),
+        (b"mute", b""),
+        (b"alice@HOME", b"bad"),
+        (b"nobody", b"\x01\0\0\0"),
+        (b"latin", b"\x01\0\0\0"),
+    ):
         exchange = mechanism.begin()
         outcomes = [exchange.step(first)]
         if second:

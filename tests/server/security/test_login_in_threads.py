@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any
 
-from ottla.server.base.turns import Workers
+import pytest
+
+from ottla.server.base.turns import MAX_THREADS, Workers
 from ottla.server.security.mechanism import Challenge, Done, Failed, Outcome
 from ottla.wire.messages.metadata import MetadataRequest
 from ottla.wire.messages.sasl_authenticate import SaslAuthenticateRequest
@@ -97,11 +100,28 @@ def test_a_bug_closes_the_connection() -> None:
     assert world.client.closed
 
 
-def test_bare_tokens_are_few_and_taken_at_once() -> None:
+def test_bare_tokens_are_not_taken(caplog: pytest.LogCaptureFixture) -> None:
+    """They would be on the loop."""
+    caplog.set_level(logging.INFO)
     world = World(0, alice=Done("User:alice"))
-    world.client.send(b"alice")
+    assert world.client.closed
+    assert not world.client.frames()
+    assert "it wants to log in by SCRIPTED with bare tokens (SaslHandshake v0), but" in caplog.text
+
+
+def test_what_waits_for_a_thread_is_not_done_for_a_client_that_has_gone() -> None:
+    world = World(alice=Done("User:alice"))
+    others = [world.door.connect() for _ in range(MAX_THREADS)]
+    for other in others:
+        other.choose("SCRIPTED")
+        other.send(world.token(b"alice"))
+    world.client.send(world.token(b"alice"))
+    assert len(world.threads.waiting) == MAX_THREADS
+    world.client.leave()
+    for _ in others:
+        world.threads.go_on()
     assert not world.threads.waiting
-    assert world.client.session.principal == "User:alice"
+    assert world.door.logins.successful == MAX_THREADS
 
 
 def test_it_is_turned_off_meanwhile() -> None:
