@@ -84,6 +84,8 @@ class GssapiExchange:
 
     __slots__ = ("_context", "_names", "_state")
 
+    refused = False
+
     def __init__(self, context: Context, names: LocalNames) -> None:
         self._context = context
         self._names = names

@@ -244,6 +244,9 @@ class Login:
         self._logins.forget(self)
         if self._refusal is not None:
             self._refusal.cancel()
+        elif self._exchange is not None and self._exchange.refused:  # or who does not listen to the end would fail for free
+            self._count_failure()
+            self._logins.failures.note(self._session.client_host)
 
     # Frames
 
@@ -389,15 +392,18 @@ class Login:
             limits.append(max(0, done.expires_ms - self._logins.clock.now_ms()))
         return min(limits, default=None)
 
+    def _count_failure(self) -> None:
+        if self._previous is None:
+            self._logins.failed += 1
+        else:
+            self._logins.failed_renewals += 1
+
     def _refuse(self, answer: Any, reason: str) -> Promise[Any]:
         """Ends the login: after the delay the promise is kept with `answer`, and the connection closed."""
         self._move(Event.REFUSED)
         logins = self._logins
         logins.forget(self)
-        if self._previous is None:
-            logins.failed += 1
-        else:
-            logins.failed_renewals += 1
+        self._count_failure()
         promise: Promise[Any] = Promise()
         self._refusal = promise
 

@@ -44,6 +44,11 @@ Outcome = Challenge | Done | Failed
 class Exchange(Protocol):
     """The tokens of one login."""
 
+    @property
+    def refused(self) -> bool:
+        """Whether the client is refused and knows it from a Challenge, which it has to answer before the login fails."""
+        ...
+
     def step(self, token: bytes, /) -> Outcome:
         """Takes the client's next token. After Done or Failed it is not called again. It raises nothing, whatever the bytes
         are."""

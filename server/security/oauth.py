@@ -81,6 +81,11 @@ class OAuthExchange:
         self._checks = checks
         self._refused: Failed | None = None  # after the first message, if its token was refused
 
+    @property
+    def refused(self) -> bool:
+        """See Exchange."""
+        return self._refused is not None
+
     def step(self, token: bytes) -> Outcome:
         """Takes the client's next message."""
         if self._refused is not None:

@@ -30,6 +30,7 @@ class Plain:
 
     name = NAME
     blocks = False
+    refused = False
 
     def __init__(self, users: Mapping[str, Secret]) -> None:
         self._users = users

@@ -90,6 +90,8 @@ class ScramExchange:
 
     __slots__ = ("_credential", "_done", "_header", "_mechanism", "_nonce", "_signed")
 
+    refused = False
+
     def __init__(self, mechanism: Scram) -> None:
         self._mechanism = mechanism
         self._credential: Credential | None = None  # None until the first message was understood

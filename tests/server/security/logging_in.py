@@ -33,6 +33,7 @@ class Scripted:
     """A mechanism that says what it is told to, by token."""
 
     blocks = False
+    refused = False
 
     def __init__(self, **outcomes: Outcome) -> None:
         self.name = "SCRIPTED"

@@ -10,12 +10,13 @@ from typing import Any
 import pytest
 
 from ottla.server.security.login import ADMITS, LONGEST_REASON, MAX_FRAMES, NEXT, SASL_AUTHENTICATE, Event, Login, State
+from ottla.server.security.mechanism import Challenge, Failed
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.api_versions import ApiVersionsRequest
 from ottla.wire.messages.metadata import MetadataRequest
 from ottla.wire.messages.sasl_authenticate import SaslAuthenticateRequest
 from ottla.wire.messages.sasl_handshake import SaslHandshakeRequest
-from tests.server.security.logging_in import ALICE, BOB, DELAY, MAX_LOGIN, SCRIPTED, Client, Door
+from tests.server.security.logging_in import ALICE, BOB, DELAY, MAX_LOGIN, SCRIPTED, Client, Door, Scripted
 
 NAMED = ApiVersionsRequest("lib", "1.0")
 
@@ -290,6 +291,33 @@ def test_a_client_that_goes_during_the_delay_leaves_nothing(version: int) -> Non
     assert door.clock.waiting == 1  # the watch over logins, which finds nothing any more
     door.clock.advance(11)
     assert door.clock.waiting == 0
+
+
+class Refusing(Scripted):
+    """A mechanism that tells of a refusal before the login fails."""
+
+    refused = True
+
+
+def test_who_does_not_listen_to_a_refusal_has_failed_all_the_same() -> None:
+    door = Door(delay_ms=0, free_failures=1, mechanisms={"SCRIPTED": Refusing(no=Challenge(b"no"), x=Failed(None, "no"))})
+    for failed in (1, 2):
+        client = door.connect()
+        client.choose("SCRIPTED")
+        assert client.prove(b"no").error_code == 0
+        client.leave()
+        assert door.logins.failed == failed
+    client = door.connect()
+    client.choose("SCRIPTED")
+    client.prove(b"no")
+    client.prove(b"x")
+    assert door.logins.failed == 3
+    door.clock.advance(0.3)
+    assert not client.closed, "the address waits longer, as it has failed before"
+    door.clock.advance(2)
+    assert client.closed
+    client.leave()
+    assert door.logins.failed == 3
 
 
 def test_versions_that_are_too_new_change_nothing() -> None:

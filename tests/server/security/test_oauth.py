@@ -47,10 +47,12 @@ def test_a_token_logs_in_until_it_ends() -> None:
 def test_a_refused_token_is_acknowledged_before_the_failure() -> None:
     exchange = mechanism().begin()
     assert exchange.step(message(token(exp=NOW - 1, iat=None))) == Challenge(b'{"status":"invalid_token"}')
+    assert exchange.refused
     outcome = exchange.step(b"\x01")
     assert isinstance(outcome, Failed)
     assert (outcome.text, outcome.reason) == ('{"status":"invalid_token"}', "its token does not count: it has expired")
     exchange = mechanism().begin()
+    assert not exchange.refused
     exchange.step(message("x"))
     assert exchange.step(message(token())) == Failed(None, "it did not acknowledge that its token is refused")
 
