@@ -19,7 +19,7 @@ from ottla.server.base.network import BlockingSocket
 from ottla.server.security.jwks import FetchFailed
 
 MAX_SECONDS: Final = 10.0
-"""How long all of a fetch may take."""
+"""How long all of a fetch may take once the connection is there; opening that may take as long, for each address of the host."""
 MAX_BYTES: Final = 1024 * 1024
 _PIECE: Final = 16 * 1024
 _PORTS: Final = {"http": 80, "https": 443}
@@ -44,25 +44,32 @@ class Fetcher:
         self._dial = dial
         self._clock = clock
         self._socket: BlockingSocket | None = None
+        self._aborted = False
 
     def abort(self) -> None:
-        """Has a fetch fail that is under way in another thread."""
+        """Has a fetch fail that is under way in another thread, once it has a connection, and every later one."""
+        self._aborted = True
         held = self._socket
-        if held is not None:
-            with suppress(OSError):
+        if held is None:
+            return
+        with suppress(OSError):
+            if isinstance(held, ssl.SSLSocket):  # its own shutdown would take TLS away from under the thread
+                socket.socket.shutdown(held, socket.SHUT_RDWR)
+            else:
                 held.shutdown(socket.SHUT_RDWR)
 
     def fetch(self) -> bytes:
         """Returns the document. Raises FetchFailed."""
-        until = self._clock.monotonic() + MAX_SECONDS
         try:
-            connection = self._dial(self._host, self._port, MAX_SECONDS)
+            connection: Any = self._dial(self._host, self._port, MAX_SECONDS)
+            until = self._clock.monotonic() + MAX_SECONDS
             try:
-                self._socket = connection
+                self._hold(connection)
                 if self._trust is not None:
                     connection.settimeout(self._left(until))
-                    plain: Any = connection
-                    connection = self._socket = self._trust.wrap_socket(plain, server_hostname=self._host)
+                    connection = self._trust.wrap_socket(connection, server_hostname=self._host, do_handshake_on_connect=False)
+                    self._hold(connection)
+                    connection.do_handshake()
                 return self._get(connection, until)
             finally:
                 self._socket = None
@@ -75,6 +82,12 @@ class Fetcher:
             raise FetchFailed(str(getattr(error, "strerror", None) or error)) from None
         except h11.ProtocolError as error:
             raise FetchFailed(f"its answer is not HTTP: {error}") from None
+
+    def _hold(self, connection: BlockingSocket) -> None:
+        """Has `abort` reach a connection. Raises FetchFailed if it was called before."""
+        self._socket = connection
+        if self._aborted:
+            raise FetchFailed("the broker stops")
 
     def _left(self, until: float) -> float:
         """Returns how many seconds are left. Raises TimeoutError."""

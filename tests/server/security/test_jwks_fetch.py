@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import socket
 import ssl
+import threading
 from collections.abc import Callable
 
 import pytest
@@ -122,6 +124,50 @@ def test_a_certificate_that_is_not_trusted_is_one() -> None:
     with pytest.raises(FetchFailed, match=r"^its certificate is not trusted: self-signed certificate$"):
         Fetcher("https://issuer", Distrust(ssl.PROTOCOL_TLS_CLIENT), lambda *_: wire, ManualClock()).fetch()
     assert wire.closed
+
+
+def test_an_end_while_it_connects() -> None:
+    wire = Wire()
+
+    def dial(host: str, port: int, seconds: float) -> Wire:
+        found.abort()
+        return wire
+
+    found = Fetcher("http://issuer", None, dial, ManualClock())
+    with pytest.raises(FetchFailed, match=r"^the broker stops$"):
+        found.fetch()
+    assert (wire.closed, wire.asked) == (True, b"")
+
+
+def test_an_end_in_the_handshake_of_tls() -> None:
+    here, there = socket.socketpair()
+    waits = threading.Event()
+
+    class Waits(ssl.SSLSocket):
+        def do_handshake(self, block: bool = False) -> None:
+            waits.set()
+            super().do_handshake(block)
+
+    context = ssl.create_default_context()
+    context.sslsocket_class = Waits
+    found = Fetcher("https://issuer", context, lambda *_: here, ManualClock())
+    failures: list[FetchFailed] = []
+
+    def fetch() -> None:
+        try:
+            found.fetch()
+        except FetchFailed as failure:
+            failures.append(failure)
+
+    with there:
+        thread = threading.Thread(target=fetch)
+        thread.start()
+        waits.wait(30)
+        found.abort()
+        thread.join(5)
+        assert not thread.is_alive(), "it does not wait for the server"
+    thread.join()
+    assert len(failures) == 1
 
 
 def test_an_end_in_between() -> None:
