@@ -538,9 +538,9 @@ class PartitionLog:
                 self._snapshots.reload(self.producers, self.log_start_offset, self.log_end_offset, self.producer_expiration_ms)
         return True
 
-    def truncate_fully_and_start_at(self, offset: int, log_start_offset: int | None = None) -> None:
+    def truncate_fully_and_start_at(self, offset: int, log_start_offset: int = 0) -> None:
         """Drops everything, so that the log is empty and goes on at an offset that it may never have reached. It begins there,
-        too, or at `log_start_offset`, which may lie within the next batch. Raises StorageError.
+        or at `log_start_offset` if that is greater, because it lies within the next batch. Raises StorageError.
 
         Kafka's followers do this when they have fallen behind their leader's start, and its metadata log does it when a snapshot
         covers what it does not have. It is durable with the next flush; a crash before that leaves the old log, or an empty one.
@@ -552,8 +552,8 @@ class PartitionLog:
             self.unsynced.epochs = True
             self._latest_epoch = self.epochs.latest_epoch
             self.producers.clear(offset)
-            self._snapshots.newest = self._roll_flush_upto = self.log_end_offset = self.high_watermark = self.recovery_point = offset
-            self.log_start_offset = offset if log_start_offset is None else log_start_offset
+            self.log_end_offset = self.high_watermark = self.recovery_point = self._roll_flush_upto = offset
+            self.log_start_offset, self._snapshots.newest = max(offset, log_start_offset), offset
 
     def _begin_cut(self, offset: int) -> None:
         """Lowers the recovery point on disk before a cut, because bytes beyond it are written again and must not count as
