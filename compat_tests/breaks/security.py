@@ -76,7 +76,7 @@ SECURITY_BREAKS: Final = (
         "a decision outlives its rule",
         "a rule that is made or deleted counts at once",
         "server/security/authorizer.py",
-        "            self._add(added)\n        self._forget()\n",
+        "            self._add(added)\n        self.forget()\n",
         "            self._add(added)\n",
         _SECURITY + "test_authorizer.py::test_decisions_follow_changes_of_rules",
     ),
