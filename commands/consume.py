@@ -163,6 +163,8 @@ class Reading:
                 self.finish(partition)
         elif name in {"UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC"} and self.is_group:
             raise Failure(f"topic {partition.topic}: there is no such topic")
+        elif name == "GROUP_AUTHORIZATION_FAILED" and not self.is_group:
+            pass  # librdkafka looks for the coordinator of the group that it was given, and has no use for it
         elif error.fatal() or not error.retriable():
             raise Failure(f"{partition}: {client.explain(error)}" if partition.topic else client.explain(error))
 

@@ -60,6 +60,21 @@ def test_commits_that_went_well_at_last() -> None:
     reader._run(reading, int)
 
 
+GROUP_AUTHORIZATION_FAILED = 30
+
+
+def test_the_right_to_a_group_is_needed_only_with_a_group() -> None:
+    refused = SimpleNamespace(
+        topic=lambda: None, partition=lambda: None, error=lambda: KafkaError(GROUP_AUTHORIZATION_FAILED, "no", False)
+    )
+    _, reading = reader_of(None)
+    with pytest.raises(Failure, match="not allowed for this user"):
+        reading.take(refused)  # type: ignore[arg-type]  # a message cannot be made
+    reading.is_group = False
+    reading.take(refused)  # type: ignore[arg-type]  # a message cannot be made
+    assert reading.shown == 0
+
+
 # A group that gives no partitions
 
 
