@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from typing import Any, Final, Protocol
+from typing import Any, Protocol
 
 from ottla.log.disk.files import FileSlice
 from ottla.server.base.errors import CloseConnection
@@ -14,10 +14,6 @@ from ottla.server.base.turns import Steps, take_steps
 from ottla.server.requests.kept_answers import Encoded
 from ottla.server.requests.request import Request
 from ottla.wire.primitives import Parts, WireStruct
-
-BRIEF: Final = 250
-"""An answer of so many elements at most is encoded at once: the threads may be busy with batches that others produce, and a
-follower's session about many partitions is mostly answered about a few."""
 
 
 class Encoder(Protocol):
@@ -36,26 +32,6 @@ class Encoder(Protocol):
         ...
 
 
-def _is_brief(answer: Any) -> bool:
-    """Returns whether there are no more than BRIEF elements in the answer's lists, and in the lists of those."""
-    return _count(answer, BRIEF) <= BRIEF
-
-
-def _count(struct: WireStruct, most: int) -> int:
-    """Counts the elements of all lists in a struct, at any depth; stops beyond `most`."""
-    count = 0
-    for name in struct.__slots__:
-        found = getattr(struct, name)
-        if type(found) is not list:
-            continue
-        count += len(found)
-        for element in found:
-            if count > most or not isinstance(element, WireStruct):
-                break
-            count += _count(element, most - count)
-    return count
-
-
 def encode_in_thread(route: Encoder, answer: Promise[Any], request: Request) -> Promise[Any]:
     """Returns a promise of a promised answer, encoded."""
     taken = take_steps(encoded(route, answer, request), request.broker.clock)
@@ -72,7 +48,7 @@ def encoded(route: Encoder, answer: Any, request: Request) -> Steps[Any]:
         if answer.cancelled():  # somebody else gave it up
             raise CloseConnection("its request was cancelled")
         answer = answer.result()
-    if answer is None or type(answer) is Encoded or _is_brief(answer):
+    if answer is None or type(answer) is Encoded:
         return answer
     encoding = request.broker.workers().run(lambda: _encode(route, answer, request))
     yield encoding

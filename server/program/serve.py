@@ -33,6 +33,7 @@ from ottla.log.config_def import ConfigError
 from ottla.log.errors import InconsistentMetadata, LogDirLocked, LogError
 from ottla.server.settings.broker_config import BrokerConfig
 from ottla.server.settings.broker_settings import BROKER_SETTINGS, advice, is_idle
+from ottla.server.settings.listeners import ENCRYPTED
 from ottla.server.settings.properties import LOG_LEVEL, Given, read_environment, read_file, read_overrides
 
 if TYPE_CHECKING:
@@ -186,6 +187,13 @@ async def _serve(config: BrokerConfig) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, on_signal, number)
     broker = Broker(config)
+
+    def reload() -> None:
+        if broker.secured is not None:  # else it is about to read them
+            broker.secured.reload()
+
+    if any(address.protocol in ENCRYPTED for address in config.all_listeners):
+        loop.add_signal_handler(signal.SIGHUP, reload)  # before the first client can see the broker: by default it would end it
     try:
         if not await _start(broker, stop):
             return
@@ -193,8 +201,6 @@ async def _serve(config: BrokerConfig) -> None:
         raise CannotStart(str(error)) from error
     except (LogError, MetadataError, OSError) as error:
         raise CannotStart(_explain(error, config)) from error
-    if broker.secured is not None:
-        loop.add_signal_handler(signal.SIGHUP, broker.secured.reload)
     _settle_collector()
     _announce(broker, config)
     waiting = [asyncio.ensure_future(event.wait()) for event in (stop, broker.offline)]
