@@ -152,7 +152,6 @@ COVERED_BY: Final[dict[str, str]] = {
     "server/share_state/errors.py": "tests/server/handlers/test_share_group_state.py",
     "server/share_state/shard.py": "tests/server/share_state/test_coordinator.py",
     "server/share_state/state.py": "tests/server/share_state/test_coordinator.py",
-    "server/interbroker/connecting.py": "tests/server/interbroker/test_other_brokers.py",
     "server/txn/produced.py": "tests/server/handlers/test_produce_verified_later.py",
     "server/txn/errors.py": "tests/server/txn/test_coordinator.py",
     "wire/isolation.py": "tests/server/handlers/test_list_offsets.py",

@@ -33,10 +33,7 @@ def transaction_coordinator(broker: BrokerContext) -> TransactionCoordinator:
     if broker.other_brokers is not None:
         from ottla.server.interbroker.transaction_markers import MarkerChannel
 
-        timeout_ms = broker.config.values["request.timeout.ms"]
-        write_marker = MarkerChannel(
-            broker.config.node_id, broker.metadata, broker.other_brokers, broker.clock, timeout_ms, write_marker
-        )
+        write_marker = MarkerChannel(broker.other_brokers, broker.clock, write_marker)
     return open_transaction_coordinator(
         broker.config, broker.metadata, broker.replicas, broker.clock, broker.producer_ids, write_marker
     )
@@ -44,15 +41,13 @@ def transaction_coordinator(broker: BrokerContext) -> TransactionCoordinator:
 
 def transaction_verifier(broker: BrokerContext) -> Verifier:
     """Makes what asks the coordinators of transactions."""
+    if broker.other_brokers is not None:
+        from ottla.server.interbroker.transaction_verification import VerificationChannel
+
+        return VerificationChannel(broker.other_brokers, broker.transaction_coordinator)
     from ottla.server.txn.verification import verify_here
 
-    ask_here = partial(verify_here, broker.transaction_coordinator)
-    if broker.other_brokers is None:
-        return ask_here
-    from ottla.server.interbroker.transaction_verification import VerificationChannel
-
-    timeout_ms = broker.config.values["request.timeout.ms"]
-    return VerificationChannel(broker.config.node_id, broker.metadata, broker.other_brokers, timeout_ms, ask_here)
+    return partial(verify_here, broker.transaction_coordinator)
 
 
 def share_coordinator(broker: BrokerContext) -> ShareCoordinator:
@@ -68,10 +63,7 @@ def share_persister(broker: BrokerContext) -> ShareCoordinator | SharePersister:
         return broker.share_coordinator()
     from ottla.server.interbroker.share_persister import SharePersister
 
-    timeout_ms = broker.config.values["request.timeout.ms"]
-    return SharePersister(
-        broker.config.node_id, broker.metadata, broker.other_brokers, broker.clock, timeout_ms, broker.share_coordinator
-    )
+    return SharePersister(broker.other_brokers, broker.clock, broker.share_coordinator)
 
 
 def share_group_state(broker: BrokerContext) -> ShareGroupState:

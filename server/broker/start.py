@@ -240,9 +240,9 @@ def reach_other_brokers(context: BrokerContext, network: Network, security: Clie
     config = context.config
     if not config.follows_controllers:
         return
-    from ottla.server.interbroker.connecting import open_other_brokers
+    from ottla.server.interbroker.other_brokers import OtherBrokers
 
-    context.other_brokers = open_other_brokers(config, context.metadata, context.clock, context.random, network, security)
+    context.other_brokers = OtherBrokers(config, context.metadata, context.clock, context.random, network, security)
 
 
 def start_replicas(context: BrokerContext, cluster: Cluster, logs: LogManager) -> None:

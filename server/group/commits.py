@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 P = TypeVar("P")
 
 AT_ONCE: Final = 500
-"""So many offsets are encoded on the event loop, in about 2 ms."""
+"""So many offsets, or tombstones of offsets, are encoded on the event loop, in about 2 ms."""
 PARTITIONS_A_STEP: Final = 100
 """So many partitions of a request are looked at before others may come first."""
 

@@ -7,12 +7,9 @@ long for a turn of the event loop.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from ottla.server.group.records import GroupRecord, encode_batch, offset_tombstone
-
-AT_ONCE: Final = 500
-"""So many tombstones are encoded on the event loop, in about 2 ms."""
 
 
 class Deletion(NamedTuple):

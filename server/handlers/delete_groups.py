@@ -13,8 +13,8 @@ from functools import partial
 from ottla.server.base.answers import chain_answer, recover_answer
 from ottla.server.base.promise import Promise
 from ottla.server.base.turns import Steps, answer_once, take_steps
-from ottla.server.group.commits import prepare_in_thread
-from ottla.server.group.deletions import AT_ONCE, PreparedDeletion, prepare
+from ottla.server.group.commits import AT_ONCE, prepare_in_thread
+from ottla.server.group.deletions import PreparedDeletion, prepare
 from ottla.server.group.errors import GroupError
 from ottla.server.group.kind import Kind
 from ottla.server.group.shard import GroupShard

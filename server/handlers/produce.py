@@ -34,7 +34,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from struct import Struct
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ottla.log.errors import (
     CorruptRecord,
@@ -75,6 +75,9 @@ from ottla.wire.messages.produce import (
     TopicProduceResponse,
 )
 from ottla.wire.primitives import Buffer
+
+if TYPE_CHECKING:
+    from ottla.server.txn.produced import Produced
 
 TRAITS = Traits(
     Inside(Need(Operation.WRITE, Resource.TRANSACTIONAL_ID), Need(Operation.WRITE, Resource.TOPIC)),
@@ -136,19 +139,12 @@ def handle(body: ProduceRequest, request: Request) -> ProduceResponse | Promise[
         found = _find_unverified(topics, body.transactional_id, request)
         if isinstance(found, Promise):
             _copy_records(data for topic in topics for data in topic.partition_data)
-            return chain_answer(found, partial(_append_verified, body, request, topics))
+            work = map_answer(found, partial(_Work, body, request, False))
+            return chain_answer(work, partial(_append, topics, is_single))
         unverified = found
     elif _has_transactional_batches(topics):
         nameless = True
     return _append(topics, is_single, _Work(body, request, nameless, unverified))
-
-
-def _append_verified(
-    body: ProduceRequest, request: Request, topics: Sequence[TopicProduceData], unverified: Mapping[_Key, ErrorCode]
-) -> _Outcome | Promise[_Outcome]:
-    """Appends batches of a transaction about which the coordinator had to be waited for."""
-    is_single = len(topics) == 1 and len(topics[0].partition_data) == 1
-    return _append(topics, is_single, _Work(body, request, False, unverified))
 
 
 def _append(topics: Sequence[TopicProduceData], is_single: bool, work: _Work) -> _Outcome | Promise[_Outcome]:
@@ -374,15 +370,12 @@ def _find_unverified(
     add = version >= TRANSACTIONS_V2_SINCE
     if not add and not broker.settings[VERIFY]:
         return _NONE
-    batches = [
-        (key, replica, data.records)
-        for topic in topics
-        for data in topic.partition_data
-        if _is_transactional(data.records)
-        and (replica := _replica(topic, data.index, request)) is not None
-        and data.records is not None
-        for key in [(topic.name, topic.topic_id, data.index)]
-    ]
+    batches: list[Produced] = []
+    for topic in topics:
+        for data in topic.partition_data:
+            replica = _replica(topic, data.index, request) if _is_transactional(data.records) else None
+            if replica is not None and data.records is not None:
+                batches.append(((topic.name, topic.topic_id, data.index), replica, data.records))
     verification = Verification(transactional_id, broker.replicas, broker.transaction_verifier(), add, version >= ABORTABLE_SINCE)
     return find_unverified(verification, batches)
 

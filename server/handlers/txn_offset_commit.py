@@ -130,9 +130,11 @@ def _commit_verified(
     refused: Codes, body: TxnOffsetCommitRequest, commit: _Commit, request: Request
 ) -> ErrorCode | Promise[ErrorCode]:
     """Stores the offsets, unless the transaction's coordinator has refused that."""
-    for code in refused.values():
-        # Producers take the first for a reason to look for the coordinator of the group, which is here.
-        return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if code is ErrorCode.NETWORK_EXCEPTION else code
+    code = next(iter(refused.values()), ErrorCode.NONE)
+    if code is ErrorCode.NETWORK_EXCEPTION:  # for which a producer would look for the coordinator of the group, which is here
+        return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    if code is not ErrorCode.NONE:
+        return code
     version = request.api_version
     try:
         shard = request.broker.groups.member_shard(body.group_id)

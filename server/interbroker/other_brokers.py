@@ -9,15 +9,20 @@ connections of its own (server/replication/), too.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ottla.server.base.promise import Promise
 from ottla.server.peers.outcomes import Closed, Disconnected
+from ottla.server.peers.peer import Peer, PeerSettings
 
 if TYPE_CHECKING:
+    from random import Random
+
+    from ottla.server.base.clock import Clock
+    from ottla.server.base.network import Network
     from ottla.server.metadata.image import MetadataImage
-    from ottla.server.peers.peer import Peer
+    from ottla.server.security.client import ClientSecurity
+    from ottla.server.settings.broker_config import BrokerConfig
     from ottla.wire.primitives import WireStruct
 
 Address = tuple[str, int]
@@ -30,20 +35,42 @@ class _Connected(NamedTuple):
 
 
 class OtherBrokers:
-    """Asks the brokers that the image has. `listener` is the name of the inter-broker listener, and `connect` makes the
-    connection to an address. It needs a running event loop.
+    """Asks the brokers that the image has, over `inter.broker.listener.name`; `security` says how to connect to it. A request may
+    take `request.timeout.ms`. Nothing is connected before the first one, which needs a running event loop.
     """
 
-    def __init__(self, image: MetadataImage, listener: str, connect: Callable[[str, int], Peer]) -> None:
+    def __init__(
+        self,
+        config: BrokerConfig,
+        image: MetadataImage,
+        clock: Clock,
+        random: Random,
+        network: Network,
+        security: ClientSecurity | None = None,
+    ) -> None:
+        self.node_id = config.node_id
+        """This broker's own id."""
+        self._timeout_ms = config.values["request.timeout.ms"]
+        self._settings = PeerSettings.from_broker(config.values)
+        self._listener = config.inter_broker_listener
         self._image = image
-        self._listener = listener
-        self._connect = connect
+        self._clock = clock
+        self._random = random
+        self._network = network
+        self._security = security
         self._connected: dict[tuple[int, type[WireStruct]], _Connected] = {}
         self._ending: set[asyncio.Future[None]] = set()
         self.closed = False
         """True once this broker stops asking."""
 
-    def ask(self, broker_id: int, request: WireStruct, timeout_ms: int, *, min_version: int = 0) -> Promise[Any]:
+    def leader(self, topic: str, partition: int) -> int | None:
+        """Returns the broker id of a partition's leader, which may be this broker; -1 if there is no leader, and None if there is
+        no such partition.
+        """
+        image = self._image.partition(topic, partition)
+        return None if image is None else image.leader
+
+    def ask(self, broker_id: int, request: WireStruct, *, min_version: int = 0) -> Promise[Any]:
         """Sends a request to a broker, in the newest version that both have; `min_version` is the oldest that would do.
 
         The promise is of the answer. It fails with a PeerError: Disconnected at once if the broker is fenced, or not registered
@@ -60,12 +87,24 @@ class OtherBrokers:
             if connected is not None:
                 self._end(connected.peer)
             connected = self._connected[key] = _Connected(address, self._connect(*address))
-        return connected.peer.call(request, timeout_ms, min_version=min_version)
+        return connected.peer.call(request, self._timeout_ms, min_version=min_version)
 
     def _address_of(self, broker_id: int) -> Address | None:
         broker = self._image.brokers.get(broker_id)
         endpoint = broker.endpoints.get(self._listener) if broker is not None and not broker.fenced else None
         return None if endpoint is None else (endpoint.host, endpoint.port)
+
+    def _connect(self, host: str, port: int) -> Peer:
+        return Peer(
+            host,
+            port,
+            f"broker-{self.node_id}-coordinators",
+            network=self._network,
+            clock=self._clock,
+            random=self._random,
+            settings=self._settings,
+            security=self._security,
+        )
 
     def _end(self, peer: Peer) -> None:
         ending = asyncio.ensure_future(peer.close())

@@ -28,7 +28,6 @@ from ottla.wire.messages.write_txn_markers import (
 if TYPE_CHECKING:
     from ottla.server.base.clock import Clock
     from ottla.server.interbroker.other_brokers import OtherBrokers
-    from ottla.server.metadata.image import MetadataImage
 
 logger = logging.getLogger("ottla.server.txn")
 
@@ -45,62 +44,40 @@ class _Waiting(NamedTuple):
     outcome: Promise[ErrorCode]
 
 
-class _Broker:
-    """The markers for one broker that are not sent yet."""
-
-    __slots__ = ("is_asked", "waiting")
-
-    def __init__(self) -> None:
-        self.waiting: list[_Waiting] = []
-        self.is_asked = False
-        """True from the coming of the first marker until no request is under way and none is due."""
-
-
 class MarkerChannel:
     """Writes the markers of this broker's transaction coordinator; it is a `MarkerWriter`. `write_here` writes those for
-    partitions of this broker, `node_id`.
+    partitions of this broker.
     """
 
-    def __init__(
-        self,
-        node_id: int,
-        image: MetadataImage,
-        others: OtherBrokers,
-        clock: Clock,
-        timeout_ms: int,
-        write_here: MarkerWriter,
-    ) -> None:
-        self._node_id = node_id
-        self._image = image
+    def __init__(self, others: OtherBrokers, clock: Clock, write_here: MarkerWriter) -> None:
         self._others = others
         self._clock = clock
-        self._timeout_ms = timeout_ms
         self._write_here = write_here
-        self._brokers: dict[int, _Broker] = {}
+        self._waiting: dict[int, list[_Waiting]] = {}
+        """The markers that are not sent yet, by broker id. A broker is there as long as a request to it is due or under way."""
 
     def __call__(self, topic: str, partition: int, marker: Marker) -> ErrorCode | Promise[ErrorCode]:
-        image = self._image.partition(topic, partition)
-        if image is None:
+        leader = self._others.leader(topic, partition)
+        if leader is None:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        if image.leader == self._node_id:
+        if leader == self._others.node_id:
             return self._write_here(topic, partition, marker)
-        if image.leader < 0:
+        if leader < 0:
             return ErrorCode.LEADER_NOT_AVAILABLE
+        if leader not in self._waiting:
+            self._waiting[leader] = []
+            self._clock.call_later(0, partial(self._send, leader))  # the transaction's other partitions come in this turn
         outcome: Promise[ErrorCode] = Promise()
-        broker = self._brokers.setdefault(image.leader, _Broker())
-        broker.waiting.append(_Waiting(topic, partition, marker, outcome))
-        if not broker.is_asked:
-            broker.is_asked = True
-            self._clock.call_later(0, partial(self._send, image.leader))  # the transaction's other partitions come in this turn
+        self._waiting[leader].append(_Waiting(topic, partition, marker, outcome))
         return outcome
 
     def _send(self, broker_id: int) -> None:
-        broker = self._brokers[broker_id]
-        sent, broker.waiting = broker.waiting[:MOST_IN_A_REQUEST], broker.waiting[MOST_IN_A_REQUEST:]
+        waiting = self._waiting[broker_id]
+        sent, self._waiting[broker_id] = waiting[:MOST_IN_A_REQUEST], waiting[MOST_IN_A_REQUEST:]
         if not sent:
-            del self._brokers[broker_id]
+            del self._waiting[broker_id]
             return
-        answer = self._others.ask(broker_id, _request(sent), self._timeout_ms, min_version=1)
+        answer = self._others.ask(broker_id, _request(sent), min_version=1)
         answer.add_done_callback(partial(self._answered, broker_id, sent))
 
     def _answered(self, broker_id: int, sent: Sequence[_Waiting], answer: Promise[WriteTxnMarkersResponse]) -> None:
@@ -119,7 +96,7 @@ class MarkerChannel:
         marker only if the cluster has no such partition, either. Otherwise the broker does not know of it yet.
         """
         unknown = code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        if unknown and self._image.partition(asked.topic, asked.partition) is not None:
+        if unknown and self._others.leader(asked.topic, asked.partition) is not None:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         return code
 

@@ -7,15 +7,15 @@ AddPartitionsToTxn v4 or later. The coordinator is the leader of the transaction
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from ottla.server.base.answers import map_answer, recover_answer
 from ottla.server.base.errors import known_code
-from ottla.server.coordination.java_hash import java_hash_bucket
 from ottla.server.metadata.names import TRANSACTION_STATE
 from ottla.server.peers.outcomes import PeerError
+from ottla.server.txn.verification import verify_here
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
@@ -27,9 +27,9 @@ from ottla.wire.messages.add_partitions_to_txn import (
 if TYPE_CHECKING:
     from ottla.server.base.promise import Promise
     from ottla.server.interbroker.other_brokers import OtherBrokers
-    from ottla.server.metadata.image import MetadataImage
+    from ottla.server.txn.coordinator import TransactionCoordinator
     from ottla.server.txn.state import TopicPartition
-    from ottla.server.txn.verification import Codes, Verifier
+    from ottla.server.txn.verification import Codes
 
 logger = logging.getLogger("ottla.server.txn")
 
@@ -40,16 +40,11 @@ _UNCLEAR: Final = ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
 class VerificationChannel:
-    """Asks coordinators; it is a `Verifier` (server/txn/verification.py). `ask_here` asks the coordinator of this broker,
-    `node_id`.
-    """
+    """Asks coordinators; it is a `Verifier` (server/txn/verification.py). `coordinator` returns that of this broker."""
 
-    def __init__(self, node_id: int, image: MetadataImage, others: OtherBrokers, timeout_ms: int, ask_here: Verifier) -> None:
-        self._node_id = node_id
-        self._image = image
+    def __init__(self, others: OtherBrokers, coordinator: Callable[[], TransactionCoordinator]) -> None:
         self._others = others
-        self._timeout_ms = timeout_ms
-        self._ask_here = ask_here
+        self._coordinator = coordinator
 
     def __call__(
         self,
@@ -60,13 +55,13 @@ class VerificationChannel:
         *,
         add: bool,
     ) -> Codes | Promise[Codes]:
-        topic = self._image.topics.get(TRANSACTION_STATE)
-        if topic is None:
+        coordinator = self._coordinator()
+        if not coordinator.has_topic:
             return dict.fromkeys(partitions, ErrorCode.COORDINATOR_NOT_AVAILABLE)
-        leader = topic.partitions[java_hash_bucket(transactional_id, len(topic.partitions))].leader
-        if leader == self._node_id:
-            return self._ask_here(transactional_id, producer_id, producer_epoch, partitions, add=add)
-        if leader < 0:
+        leader = self._others.leader(TRANSACTION_STATE, coordinator.partition_for(transactional_id))
+        if leader == self._others.node_id:
+            return verify_here(self._coordinator, transactional_id, producer_id, producer_epoch, partitions, add=add)
+        if leader is None or leader < 0:
             return dict.fromkeys(partitions, ErrorCode.COORDINATOR_NOT_AVAILABLE)
         topics: dict[str, list[int]] = {}
         for name, partition in partitions:
@@ -82,7 +77,7 @@ class VerificationChannel:
                 )
             ]
         )
-        answer = self._others.ask(leader, request, self._timeout_ms, min_version=BATCHED_SINCE)
+        answer = self._others.ask(leader, request, min_version=BATCHED_SINCE)
         codes = map_answer(answer, partial(_codes, partitions))
         return recover_answer(codes, PeerError, lambda error: _unreachable(error, leader, partitions))
 

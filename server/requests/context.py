@@ -140,6 +140,8 @@ class BrokerContext:
     """None if there is only one log directory, since then nothing can be moved."""
     existing_transaction_coordinator: TransactionCoordinator | None = None
     """None until a request concerns transactions; see `transaction_coordinator`."""
+    existing_transaction_verifier: Verifier | None = None
+    """None until a batch of a transaction is produced; see `transaction_verifier`."""
     existing_share_coordinator: ShareCoordinator | None = None
     """None until a request concerns share groups; see `share_coordinator`."""
     existing_share_persister: ShareCoordinator | SharePersister | None = None
@@ -158,8 +160,10 @@ class BrokerContext:
         return self.existing_transaction_coordinator
 
     def transaction_verifier(self) -> Verifier:
-        """Returns what asks the coordinator of a transaction, here or on another broker. It has no state of its own."""
-        return self.optional_parts.transaction_verifier(self)
+        """Returns what asks the coordinator of a transaction, here or on another broker; the first call makes it."""
+        if self.existing_transaction_verifier is None:
+            self.existing_transaction_verifier = self.optional_parts.transaction_verifier(self)
+        return self.existing_transaction_verifier
 
     def share_coordinator(self) -> ShareCoordinator:
         """Returns the share coordinator of this broker; the first call opens it."""

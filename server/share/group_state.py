@@ -19,8 +19,7 @@ from ottla.server.group.errors import GroupError
 from ottla.server.group.share.protocol import Initialize, ShareProtocol
 from ottla.server.group.share.state_partitions import NOTHING
 from ottla.server.metadata.feature_levels import SHARE_VERSION
-from ottla.server.share_state.errors import ShareStateError
-from ottla.wire.errors import ErrorCode
+from ottla.server.share_state.errors import MAY_BE_GONE, ShareStateError
 
 if TYPE_CHECKING:
     from ottla.server.base.clock import Clock
@@ -32,9 +31,6 @@ logger = logging.getLogger("ottla.server.share_groups")
 
 RETRY_SECONDS: Final = 0.05
 ATTEMPTS: Final = 200
-_NOT_YET: Final = frozenset(
-    {ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}
-)
 
 Deleted = dict[bytes, ShareStateError | None]
 """The errors of deletions by topic id; None means that the topic's state is gone."""
@@ -188,7 +184,7 @@ class _Initialization:
             self._errors.pop((topic_id, partition), None)
             if error is not None:
                 self._errors[topic_id, partition] = error
-                if error.code in _NOT_YET:
+                if error.code in MAY_BE_GONE:
                     self._to_do.append((topic_id, partition, offset))
         if self._to_do and self._left > 0:
             self._clock.call_later(RETRY_SECONDS, self.attempt)

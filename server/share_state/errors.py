@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from ottla.wire.errors import ErrorCode
+
+MAY_BE_GONE: Final = frozenset(
+    {ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}
+)
+"""The codes of refusals that may soon be gone, so that the operation is tried again."""
 
 
 class ShareStateError(Exception):

@@ -8,7 +8,7 @@ import pytest
 
 from ottla.server.base.promise import Promise
 from ottla.server.base.turns import Workers
-from ottla.server.group.deletions import AT_ONCE
+from ottla.server.group.commits import AT_ONCE
 from ottla.server.group.requests import Commit, Committer
 from ottla.server.handlers import delete_groups
 from ottla.wire.errors import ErrorCode

@@ -6,7 +6,9 @@ from typing import Any, NamedTuple, cast
 
 from ottla.server.base.promise import Promise
 from ottla.server.interbroker.other_brokers import OtherBrokers
+from ottla.server.metadata.image import MetadataImage
 from ottla.wire.primitives import WireStruct
+from tests.fakes import NODE_ID
 
 
 class Question(NamedTuple):
@@ -14,20 +16,25 @@ class Question(NamedTuple):
 
     broker_id: int
     request: Any
-    timeout_ms: int
     min_version: int
     answer: Promise[Any]
 
 
 class PlayedBrokers:
-    """Notes what is asked of them, as `OtherBrokers`."""
+    """Notes what is asked of them, as `OtherBrokers`; who leads what is in the image."""
 
-    def __init__(self) -> None:
+    node_id = NODE_ID
+
+    def __init__(self, image: MetadataImage) -> None:
         self.asked: list[Question] = []
         self.closed = False
+        self._image = image
 
-    def ask(self, broker_id: int, request: WireStruct, timeout_ms: int, *, min_version: int = 0) -> Promise[Any]:
-        question = Question(broker_id, request, timeout_ms, min_version, Promise())
+    def leader(self, topic: str, partition: int) -> int | None:
+        return OtherBrokers.leader(self.as_others, topic, partition)
+
+    def ask(self, broker_id: int, request: WireStruct, *, min_version: int = 0) -> Promise[Any]:
+        question = Question(broker_id, request, min_version, Promise())
         self.asked.append(question)
         return question.answer
 

@@ -9,9 +9,8 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from ottla.server.base.randomness import from_seed
-from ottla.server.interbroker.connecting import open_other_brokers
 from ottla.server.interbroker.other_brokers import OtherBrokers
-from ottla.server.peers.outcomes import Closed, Disconnected
+from ottla.server.peers.outcomes import Closed, Disconnected, TimedOut
 from ottla.wire.messages.api_versions import ApiVersionsRequest
 from ottla.wire.messages.internal.fence_broker_record import FenceBrokerRecord
 from ottla.wire.messages.write_txn_markers import WriteTxnMarkersRequest, WriteTxnMarkersResponse
@@ -39,12 +38,10 @@ class Network(PlayedNetwork):
 
 class Rig:
     def __init__(self) -> None:
-        self.broker = MemoryBroker({})
+        self.broker = MemoryBroker({}, {"request.timeout.ms": str(TIMEOUT_MS)})
         self.network = Network()
         self.broker.register_broker(TWO, 9002)
-        self.others: OtherBrokers = open_other_brokers(
-            self.broker.config, self.broker.image, self.broker.clock, from_seed(1), self.network
-        )
+        self.others = OtherBrokers(self.broker.config, self.broker.image, self.broker.clock, from_seed(1), self.network)
 
 
 def run(scenario: Callable[[Rig], Awaitable[object]]) -> None:
@@ -61,7 +58,7 @@ def run(scenario: Callable[[Rig], Awaitable[object]]) -> None:
 
 def test_a_broker_has_one_connection_at_its_registered_address() -> None:
     async def scenario(rig: Rig) -> None:
-        answers = [rig.others.ask(TWO, WriteTxnMarkersRequest([]), TIMEOUT_MS, min_version=1) for _ in range(2)]
+        answers = [rig.others.ask(TWO, WriteTxnMarkersRequest([]), min_version=1) for _ in range(2)]
         await turns()
         (end,) = rig.network.connected
         end.answer(versions())
@@ -77,8 +74,8 @@ def test_a_broker_has_one_connection_at_its_registered_address() -> None:
 
 def test_what_waits_for_replicas_holds_up_nothing_else() -> None:
     async def scenario(rig: Rig) -> None:
-        rig.others.ask(TWO, WriteTxnMarkersRequest([]), TIMEOUT_MS)
-        rig.others.ask(TWO, ApiVersionsRequest("a", "1"), TIMEOUT_MS)
+        rig.others.ask(TWO, WriteTxnMarkersRequest([]))
+        rig.others.ask(TWO, ApiVersionsRequest("a", "1"))
         await turns()
         assert len(rig.network.connected) == 2
 
@@ -87,10 +84,10 @@ def test_what_waits_for_replicas_holds_up_nothing_else() -> None:
 
 def test_a_broker_that_registered_elsewhere_is_asked_there() -> None:
     async def scenario(rig: Rig) -> None:
-        before = rig.others.ask(TWO, ApiVersionsRequest("a", "1"), TIMEOUT_MS)
+        before = rig.others.ask(TWO, ApiVersionsRequest("a", "1"))
         await turns()
         rig.broker.register_broker(TWO, 9003)
-        after = rig.others.ask(TWO, ApiVersionsRequest("a", "1"), TIMEOUT_MS)
+        after = rig.others.ask(TWO, ApiVersionsRequest("a", "1"))
         await turns()
         with pytest.raises(Closed):
             await before
@@ -101,13 +98,42 @@ def test_a_broker_that_registered_elsewhere_is_asked_there() -> None:
     run(scenario)
 
 
+def test_a_request_may_take_as_long_as_the_setting_says() -> None:
+    async def scenario(rig: Rig) -> None:
+        answer = rig.others.ask(TWO, ApiVersionsRequest("a", "1"))
+        await turns()
+        rig.network.connected[0].answer(versions())
+        await turns()
+        rig.broker.clock.advance(TIMEOUT_MS / 1000 - 0.1)
+        assert not answer.done()
+        rig.broker.clock.advance(0.2)
+        with pytest.raises(TimedOut):
+            await answer
+
+    run(scenario)
+
+
+def test_who_leads_a_partition() -> None:
+    async def scenario(rig: Rig) -> None:
+        rig.broker.create_topic("t", followers=(TWO,))
+        assert rig.others.leader("t", 0) == NODE_ID == rig.others.node_id
+        rig.broker.elect("t", TWO)
+        assert rig.others.leader("t", 0) == TWO
+        rig.broker.elect("t", -1)
+        assert rig.others.leader("t", 0) == -1
+        assert rig.others.leader("t", 1) is None
+        assert rig.others.leader("u", 0) is None
+
+    run(scenario)
+
+
 def test_nobody_asks_a_broker_that_is_not_there() -> None:
     async def scenario(rig: Rig) -> None:
         with pytest.raises(Disconnected, match="broker 7 is not there"):
-            await rig.others.ask(7, ApiVersionsRequest("a", "1"), TIMEOUT_MS)
+            await rig.others.ask(7, ApiVersionsRequest("a", "1"))
         rig.broker.image.apply(FenceBrokerRecord(TWO, TWO))
         with pytest.raises(Disconnected, match="broker 2 is not there"):
-            await rig.others.ask(TWO, ApiVersionsRequest("a", "1"), TIMEOUT_MS)
+            await rig.others.ask(TWO, ApiVersionsRequest("a", "1"))
         assert rig.network.addresses == []
 
     run(scenario)
@@ -115,12 +141,12 @@ def test_nobody_asks_a_broker_that_is_not_there() -> None:
 
 def test_nothing_is_asked_once_it_is_closed_and_nobody_waits_for_ever() -> None:
     async def scenario(rig: Rig) -> None:
-        waiting = rig.others.ask(TWO, ApiVersionsRequest("a", "1"), TIMEOUT_MS)
+        waiting = rig.others.ask(TWO, ApiVersionsRequest("a", "1"))
         await turns()
         await rig.others.close()
         with pytest.raises(Closed):
             await waiting
         with pytest.raises(Closed):
-            await rig.others.ask(TWO, ApiVersionsRequest("a", "1"), TIMEOUT_MS)
+            await rig.others.ask(TWO, ApiVersionsRequest("a", "1"))
 
     run(scenario)

@@ -71,16 +71,9 @@ class Rig:
         self.broker = MemoryBroker({})
         self.broker.register_broker(TWO, 9002)
         self.broker.create_topic(SHARE_GROUP_STATE, leader=TWO, followers=(TWO,))
-        self.others = PlayedBrokers()
+        self.others = PlayedBrokers(self.broker.image)
         self.here = Here()
-        self.persister = SharePersister(
-            NODE_ID,
-            self.broker.image,
-            self.others.as_others,
-            self.broker.clock,
-            1500,
-            lambda: cast(ShareCoordinator, self.here),
-        )
+        self.persister = SharePersister(self.others.as_others, self.broker.clock, lambda: cast(ShareCoordinator, self.here))
 
     def lead(self) -> None:
         self.broker.elect(SHARE_GROUP_STATE, NODE_ID)
@@ -171,7 +164,7 @@ def test_another_broker_is_asked(ask: Callable[[SharePersister], Any], request_:
     rig = Rig()
     answer = ask(rig.persister)
     (asked,) = rig.others.asked
-    assert (asked.broker_id, asked.timeout_ms, asked.request) == (TWO, 1500, request_)
+    assert (asked.broker_id, asked.request) == (TWO, request_)
     asked.answer.set_result(response)
     assert answer.result() == result
     assert not rig.here.asked

@@ -21,7 +21,7 @@ from ottla.wire.messages.write_txn_markers import (
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
-from tests.fakes import NODE_ID, MemoryBroker
+from tests.fakes import MemoryBroker
 from tests.server.interbroker.played import PlayedBrokers
 
 TWO, THREE = 2, 3
@@ -39,9 +39,9 @@ class Rig:
         self.broker.create_topic("a")
         for topic, leader in (("b", TWO), ("c", TWO), ("d", THREE)):
             self.broker.create_topic(topic, leader=leader, followers=(leader,))
-        self.others = PlayedBrokers()
+        self.others = PlayedBrokers(self.broker.image)
         self.here: list[tuple[str, int, Marker]] = []
-        self.write = MarkerChannel(NODE_ID, self.broker.image, self.others.as_others, self.broker.clock, 1500, self._write_here)
+        self.write = MarkerChannel(self.others.as_others, self.broker.clock, self._write_here)
 
     def _write_here(self, topic: str, partition: int, marker: Marker) -> ErrorCode:
         self.here.append((topic, partition, marker))
@@ -82,7 +82,7 @@ def test_what_comes_in_one_turn_for_one_broker_is_one_request() -> None:
     assert not rig.others.asked
     rig.turn()
     two, three = rig.others.asked
-    assert (two.broker_id, two.timeout_ms, two.min_version) == (TWO, 1500, 1)
+    assert (two.broker_id, two.min_version) == (TWO, 1)
     assert two.request == WriteTxnMarkersRequest(
         [
             WritableTxnMarker(7, 1, True, [WritableTxnMarkerTopic("b", [0]), WritableTxnMarkerTopic("c", [0])], 4, 2),
@@ -114,7 +114,7 @@ def test_a_broker_is_asked_once_at_a_time() -> None:
     rig.others.asked[1].answer.set_result(answer((COMMIT, "c", 0)))
     rig.turn()
     assert first.result() is second.result() is ErrorCode.NONE
-    assert not rig.write._brokers, "nothing is kept of a broker for which nothing waits"
+    assert not rig.write._waiting, "nothing is kept of a broker for which nothing waits"
     rig.bring("b")
     rig.turn()
     assert len(rig.others.asked) == 3

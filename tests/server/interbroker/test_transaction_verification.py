@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -12,6 +11,7 @@ from ottla.server.coordination.java_hash import java_hash_bucket
 from ottla.server.interbroker.transaction_verification import VerificationChannel
 from ottla.server.metadata.names import TRANSACTION_STATE
 from ottla.server.peers.outcomes import TimedOut
+from ottla.server.txn.coordinator import TransactionCoordinator
 from ottla.server.txn.verification import Codes
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.add_partitions_to_txn import (
@@ -23,7 +23,7 @@ from ottla.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTopicResult,
     AddPartitionsToTxnTransaction,
 )
-from tests.fakes import NODE_ID, MemoryBroker
+from tests.fakes import MemoryBroker
 from tests.server.interbroker.played import PlayedBrokers
 
 TWO = 2
@@ -42,15 +42,22 @@ class Rig:
         self.place = java_hash_bucket(THERE, 2)
         assert java_hash_bucket(HERE, 2) != self.place
         self.broker.elect(TRANSACTION_STATE, TWO, self.place)
-        self.others = PlayedBrokers()
+        self.others = PlayedBrokers(self.broker.image)
         self.here: list[tuple[Any, ...]] = []
-        self.verify = VerificationChannel(NODE_ID, self.broker.image, self.others.as_others, 1500, self._ask_here)
+        self.verify = VerificationChannel(self.others.as_others, lambda: cast(TransactionCoordinator, self))
 
-    def _ask_here(
-        self, transactional_id: str, producer_id: int, producer_epoch: int, partitions: Sequence[tuple[str, int]], *, add: bool
-    ) -> Codes:
-        self.here.append((transactional_id, producer_id, producer_epoch, partitions, add))
-        return dict.fromkeys(partitions, ErrorCode.NONE)
+    # As the coordinator of this broker
+
+    @property
+    def has_topic(self) -> bool:
+        return TRANSACTION_STATE in self.broker.image.topics
+
+    def partition_for(self, transactional_id: str) -> int:
+        return java_hash_bucket(transactional_id, 2)
+
+    def add_partitions(self, *asked: Any, client_version: int) -> None:
+        assert client_version == 2
+        self.here.append((*asked, True))
 
     def ask(self, add: bool = False) -> Promise[Codes]:
         answer = self.verify(THERE, 7, 1, PARTITIONS, add=add)
@@ -75,7 +82,7 @@ def test_another_is_asked_by_the_request_for_brokers(add: bool) -> None:
     rig = Rig()
     rig.ask(add)
     (asked,) = rig.others.asked
-    assert (asked.broker_id, asked.timeout_ms, asked.min_version) == (TWO, 1500, 4)
+    assert (asked.broker_id, asked.min_version) == (TWO, 4)
     topics = [AddPartitionsToTxnTopic("t", [0, 1]), AddPartitionsToTxnTopic("u", [0])]
     assert asked.request == AddPartitionsToTxnRequest([AddPartitionsToTxnTransaction(THERE, 7, 1, not add, topics)])
     assert not rig.here
