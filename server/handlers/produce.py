@@ -131,25 +131,27 @@ class _Owed(NamedTuple):
 
 def handle(body: ProduceRequest, request: Request) -> ProduceResponse | Promise[_Outcome] | None:
     topics = body.topic_data
-    is_single = len(topics) == 1 and len(topics[0].partition_data) == 1
-    if not is_single:
+    if len(topics) != 1 or len(topics[0].partition_data) != 1:
         topics = _merge_duplicates(topics)
-    nameless, unverified = False, _NONE
-    if body.transactional_id is not None:
-        found = _find_unverified(topics, body.transactional_id, request)
-        if isinstance(found, Promise):
-            _copy_records(data for topic in topics for data in topic.partition_data)
-            work = map_answer(found, partial(_Work, body, request, False))
-            return chain_answer(work, partial(_append, topics, is_single))
-        unverified = found
-    elif _has_transactional_batches(topics):
-        nameless = True
-    return _append(topics, is_single, _Work(body, request, nameless, unverified))
+    if body.transactional_id is None:
+        return _append(body, request, topics, _has_transactional_batches(topics), _NONE)
+    unverified = _find_unverified(topics, body.transactional_id, request)
+    if isinstance(unverified, Promise):
+        _copy_records(data for topic in topics for data in topic.partition_data)
+        return chain_answer(unverified, partial(_append, body, request, topics, False))
+    return _append(body, request, topics, False, unverified)
 
 
-def _append(topics: Sequence[TopicProduceData], is_single: bool, work: _Work) -> _Outcome | Promise[_Outcome]:
-    """Appends the batches, and returns the answer to the request or a promise of it."""
-    if is_single:
+def _append(
+    body: ProduceRequest,
+    request: Request,
+    topics: Sequence[TopicProduceData],
+    nameless: bool,
+    unverified: Mapping[_Key, ErrorCode],
+) -> _Outcome | Promise[_Outcome]:
+    """Appends the batches, and returns the answer to the request or a promise of it; see _Work for the last two."""
+    work = _Work(body, request, nameless, unverified)
+    if len(topics) == 1 and len(topics[0].partition_data) == 1:
         answer = work.answer(topics[0], topics[0].partition_data[0])
         if not isinstance(answer, Promise):
             return work.finish(topics, [answer])
