@@ -222,6 +222,18 @@ class Workers:
             raise error
 
 
+def call_in_thread(job: Callable[[], T], workers: Callable[[], Workers]) -> Steps[T]:
+    """Makes steps that return what `job` returns, or raise what it raises. A thread calls it, or the loop if the system has no
+    thread for us.
+    """
+    done = workers().run(job)
+    yield done
+    try:
+        return done.result()
+    except RuntimeError:
+        return job()
+
+
 def in_threads(steps: Generator[Callable[[], object] | None, None, T], workers: Callable[[], Workers]) -> Steps[T]:
     """Makes steps of a generator that yields None where it may pause, and where it has long work, a job that has to be done
     before its next step. The jobs run in threads; an error of a job is raised here, and ends the work."""

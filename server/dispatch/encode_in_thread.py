@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from ottla.log.disk.files import FileSlice
 from ottla.server.base.errors import CloseConnection
 from ottla.server.base.promise import Promise
-from ottla.server.base.turns import Steps, take_steps
+from ottla.server.base.turns import Steps, call_in_thread, take_steps
 from ottla.server.requests.kept_answers import Encoded
 from ottla.server.requests.request import Request
 from ottla.wire.primitives import Parts, WireStruct
@@ -50,12 +50,7 @@ def encoded(route: Encoder, answer: Any, request: Request) -> Steps[Any]:
         answer = answer.result()
     if answer is None or type(answer) is Encoded:
         return answer
-    encoding = request.broker.workers().run(lambda: _encode(route, answer, request))
-    yield encoding
-    try:
-        parts, errors = encoding.result()
-    except RuntimeError:
-        return answer
+    parts, errors = yield from call_in_thread(lambda: _encode(route, answer, request), request.broker.workers)
     route.add_errors(errors)
     return Encoded(*parts)
 

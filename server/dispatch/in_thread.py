@@ -11,7 +11,7 @@ from typing import Any
 
 from ottla.server.base.errors import CloseConnection
 from ottla.server.base.promise import Promise
-from ottla.server.base.turns import Steps, take_steps
+from ottla.server.base.turns import Steps, call_in_thread, take_steps
 from ottla.server.dispatch.encode_in_thread import encoded
 from ottla.server.dispatch.route import Route, Waiting
 from ottla.server.requests.request import Request
@@ -36,25 +36,21 @@ def answer_from_thread(route: Route, frame: Buffer, pos: int, request: Request) 
 
 def _answer(route: Route, frame: memoryview, pos: int, request: Request) -> Steps[Any]:
     """Makes steps that return what the handler answers, once the request is admitted. They raise CloseConnection."""
-    admission, clock = request.broker.admission, request.broker.clock
+    admission = request.broker.admission()
     try:
-        yield admission.enter(request, clock)
+        yield admission.enter(request)
         return (yield from _answer_admitted(route, frame, pos, request))
     finally:
-        admission.leave(request, clock)
+        admission.leave(request)
 
 
 def _answer_admitted(route: Route, frame: memoryview, pos: int, request: Request) -> Steps[Any]:
     api, version = route.plan.api, request.api_version
     decode = route.plan.own_steps.decode  # without the links around it, which belong on the loop
-    decoded = request.broker.workers().run(lambda: decode(frame, pos))
-    yield decoded
     try:
-        body, end = decoded.result()
+        body, end = yield from call_in_thread(lambda: decode(frame, pos), request.broker.workers)
     except MALFORMED as error:
-        raise CloseConnection(f"its {api.name} v{version} does not decode: {error!r}") from None
-    except RuntimeError:  # the system gives us no thread
-        body, end = decode(frame, pos)
+        raise CloseConnection(f"its {api.name} v{version} does not decode: {error!r:.200}") from None
     if end > len(frame):
         raise CloseConnection(f"its {api.name} v{version} ends {end - len(frame)} bytes after the frame")
     return (yield from encoded(route, route.handle(body, request), request))

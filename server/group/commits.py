@@ -7,17 +7,12 @@ is refused when it is appended, as a short one is.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
+from collections.abc import Sequence
+from typing import Final, NamedTuple
 
 from ottla.server.group.offsets import Offsets
 from ottla.server.group.records import InTransaction, OffsetRecord, encode_batch
 from ottla.server.group.requests import Commit
-
-if TYPE_CHECKING:
-    from ottla.server.base.turns import Steps, Workers
-
-P = TypeVar("P")
 
 AT_ONCE: Final = 500
 """So many offsets, or tombstones of offsets, are encoded on the event loop, in about 2 ms."""
@@ -38,14 +33,3 @@ def prepare(
     """Encodes a commit. `retention_ms` is -1 for the broker's setting. Any thread may call this."""
     records = Offsets.commit(group_id, commits, now_ms, retention_ms)
     return PreparedCommit(records, encode_batch(records, now_ms, codec, transaction))
-
-
-def prepare_in_thread(encode: Callable[[], P], workers: Callable[[], Workers]) -> Steps[P | None]:
-    """Makes steps that return what `encode` returns, a prepared commit or deletion, which a thread calls; or None if there is no
-    thread, and whoever writes it has to encode it."""
-    encoded = workers().run(encode)
-    yield encoded
-    try:
-        return encoded.result()
-    except RuntimeError:  # the system gives us no thread
-        return None

@@ -12,8 +12,8 @@ from functools import partial
 
 from ottla.server.base.answers import chain_answer, recover_answer
 from ottla.server.base.promise import Promise
-from ottla.server.base.turns import Steps, answer_once, take_steps
-from ottla.server.group.commits import AT_ONCE, prepare_in_thread
+from ottla.server.base.turns import Steps, answer_once, call_in_thread, take_steps
+from ottla.server.group.commits import AT_ONCE
 from ottla.server.group.deletions import PreparedDeletion, prepare
 from ottla.server.group.errors import GroupError
 from ottla.server.group.kind import Kind
@@ -50,7 +50,7 @@ def _delete_from(shard: GroupShard, group_id: str, request: Request) -> Deletabl
     if shard.offsets.count(group_id) <= AT_ONCE:
         return _write(shard, group_id)
     encode = partial(prepare, shard.deletion(group_id), request.broker.clock.now_ms(), shard.settings.offsets_codec)
-    prepared = take_steps(prepare_in_thread(encode, request.broker.workers), request.broker.clock)
+    prepared = take_steps(call_in_thread(encode, request.broker.workers), request.broker.clock)
     return chain_answer(prepared, partial(_write, shard, group_id))
 
 

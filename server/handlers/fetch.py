@@ -35,7 +35,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ottla.log.errors import CorruptRecord, LogError
 from ottla.server.base.errors import code_of
 from ottla.server.base.promise import Promise
-from ottla.server.base.turns import Steps, in_runs, take_steps
+from ottla.server.base.turns import Steps, call_in_thread, in_runs, take_steps
 from ottla.server.partitions.fetch_answers import (
     Attempt,
     aborted_transactions,
@@ -117,7 +117,6 @@ def handle(body: FetchRequest, request: Request) -> FetchResponse | Promise[Fetc
     if fetch.is_long:
         return take_steps(fetch.answer_in_turns(body.max_wait_ms), request.broker.clock)
     response = fetch.attempt(last=body.max_wait_ms <= 0)
-    fetch.is_first = False
     if response is not None:
         return response
     return request.broker.purgatory.watch(fetch.replicas(), body.max_wait_ms, fetch.attempt)
@@ -152,9 +151,21 @@ class _Fetch:
     """Carries out one request, in one attempt or, if it has to wait, in several."""
 
     __slots__ = (
-        "_broker_epoch", "_by_id", "_fetching", "_follower", "_is_special", "_is_stranger", "_max_bytes", "_min_bytes", "_rack",
-        "_read_committed", "_replica_id", "_request", "_tells_followers", "_unknown",
-        "is_first",
+        "_broker_epoch",
+        "_by_id",
+        "_fetching",
+        "_follower",
+        "_is_first",
+        "_is_special",
+        "_is_stranger",
+        "_max_bytes",
+        "_min_bytes",
+        "_rack",
+        "_read_committed",
+        "_replica_id",
+        "_request",
+        "_tells_followers",
+        "_unknown",
     )  # fmt: skip
 
     def __init__(self, body: FetchRequest, fetching: FetchContext, request: Request, replica_id: int, broker_epoch: int) -> None:
@@ -169,7 +180,7 @@ class _Fetch:
         self._tells_followers = replica_id >= 0 and request.broker.read_replicas is not None
         """Whether a follower's fetch is answered as soon as the high watermark moves, because consumers read from there."""
         self._is_stranger = replica_id >= 0 and _is_stranger(request)
-        self.is_first = True
+        self._is_first = True
         """Whether the attempt is the first: a follower's fetch says only once how far it has come."""
         self._by_id = request.api_version >= TOPIC_IDS_SINCE
         self._read_committed = body.isolation_level == READ_COMMITTED
@@ -192,10 +203,10 @@ class _Fetch:
         """Returns the answer, or None if it is worth waiting; the last attempt always returns one."""
         attempt = Attempt(last)
         self._read_all(self._fetching.partitions.values(), attempt)
+        self._is_first = False
         if not self._is_enough(attempt):
             return None
-        self._request.failed |= attempt.has_unknown
-        results = attempt.all_results()
+        results = self._all_results(attempt)
         quotas = self._request.broker.quotas
         if quotas is not None and not self._follower:
             throttled = self._throttled(quotas, self._size(results))
@@ -204,7 +215,7 @@ class _Fetch:
         attempt.count_sent()
         response = answer(self._fetching, results)
         if self._request.api_version >= HINTS_SINCE:
-            response.node_endpoints = self._add_hints(results)
+            response.node_endpoints = list(self._add_hints(results).values())
         return response
 
     def _read_all(self, partitions: Iterable[CachedPartition], attempt: Attempt) -> None:
@@ -246,13 +257,21 @@ class _Fetch:
             self._unknown = unknown
         return attempt.ready or not attempt.results or attempt.found >= self._min_bytes
 
+    def _all_results(self, attempt: Attempt) -> list[Result]:
+        """Returns what all partitions are answered, in the order in which the answers go out. It is called once."""
+        if attempt.lost or attempt.unknown:
+            self._request.failed = True
+            attempt.results += attempt.lost
+            attempt.results += attempt.unknown
+        return attempt.results
+
     def _throttled(self, quotas: ClientQuotas, size: int) -> FetchResponse | None:
         """Returns the empty answer of a client that would go over its quota with an answer of `size` bytes, or None."""
         throttle_time_ms = quotas.charge_fetch(self._request.session, self._request.client_id, size)
         if not throttle_time_ms:
             return None
-        empty = self._fetching.respond_empty()
-        return FetchResponse(throttle_time_ms, empty.error_code, empty.session_id)
+        code, session_id = self._fetching.respond_empty()
+        return FetchResponse(throttle_time_ms, code, session_id)
 
     # In turns
 
@@ -263,24 +282,22 @@ class _Fetch:
             return (yield from self._respond_in_turns(attempt))
         watch = Watch(self._request.broker.clock, max_wait_ms)
         try:
-            watched: list[Replica] = []
             for some in in_runs(list(self._fetching.partitions.values()), PARTITIONS_A_STEP):
                 for cached in some:
                     replica = self._find(cached)
                     if replica is not None:
                         watch.add(replica)
-                        watched.append(replica)
                 yield None
             while True:
                 attempt = yield from self._attempt_in_turns(watch.expired)
                 if self._is_enough(attempt):
                     break
-                self._request.broker.admission.leave(self._request, self._request.broker.clock)
+                self._request.broker.admission().leave(self._request)
                 del attempt  # it keeps segments open that may be deleted meanwhile
                 yield watch.change()
-                for replicas in in_runs(watched, PARTITIONS_A_STEP):
-                    for replica in replicas:
-                        watch.renew(replica)
+                for watched in in_runs(watch.watched, PARTITIONS_A_STEP):
+                    for each in watched:
+                        watch.renew(each)
                     yield None
         finally:
             watch.stop()
@@ -291,18 +308,15 @@ class _Fetch:
         for some in in_runs(list(self._fetching.partitions.values()), PARTITIONS_A_STEP):
             self._read_all(some, attempt)
             yield None
-        self.is_first = False
+        self._is_first = False
         return attempt
 
     def _respond_in_turns(self, attempt: Attempt) -> Steps[FetchResponse]:
-        self._request.failed |= attempt.has_unknown
-        results = attempt.all_results()
-        broker = self._request.broker
-        quotas = broker.quotas
+        results = self._all_results(attempt)
+        quotas = self._request.broker.quotas
         if quotas is not None and not self._follower:
-            sized = broker.workers().run(lambda: self._size(results))
-            yield sized
-            throttled = self._throttled(quotas, sized.result())
+            size = yield from call_in_thread(lambda: self._size(results), self._request.broker.workers)
+            throttled = self._throttled(quotas, size)
             if throttled is not None:
                 return throttled
         attempt.count_sent()
@@ -314,7 +328,7 @@ class _Fetch:
         endpoints: dict[int, NodeEndpoint] = {}
         for some in in_runs(results, PARTITIONS_A_STEP):
             if self._request.api_version >= HINTS_SINCE:
-                endpoints.update((each.node_id, each) for each in self._add_hints(some))
+                endpoints.update(self._add_hints(some))
             add_by_topic(self._fetching.news(some), responses)
             yield None
         response.responses = responses
@@ -452,7 +466,7 @@ class _Fetch:
             records = log.read(asked.fetch_offset, limit, upto=log.log_end_offset, min_one_batch=min_one_batch)
             if leading is not None and records is not None:
                 leading.note_sent(replica, self._replica_id, len(records))
-            if self.is_first and not high_watermark.on_fetch(
+            if self._is_first and not high_watermark.on_fetch(
                 self._replica_id, asked.fetch_offset, asked.log_start_offset, self._broker_epoch
             ):
                 return refusal(asked.partition, ErrorCode.NOT_LEADER_OR_FOLLOWER)
@@ -473,11 +487,13 @@ class _Fetch:
         data.preferred_read_replica = preferred
         return data
 
-    def _add_hints(self, results: Sequence[Result]) -> list[NodeEndpoint]:
-        """Names the current leader beside each error that says that it is elsewhere; returns the addresses of these leaders."""
+    def _add_hints(self, results: Sequence[Result]) -> dict[int, NodeEndpoint]:
+        """Names the current leader beside each error that says that it is elsewhere; returns the addresses of these leaders by
+        broker id. Followers know them already.
+        """
         metadata = self._request.broker.metadata
         endpoints: dict[int, NodeEndpoint] = {}
-        for cached, data in results:  # followers know the addresses of brokers already
+        for cached, data in results:
             if data.error_code not in _HINTED:
                 continue
             topic = cached.topic
@@ -487,7 +503,7 @@ class _Fetch:
             data.current_leader = LeaderIdAndEpoch(hint.leader_id, hint.leader_epoch)
             if hint.host is not None and not self._follower:
                 endpoints[hint.leader_id] = NodeEndpoint(hint.leader_id, hint.host, hint.port, hint.rack)
-        return list(endpoints.values())
+        return endpoints
 
 
 def _is_stranger(request: Request) -> bool:

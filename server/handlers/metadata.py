@@ -25,7 +25,7 @@ from functools import partial
 from typing import Final
 
 from ottla.server.base.promise import Promise
-from ottla.server.base.turns import Steps, take_steps
+from ottla.server.base.turns import Steps, call_in_thread, take_steps
 from ottla.server.metadata.image import MIGRATING, UNASSIGNED, BrokerImage, MetadataImage, PartitionImage, TopicImage
 from ottla.server.metadata.names import INTERNAL_TOPICS, invalid_reason
 from ottla.server.requests.kept_answers import Encoded
@@ -96,12 +96,7 @@ def _kept_if_right(
         return response
     if sum(1 + len(topic.partitions) for topic in response.topics) <= ENCODED_AT_ONCE:
         return broker.kept_answers.keep(changes, question, _encode(response, request.api_version))
-    encoded = broker.workers().run(partial(_encode, response, request.api_version))
-    yield encoded
-    try:
-        body = encoded.result()
-    except RuntimeError:  # the system gives us no thread
-        return response
+    body = yield from call_in_thread(partial(_encode, response, request.api_version), broker.workers)
     return broker.kept_answers.keep(changes, question, body) if changes == broker.metadata.changes else response
 
 

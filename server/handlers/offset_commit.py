@@ -22,8 +22,8 @@ from typing import NamedTuple
 
 from ottla.server.base.answers import chain_answer
 from ottla.server.base.promise import Promise
-from ottla.server.base.turns import Steps, take_steps
-from ottla.server.group.commits import AT_ONCE, PARTITIONS_A_STEP, PreparedCommit, prepare_in_thread
+from ottla.server.base.turns import Steps, call_in_thread, take_steps
+from ottla.server.group.commits import AT_ONCE, PARTITIONS_A_STEP, PreparedCommit
 from ottla.server.group.errors import GroupError
 from ottla.server.group.requests import Commit, Committer
 from ottla.server.requests.request import Request
@@ -72,7 +72,7 @@ def _prepare(body: OffsetCommitRequest, request: Request) -> Steps[_Commit]:
         encode = partial(broker.groups.shard(body.group_id).prepare_commit, body.group_id, commits, body.retention_time_ms)
     except GroupError:
         return _Commit(response, accepted, commits)  # `_store` is refused as well
-    return _Commit(response, accepted, commits, (yield from prepare_in_thread(encode, broker.workers)))
+    return _Commit(response, accepted, commits, (yield from call_in_thread(encode, broker.workers)))
 
 
 def _store(commit: _Commit, body: OffsetCommitRequest, request: Request) -> OffsetCommitResponse | Promise[OffsetCommitResponse]:

@@ -19,8 +19,8 @@ from typing import NamedTuple
 
 from ottla.server.base.answers import chain_answer, map_answer
 from ottla.server.base.promise import Promise
-from ottla.server.base.turns import Steps, take_steps
-from ottla.server.group.commits import AT_ONCE, PARTITIONS_A_STEP, PreparedCommit, prepare_in_thread
+from ottla.server.base.turns import Steps, call_in_thread, take_steps
+from ottla.server.group.commits import AT_ONCE, PARTITIONS_A_STEP, PreparedCommit
 from ottla.server.group.errors import GroupError
 from ottla.server.group.records import InTransaction
 from ottla.server.group.requests import Commit, Committer
@@ -85,7 +85,7 @@ def _prepare(body: TxnOffsetCommitRequest, request: Request) -> Steps[_Commit]:
     except GroupError:
         return _Commit(response, accepted, commits)  # `_store` is refused as well
     encode = partial(shard.prepare_commit, body.group_id, commits, transaction=transaction)
-    return _Commit(response, accepted, commits, (yield from prepare_in_thread(encode, broker.workers)))
+    return _Commit(response, accepted, commits, (yield from call_in_thread(encode, broker.workers)))
 
 
 def _store(
@@ -109,6 +109,7 @@ def _commit(body: TxnOffsetCommitRequest, commit: _Commit, request: Request) -> 
     """Has the group store the offsets as part of the transaction; returns the error code for all of them."""
     broker, version, commits = request.broker, request.api_version, commit.commits
     transaction = InTransaction(body.producer_id, body.producer_epoch)
+    refused: Codes | Promise[Codes] = {}
     try:
         shard = broker.groups.member_shard(body.group_id)
         if commits and (version >= ADDS_SINCE or broker.settings["transaction.partition.verification.enable"]):
@@ -120,10 +121,9 @@ def _commit(body: TxnOffsetCommitRequest, commit: _Commit, request: Request) -> 
                 add=version >= ADDS_SINCE,
                 generic_error=version >= ABORTABLE_SINCE,
             )
-            return chain_answer(refused, lambda codes: _commit_verified(codes, body, commit, request))
     except GroupError as error:
         return error.code
-    return _commit_verified({}, body, commit, request)
+    return chain_answer(refused, lambda codes: _commit_verified(codes, body, commit, request))
 
 
 def _commit_verified(

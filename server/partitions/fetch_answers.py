@@ -48,17 +48,6 @@ class Attempt:
         self.ready = last
         """Whether the answer goes out whatever was found."""
 
-    @property
-    def has_unknown(self) -> bool:
-        return bool(self.lost or self.unknown)
-
-    def all_results(self) -> list[Result]:
-        """Returns the answers for all partitions, in the order in which they go out. It is called once."""
-        if self.has_unknown:
-            self.results += self.lost
-            self.results += self.unknown
-        return self.results
-
     def count_sent(self) -> None:
         for traffic, size in self.sent:
             traffic.bytes_out += size
@@ -66,8 +55,8 @@ class Attempt:
 
 def answer(fetching: FetchContext, results: list[Result]) -> FetchResponse:
     """Returns the response, with those of the results that the session puts into it."""
-    response = fetching.respond(results)
-    return FetchResponse(0, response.error_code, response.session_id, by_topic(response.results))
+    code, session_id = fetching.decide(results)
+    return FetchResponse(0, code, session_id, [] if code else by_topic(fetching.news(results)))
 
 
 def by_topic(results: Sequence[Result]) -> list[FetchableTopicResponse]:

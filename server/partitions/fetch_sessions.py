@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from ottla.wire.errors import ErrorCode
 
@@ -95,14 +95,6 @@ Named = list[tuple[Key, CachedPartition]]
 Result = tuple[CachedPartition, "PartitionData"]
 
 
-class SessionResponse(NamedTuple):
-    """The part of an answer that the session decides."""
-
-    error_code: ErrorCode
-    session_id: int
-    results: Sequence[Result]
-
-
 class FetchSession:
     """`epoch` is the one that the next request must have."""
 
@@ -164,11 +156,6 @@ class FetchContext:
         self._create = create
         self._end = end
 
-    def respond(self, results: Sequence[Result]) -> SessionResponse:
-        """Returns those of the results that go into the answer, in their order."""
-        code, session_id = self.decide(results)
-        return SessionResponse(code, session_id, () if code else self.news(results))
-
     def decide(self, results: Sequence[Result]) -> tuple[ErrorCode, int]:
         """Begins the session that the request asks for, or ends the one that it must not have, by what all its partitions were
         answered. Returns the error and the session's id for the answer.
@@ -210,7 +197,7 @@ class FetchContext:
         return responded
 
     def preview(self, results: Sequence[Result]) -> Sequence[Result]:
-        """Returns the results that `respond` would put into the answer, and changes nothing."""
+        """Returns the results that `news` would put into the answer, and changes nothing."""
         session = self._session
         if session is None:
             return results
@@ -218,13 +205,15 @@ class FetchContext:
             return ()
         return [result for result in results if result[0].is_news(result[1])]
 
-    def respond_empty(self) -> SessionResponse:
-        """Returns an empty answer for a throttled client (server/quotas), which gets everything later. It begins no session."""
+    def respond_empty(self) -> tuple[ErrorCode, int]:
+        """Returns the error and the session's id for the empty answer to a throttled client (server/quotas), which gets
+        everything later. It begins no session.
+        """
         session = self._session
         if session is None:
-            return SessionResponse(ErrorCode.NONE, SESSIONLESS, ())
+            return ErrorCode.NONE, SESSIONLESS
         is_this = session.epoch == self._epoch
-        return SessionResponse(ErrorCode.NONE if is_this else ErrorCode.INVALID_FETCH_SESSION_EPOCH, session.session_id, ())
+        return (ErrorCode.NONE if is_this else ErrorCode.INVALID_FETCH_SESSION_EPOCH), session.session_id
 
 
 class FetchSessions:
@@ -259,11 +248,11 @@ class FetchSessions:
         named: Named | None = None,
     ) -> FetchContext | ErrorCode:
         """Returns the context of a fetch in its session, or the error to answer if the session is not what the request
-        assumes. `named` are the `requested_partitions`, if they are known already.
+        assumes. `named` are the `_requested_partitions`, if they are known already.
         """
         by_id = version >= TOPIC_IDS_SINCE
         if named is None:
-            named = requested_partitions(request, version)
+            named = _requested_partitions(request, version)
         epoch = request.session_epoch
         if epoch in (INITIAL_EPOCH, FINAL_EPOCH):
             if request.session_id != SESSIONLESS:
@@ -372,7 +361,7 @@ def _too_many_unknown(results: Sequence[Result]) -> bool:
     return len(unknown) > UNKNOWN_KEPT or any(len(cached.topic) > _MAX_NAME for cached in unknown)
 
 
-def requested_partitions(request: FetchRequest, version: int) -> Named:
+def _requested_partitions(request: FetchRequest, version: int) -> Named:
     """Returns the partitions of the request, in its order. A partition named twice is in the list twice; the later
     entry counts.
     """

@@ -70,19 +70,19 @@ class Watch:
     The operation watches first and then attempts, since a partition may grow between its turns.
     """
 
-    __slots__ = ("_changed", "_promise", "_timer", "_watched", "expired")
+    __slots__ = ("_changed", "_promise", "_timer", "expired", "watched")
 
     def __init__(self, clock: Clock, max_wait_ms: int) -> None:
         self.expired = False
         """Whether the next attempt must return an answer."""
         self._changed = False
         self._promise: Promise[None] | None = None
-        self._watched: list[Watchable] = []
+        self.watched: list[Watchable] = []
         self._timer = clock.call_later(max_wait_ms / 1000, self._expire)
 
     def add(self, watchable: Watchable) -> None:
         """Watches one more."""
-        self._watched.append(watchable)
+        self.watched.append(watchable)
         self.renew(watchable)
 
     def renew(self, watchable: Watchable) -> None:
@@ -102,9 +102,9 @@ class Watch:
     def stop(self) -> None:
         """Watches nothing any more."""
         self._timer.cancel()
-        for watchable in self._watched:
+        for watchable in self.watched:
             watchable.watchers.pop(self, None)
-        self._watched = []
+        self.watched = []
 
     def _wake(self) -> None:
         promise, self._promise = self._promise, None

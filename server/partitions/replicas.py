@@ -76,7 +76,8 @@ class Replicas:
         """Is called with each replica that comes after the start."""
         self.on_role: Callable[[Replica], object] | None = None
         """Is called with each replica whose role may have changed; None where no other broker ever leads a partition."""
-        self._in_doubt = False
+        self.in_doubt = False
+        """Whether this broker does not know at the moment what it leads."""
         self._backlog = Backlog(clock, make=self._make, delete=self._delete, sync=logs.sync_deletions)
         self._reopening: Reopening | None = None
         """What opens the partitions that the start could not; None if there are none."""
@@ -308,21 +309,16 @@ class Replicas:
         self._backlog.delete(replica.log)
         self._resign(replica)
 
-    @property
-    def in_doubt(self) -> bool:
-        """Returns whether this broker does not know at the moment what it leads."""
-        return self._in_doubt
-
     def doubt(self, in_doubt: bool) -> None:
         """Has this broker lead nothing as long as it is in doubt whether others do (server/quorum/absence.py). Requests are
         answered NOT_LEADER_OR_FOLLOWER; roles stay as they are, and with them what waits for followers."""
-        self._in_doubt = in_doubt
+        self.in_doubt = in_doubt
         for replica in self._replicas.values():
             replica.is_leader = not in_doubt and isinstance(replica.role, Leader)
 
     def _take_role(self, replica: Replica, image: PartitionImage) -> None:
         replica.take_role(image, self._node_id)
-        if self._in_doubt:
+        if self.in_doubt:
             replica.is_leader = False
         if self.on_role is not None:
             self.on_role(replica)

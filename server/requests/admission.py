@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Hashable
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from ottla.server.base.promise import Promise
@@ -24,29 +25,30 @@ LONGEST_S: Final = 5.0
 class Admission:
     """The long requests of one broker that are under way, and those that wait."""
 
-    __slots__ = ("_inside", "_waiting")
+    __slots__ = ("_clock", "_inside", "_waiting")
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
         self._inside: dict[Hashable, Cancellable] = {}
         self._waiting: deque[tuple[Hashable, Promise[None]]] = deque()
 
-    def enter(self, request: Hashable, clock: Clock) -> Promise[None]:
+    def enter(self, request: Hashable) -> Promise[None]:
         """Returns a promise that is kept when the request is admitted, which may be now. After this, `leave` has to be called."""
         promise: Promise[None] = Promise()
         self._waiting.append((request, promise))
-        self._admit(clock)
+        self._admit()
         return promise
 
-    def leave(self, request: Hashable, clock: Clock) -> None:
+    def leave(self, request: Hashable) -> None:
         """Lets the next one come, if the request has not done so before: when it is answered, or has to wait for others."""
         timer = self._inside.pop(request, None)
         if timer is not None:
             timer.cancel()
-            self._admit(clock)
+            self._admit()
 
-    def _admit(self, clock: Clock) -> None:
+    def _admit(self) -> None:
         while self._waiting and len(self._inside) < MOST:
             request, promise = self._waiting.popleft()
             if not promise.done():  # else its client has gone
-                self._inside[request] = clock.call_later(LONGEST_S, lambda request=request: self.leave(request, clock))  # type: ignore[misc]  # a lambda's default
+                self._inside[request] = self._clock.call_later(LONGEST_S, partial(self.leave, request))
                 promise.set_result(None)

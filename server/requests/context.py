@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from ottla.server.partitions.purgatory import Purgatory
-from ottla.server.requests.admission import Admission
 from ottla.server.requests.kept_answers import KeptAnswers
 from ottla.server.requests.long_answers import LongAnswers
 
@@ -32,6 +31,7 @@ if TYPE_CHECKING:
     from ottla.server.replication.fetchers import Fetchers
     from ottla.server.replication.leading import Leading
     from ottla.server.replication.read_replicas import RackAware
+    from ottla.server.requests.admission import Admission
     from ottla.server.requests.session import Session
     from ottla.server.security.authorizer import Authorizer
     from ottla.server.settings.broker_config import BrokerConfig
@@ -112,7 +112,6 @@ class BrokerContext:
     """The source of everything random (server/base/randomness.py)."""
     optional_parts: OptionalParts
     kept_answers: KeptAnswers = field(default_factory=KeptAnswers)
-    admission: Admission = field(default_factory=Admission)
     long_answers: LongAnswers = field(init=False)
     purgatory: Purgatory = field(init=False)
 
@@ -122,6 +121,8 @@ class BrokerContext:
 
     refused_requests: int = 0
     """How many requests had more items than ottla.request.max.items."""
+    existing_admission: Admission | None = None
+    """None until a request is about thousands of things; see `admission`."""
     existing_client_telemetry: ClientTelemetry | None = None
     """None until a client asks for its subscriptions; see `client_telemetry`."""
     quotas: ClientQuotas | None = None
@@ -152,6 +153,14 @@ class BrokerContext:
     """None until an answer has to wait for an fsync; see `flushing`."""
     existing_workers: Workers | None = None
     """None until a request asks for more work than fits into a turn; see `workers`."""
+
+    def admission(self) -> Admission:
+        """Returns what admits requests about thousands of things; the first call makes it."""
+        if self.existing_admission is None:
+            from ottla.server.requests.admission import Admission  # not loaded as long as requests are small
+
+            self.existing_admission = Admission(self.clock)
+        return self.existing_admission
 
     def transaction_coordinator(self) -> TransactionCoordinator:
         """Returns the transaction coordinator of this broker; the first call opens it."""

@@ -11,7 +11,16 @@ import pytest
 
 from ottla.server.base.clock import TURN_NS
 from ottla.server.base.promise import Promise
-from ottla.server.base.turns import MAX_THREADS, Steps, Workers, answer_in_turns, answer_once, in_threads, take_steps
+from ottla.server.base.turns import (
+    MAX_THREADS,
+    Steps,
+    Workers,
+    answer_in_turns,
+    answer_once,
+    call_in_thread,
+    in_threads,
+    take_steps,
+)
 from tests.fakes import ManualClock, Threads
 from tests.noted import noted
 
@@ -266,6 +275,20 @@ def test_a_thread_that_the_system_does_not_give_fails_the_job_and_is_asked_for_a
     promise = workers.run(lambda: 7)
     threads.end_first()
     assert promise.result() == 7
+
+
+def test_a_job_that_no_thread_takes_is_done_here() -> None:
+    def refuse(job: object, done: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    assert take_steps(call_in_thread(lambda: 7, lambda: Workers(refuse)), ManualClock()) == 7
+    threads = Threads()
+    promise = take_steps(call_in_thread(lambda: 7 // 0, lambda: Workers(threads.run)), clock := ManualClock())
+    assert isinstance(promise, Promise)
+    threads.end_first()
+    clock.advance()
+    with pytest.raises(ZeroDivisionError):
+        promise.result()
 
 
 def test_a_job_that_nobody_waits_for_is_not_begun() -> None:

@@ -258,4 +258,4 @@ def test_few_requests_are_decoded_at_once_and_the_next_ones_when_these_are_answe
     for each in waiting[2:]:
         answer, _ = list_offsets.DECODE_RESPONSE[7](serving.answer(each), 9)
         assert len(answer.topics[0].partitions) == MANY - 1
-    assert serving.broker.context.admission._inside == {}
+    assert serving.broker.context.admission()._inside == {}

@@ -263,9 +263,9 @@ def test_a_follower_is_counted_once_however_often_it_is_looked_at(monkeypatch: p
 
 
 def test_one_that_waits_keeps_no_other_long_request_waiting(broker: MemoryBroker) -> None:
-    admission, clock = broker.context.admission, broker.clock
+    admission = broker.context.admission()
     request = broker.request(12, 1)
-    admission.enter(request, clock)
+    admission.enter(request)
     answer = handler.handle(many(max_wait_ms=500), request)
     assert isinstance(answer, Promise)
     assert not answer.done()
