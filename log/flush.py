@@ -141,11 +141,6 @@ class FlushJob:
                     disk.sync_dir(path)
             self.took_ms = max(0, self._now_ms() - began_ms)  # the wall clock may be set back
 
-    @property
-    def log_directory(self) -> str:
-        """Returns the path of the log directory that the log lies in."""
-        return self._directory.path
-
     def stage(self) -> None:
         """Writes what is not even written yet, unsynced and under another name, for one who syncs the whole file system in place
         of `run`. Raises StorageError."""

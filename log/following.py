@@ -89,16 +89,14 @@ def _go_back_to_batch(log: PartitionLog, view: memoryview, latest_epoch: int | N
     """Has an empty log begin with the first batch of a leader if it begins in the middle of that one. Raises StorageError."""
     first: list[_Batch] = []
     with contextlib.suppress(CorruptRecord):  # whoever appends it says so
-        _collect(view[: _first_size(view)], 0, _MAX_EPOCH if latest_epoch is None else latest_epoch, first)
+        _collect(view[: _size_at(view, 0)], 0, _MAX_EPOCH if latest_epoch is None else latest_epoch, first)
     if first and first[0].header.base_offset < log.log_end_offset < first[0].header.next_offset:
         log.truncate_fully_and_start_at(first[0].header.base_offset, log.log_start_offset)
 
 
-def _first_size(view: memoryview) -> int:
-    """Returns the size of the first batch, or 0 if there is not even its header."""
-    if len(view) < HEADER_SIZE:
-        return 0
-    return int.from_bytes(view[_SIZE_AT : _SIZE_AT + 4], "big", signed=True) + LENGTH_OVERHEAD
+def _size_at(view: memoryview, start: int) -> int:
+    """Returns the size of the batch that begins there, as it says itself."""
+    return int.from_bytes(view[start + _SIZE_AT : start + _SIZE_AT + 4], "big", signed=True) + LENGTH_OVERHEAD
 
 
 def _collect(view: memoryview, end_offset: int, latest_epoch: int, batches: list[_Batch]) -> None:
@@ -106,7 +104,7 @@ def _collect(view: memoryview, end_offset: int, latest_epoch: int, batches: list
     CorruptRecord."""
     start = 0
     while len(view) - start >= HEADER_SIZE:
-        size = int.from_bytes(view[start + _SIZE_AT : start + _SIZE_AT + 4], "big", signed=True) + LENGTH_OVERHEAD
+        size = _size_at(view, start)
         if view[start + _MAGIC_AT] != MAGIC or size < HEADER_SIZE:
             raise CorruptRecord(f"the leader's bytes at {start} are not a batch of magic 2")
         if size > len(view) - start:

@@ -31,13 +31,13 @@ _MANY: Final = 64
 data."""
 
 
-def sync_all(logs: Iterable[PartitionLog], threads: int, locks: Mapping[str, Lock] | None = None) -> None:
+def sync_all(logs: Iterable[PartitionLog], threads: int, locks: Mapping[str, Lock]) -> None:
     """Writes what each log's next start needs, and syncs it: many of a directory by its lock, all others in `threads` threads. A
     log for which this fails fails again in its own `close`, which reports it. `locks` are those of directories, by path.
     """
     rest = iter(logs)
     while batch := list(islice(rest, _AT_ONCE)):
-        jobs = []
+        jobs: dict[str, list[FlushJob]] = {}  # by log directory
         for log in batch:
             if log.closed or log.directory.failed is not None:
                 continue
@@ -46,17 +46,14 @@ def sync_all(logs: Iterable[PartitionLog], threads: int, locks: Mapping[str, Loc
             except StorageError:
                 continue
             if job is not None:
-                jobs.append(job)
-        _run(_sync_together(jobs, locks or {}), threads)
+                jobs.setdefault(log.directory.path, []).append(job)
+        _run(_sync_together(jobs, locks), threads)
 
 
-def _sync_together(jobs: list[FlushJob], locks: Mapping[str, Lock]) -> list[FlushJob]:
+def _sync_together(jobs: Mapping[str, list[FlushJob]], locks: Mapping[str, Lock]) -> list[FlushJob]:
     """Syncs the file systems of directories with many jobs; returns the other jobs, and those for which that failed."""
-    of_directories: dict[str, list[FlushJob]] = {}
-    for job in jobs:
-        of_directories.setdefault(job.log_directory, []).append(job)
     left: list[FlushJob] = []
-    for path, of_directory in of_directories.items():
+    for path, of_directory in jobs.items():
         lock = locks.get(path)
         if lock is None or len(of_directory) < _MANY or not _is_synced(of_directory, lock):
             left += of_directory

@@ -65,10 +65,12 @@ class Offsets:
 
     def is_unstable(self, group_id: str, topic: str, partition: int) -> bool:
         """Says whether an open transaction may still change this offset."""
-        return any(
-            partition in self._pending[producer_id].get(group_id, {}).get(topic, {})
-            for producer_id in self._open.get(group_id, ())
-        )
+        return any(partition in topics.get(topic, {}) for topics in self._pending_of(group_id))
+
+    def _pending_of(self, group_id: str) -> Iterator[ByTopic]:
+        """Yields a group's offsets of each open transaction. All of them may have been deleted."""
+        for producer_id in self._open.get(group_id, ()):
+            yield self._pending[producer_id].get(group_id, {})
 
     # Records to append
 
@@ -87,14 +89,14 @@ class Offsets:
         ]
 
     def count(self, group_id: str) -> int:
-        """Returns how many offsets a group has, not counting pending ones."""
-        return sum(map(len, self.of_group(group_id).values()))
+        """Returns how many offsets a group has at most: those that are pending in a transaction count there once more."""
+        return sum(len(each) for topics in (self.of_group(group_id), *self._pending_of(group_id)) for each in topics.values())
 
     def keys_of_group(self, group_id: str) -> list[tuple[str, int]]:
         """Returns the topics and partitions of all offsets of a group, including pending ones, in order."""
         keys = set(_keys(self.of_group(group_id)))
-        for producer_id in self._open.get(group_id, ()):
-            keys.update(_keys(self._pending[producer_id].get(group_id, {})))  # all of them may have been deleted
+        for topics in self._pending_of(group_id):
+            keys.update(_keys(topics))
         return sorted(keys)
 
     def delete_group(self, group_id: str) -> list[OffsetRecord]:
@@ -119,8 +121,7 @@ class Offsets:
         offset `upto` belong to another topic, which was made anew under the same name.
         """
         found: dict[int, int] = {}
-        pending = (self._pending[producer_id].get(group_id, {}) for producer_id in self._open.get(group_id, ()))
-        for topics in (self.of_group(group_id), *pending):
+        for topics in (self.of_group(group_id), *self._pending_of(group_id)):
             for partition, offset in topics.get(topic, {}).items():
                 found[partition] = max(found.get(partition, -1), offset.record_offset)
         return [offset_tombstone(group_id, topic, partition) for partition in sorted(found) if found[partition] <= upto]

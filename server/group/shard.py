@@ -23,7 +23,6 @@ from ottla.server.group.classic.group import ClassicGroup
 from ottla.server.group.cluster import Cluster
 from ottla.server.group.commits import PreparedCommit, prepare
 from ottla.server.group.coordinator_config import GroupCoordinatorConfig
-from ottla.server.group.deletions import Deletion, PreparedDeletion
 from ottla.server.group.errors import GroupError
 from ottla.server.group.group import Group
 from ottla.server.group.kind import Kind
@@ -38,6 +37,7 @@ from ottla.wire.messages.leave_group import LeaveGroupResponse
 
 if TYPE_CHECKING:
     from ottla.server.coordination.internal_topic import Appended
+    from ottla.server.group.deletions import Deletion, PreparedDeletion
     from ottla.wire.primitives import Buffer
 
 logger = logging.getLogger("ottla.server.group")
@@ -358,6 +358,8 @@ class GroupShard(CoordinatorShard[GroupRecord]):
         return self._deletion_of(self._deletable(group_id))
 
     def _deletion_of(self, group: Group) -> Deletion:
+        from ottla.server.group.deletions import Deletion  # not loaded as long as groups have few offsets
+
         return Deletion(group.group_id, self.offsets.keys_of_group(group.group_id), group.tombstones())
 
     def _deletable(self, group_id: str) -> Group:

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from ottla.server.base.answers import map_answer
 from ottla.server.base.promise import Promise
-from ottla.server.base.turns import answer_in_turns
+from ottla.server.base.turns import answer_in_turns, in_runs
 from ottla.server.group.errors import GroupError
 from ottla.server.group.requests import Leaving
 from ottla.server.requests.request import Request
@@ -34,7 +34,7 @@ def handle(body: LeaveGroupRequest, request: Request) -> LeaveGroupResponse | Pr
         return _leave([Leaving(body.member_id, None, None)], body, request)
     if len(body.members) <= MEMBERS_A_STEP:
         return _leave(_leavers(body.members), body, request)
-    parts = [body.members[at : at + MEMBERS_A_STEP] for at in range(0, len(body.members), MEMBERS_A_STEP)]
+    parts = in_runs(body.members, MEMBERS_A_STEP)
     answers = answer_in_turns(parts, lambda members: _leave(_leavers(members), body, request), request.broker.clock)
     return map_answer(answers, _join)
 

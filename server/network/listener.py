@@ -9,7 +9,6 @@ more than decoding it does.
 from __future__ import annotations
 
 import asyncio
-import logging
 from typing import TYPE_CHECKING, Any, Final
 
 from ottla.server.base.clock import wait_at_most
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
     from ottla.server.network.connection_rates import ConnectionRates
     from ottla.server.security.login import Logins
 
-logger = logging.getLogger("ottla.server.listener")
 
 SWEEPS: Final = 10
 """The number of sweeps in one connections.max.idle.ms."""

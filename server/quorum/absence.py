@@ -57,7 +57,7 @@ class Absence:
         self._monotonic = monotonic
         self._longest_s = longest_s
         self._on_doubt = on_doubt
-        self._ran_at = self._since = monotonic()
+        self._ran_at = self._since = float("inf")  # nothing is an absence before `begin`
 
     def begin(self) -> None:
         """Begins to watch: what took long before this broker had a session is no absence."""
@@ -78,15 +78,13 @@ class Absence:
             "from the controllers",
             now - self._ran_at,
         )
-        self._ran_at = self._since = now
-        self._enter(State.RETURNED)
-        self._on_doubt(True)
+        self._ran_at = now
+        self.stand_back()
 
     def stand_back(self) -> None:
         """Has the broker lead nothing until the controllers have let it serve again."""
         self._since = self._monotonic()
-        if self.state is not State.RETURNED:
-            self._enter(State.RETURNED)
+        self._enter(State.RETURNED)
         self._on_doubt(True)
 
     def answered(self, sent_at: float) -> None:

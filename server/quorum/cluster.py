@@ -120,7 +120,7 @@ class QuorumCluster(Cluster):
         )
         self._heartbeat: Heartbeat | None = None
         self._absence = Absence(clock.monotonic, _longest_pause_ms(values) / 1000, self._doubt)
-        self.look = self._look
+        self.look = self._absence.look
 
     def _fetching_settings(self) -> Fetching:
         values, config = self._config.values, self._config
@@ -243,10 +243,6 @@ class QuorumCluster(Cluster):
         else:
             logger.info("there is room again: this broker asks to serve again")
             self._heartbeat.beat_now()
-
-    def _look(self) -> None:
-        if self._heartbeat is not None:  # before that there is no session which could end
-            self._absence.look()
 
     def _doubt(self, in_doubt: bool) -> None:
         """Tells the broker that it does not know what it leads, or that it does, and hurries to find out."""

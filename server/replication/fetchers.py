@@ -187,7 +187,7 @@ class Fetchers:
         times = times if now - last < 2 * LONGEST_PAUSE_MS / 1000 else 0  # the last pause is a part of that
         self._bugs[name] = times + 1, now
         pause_s = self._pauses.seconds(times)
-        followed = [following.name for following in self._followings.values() if self._fetcher_of(following) == name]
+        followed = [following.name for following in self._followed_by(name)]
         names = ", ".join(followed[:NAMES_LOGGED]) + (
             f" and {len(followed) - NAMES_LOGGED} more" if len(followed) > NAMES_LOGGED else ""
         )
@@ -202,8 +202,11 @@ class Fetchers:
             return
         self._past_bytes_in += fetcher.bytes_in
         self._fetchers[name] = self._start(*name)
-        for following in [each for each in self._followings.values() if self._fetcher_of(each) == name]:
+        for following in self._followed_by(name):
             self._follow(Following(following.replica, following.leader))
+
+    def _followed_by(self, name: FetcherId) -> list[Following]:
+        return [following for following in self._followings.values() if self._fetcher_of(following) == name]
 
     # The end
 

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from ottla.server.base.clock import Clock
+from ottla.server.base.turns import in_runs
 from ottla.server.coordination.shard import NO_PRODUCER_ID, CoordinatorShard
 from ottla.server.metadata.names import SHARE_GROUP_STATE
 from ottla.server.share_state.batches import NO_OFFSET, StateBatch, combine
@@ -92,8 +93,7 @@ class ShareStateShard(CoordinatorShard[Change]):
         """Appends changes and replays them, batch by batch. Raises ShareStateError if a batch cannot be written; it and what
         follows then changes nothing.
         """
-        for start in range(0, len(changes), MAX_RECORDS_PER_BATCH):
-            batch = changes[start : start + MAX_RECORDS_PER_BATCH]
+        for batch in in_runs(changes, MAX_RECORDS_PER_BATCH):
             self.write(encode(batch, self._clock.now_ms(), self._codec), batch)
 
     def decode(self, key: Buffer, value: Buffer | None) -> Change | None:

@@ -122,7 +122,7 @@ def test_what_ended_in_a_bug_does_not_count_as_synced(tmp_path: Path, monkeypatc
     write(logs)
     seen: list[type[BaseException]] = []
     monkeypatch.setattr(threading, "excepthook", lambda args: seen.append(args.exc_type))
-    sync_all(logs.logs.values(), 4)
+    sync_all(logs.logs.values(), 4, {})
     assert seen == [ZeroDivisionError]
     assert {logs.logs["t", partition].unflushed for partition in range(3, 40, 4)} == {0, 3}
     assert logs.logs["t", 3].unflushed == 3

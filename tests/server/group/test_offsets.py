@@ -279,6 +279,17 @@ def test_a_group_is_deleted_though_a_transaction_still_holds_what_was_deleted_be
     assert offsets.delete_group("g") == [offset_tombstone("g", "t", 1)]
 
 
+def test_the_offsets_of_a_group_are_counted_with_those_that_are_pending() -> None:
+    offsets = Offsets()
+    assert offsets.count("g") == 0
+    for partition in range(3):
+        offsets.replay(commit_record(5, partition), partition, producer_id=9)
+    assert offsets.count("g") == 3 == len(offsets.delete_group("g"))
+    offsets.replay(commit_record(6), 3)
+    assert offsets.count("g") == 4, "one of them is there twice"
+    assert offsets.count("other") == 0
+
+
 def test_an_aborted_transactions_commits_never_count() -> None:
     offsets = Offsets()
     offsets.replay(commit_record(5), 1, producer_id=9)

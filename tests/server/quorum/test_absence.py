@@ -15,6 +15,7 @@ class Rig:
         self.clock = ManualClock()
         self.doubts: list[bool] = []
         self.absence = Absence(self.clock.monotonic, LONGEST, self.doubts.append)
+        self.absence.begin()
 
     def is_in(self, state: State) -> bool:
         return self.absence.state is state
