@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from ottla.log.config_def import ConfigError
+from ottla.security.jaas import UNSECURED_OPTIONS
 
 if TYPE_CHECKING:
     from ottla.security.jaas import Module
@@ -53,12 +54,7 @@ _NAMES: Final = {
     "sasl.oauthbearer.scope": ("sasl.oauthbearer.scope", "scope"),
 }
 """librdkafka's property, Java's, and the option of the login module that had its place before Kafka 4.1."""
-_UNSECURED: Final = {
-    "unsecuredLoginStringClaim_sub": "principal",
-    "unsecuredLoginPrincipalClaimName": "principalClaimName",
-    "unsecuredLoginLifetimeSeconds": "lifeSeconds",
-    "unsecuredLoginScopeClaimName": "scopeClaimName",
-}
+_UNSECURED: Final = {option: word for word, option in UNSECURED_OPTIONS.items()}
 """Options of the login module and the words of librdkafka's `sasl.oauthbearer.config`."""
 _EXTENSION: Final = "unsecuredLoginExtension_"
 

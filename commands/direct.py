@@ -15,7 +15,6 @@ timeout, a request that the broker does not know, or an error code, which is exp
 
 from __future__ import annotations
 
-import os
 import secrets
 import socket
 import ssl
@@ -30,6 +29,7 @@ from ottla.commands.client import Cluster, explain
 from ottla.commands.login import MECHANISMS, OAUTHBEARER, log_in, send_token
 from ottla.commands.output import Failure
 from ottla.commands.positions import Partition
+from ottla.security.pem import load_pem
 from ottla.wire.api import APIS
 from ottla.wire.header import decode_response_header, encode_request_header
 from ottla.wire.messages import api_versions, describe_configs, describe_log_dirs, incremental_alter_configs, list_offsets
@@ -169,19 +169,8 @@ def _context(properties: Mapping[str, str]) -> ssl.SSLContext:
     if certificate := properties.get("ssl.certificate.location"):
         context.load_cert_chain(certificate, properties.get("ssl.key.location"), password)
     elif pem := properties.get("ssl.certificate.pem"):
-        _load_pem(context, properties.get("ssl.key.pem", "") + "\n" + pem, password)
+        load_pem(context, (properties.get("ssl.key.pem", "") + "\n" + pem).encode(), password)
     return context
-
-
-def _load_pem(context: ssl.SSLContext, pem: str, password: Callable[[], str]) -> None:
-    """Gives a context its key and certificates. Python takes them from files only, so they go through one in memory, without a
-    name."""
-    descriptor = os.memfd_create("identity")
-    try:
-        os.write(descriptor, pem.encode())
-        context.load_cert_chain(f"/proc/self/fd/{descriptor}", password=password)
-    finally:
-        os.close(descriptor)
 
 
 def _log_in(connection: Connection, mechanism: str, properties: Mapping[str, str]) -> None:

@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from compat_tests import group_settings
 from compat_tests.waiting import wait_for
 from compat_tests.wire import TIME_MS, Connection, Wire, batch
-from ottla.wire.messages import find_coordinator, incremental_alter_configs
+from ottla.wire.messages import find_coordinator
 from ottla.wire.messages import initialize_share_group_state as initialize
 from ottla.wire.messages import read_share_group_state as read_state
 from ottla.wire.messages.share_acknowledge import AcknowledgementBatch as PlainBatch
@@ -27,7 +28,7 @@ from ottla.wire.primitives import uuid_to_text
 Partition = tuple[bytes, int]
 Acknowledged = Mapping[Partition, Sequence[tuple[int, int, Sequence[int]]]]
 """By topic id and partition: first offset, last offset, types."""
-SHARE_COORDINATOR, GROUP_CONFIG, SET = 2, 32, 0
+SHARE_COORDINATOR = 2
 GAP, ACCEPT, RELEASE, REJECT, RENEW = range(5)
 
 
@@ -68,11 +69,8 @@ def kept(wire: Wire, group: str, topic_id: bytes, partition: int = 0) -> Any:
 
 
 def set_group(wire: Wire, group: str, **settings: str) -> None:
-    """Settings of a group; underscores stand for dots."""
-    changes = [incremental_alter_configs.AlterableConfig(name.replace("_", "."), SET, value) for name, value in settings.items()]
-    resource = incremental_alter_configs.AlterConfigsResource(GROUP_CONFIG, group, changes)
-    answer = wire.call(incremental_alter_configs.IncrementalAlterConfigsRequest([resource]), 1)
-    assert answer.responses[0].error_code == 0, answer
+    """Settings of a group, as soon as they hold; underscores stand for dots."""
+    group_settings.set_group(wire, group, {name.replace("_", "."): value for name, value in settings.items()})
 
 
 class ShareMember:

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from ottla.pipeline.errors import PipelineError
-from ottla.security.jaas import login_module
+from ottla.security.jaas import UNSECURED_OPTIONS, login_module
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -34,13 +34,6 @@ _BY_PASSWORD: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 _OAUTH: Final = "OAUTHBEARER"
 _OAUTH_HANDLER: Final = "org.apache.kafka.common.security.oauthbearer.secured.OAuthBearerLoginCallbackHandler"
 """What gets tokens from a server, in the Java client that comes with Spark's connector."""
-_UNSECURED: Final = {
-    "principal": "unsecuredLoginStringClaim_sub",
-    "principalClaimName": "unsecuredLoginPrincipalClaimName",
-    "lifeSeconds": "unsecuredLoginLifetimeSeconds",
-    "scopeClaimName": "unsecuredLoginScopeClaimName",
-}
-"""The words of sasl.oauthbearer.config, and options of Java's login module."""
 _PROTOCOLS: Final = {"plaintext", "ssl", "sasl_plaintext", "sasl_ssl"}
 
 
@@ -148,8 +141,8 @@ def _unsecured(config: str) -> Iterator[tuple[str, str]]:
             yield "unsecuredLoginListClaim_scope", f",{value}"
         elif name.startswith("extension_"):
             yield f"unsecuredLoginExtension_{name.removeprefix('extension_')}", value
-        elif name in _UNSECURED:
-            yield _UNSECURED[name], value
+        elif name in UNSECURED_OPTIONS:
+            yield UNSECURED_OPTIONS[name], value
 
 
 def _certificates(properties: Mapping[str, str]) -> dict[str, str]:

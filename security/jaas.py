@@ -34,6 +34,13 @@ LOGIN_MODULES: Final[Mapping[str, str]] = {
 }
 """The class of the login module of each SASL mechanism, in Kafka and in Java."""
 
+UNSECURED_OPTIONS: Final[Mapping[str, str]] = {
+    "principal": "unsecuredLoginStringClaim_sub",
+    "principalClaimName": "unsecuredLoginPrincipalClaimName",
+    "lifeSeconds": "unsecuredLoginLifetimeSeconds",
+    "scopeClaimName": "unsecuredLoginScopeClaimName",
+}
+"""The words of librdkafka's `sasl.oauthbearer.config`, and the options of Java's login module for the same."""
 FLAGS: Final = frozenset({"REQUIRED", "REQUISITE", "SUFFICIENT", "OPTIONAL"})
 """What stands behind a module's class. It says how several modules of one login work together, which none of Kafka's need."""
 

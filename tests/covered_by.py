@@ -43,6 +43,7 @@ COVERED_BY: Final[dict[str, str]] = {
     "pipeline/source_admission.py": "tests/pipeline/test_source_limits.py",
     "pipeline/source_options.py": "tests/pipeline/test_source.py",
     "pipeline/source_readers.py": "tests/pipeline/test_source.py",
+    "security/pem.py": "tests/server/security/test_tls.py",
     "server/dispatch/encode_in_thread.py": "tests/server/dispatch/test_in_thread.py",
     "server/group/classic/members.py": "tests/server/group/classic/test_group.py",
     "server/group/classic/protocol.py": "tests/server/group/classic/test_group.py",

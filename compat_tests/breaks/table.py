@@ -113,8 +113,8 @@ BREAKS: Final = (
         "offsets of an open transaction count",
         "a fetch of stable offsets is answered UNSTABLE_OFFSET_COMMIT while a transaction may still change them",
         "server/group/offsets.py",
-        "        return any(\n            partition in self._pending[producer_id]",
-        "        return False and any(\n            partition in self._pending[producer_id]",
+        "        return any(partition in topics.get(topic, {})",
+        "        return False and any(partition in topics.get(topic, {})",
         _WIRE_DIFF + "test_transaction_coordinator.py::test_offsets_in_a_transaction",
     ),
     Break(

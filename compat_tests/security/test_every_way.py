@@ -17,7 +17,7 @@ from compat_tests.java_client import Java, JavaError, running
 from compat_tests.programs import GO, NODE, RUST, Program
 from compat_tests.reference import jvm
 from compat_tests.security.tls_files import ALICE
-from compat_tests.security.ways import MECHANISMS, RIGHT, TOPIC, WRONG, EveryWay, Way
+from compat_tests.security.ways import MECHANISMS, RIGHT, TOPIC, WRONG, EveryWay, Way, every_way
 
 PROGRAMS: Final = {
     "franz-go": Program(GO, "franz"),
@@ -76,12 +76,8 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Java]:
 
 @pytest.fixture(scope="module")
 def secured(kind: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[EveryWay]:
-    broker = EveryWay(kind, tmp_path_factory.mktemp(f"ways-{kind}"))
-    try:
-        broker.start()
+    with every_way(kind, tmp_path_factory.mktemp(f"ways-{kind}")) as broker:
         yield broker
-    finally:
-        broker.process.stop()
 
 
 @pytest.mark.parametrize("client", PROGRAMS)

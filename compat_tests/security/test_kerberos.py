@@ -5,7 +5,6 @@ librdkafka in confluent-kafka's wheels has no GSSAPI.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -13,15 +12,12 @@ from typing import Any, Final
 
 import gssapi
 import pytest
-from aiokafka import AIOKafkaProducer
-from aiokafka.errors import KafkaError as AioError
-from kafka import KafkaProducer
-from kafka.errors import KafkaError as KafkaPythonError
 
 from compat_tests.brokers import Address
 from compat_tests.java_client import Java, JavaError, running
 from compat_tests.reference.kafka import BrokerFailed
 from compat_tests.security.kerberos import MODULE, REALM, SERVICE, KerberosBroker, Realm
+from compat_tests.security.python_clients import by_aiokafka, by_kafka_python
 from compat_tests.topics import make_topics
 from compat_tests.wire import CLOSED, Connection
 from ottla.wire.messages import create_topics, metadata, sasl_authenticate, sasl_handshake
@@ -154,41 +150,22 @@ def test_who_one_is(door: KerberosBroker, tickets: Callable[[str], None], unique
 # Clients
 
 
-def kafka_python(door: KerberosBroker, topic: str, service: str) -> str:
-    settings: dict[str, Any] = {
+def login_of(door: KerberosBroker) -> dict[str, Any]:
+    return {
         "bootstrap_servers": door.bootstrap,
         "security_protocol": "SASL_PLAINTEXT",
         "sasl_mechanism": "GSSAPI",
-        "sasl_kerberos_service_name": service,
+        "sasl_kerberos_service_name": SERVICE,
         "sasl_kerberos_domain_name": "localhost",
     }
-    try:
-        with closing(KafkaProducer(**settings, max_block_ms=10_000, bootstrap_timeout_ms=10_000)) as producer:
-            producer.send(topic, b"secured").get(30)
-    except KafkaPythonError:
-        return "refused"
-    return "works"
 
 
-def aiokafka(door: KerberosBroker, topic: str, service: str) -> str:
-    async def scenario() -> str:
-        producer = AIOKafkaProducer(
-            bootstrap_servers=door.bootstrap,
-            security_protocol="SASL_PLAINTEXT",
-            sasl_mechanism="GSSAPI",
-            sasl_kerberos_service_name=service,
-            sasl_kerberos_domain_name="localhost",
-        )
-        try:
-            await producer.start()
-            await producer.send_and_wait(topic, b"secured")
-        except AioError:
-            return "refused"
-        finally:
-            await producer.stop()
-        return "works"
+def kafka_python(door: KerberosBroker, topic: str) -> str:
+    return by_kafka_python(topic, **login_of(door), max_block_ms=10_000, bootstrap_timeout_ms=10_000)
 
-    return asyncio.run(scenario())
+
+def aiokafka(door: KerberosBroker, topic: str) -> str:
+    return by_aiokafka(topic, **login_of(door))
 
 
 @pytest.mark.parametrize("client", [kafka_python, aiokafka], ids=lambda client: client.__name__)
@@ -196,7 +173,7 @@ def test_clients(door: KerberosBroker, tickets: Callable[[str], None], unique: U
     tickets("alice")
     topic = unique("kerberos")
     make_topics(door.broker.bootstrap, 1, topic)
-    assert client(door, topic, SERVICE) == "works"
+    assert client(door, topic) == "works"
 
 
 @pytest.fixture(scope="module")

@@ -4,7 +4,6 @@ starts that are refused. One server.properties starts both brokers.
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import hmac
 import time
@@ -14,17 +13,14 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from aiokafka import AIOKafkaProducer
 from aiokafka.abc import AbstractTokenProvider
-from aiokafka.errors import KafkaError as AioError
 from confluent_kafka import Consumer, Producer
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
-from kafka import KafkaProducer
-from kafka.errors import KafkaError as KafkaPythonError
 from kafka.net.sasl.oauth import AbstractTokenProvider as PythonTokenProvider
 
 from compat_tests.java_client import Java, JavaError, running
 from compat_tests.reference.kafka import HOST, BrokerFailed
+from compat_tests.security.python_clients import by_aiokafka, by_kafka_python
 from compat_tests.security.signed_tokens import ALLOWED, PACKAGE, Issuer, KeyServer, TokenBroker
 from compat_tests.waiting import wait_for
 from compat_tests.wire import CLOSED, Connection
@@ -242,24 +238,22 @@ def confluent(door: TokenBroker, issuer: Issuer, topic: str, right: bool) -> str
     return "works"
 
 
+def login_of(door: TokenBroker, provider: object) -> dict[str, Any]:
+    return {
+        "bootstrap_servers": f"{HOST}:{door.login_port}",
+        "security_protocol": "SASL_PLAINTEXT",
+        "sasl_mechanism": "OAUTHBEARER",
+        "sasl_oauth_token_provider": provider,
+    }
+
+
 def kafka_python(door: TokenBroker, issuer: Issuer, topic: str, right: bool) -> str:
     class Provider(PythonTokenProvider):  # type: ignore[misc]  # the library has no types
         def token(self) -> str:
             return shown(issuer, right)
 
-    settings: dict[str, Any] = {
-        "bootstrap_servers": f"{HOST}:{door.login_port}",
-        "security_protocol": "SASL_PLAINTEXT",
-        "sasl_mechanism": "OAUTHBEARER",
-        "sasl_oauth_token_provider": Provider(),
-    }
     brief = {} if right else {"max_block_ms": 2000, "bootstrap_timeout_ms": 2000}
-    try:
-        with closing(KafkaProducer(**settings, **brief)) as producer:
-            producer.send(topic, b"secured").get(30)
-    except KafkaPythonError:
-        return "refused"
-    return "works"
+    return by_kafka_python(topic, **login_of(door, Provider()), **brief)
 
 
 def aiokafka(door: TokenBroker, issuer: Issuer, topic: str, right: bool) -> str:
@@ -267,24 +261,7 @@ def aiokafka(door: TokenBroker, issuer: Issuer, topic: str, right: bool) -> str:
         async def token(self) -> str:
             return shown(issuer, right)
 
-    async def scenario() -> str:
-        producer = AIOKafkaProducer(
-            bootstrap_servers=f"{HOST}:{door.login_port}",
-            security_protocol="SASL_PLAINTEXT",
-            sasl_mechanism="OAUTHBEARER",
-            sasl_oauth_token_provider=Provider(),
-            request_timeout_ms=40_000 if right else 5_000,
-        )
-        try:
-            await producer.start()
-            await producer.send_and_wait(topic, b"secured")
-        except AioError:
-            return "refused"
-        finally:
-            await producer.stop()
-        return "works"
-
-    return asyncio.run(scenario())
+    return by_aiokafka(topic, **login_of(door, Provider()), request_timeout_ms=40_000 if right else 5_000)
 
 
 @pytest.mark.parametrize("client", [confluent, kafka_python, aiokafka], ids=lambda client: client.__name__)

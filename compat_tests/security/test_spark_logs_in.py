@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka import Consumer, Producer
 from pyspark.sql import SparkSession
 
-from compat_tests.security.ways import SECRETS, TOPIC, EveryWay, Way
+from compat_tests.security.ways import SECRETS, TOPIC, EveryWay, Way, every_way
 from ottla.commands.client import cluster_of
 from ottla.commands.pipeline_frame import kafka_cluster
 from ottla.pipeline import archive, replay
@@ -22,12 +22,8 @@ RECORDS = 20
 
 @pytest.fixture(scope="module")
 def secured(kind: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[EveryWay]:
-    broker = EveryWay(kind, tmp_path_factory.mktemp(f"spark-{kind}"))
-    try:
-        broker.start()
+    with every_way(kind, tmp_path_factory.mktemp(f"spark-{kind}")) as broker:
         yield broker
-    finally:
-        broker.process.stop()
 
 
 @pytest.mark.kafka_in_full

@@ -9,7 +9,8 @@ from __future__ import annotations
 import base64
 import json
 import time
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -183,3 +184,14 @@ def has_coordinator(consumer: Consumer) -> bool:
 
 def _escaped(value: str) -> str:
     return value.replace("\\", "\\\\").replace("\n", "\\n")
+
+
+@contextmanager
+def every_way(kind: str, directory: Path) -> Iterator[EveryWay]:
+    """Starts a broker with every way in, and stops it."""
+    broker = EveryWay(kind, directory)
+    try:
+        broker.start()
+        yield broker
+    finally:
+        broker.process.stop()

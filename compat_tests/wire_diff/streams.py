@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from compat_tests import group_settings
 from compat_tests.waiting import wait_for
 from compat_tests.wire import Wire
 from ottla.wire.messages import (
-    describe_configs,
-    incremental_alter_configs,
     streams_group_describe,
     streams_group_heartbeat,
 )
 
-GROUP = 32
 Tasks = Mapping[str, Sequence[int]]
 TopicInfo = streams_group_heartbeat.TopicInfo
 
@@ -129,28 +127,8 @@ class Stream:
 
 
 def set_group(wire: Wire, group: str, **settings: str) -> None:
-    """Settings of a group, `streams.` left out of their names and underscores for dots, as soon as they hold.
-
-    Kafka describes a setting a moment before its coordinator goes by it. It hands one change of the metadata after the other to
-    all its parts, so a setting counts everywhere once a later change can be seen: that of a group that nobody is in.
-    """
-    named = {f"streams.{name.replace('_', '.')}": value for name, value in settings.items()}
-    _set_and_see(wire, group, named)
-    _set_and_see(wire, f"{group}-after", {"streams.heartbeat.interval.ms": "5001"})
-
-
-def _set_and_see(wire: Wire, group: str, named: dict[str, str]) -> None:
-    changes = [incremental_alter_configs.AlterableConfig(name, 0, value) for name, value in named.items()]
-    resource = incremental_alter_configs.AlterConfigsResource(GROUP, group, changes)
-    answer = wire.call(incremental_alter_configs.IncrementalAlterConfigsRequest([resource]), 1)
-    assert answer.responses[0].error_code == 0, answer
-    asked = describe_configs.DescribeConfigsRequest([describe_configs.DescribeConfigsResource(GROUP, group, list(named))])
-
-    def holds() -> bool:
-        found = {each.name: each.value for each in wire.call(asked, 4).results[0].configs}
-        return found == named
-
-    wait_for(holds, f"{group} has its settings")
+    """Settings of a group, `streams.` left out of their names and underscores for dots, as soon as they hold."""
+    group_settings.set_group(wire, group, {f"streams.{name.replace('_', '.')}": value for name, value in settings.items()})
 
 
 def at_once(wire: Wire, stem: str = "g", **settings: str) -> str:

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import socket
 import ssl
 import statistics
@@ -34,6 +33,7 @@ from compat_tests.certificates import authority, client_context, issue
 from compat_tests.reference.kafka import HOST, free_port
 from compat_tests.wire import encode
 from ottla.wire.messages.api_versions import ApiVersionsRequest
+from scripts.bench.cluster_scale import cpu_seconds
 
 AUTHORIZER: Final = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
@@ -41,13 +41,6 @@ AUTHORIZER: Final = {
     "super.users": "User:nobody",
 }
 VERSIONS: Final = {"TLS 1.2": ssl.TLSVersion.TLSv1_2, "TLS 1.3": ssl.TLSVersion.TLSv1_3}
-
-
-def cpu_seconds(broker: Ottla) -> float:
-    """Returns the CPU time that a broker has used."""
-    assert broker.process is not None
-    fields = Path(f"/proc/{broker.process.pid}/stat").read_text().rpartition(") ")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def request_us(broker: Ottla, seconds: float) -> float:

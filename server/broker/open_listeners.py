@@ -18,12 +18,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("ottla.server.listener")
 
-_MECHANISMS: Final = "sasl.enabled.mechanisms"
 _UNPROVEN: Final = "OAUTHBEARER"
 """The mechanism whose tokens anybody can write, unless a callback handler is named that checks signed ones."""
-
-_PROVES: Final = ".OAuthBearerValidatorCallbackHandler"
-"""The end of the name of that handler."""
 
 
 def is_loopback(host: str) -> bool:
@@ -38,16 +34,18 @@ def warn_of_open_listeners(listeners: Iterable[ListenerAddress], settings: Curre
         if is_loopback(listener.host):
             continue
         if listener.protocol in LOGS_IN:
-            own = settings.texts.get(f"{LISTENER_PREFIX}{listener.name.lower()}.{_MECHANISMS}")
-            names = settings[_MECHANISMS] if own is None else [each.strip() for each in own.split(",")]
-            handler = f"{LISTENER_PREFIX}{listener.name.lower()}.{_UNPROVEN.lower()}.sasl.server.callback.handler.class"
-            if _UNPROVEN in names and not settings.texts.get(handler, "").strip().endswith(_PROVES):
+            from ottla.server.security.mechanisms import ENABLED, HANDLER, SIGNED_HANDLERS  # such a broker has loaded them
+            from ottla.server.security.settings import ListenerSecurity
+
+            security = ListenerSecurity(listener.name, listener.protocol, settings.texts, settings.values)
+            handler = security.at(security.names_of(HANDLER, _UNPROVEN)[0])
+            if _UNPROVEN in security[ENABLED] and handler not in SIGNED_HANDLERS:
                 logger.warning(
                     "listeners: whoever reaches %s may log in as anybody, because nobody has to sign a token of %s; name Kafka's "
                     "OAuthBearerValidatorCallbackHandler, leave it out of %s, or listen on 127.0.0.1 (docs/security.md)",
                     listener,
                     _UNPROVEN,
-                    _MECHANISMS,
+                    ENABLED,
                 )
             continue
         if settings["authorizer.class.name"]:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ottla.log.config_def import ConfigError
 from ottla.log.management.identity import read_identities
 from ottla.server.network.tls_listener import TlsListener
-from ottla.server.security.settings import ListenerSecurity
+from ottla.server.security.settings import STORES, ListenerSecurity
 from ottla.server.security.tls import TlsContexts
 from ottla.server.settings.broker_settings import base_name
 
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger("ottla.server.listener")
 
 RELOAD_PASS_INTERVAL_MS: Final = 60_000
-_LOCATIONS: Final = ("ssl.keystore.location", "ssl.truststore.location")
 
 
 class SecuredListeners:
@@ -95,7 +94,7 @@ class SecuredListeners:
         for listener, address in self._listeners.items():
             old = self._security(address, self._current.texts, self._current.values)
             new = self._security(address, texts, values)
-            for setting in _LOCATIONS:
+            for setting in STORES:
                 if new.written_name(setting) in written:
                     _check_place(new.written_name(setting), old[setting], new[setting])
             listener.tls.check(new, self._clock.now_ms())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
-from functools import wraps
+from functools import partial, wraps
 from typing import Any, Final, TypeVar
 
 from ottla.server.base.answers import map_answer
@@ -14,6 +14,7 @@ from ottla.server.base.turns import Steps, take_steps
 from ottla.server.requests.link import Handle
 from ottla.server.requests.request import Request
 from ottla.server.security.authorizer import Ask
+from ottla.server.security.rights import Operation
 from ottla.wire.errors import ErrorCode
 from ottla.wire.primitives import ZERO_UUID, WireStruct
 
@@ -22,6 +23,8 @@ U = TypeVar("U")
 
 NAMES_A_STEP: Final = 250
 """So many names are asked about before others may come first: about 0.7 ms."""
+OPERATIONS_A_STEP: Final = 50
+"""The same for things of which every operation is asked about."""
 
 TOPIC: Final = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 GROUP: Final = ErrorCode.GROUP_AUTHORIZATION_FAILED
@@ -42,9 +45,10 @@ Guard = Callable[[Ask, Handle, Any, Request], Any]
 """Takes the handler's `handle` and what this takes; returns what this returns."""
 
 
-def in_turns(guard: Callable[[Ask, Handle, Any, Request], Steps[Any]]) -> Guard:
+def in_turns(guard: Callable[[Ask, Handle, Any, Request], Steps[Any]], on_pause: Callable[[Any], object] | None = None) -> Guard:
     """Makes a guard of one in steps, which asks about many names: others come between two steps. What is about few names takes no
-    step, and is answered as it would be without."""
+    step, and is answered as it would be without. `on_pause` is called with the request before it has to wait; it has to copy what
+    of the frame is still needed."""
 
     @wraps(guard)
     def guarded(ask: Ask, handle: Handle, body: Any, request: Request) -> Any:
@@ -54,7 +58,7 @@ def in_turns(guard: Callable[[Ask, Handle, Any, Request], Steps[Any]]) -> Guard:
         except StopIteration as end:
             return end.value
         clock = request.broker.clock
-        taken = take_steps(_boxed(first, steps), clock)
+        taken = take_steps(_boxed(first, steps), clock, None if on_pause is None else partial(on_pause, body))
         return take_steps(_unboxed(taken), clock) if isinstance(taken, Promise) else taken[0]
 
     return guarded
@@ -113,6 +117,45 @@ def make_each(items: Iterable[T], make: Callable[[T], U]) -> Steps[list[U]]:
         if at % NAMES_A_STEP == 0:
             yield None
     return made
+
+
+Change = Callable[[Any], Steps[Any]]
+"""Makes steps that put what was refused of a group into its answer, and return that."""
+
+
+def guard_each_group(
+    ask: Ask,
+    handle: Handle,
+    body: Any,
+    request: Request,
+    cut: Callable[[Any], Steps[Change]],
+    refuse: Callable[[str], Any],
+) -> Steps[Any]:
+    """Serves those groups of a request that the client may describe; the answers stand in the order of the request. `cut` makes
+    steps that take the refused topics out of a group; `refuse` makes the answer about a group that is refused.
+    """
+    names = [group.group_id for group in body.groups]
+    changes: list[Change | None] = []
+    allowed = []
+    for at, group in enumerate(body.groups, 1):
+        if at % NAMES_A_STEP == 0:
+            yield None
+        if ask.group(Operation.DESCRIBE, group.group_id):
+            changes.append((yield from cut(group)))
+            allowed.append(group)
+        else:
+            changes.append(None)
+    body.groups = allowed
+
+    answer = yield from answered(handle(body, request))
+    served = iter(list(answer.groups))
+    groups = []
+    for at, (name, change) in enumerate(zip(names, changes, strict=True), 1):
+        groups.append(refuse(name) if change is None else (yield from change(next(served))))
+        if at % NAMES_A_STEP == 0:
+            yield None
+    answer.groups = request.broker.long_answers.bounded(groups)
+    return answer
 
 
 def mend(answer: Any, change: Callable[[Any], Any]) -> Any:

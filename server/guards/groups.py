@@ -10,6 +10,7 @@ from ottla.server.group.classic.group import with_protocol_name
 from ottla.server.guards.ask import (
     CLUSTER,
     GROUP,
+    OPERATIONS_A_STEP,
     TEXTS,
     TOPIC,
     TRANSACTION,
@@ -45,8 +46,6 @@ from ottla.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
 _SEVERAL_SINCE: Final = 4
 """The version since which FindCoordinator has several keys."""
-OPERATIONS_A_STEP: Final = 50
-"""Of so many groups all operations are asked about before others may come first."""
 _OF_GROUP, _OF_TRANSACTION, _OF_SHARE_PARTITION = range(3)
 
 

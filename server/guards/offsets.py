@@ -5,16 +5,17 @@ A topic that is named by an id that no topic has is left to the handler, which a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 from ottla.server.base.turns import Steps
 from ottla.server.guards.ask import (
     GROUP,
-    NAMES_A_STEP,
     TOPIC,
     TRANSACTION,
+    Change,
     answered,
+    guard_each_group,
     in_turns,
     make_each,
     mend,
@@ -64,16 +65,14 @@ _ERROR_SINCE: Final = 2
 _NO_OFFSET: Final = -1
 
 
-def _split(topics: Sequence[Any], ask: Ask, operation: Operation, request: Request) -> Steps[tuple[list[Any], list[Any]]]:
-    """Makes steps that return the topics that are allowed or unknown by their id, and those that are refused."""
-    allowed: list[Any] = []
-    refused: list[Any] = []
-    for at, topic in enumerate(topics, 1):
+def _find_refused(topics: Sequence[Any], ask: Ask, operation: Operation, request: Request) -> Steps[list[Any]]:
+    """Makes steps that return the topics that are refused; one that is unknown by its id is not."""
+
+    def is_refused(topic: Any) -> bool:
         name = topic_name(topic.name, topic.topic_id, request)
-        (allowed if name is None or ask.topic(operation, name) else refused).append(topic)
-        if at % NAMES_A_STEP == 0:
-            yield None
-    return allowed, refused
+        return name is not None and not ask.topic(operation, name)
+
+    return (yield from select(topics, is_refused))
 
 
 @in_turns
@@ -81,17 +80,17 @@ def offset_commit(ask: Ask, handle: Handle, body: OffsetCommitRequest, request: 
     """READ on the group, then on each topic."""
     if not ask.group(Operation.READ, body.group_id):
         return OffsetCommitResponse(topics=(yield from _refuse_commits(body.topics, GROUP)))
-    allowed, refused = yield from _split(body.topics, ask, Operation.READ, request)
+    refused = yield from _find_refused(body.topics, ask, Operation.READ, request)
     if not refused:
         return handle(body, request)
     responses = yield from _refuse_commits(refused, TOPIC)
-    body.topics = allowed
+    body.topics = without(body.topics, refused)
 
     def add(answer: OffsetCommitResponse) -> OffsetCommitResponse:
         answer.topics = responses + answer.topics
         return answer
 
-    return mend(handle(body, request), add) if allowed else OffsetCommitResponse(topics=responses)
+    return mend(handle(body, request), add) if body.topics else OffsetCommitResponse(topics=responses)
 
 
 def _refuse_commits(topics: Sequence[Any], code: ErrorCode) -> Steps[list[OffsetCommitResponseTopic]]:
@@ -109,17 +108,17 @@ def txn_offset_commit(ask: Ask, handle: Handle, body: TxnOffsetCommitRequest, re
         return TxnOffsetCommitResponse(topics=(yield from _refuse_txn_commits(body.topics, TRANSACTION)))
     if not ask.group(Operation.READ, body.group_id):
         return TxnOffsetCommitResponse(topics=(yield from _refuse_txn_commits(body.topics, GROUP)))
-    allowed, refused = yield from _split(body.topics, ask, Operation.READ, request)
+    refused = yield from _find_refused(body.topics, ask, Operation.READ, request)
     if not refused:
         return handle(body, request)
     responses = yield from _refuse_txn_commits(refused, TOPIC)
-    body.topics = allowed
+    body.topics = without(body.topics, refused)
 
     def add(answer: TxnOffsetCommitResponse) -> TxnOffsetCommitResponse:
         answer.topics = responses + answer.topics
         return answer
 
-    return mend(handle(body, request), add) if allowed else TxnOffsetCommitResponse(topics=responses)
+    return mend(handle(body, request), add) if body.topics else TxnOffsetCommitResponse(topics=responses)
 
 
 def _refuse_txn_commits(topics: Sequence[Any], code: ErrorCode) -> Steps[list[TxnOffsetCommitResponseTopic]]:
@@ -163,7 +162,16 @@ def offset_delete(ask: Ask, handle: Handle, body: OffsetDeleteRequest, request: 
 def offset_fetch(ask: Ask, handle: Handle, body: OffsetFetchRequest, request: Request) -> Steps[Any]:
     """DESCRIBE on each group, then on each topic. Where all that is committed is asked for, other topics are hidden."""
     if request.api_version >= _SEVERAL_SINCE:
-        return (yield from _fetch_groups(ask, handle, body, request))
+        return (
+            yield from guard_each_group(
+                ask,
+                handle,
+                body,
+                request,
+                lambda group: _cut_group(group, ask, request),
+                lambda name: OffsetFetchResponseGroup(name, error_code=GROUP),
+            )
+        )
     topics = body.topics
     if not ask.group(Operation.DESCRIBE, body.group_id):
         if request.api_version >= _ERROR_SINCE:
@@ -195,44 +203,12 @@ def _refused_topic(topic: OffsetFetchRequestTopic, code: ErrorCode) -> OffsetFet
     return OffsetFetchResponseTopic(topic.name, partitions)
 
 
-_Mend = Callable[[OffsetFetchResponseGroup], Steps[OffsetFetchResponseGroup]]
-
-
-def _fetch_groups(ask: Ask, handle: Handle, body: OffsetFetchRequest, request: Request) -> Steps[Any]:
-    """Fetches the groups that the client may see; the answers stand in the order of the request."""
-    mends: list[_Mend | None] = []
-    names = [group.group_id for group in body.groups]
-    allowed = []
-    for at, group in enumerate(body.groups, 1):
-        if at % NAMES_A_STEP == 0:
-            yield None
-        if ask.group(Operation.DESCRIBE, group.group_id):
-            mends.append((yield from _cut_group(group, ask, request)))
-            allowed.append(group)
-        else:
-            mends.append(None)
-    body.groups = allowed
-
-    answer: OffsetFetchResponse = yield from answered(handle(body, request))
-    fetched = iter(list(answer.groups))
-    groups = []
-    for at, (name, change) in enumerate(zip(names, mends, strict=True), 1):
-        if change is None:
-            groups.append(OffsetFetchResponseGroup(name, error_code=GROUP))
-        else:
-            groups.append((yield from change(next(fetched))))
-        if at % NAMES_A_STEP == 0:
-            yield None
-    answer.groups = request.broker.long_answers.bounded(groups)
-    return answer
-
-
-def _cut_group(group: OffsetFetchRequestGroup, ask: Ask, request: Request) -> Steps[_Mend]:
+def _cut_group(group: OffsetFetchRequestGroup, ask: Ask, request: Request) -> Steps[Change]:
     """Makes steps that take the refused topics out of a group's request, and return what puts them into its answer."""
-    refused: list[Any] = []
-    if group.topics is not None:
-        group.topics, refused = yield from _split(group.topics, ask, Operation.DESCRIBE, request)
     hides = group.topics is None
+    refused = yield from _find_refused(group.topics or (), ask, Operation.DESCRIBE, request)
+    if group.topics is not None:
+        group.topics = without(group.topics, refused)
 
     def refuse(topic: Any) -> OffsetFetchResponseTopics:
         partitions = [OffsetFetchResponsePartitions(index, _NO_OFFSET, -1, "", TOPIC) for index in topic.partition_indexes]

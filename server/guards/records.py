@@ -7,12 +7,12 @@ Fetch is no such API: its handler asks itself, because its sessions outlive a re
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 from typing import Any, Final
 
 from ottla.server.base.errors import CloseConnection
 from ottla.server.base.turns import Steps
 from ottla.server.guards.ask import (
-    NAMES_A_STEP,
     TEXTS,
     TOPIC,
     TRANSACTION,
@@ -94,7 +94,14 @@ def _is_usual(ask: Ask, body: ProduceRequest) -> bool:
     return True
 
 
-@in_turns
+def _copy_records(body: ProduceRequest) -> None:
+    for topic in body.topic_data:
+        for data in topic.partition_data:
+            if data.records is not None:
+                data.records = bytes(data.records)
+
+
+@partial(in_turns, on_pause=_copy_records)
 def _produce(ask: Ask, handle: Handle, body: ProduceRequest, request: Request) -> Steps[Any]:
     """Does the same for any request."""
     topics = body.topic_data
@@ -104,8 +111,6 @@ def _produce(ask: Ask, handle: Handle, body: ProduceRequest, request: Request) -
     if transaction is not None and is_transactional and not ask.transaction(Operation.WRITE, transaction):
         code, refused = TRANSACTION, topics
     else:
-        if len(topics) >= NAMES_A_STEP:
-            _copy_records(topics)  # the frame is gone when the next step comes
         refused = yield from select(topics, lambda topic: _may_not_write(topic, ask, request))
     if not refused:
         return handle(body, request)
@@ -129,13 +134,6 @@ def _produce(ask: Ask, handle: Handle, body: ProduceRequest, request: Request) -
 def _may_not_write(topic: TopicProduceData, ask: Ask, request: Request) -> bool:
     name = topic.name or topic_name("", topic.topic_id, request)
     return name is not None and not ask.topic(Operation.WRITE, name)
-
-
-def _copy_records(topics: Iterable[TopicProduceData]) -> None:
-    for topic in topics:
-        for data in topic.partition_data:
-            if data.records is not None:
-                data.records = bytes(data.records)
 
 
 def _has_transactional_batches(topics: Iterable[TopicProduceData]) -> bool:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from ottla.server.base.turns import Steps
-from ottla.server.guards.ask import GROUP, NAMES_A_STEP, TEXTS, TOPIC, answered, in_turns, make_each, mend, select, without
+from ottla.server.guards.ask import GROUP, TEXTS, TOPIC, Change, guard_each_group, in_turns, make_each, mend, select, without
 from ottla.server.requests.link import Handle
 from ottla.server.requests.request import Request
 from ottla.server.security.authorizer import Ask
@@ -16,7 +15,6 @@ from ottla.wire.messages import delete_share_group_offsets as delete_messages
 from ottla.wire.messages import describe_share_group_offsets as describe_messages
 
 _Group = describe_messages.DescribeShareGroupOffsetsResponseGroup
-_Mend = Callable[[_Group], Steps[_Group]]
 
 
 @in_turns
@@ -24,34 +22,19 @@ def describe_share_group_offsets(
     ask: Ask, handle: Handle, body: describe_messages.DescribeShareGroupOffsetsRequest, request: Request
 ) -> Steps[Any]:
     """DESCRIBE on each group, and on each topic. Where all topics are asked for, the others are hidden."""
-    names = [group.group_id for group in body.groups]
-    mends: list[_Mend | None] = []
-    allowed = []
-    for at, group in enumerate(body.groups, 1):
-        if at % NAMES_A_STEP == 0:
-            yield None
-        if ask.group(Operation.DESCRIBE, group.group_id):
-            mends.append((yield from _cut_group(group, ask, request)))
-            allowed.append(group)
-        else:
-            mends.append(None)
-    body.groups = allowed
-
-    answer: describe_messages.DescribeShareGroupOffsetsResponse = yield from answered(handle(body, request))
-    described = iter(list(answer.groups))
-    groups = []
-    for at, (name, change) in enumerate(zip(names, mends, strict=True), 1):
-        if change is None:
-            groups.append(_Group(name, error_code=GROUP))
-        else:
-            groups.append((yield from change(next(described))))
-        if at % NAMES_A_STEP == 0:
-            yield None
-    answer.groups = request.broker.long_answers.bounded(groups)
-    return answer
+    return (
+        yield from guard_each_group(
+            ask,
+            handle,
+            body,
+            request,
+            lambda group: _cut_group(group, ask, request),
+            lambda name: _Group(name, error_code=GROUP),
+        )
+    )
 
 
-def _cut_group(group: describe_messages.DescribeShareGroupOffsetsRequestGroup, ask: Ask, request: Request) -> Steps[_Mend]:
+def _cut_group(group: describe_messages.DescribeShareGroupOffsetsRequestGroup, ask: Ask, request: Request) -> Steps[Change]:
     """Makes steps that take the refused topics out of a group's request, and return what puts them into its answer."""
     hides = group.topics is None
     refused = yield from select(group.topics or (), lambda topic: not ask.topic(Operation.DESCRIBE, topic.topic_name))

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from ottla.server.base.turns import Steps
-from ottla.server.guards.ask import NAMES_A_STEP, TEXTS, TOPIC, answered, in_turns, mend, select, topic_name
+from ottla.server.guards.ask import NAMES_A_STEP, OPERATIONS_A_STEP, TEXTS, TOPIC, answered, in_turns, mend, select, topic_name
 from ottla.server.requests.link import Handle
 from ottla.server.requests.request import Request
 from ottla.server.security.authorizer import CLUSTER_NAME, Ask
@@ -34,8 +34,6 @@ from ottla.wire.messages.describe_topic_partitions import (
 from ottla.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse, MetadataResponseTopic
 from ottla.wire.primitives import ZERO_UUID
 
-OPERATIONS_A_STEP: Final = 50
-"""Of so many topics all operations are asked about before others may come first."""
 _NO_TOPIC: Final = ""
 """A name that no topic has; Metadata v0 has no other way to ask for none."""
 

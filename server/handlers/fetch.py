@@ -206,7 +206,8 @@ class _Fetch:
         self._is_first = False
         if not self._is_enough(attempt):
             return None
-        results = self._all_results(attempt)
+        self._request.failed |= attempt.add_unknown()
+        results = attempt.results
         quotas = self._request.broker.quotas
         if quotas is not None and not self._follower:
             throttled = self._throttled(quotas, self._size(results))
@@ -257,14 +258,6 @@ class _Fetch:
             self._unknown = unknown
         return attempt.ready or not attempt.results or attempt.found >= self._min_bytes
 
-    def _all_results(self, attempt: Attempt) -> list[Result]:
-        """Returns what all partitions are answered, in the order in which the answers go out. It is called once."""
-        if attempt.lost or attempt.unknown:
-            self._request.failed = True
-            attempt.results += attempt.lost
-            attempt.results += attempt.unknown
-        return attempt.results
-
     def _throttled(self, quotas: ClientQuotas, size: int) -> FetchResponse | None:
         """Returns the empty answer of a client that would go over its quota with an answer of `size` bytes, or None."""
         throttle_time_ms = quotas.charge_fetch(self._request.session, self._request.client_id, size)
@@ -283,10 +276,8 @@ class _Fetch:
         watch = Watch(self._request.broker.clock, max_wait_ms)
         try:
             for some in in_runs(list(self._fetching.partitions.values()), PARTITIONS_A_STEP):
-                for cached in some:
-                    replica = self._find(cached)
-                    if replica is not None:
-                        watch.add(replica)
+                for replica in filter(None, map(self._find, some)):
+                    watch.add(replica)
                 yield None
             while True:
                 attempt = yield from self._attempt_in_turns(watch.expired)
@@ -312,7 +303,8 @@ class _Fetch:
         return attempt
 
     def _respond_in_turns(self, attempt: Attempt) -> Steps[FetchResponse]:
-        results = self._all_results(attempt)
+        self._request.failed |= attempt.add_unknown()
+        results = attempt.results
         quotas = self._request.broker.quotas
         if quotas is not None and not self._follower:
             size = yield from call_in_thread(lambda: self._size(results), self._request.broker.workers)

@@ -22,39 +22,32 @@ _LISTENER: Final = ("listener",)
 _PLUGIN: Final = "authorizer.class.name", "StandardAuthorizer", "broker"
 
 
-def _handshakes(of_listener: Callable[[Any], int]) -> Rows:
-    """Makes a row for each listener with TLS."""
+def _of_listeners(number_of: Callable[[Any], float | None]) -> Rows:
+    """Makes a row for each listener for which there is a number."""
 
     def rows(sources: Sources) -> Iterator[tuple[tuple[str, ...], float]]:
         for listener in sources.listeners:
-            if hasattr(listener, "handshakes"):
-                yield (listener.name,), of_listener(listener)
+            if (number := number_of(listener)) is not None:
+                yield (listener.name,), number
 
     return rows
+
+
+def _handshakes(of_listener: Callable[[Any], int]) -> Rows:
+    """Makes a row for each listener with TLS."""
+    return _of_listeners(lambda listener: of_listener(listener) if hasattr(listener, "handshakes") else None)
 
 
 def _authentications(name: str, handshakes: str) -> Rows:
     """Makes a row for each listener with logins or TLS, of this counter of its logins or that of its handshakes."""
-
-    def rows(sources: Sources) -> Iterator[tuple[tuple[str, ...], float]]:
-        for listener in sources.listeners:
-            if listener.logins is not None:
-                yield (listener.name,), getattr(listener.logins, name)
-            elif hasattr(listener, handshakes):
-                yield (listener.name,), getattr(listener, handshakes)
-
-    return rows
+    return _of_listeners(
+        lambda listener: getattr(listener, handshakes, None) if listener.logins is None else getattr(listener.logins, name)
+    )
 
 
 def _logins(of_logins: Callable[[Any], float | None]) -> Rows:
     """Makes a row for each listener with logins for which there is a number."""
-
-    def rows(sources: Sources) -> Iterator[tuple[tuple[str, ...], float]]:
-        for listener in sources.listeners:
-            if listener.logins is not None and (number := of_logins(listener.logins)) is not None:
-                yield (listener.name,), number
-
-    return rows
+    return _of_listeners(lambda listener: None if listener.logins is None else of_logins(listener.logins))
 
 
 def _of_authorizer(rows_of: Callable[[Authorizer], Iterator[tuple[tuple[str, ...], float]]]) -> Rows:

@@ -163,11 +163,9 @@ class TlsListener(Listener):
         arrival = _Arrival(sock, host, port, clock.monotonic() + HANDSHAKE_S)
         if len(self._arrivals) >= MOST_ARRIVALS and self._of_source[arrival.source]:
             self.refused += 1
-            others = f"{MOST_ARRIVALS} others have not finished their handshakes"
-            self.log_refusal(arrival.peer, others)
-            sock.close()
-            return
-        reached = self._find_limit_reached(host, len(self.connections) + len(self._arrivals))
+            reached: str | None = f"{MOST_ARRIVALS} others have not finished their handshakes"
+        else:
+            reached = self._find_limit_reached(host, len(self.connections) + len(self._arrivals))
         wait_ms, refused = 0, False
         if reached is None and self.rates is not None:
             wait_ms, refused = self.rates.admit(self.name, host)

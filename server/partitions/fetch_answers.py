@@ -48,6 +48,16 @@ class Attempt:
         self.ready = last
         """Whether the answer goes out whatever was found."""
 
+    def add_unknown(self) -> bool:
+        """Adds the answers for what does not exist to the others, in the order in which they go out; returns whether there are
+        any. It is called once.
+        """
+        if not self.lost and not self.unknown:
+            return False
+        self.results += self.lost
+        self.results += self.unknown
+        return True
+
     def count_sent(self) -> None:
         for traffic, size in self.sent:
             traffic.bytes_out += size

@@ -69,8 +69,13 @@ class Decision(NamedTuple):
 
     allowed: bool
     rule: Rule | None
-    reason: str
-    """For the audit log and people."""
+    without_rule: str = ""
+    """Why, where no rule decides."""
+
+    @property
+    def reason(self) -> str:
+        """Returns why, for the audit log and people."""
+        return self.without_rule if self.rule is None else f"MatchingAcl(acl={describe_rule(self.rule)})"
 
 
 def describe_rule(rule: Rule) -> str:
@@ -201,11 +206,11 @@ class Authorizer:
                         continue
                     if rule.permission_type == DENY:
                         if rule.operation in (operation, ALL):
-                            return Decision(False, rule, f"MatchingAcl(acl={describe_rule(rule)})")
+                            return Decision(False, rule)
                     elif allowed is None and rule.operation in allowing and rule.permission_type == ALLOW:
                         allowed = rule
         if allowed is not None:
-            return Decision(True, allowed, f"MatchingAcl(acl={describe_rule(allowed)})")
+            return Decision(True, allowed)
         if found or not self._allow_without_rules:
             return Decision(False, None, "DefaultDeny")
         return Decision(True, None, "DefaultAllow")

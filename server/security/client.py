@@ -10,15 +10,14 @@ be used then is said in the log, and the old context stays. No broker that talks
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import logging
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ottla.log.config_def import ConfigError, Secret
 from ottla.security import sasl_client
-from ottla.server.security.mechanisms import ENABLED, login_module
+from ottla.server.security.mechanisms import ENABLED, login_module, nonces
+from ottla.server.security.settings import look_at_stores
 
 if TYPE_CHECKING:
     import ssl
@@ -32,7 +31,6 @@ if TYPE_CHECKING:
 MOST_ITERATIONS: Final = 16_384
 """So many iterations a user of SCRAM can have at most, in Kafka as here (server/metadata/scram.py). The event loop computes them,
 so whoever asks for more is not answered."""
-_FILES: Final = ("ssl.keystore.location", "ssl.truststore.location")
 
 logger = logging.getLogger("ottla.server.peers")
 
@@ -74,7 +72,7 @@ class ClientSecurity:
         self.login = _make_login(security, mechanism, surroundings) if security.uses_sasl else None
         """How this node logs in; None if it does not."""
         if security.uses_tls:
-            self._seen = self._look(security)
+            self._seen = look_at_stores(security, self._surroundings.read)
             self._context = self._make(security)
 
     def context(self) -> ssl.SSLContext | None:
@@ -82,7 +80,7 @@ class ClientSecurity:
         if self._context is None:
             return None
         security = self.current()
-        seen = self._look(security)
+        seen = look_at_stores(security, self._surroundings.read)
         if seen != self._seen:
             self._seen = seen
             try:
@@ -95,17 +93,6 @@ class ClientSecurity:
         from ottla.server.security.tls import make_client_context
 
         return make_client_context(security, self._surroundings.read, self._surroundings.now_ms())
-
-    def _look(self, security: ListenerSecurity) -> object:
-        """Returns something that is another one once a setting of TLS or a byte in the files has changed."""
-        files = []
-        for name in _FILES:
-            path = security[name]
-            try:
-                files.append(hashlib.sha256(self._surroundings.read(path)).digest() if path else b"")
-            except OSError as error:  # the file may be missing for the moment in which it is replaced
-                files.append(str(error).encode())
-        return security.texts("ssl."), files
 
 
 def _make_login(security: ListenerSecurity, setting: str, surroundings: Surroundings) -> SaslLogin:
@@ -120,8 +107,7 @@ def _make_login(security: ListenerSecurity, setting: str, surroundings: Surround
     name, password = (module.option(option) for option in ("username", "password"))
     if name is None or password is None:
         raise ConfigError(f"{place}: it has no username and password, by which this node logs in to others ({setting}); add both")
-    random = surroundings.random
-    return SaslLogin(mechanism, name, Secret(password), lambda: base64.b64encode(random.randbytes(24)).decode())
+    return SaslLogin(mechanism, name, Secret(password), nonces(surroundings.random))
 
 
 def check_enabled(security: ListenerSecurity, setting: str) -> None:

@@ -17,6 +17,9 @@ from ottla.server.base.turns import run_in_thread
 from ottla.server.security.settings import ListenerSecurity
 from ottla.server.settings.broker_settings import BROKER_SETTINGS
 
+ALLOWED_URLS: Final = "org.apache.kafka.sasl.oauthbearer.allowed.urls"
+"""The setting with the URLs from which keys may be taken; in Kafka a property of Java's."""
+
 if TYPE_CHECKING:
     import ssl
 
@@ -123,19 +126,15 @@ class KeySets:
 
         if not source.trust:
             return ssl.create_default_context()
-        from cryptography.hazmat.primitives.serialization import Encoding
+        from ottla.server.security.tls import trust
 
-        from ottla.security.keystores import load_authorities
-
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         values = {name: setting.default for name, setting in BROKER_SETTINGS.items() if name.startswith("ssl.")}
         try:
             values |= {name: BROKER_SETTINGS[name].parse(text.reveal()) for name, text in source.trust}
-            authorities = load_authorities(ListenerSecurity("", "SSL", {}, values), self._read)
+            trusts = trust(context, ListenerSecurity("", "SSL", {}, values), self._read)
         except ConfigError as error:
             raise ConfigError(f"{source.module}: {error}") from None
-        if authorities is None:
+        if not trusts:
             raise ConfigError(f"{source.module}: it has no ssl.truststore.location; name the truststore")
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
-        context.load_verify_locations(cadata=b"".join(each.public_bytes(Encoding.DER) for each in authorities))
         return context

@@ -33,6 +33,7 @@ from functools import partial
 from struct import Struct
 from typing import Any, Final, NamedTuple, Protocol
 
+from ottla.server.base.answers import chain_answer
 from ottla.server.base.clock import Cancellable, Clock
 from ottla.server.base.errors import CloseConnection
 from ottla.server.base.promise import Promise
@@ -295,34 +296,13 @@ class Login:
     def authenticate(self, token: bytes) -> SaslAuthenticateResponse | Promise[Any]:
         """Answers a SaslAuthenticate. What may block is done in a thread; what the client sends meanwhile waits."""
         mechanism = self._logins.mechanisms.get(self._mechanism)
-        if mechanism is not None and mechanism.blocks:
-            assert self._exchange is not None
-            return self._authenticate_in_thread(partial(self._exchange.step, token))
-        return self._answer(self._step(token))
-
-    def _authenticate_in_thread(self, step: Callable[[], Outcome]) -> Promise[Any]:
-        answered: Promise[Any] = Promise()
-
-        def keep(answer: Promise[Any]) -> None:
-            if not answered.done() and not answer.cancelled():
-                answered.set_result(answer.result())
-
-        def judge(taken: Promise[Outcome]) -> None:
-            if answered.done():  # the client has gone
-                return
-            try:
-                answer = self._answer(taken.result())
-            except Exception as error:  # noqa: BLE001 - a bug, for whoever waits for the promise
-                answered.set_exception(error)
-                return
-            if isinstance(answer, Promise):
-                answer.add_done_callback(keep)
-            else:
-                answered.set_result(answer)
-
-        taken = self._logins.workers.run(step)
+        if mechanism is None or not mechanism.blocks:
+            return self._answer(self._step(token))
+        assert self._exchange is not None
+        taken = self._logins.workers.run(partial(self._exchange.step, token))
+        answered = chain_answer(taken, self._answer)
+        assert isinstance(answered, Promise)  # because `taken` is one
         answered.add_done_callback(lambda done: taken.cancel() if done.cancelled() else None)
-        taken.add_done_callback(judge)
         return answered
 
     def _answer(self, outcome: Outcome) -> SaslAuthenticateResponse | Promise[Any]:

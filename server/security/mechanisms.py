@@ -29,14 +29,11 @@ if TYPE_CHECKING:
 
 JAAS: Final = "sasl.jaas.config"
 JAAS_FILE: Final = "java.security.auth.login.config"
-ALLOWED_URLS: Final = "org.apache.kafka.sasl.oauthbearer.allowed.urls"
 KRB5_CONFIG: Final = "java.security.krb5.conf"
 ENABLED: Final = "sasl.enabled.mechanisms"
 HANDLER: Final = "sasl.server.callback.handler.class"
 _PACKAGE: Final = "org.apache.kafka.common.security"
 
-MODULES: Final = LOGIN_MODULES
-"""The mechanisms, each with the login module that it needs."""
 _OWN_HANDLERS: Final = {
     "PLAIN": f"{_PACKAGE}.plain.internals.PlainServerCallbackHandler",
     "SCRAM-SHA-256": f"{_PACKAGE}.scram.internals.ScramServerCallbackHandler",
@@ -87,10 +84,15 @@ def load_mechanisms(security: ListenerSecurity, parts: Parts) -> dict[str, Mecha
             f"{key}: no mechanism is enabled, but clients of {security.name} have to log in; enable PLAIN or another"
         )
     for name in names:
-        if name not in MODULES:
-            known = ", ".join(MODULES)
+        if name not in LOGIN_MODULES:
+            known = ", ".join(LOGIN_MODULES)
             raise ConfigError(f"{key}: {name} is not a mechanism (listener {security.name}); use {known}")
     return {name: _load(name, security, parts) for name in names}
+
+
+def nonces(random: Random) -> Callable[[], str]:
+    """Returns what makes the nonces of SCRAM, of 24 random bytes each."""
+    return lambda: base64.b64encode(random.randbytes(24)).decode()
 
 
 def _load(name: str, security: ListenerSecurity, parts: Parts) -> Mechanism:
@@ -100,7 +102,7 @@ def _load(name: str, security: ListenerSecurity, parts: Parts) -> Mechanism:
         from ottla.server.security.scram import Scram
 
         find, find_token = parts.credentials.users(name), parts.credentials.tokens(name)
-        return Scram(name, DIGESTS[name], find, find_token, lambda: base64.b64encode(parts.random.randbytes(24)).decode())
+        return Scram(name, DIGESTS[name], find, find_token, nonces(parts.random))
     if name == "GSSAPI":
         from ottla.server.security.kerberos import load_gssapi
 
@@ -124,7 +126,7 @@ def _load(name: str, security: ListenerSecurity, parts: Parts) -> Mechanism:
 def login_module(mechanism: str, security: ListenerSecurity, sections: Mapping[str, tuple[Module, ...]]) -> tuple[Module, str]:
     """Returns the login module of a mechanism, and where it is written, for messages. Raises ConfigError if there is none, or
     another."""
-    wanted = MODULES[mechanism]
+    wanted = LOGIN_MODULES[mechanism]
     key = security.names_of(JAAS, mechanism)[0]
     written: Secret | None = security.at(key)
     if written is not None:

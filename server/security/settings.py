@@ -16,7 +16,8 @@ No broker whose listeners are all PLAINTEXT loads this module.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import hashlib
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from ottla.server.settings.broker_settings import BROKER_SETTINGS, LISTENER_PREFIX, OF_ONE_MECHANISM
@@ -25,6 +26,8 @@ TLS: Final = frozenset({"SSL", "SASL_SSL"})
 """The security protocols whose connections are encrypted."""
 SASL: Final = frozenset({"SASL_PLAINTEXT", "SASL_SSL"})
 """The security protocols whose clients log in by SASL."""
+STORES: Final = ("ssl.keystore.location", "ssl.truststore.location")
+"""The settings that name files of keys and certificates."""
 
 
 class ListenerSecurity:
@@ -97,3 +100,15 @@ def _setting_of(name: str, prefix: str) -> str:
         return name
     rest = name[len(prefix) :]
     return next((setting for setting in OF_ONE_MECHANISM if rest.endswith(f".{setting}")), rest)
+
+
+def look_at_stores(security: ListenerSecurity, read: Callable[[str], bytes]) -> object:
+    """Returns something that is another one once a setting of TLS or a byte in the stores has changed."""
+    files = []
+    for name in STORES:
+        path = security[name]
+        try:
+            files.append(hashlib.sha256(read(path)).digest() if path else b"")
+        except OSError as error:  # the file may be missing for the moment in which it is replaced
+            files.append(str(error).encode())
+    return security.texts("ssl."), files

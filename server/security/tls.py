@@ -11,18 +11,18 @@ OpenSSL does not have, some of the cipher suites of TLS 1.3 without the others (
 
 from __future__ import annotations
 
-import hashlib
-import os
 import ssl
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from ottla.log.config_def import ConfigError
 from ottla.security.cipher_suites import TLS13_SUITES, openssl_name
 from ottla.security.keystores import Identity, ReadFile, load_authorities, load_identity
+from ottla.security.pem import load_pem
 from ottla.server.security.principal import RULES, PrincipalRules, distinguished_name
+from ottla.server.security.settings import look_at_stores
 
 if TYPE_CHECKING:
     from ottla.server.security.settings import ListenerSecurity
@@ -46,7 +46,6 @@ _ONLY: Final = {
 """Settings that name something of Java's, with the values that mean what OpenSSL and ottla do anyway."""
 _OWN_KEY: Final = ("ssl.keystore.location", "ssl.keystore.key", "ssl.keystore.certificate.chain")
 """The settings of which one is there if there is a keystore."""
-_FILES: Final = ("ssl.keystore.location", "ssl.truststore.location")
 
 
 class NameChanged(ConfigError):
@@ -62,28 +61,16 @@ class TlsContexts:
     def __init__(self, security: ListenerSecurity, read: ReadFile, now_ms: int) -> None:
         self._read = read
         self._security = security
-        self._seen = self._look(security)
+        self._seen = look_at_stores(security, read)
         self._identity = load_identity(security, read, now_ms)
         self.context = make_context(security, self._identity, read)
         self.rules = PrincipalRules(security[RULES], security.written_name(RULES))
-
-    def _look(self, security: ListenerSecurity) -> Any:
-        """Returns something that is another one once a setting of TLS or a byte in the files has changed."""
-        texts = security.texts("ssl.")
-        files = []
-        for name in _FILES:
-            path = security[name]
-            try:
-                files.append(hashlib.sha256(self._read(path)).digest() if path else b"")
-            except OSError as error:  # the file may be missing for the moment in which it is replaced
-                files.append(str(error).encode())
-        return texts, files
 
     def reload(self, security: ListenerSecurity, now_ms: int) -> bool:
         """Makes a new context if anything has changed since the last one was made or refused; returns whether there is a new
         one. Raises ConfigError, and keeps the old context, if what is there now cannot be used.
         """
-        seen = self._look(security)
+        seen = look_at_stores(security, self._read)
         if seen == self._seen:
             return False
         self._seen = seen
@@ -181,7 +168,7 @@ def make_context(security: ListenerSecurity, identity: Identity, read: ReadFile)
     _set_up(context, security)
     _load_chain(context, identity, security.written_name("ssl.keystore.location"))
     context.verify_mode = _VERIFY[security["ssl.client.auth"]]
-    if not _trust(context, security, read) and context.verify_mode is not ssl.CERT_NONE:
+    if not trust(context, security, read) and context.verify_mode is not ssl.CERT_NONE:
         raise ConfigError(
             f"{security.written_name('ssl.truststore.location')}: ssl.client.auth={security['ssl.client.auth']} needs a "
             "truststore with the authorities that sign the certificates of clients; name one"
@@ -201,7 +188,7 @@ def make_client_context(security: ListenerSecurity, read: ReadFile, now_ms: int)
     _set_up(context, security)
     if any(security[each] for each in _OWN_KEY):
         _load_chain(context, load_identity(security, read, now_ms), security.written_name("ssl.keystore.location"))
-    if not _trust(context, security, read):
+    if not trust(context, security, read):
         context.load_default_certs()
     return context
 
@@ -217,7 +204,7 @@ def _set_up(context: ssl.SSLContext, security: ListenerSecurity) -> None:
     _set_versions(context, security)
 
 
-def _trust(context: ssl.SSLContext, security: ListenerSecurity, read: ReadFile) -> bool:
+def trust(context: ssl.SSLContext, security: ListenerSecurity, read: ReadFile) -> bool:
     """Has a context trust what is in the truststore; returns whether there is one. Raises ConfigError."""
     authorities = load_authorities(security, read)
     if authorities is None:
@@ -280,13 +267,8 @@ def _has(context: ssl.SSLContext, suite: str) -> bool:
 
 
 def _load_chain(context: ssl.SSLContext, identity: Identity, place: str) -> None:
-    """Gives a context its key and certificates. Python takes them from files only, so they go through a file that is in memory
-    and has no name. Raises ConfigError."""
-    descriptor = os.memfd_create("identity")
+    """Gives a context its key and certificates. Raises ConfigError."""
     try:
-        os.write(descriptor, identity.pem())
-        context.load_cert_chain(f"/proc/self/fd/{descriptor}")
+        load_pem(context, identity.pem())
     except ssl.SSLError as error:
         raise ConfigError(f"{place}: OpenSSL does not take this key ({error.reason or error}); make a stronger one") from error
-    finally:
-        os.close(descriptor)

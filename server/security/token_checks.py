@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
 from ottla.log.config_def import ConfigError
-from ottla.server.security.key_sets import TRUST, Source
+from ottla.server.security.key_sets import ALLOWED_URLS, TRUST, Source
 from ottla.server.security.signed_tokens import Expected, Signed
 
 if TYPE_CHECKING:
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from ottla.server.security.jwks import Keys
     from ottla.server.security.settings import ListenerSecurity
 
-ALLOWED: Final = "org.apache.kafka.sasl.oauthbearer.allowed.urls"
 _MECHANISM: Final = "OAUTHBEARER"
 _URL: Final = "sasl.oauthbearer.jwks.endpoint.url"
 _VALIDATOR: Final = "sasl.oauthbearer.jwt.validator.class"
@@ -116,7 +115,9 @@ def _url(settings: _Settings, allowed: Collection[str]) -> str:
     if scheme not in ("file", "http", "https"):
         raise ConfigError(f"{setting}: {url} is not a URL of file, https or http; {example}")
     if url not in allowed:
-        raise ConfigError(f"{setting}: {url} is not allowed by {ALLOWED}; name it there, or by KAFKA_OPTS=-D{ALLOWED}={url}")
+        raise ConfigError(
+            f"{setting}: {url} is not allowed by {ALLOWED_URLS}; name it there, or by KAFKA_OPTS=-D{ALLOWED_URLS}={url}"
+        )
     if scheme == "http":
         logger.warning("%s: whoever is on the way to %s can replace the keys; use https", setting, url)
     return url

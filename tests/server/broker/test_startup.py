@@ -56,7 +56,8 @@ COLD = (
     "ottla.server.security.login",
     "ottla.server.security.mechanisms",
     "ottla.wire.scram",
-    "joserfc",
+    "jwt",
+    "gssapi",
 )
 GROUP_MESSAGES = {"join_group", "leave_group", "sync_group"}  # the coordinator's answers are these messages
 

@@ -7,11 +7,12 @@ from collections.abc import Callable
 import pytest
 
 from ottla.log.config_def import ConfigError, Secret
+from ottla.security.jaas import LOGIN_MODULES
 from ottla.server.base.randomness import from_seed
 from ottla.server.security.credentials import Credentials
 from ottla.server.security.jwks import NoKeys
 from ottla.server.security.mechanism import Challenge, Done, Mechanism
-from ottla.server.security.mechanisms import MODULES, Parts, load_mechanisms, read_jaas_file
+from ottla.server.security.mechanisms import Parts, load_mechanisms, read_jaas_file
 from ottla.server.security.scram import Scram
 from ottla.server.security.settings import ListenerSecurity
 from ottla.server.settings.broker_config import BrokerConfig
@@ -38,7 +39,7 @@ def alice(found: dict[str, Mechanism], password: str = "hunter2") -> bool:
 
 
 def test_mechanisms_in_the_order_of_the_setting() -> None:
-    modules = {f"{OWN}{name.lower()}.sasl.jaas.config": f"{MODULES[name]} required;" for name in MODULES}
+    modules = {f"{OWN}{name.lower()}.sasl.jaas.config": f"{LOGIN_MODULES[name]} required;" for name in LOGIN_MODULES}
     wanted = ["SCRAM-SHA-512", "PLAIN", "SCRAM-SHA-256"]
     found = loaded({"sasl.enabled.mechanisms": ",".join(wanted), **modules})
     assert list(found) == wanted
@@ -124,7 +125,7 @@ REFUSED: dict[str, tuple[dict[str, str], str, str]] = {
     "signed tokens": (
         {
             "sasl.enabled.mechanisms": "OAUTHBEARER",
-            f"{OWN}oauthbearer.sasl.jaas.config": f"{MODULES['OAUTHBEARER']} required;",
+            f"{OWN}oauthbearer.sasl.jaas.config": f"{LOGIN_MODULES['OAUTHBEARER']} required;",
             f"{OWN}oauthbearer.sasl.server.callback.handler.class": "org.apache.kafka.x.OAuthBearerValidatorCallbackHandler",
         },
         "",
@@ -135,7 +136,7 @@ REFUSED: dict[str, tuple[dict[str, str], str, str]] = {
         {
             "sasl.enabled.mechanisms": "OAUTHBEARER",
             f"{OWN}oauthbearer.sasl.jaas.config": (
-                f'{MODULES["OAUTHBEARER"]} required unsecuredValidatorAllowableClockSkewMs="x";'
+                f'{LOGIN_MODULES["OAUTHBEARER"]} required unsecuredValidatorAllowableClockSkewMs="x";'
             ),
         },
         "",
@@ -170,7 +171,7 @@ def test_a_handler_under_a_shorter_name_is_refused(short: str) -> None:
     name = f"{short}sasl.server.callback.handler.class"
     texts = {
         "sasl.enabled.mechanisms": "OAUTHBEARER",
-        f"{OWN}oauthbearer.sasl.jaas.config": f"{MODULES['OAUTHBEARER']} required;",
+        f"{OWN}oauthbearer.sasl.jaas.config": f"{LOGIN_MODULES['OAUTHBEARER']} required;",
         name: "org.apache.kafka.common.security.oauthbearer.OAuthBearerValidatorCallbackHandler",
     }
     with pytest.raises(ConfigError) as refusal:
@@ -186,7 +187,7 @@ def test_the_handler_of_signed_tokens(place: str) -> None:
     own = f"{OWN}oauthbearer."
     texts = {
         "sasl.enabled.mechanisms": "OAUTHBEARER",
-        f"{own}sasl.jaas.config": f"{MODULES['OAUTHBEARER']} required;",
+        f"{own}sasl.jaas.config": f"{LOGIN_MODULES['OAUTHBEARER']} required;",
         f"{own}sasl.server.callback.handler.class": (
             f"org.apache.kafka.common.security.oauthbearer.{place}OAuthBearerValidatorCallbackHandler"
         ),

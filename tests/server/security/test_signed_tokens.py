@@ -9,10 +9,10 @@ from typing import Any
 import jwt
 import pytest
 
-from ottla.server.security.jwks import Key, parse_keys
+from ottla.server.security.jwks import FileKeys
 from ottla.server.security.oauth import Holder, InvalidToken
 from ottla.server.security.signed_tokens import LONGEST_TOKEN, Expected, Signed
-from tests.fakes import NOW_MS
+from tests.fakes import NOW_MS, ManualClock
 from tests.server.security.signing import NOW, ec_key, ed_key, jwk, key_set, rsa_key, signed
 
 EXPECTED = Expected(frozenset(("kafka", "other")), "https://issuer", 30_000, "scope", "sub")
@@ -24,19 +24,8 @@ SET = key_set(
 )
 
 
-class Fixed:
-    """Keys that do not change."""
-
-    def __init__(self, data: bytes) -> None:
-        self.keys = parse_keys(data)
-
-    def find(self, key_id: str | None, algorithm: str) -> Key | None:
-        found = (key for key in self.keys if key_id in (None, key.id) and algorithm in key.algorithms)
-        return next(found, None)
-
-
 def checks(expected: Expected = EXPECTED) -> Signed:
-    return Signed(Fixed(SET), expected, lambda: NOW_MS)
+    return Signed(FileKeys(lambda: SET, ManualClock(), "jwks.json"), expected, lambda: NOW_MS)
 
 
 def refused(token: str, expected: Expected = EXPECTED) -> str:
