@@ -155,9 +155,9 @@ PLANTED: Final = (
 )
 
 
-def named(name: str) -> Planted:
+def named(name: str, faults: Sequence[Planted] = PLANTED) -> Planted:
     """Returns the fault of this name. Raises KeyError."""
-    return {fault.name: fault for fault in PLANTED}[name]
+    return {each.name: each for each in faults}[name]
 
 
 def edited(fault: Planted) -> str:

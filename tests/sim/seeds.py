@@ -19,9 +19,9 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
 
-from tests.sim.cluster.planted import named as in_clusters
-from tests.sim.planted import named as in_brokers
-from tests.sim.planted import plant
+from tests.sim.cluster.planted import PLANTED as IN_CLUSTERS
+from tests.sim.planted import PLANTED as IN_BROKERS
+from tests.sim.planted import named, plant
 
 FOUND: Final = 3
 """The exit code if anything was found: not 1, which is also that of a crash."""
@@ -39,7 +39,7 @@ def main() -> int:
     arguments = parser.parse_args()
     planted = None
     if arguments.planted is not None:
-        planted = (in_clusters if arguments.cluster else in_brokers)(arguments.planted)
+        planted = named(arguments.planted, IN_CLUSTERS if arguments.cluster else IN_BROKERS)
         plant(planted)
     simulate = import_module("tests.sim.cluster.simulation" if arguments.cluster else "tests.sim.simulation").simulate
 

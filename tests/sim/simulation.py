@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import itertools
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any, Final, Protocol
@@ -110,6 +110,44 @@ def play(world: Stage, story: Coroutine[Any, Any, None]) -> list[Anomaly]:
     return found + [Anomaly("exception", "the broker", text) for text in world.bugs]
 
 
+async def run_to_end(story: Coroutine[Any, Any, None], beside: Sequence[Coroutine[Any, Any, None]], limit_s: float) -> None:
+    """Runs a story with what goes on beside it. Raises what either raises, and TimeoutError if the story does not end in time."""
+    others = [asyncio.ensure_future(each) for each in beside]
+    told = asyncio.ensure_future(story)
+    await asyncio.wait((*others, told), timeout=limit_s, return_when=asyncio.FIRST_COMPLETED)
+    for task in (*others, told):
+        if task.done():
+            task.result()
+    if not told.done():
+        raise TimeoutError(f"it does not end within {limit_s} s")
+
+
+async def repair(
+    world: Stage, breaking: list[asyncio.Task[None]], healed: asyncio.Event, working: list[asyncio.Task[None]]
+) -> None:
+    """Has nothing break any more, repairs all, and waits until every client has got on. Raises what a client raises."""
+    for task in breaking:
+        task.cancel()
+    world.heal()
+    world.recorder.mark(0, "heal")
+    world.say("all is repaired")
+    healed.set()
+    await asyncio.wait(working)
+    for task in working:
+        task.result()
+
+
+async def get_on(world: Stage, client: Working, rounds: int, pause_s: float) -> None:
+    """Has a client work on after the repair: at least so many rounds, and until it has had success or is stuck."""
+    until, first = world.loop.time() + STUCK_S + 10.0, len(world.recorder.events)
+    for turn in itertools.count():
+        worked = world.last_ok.get(client.process, 0) >= first
+        if turn >= rounds and (worked or world.loop.time() > until):
+            return
+        await client.once()
+        await asyncio.sleep(client.random.random() * pause_s)
+
+
 def outcome_of(world: Stage, found: list[Anomaly]) -> Outcome:
     """Returns what came of the run of a world."""
     digest = hashlib.sha256("\n".join(world.recorder.lines()).encode()).hexdigest()[:16]
@@ -165,14 +203,7 @@ class _Run:
     # The run
 
     async def all(self) -> None:
-        world = self.world
-        running, story = asyncio.ensure_future(world.server.keep_running()), asyncio.ensure_future(self._story())
-        await asyncio.wait((running, story), timeout=_LIMIT_S, return_when=asyncio.FIRST_COMPLETED)
-        for task in (running, story):
-            if task.done():
-                task.result()
-        if not story.done():
-            raise TimeoutError(f"it does not end within {_LIMIT_S} s")
+        await run_to_end(self._story(), [self.world.server.keep_running()], _LIMIT_S)
 
     async def _story(self) -> None:
         world = self.world
@@ -184,15 +215,7 @@ class _Run:
         working = [asyncio.ensure_future(self._work(client, healed)) for client in self._clients]
         breaking = [asyncio.ensure_future(self._break(*fault, healed)) for fault in self._faults()]
         await self._broken_enough.wait()
-        for task in breaking:
-            task.cancel()
-        world.heal()
-        world.recorder.mark(0, "heal")
-        world.say("all is repaired")
-        healed.set()
-        await asyncio.wait(working)
-        for task in working:
-            task.result()
+        await repair(world, breaking, healed, working)
         for committed in (False, True):
             await read_whole(world, ALL_KEYS, committed=committed, limit_s=_LAST_READ_S)
         await self._read_groups()
@@ -217,13 +240,7 @@ class _Run:
             if not self._working:
                 self._broken_enough.set()
         await healed.wait()
-        until, first = self.world.loop.time() + STUCK_S + 10.0, len(self.world.recorder.events)
-        for turn in itertools.count():
-            worked = self.world.last_ok.get(client.process, 0) >= first
-            if turn >= _ROUNDS_AFTER and (worked or self.world.loop.time() > until):
-                return
-            await client.once()
-            await asyncio.sleep(client.random.random() * _PAUSE_S)
+        await get_on(self.world, client, _ROUNDS_AFTER, _PAUSE_S)
 
     async def _work_while_things_break(self, client: Working) -> None:
         for _ in range(self._rounds):

@@ -48,6 +48,10 @@ class Stage(ABC):
     def client(self, name: str) -> Client:
         """Returns a new client of the broker, or of the cluster."""
 
+    def heal(self) -> None:
+        """Ends all faults."""
+        self.quiet = True
+
     @abstractmethod
     def goes_on(self, life: int) -> bool:
         """Returns whether a life of a broker is not over."""

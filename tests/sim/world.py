@@ -58,6 +58,5 @@ class World(Stage):
         return life == self.lives
 
     def heal(self) -> None:
-        """Ends all faults."""
-        self.quiet = True
+        super().heal()
         self.server.heal()

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from tests.sim.planted import Planted, fault
+from tests.sim.planted import fault
 
 _LOST: Final = "lost-replicated replicas-differ hw-beyond-isr lost-write unseen vanished inconsistent-offsets"
 PLANTED: Final = (
@@ -30,8 +30,3 @@ PLANTED: Final = (
         ),
     ),
 )
-
-
-def named(name: str) -> Planted:
-    """Returns the fault of this name. Raises KeyError."""
-    return {each.name: each for each in PLANTED}[name]

@@ -13,7 +13,7 @@ import itertools
 import warnings
 from collections.abc import Callable
 from random import Random
-from typing import Any, Final, Protocol
+from typing import Final
 from unittest.mock import patch
 
 from compat_tests.anomalies.checker import check
@@ -26,13 +26,12 @@ from tests.sim.cluster.watching import Watcher
 from tests.sim.cluster.world import ClusterWorld
 from tests.sim.producers import IdempotentProducer, PlainProducer
 from tests.sim.readers import Consumer, read_whole
-from tests.sim.simulation import Outcome, outcome_of, play
+from tests.sim.simulation import STUCK_S, Outcome, Working, get_on, outcome_of, play, repair, run_to_end
 from tests.sim.stage import until
 
 KEYS: Final = ["t-0", "t-1"]
 TRIMMED: Final = "d-0"
 ALL_KEYS: Final = [*KEYS, TRIMMED]
-STUCK_S: Final = 60
 _MAY_GO_BACK: Final = frozenset(("hw-backwards", "lso-backwards"))
 _ROUNDS_AFTER: Final = 2
 _MOST_LIVES: Final = 12
@@ -42,21 +41,6 @@ _LOOKED_AT_S: Final = 0.05
 _LAST_READ_S: Final = 60.0
 _LIMIT_S: Final = 600.0
 """So much simulated time is enough for every run; what is not over then is stuck."""
-
-
-class Working(Protocol):
-    """A client of any kind."""
-
-    process: int
-    random: Random
-
-    async def once(self) -> None:
-        """Does one thing, or tries to."""
-        ...
-
-    def restart(self) -> None:
-        """Crashes and comes back."""
-        ...
 
 
 def simulate(seed: int, said: Callable[[str], None] | None = None) -> Outcome:
@@ -105,15 +89,7 @@ class _Run:
         return [] if self._plan.random() < 0.05 else [fault for fault in FAULTS if self._plan.random() < 0.4]
 
     async def all(self) -> None:
-        running = asyncio.ensure_future(self.world.keep_running())
-        story, looking = asyncio.ensure_future(self._story()), asyncio.ensure_future(self._look())
-        tasks: list[asyncio.Future[Any]] = [running, story, looking]
-        await asyncio.wait(tasks, timeout=_LIMIT_S, return_when=asyncio.FIRST_COMPLETED)
-        for task in tasks:
-            if task.done():
-                task.result()
-        if not story.done():
-            raise TimeoutError(f"it does not end within {_LIMIT_S} s")
+        await run_to_end(self._story(), [self.world.keep_running(), self._look()], _LIMIT_S)
 
     async def _look(self) -> None:
         while True:
@@ -131,15 +107,7 @@ class _Run:
         working = [asyncio.ensure_future(self._work(client, healed)) for client in self._clients]
         breaking = [asyncio.ensure_future(self._break(fault)) for fault in self._faults]
         await asyncio.wait([asyncio.ensure_future(self._broken_enough(working))])
-        for task in breaking:
-            task.cancel()
-        world.heal()
-        world.recorder.mark(0, "heal")
-        world.say("all is repaired")
-        healed.set()
-        await asyncio.wait(working)
-        for task in working:
-            task.result()
+        await repair(world, breaking, healed, working)
         await self._until_whole("the end")
         for committed in (False, True):
             await read_whole(world, ALL_KEYS, committed=committed, limit_s=_LAST_READ_S)
@@ -163,13 +131,7 @@ class _Run:
             await asyncio.sleep(client.random.random() * _PAUSE_S)
             if client.random.random() < 0.01:
                 client.restart()
-        over_at, first = self.world.loop.time() + STUCK_S + 10.0, len(self.world.recorder.events)
-        for turn in itertools.count():
-            worked = self.world.last_ok.get(client.process, 0) >= first
-            if turn >= _ROUNDS_AFTER and (worked or self.world.loop.time() > over_at):
-                return
-            await client.once()
-            await asyncio.sleep(client.random.random() * _PAUSE_S)
+        await get_on(self.world, client, _ROUNDS_AFTER, _PAUSE_S)
 
     async def _break(self, fault: Fault) -> None:
         random = self.world.random(fault.__name__)

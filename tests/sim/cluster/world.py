@@ -175,8 +175,7 @@ class ClusterWorld(Stage):
         return self._lost is not None
 
     def heal(self) -> None:
-        """Ends all faults."""
-        self.quiet = True
+        super().heal()
         self.fabric.join_all()
         if self.quorum.away:
             self.quorum.fail_over()
