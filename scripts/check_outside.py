@@ -36,12 +36,12 @@ from compat_tests.outside.outcome import Outcome
 from compat_tests.outside.play import play
 from compat_tests.reference.kafka import BrokerProcess
 from scripts import proofs
+from scripts.namespaces import is_inside, run_inside
 from scripts.powercut.broker import FILESYSTEMS, OttlaInGuest, prepare_network
 from scripts.powercut.run import KERNEL
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 SYNCED: Final = {"log.flush.interval.messages": "1"}
-_INSIDE: Final = "CHECK_OUTSIDE_INSIDE"
 _SMALL: Final = "64m"
 _SHOWN: Final = 10
 _START_S: Final = 300
@@ -168,9 +168,8 @@ def main() -> int:
         for tool in (KERNEL, f"mkfs.{arguments.filesystem}"):
             if shutil.which(tool) is None:
                 parser.error(f"{tool} is missing; on Debian: apt-get install user-mode-linux e2fsprogs xfsprogs")
-    if _INSIDE not in os.environ:
-        command = ["unshare", "--map-root-user", "--net", "--mount", sys.executable, "-m", "scripts.check_outside", *sys.argv[1:]]
-        return subprocess.run(command, env={**os.environ, _INSIDE: "1"}, check=False).returncode
+    if not is_inside():
+        return run_inside("scripts.check_outside")
     subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
     if "power" in kinds:
         prepare_network()

@@ -14,7 +14,6 @@ its own, so that no root is needed and nothing else of this machine is touched.
 
 from __future__ import annotations
 
-import os
 import shutil
 import signal
 import subprocess
@@ -35,10 +34,10 @@ from compat_tests.cluster.nodes import CONTROLLER_ID
 from compat_tests.outside.breaking import Room
 from compat_tests.reference.kafka import BrokerFailed
 from scripts import proofs
+from scripts.namespaces import is_inside, run_inside
 
 KINDS: Final = {"o": "ottla", "k": "kafka"}
 CLUSTERS: Final = ("ook", "okk", "ooo")
-_INSIDE: Final = "CLUSTER_FAULTS_INSIDE"
 _SMALL: Final = "96m"
 _START_S: Final = 300
 """How long a start may take, on a machine that may be busy with other things."""
@@ -129,18 +128,8 @@ def main() -> int:
         parser.error(f"no such faults: {', '.join(sorted({*faults} - {*FAULTS}))}")
     if not all(len(letters) == 3 and {*letters} <= {*KINDS} for letters in clusters):
         parser.error("a cluster is three letters, each o for ottla or k for Apache Kafka")
-    if _INSIDE not in os.environ:
-        command = [
-            "unshare",
-            "--map-root-user",
-            "--net",
-            "--mount",
-            sys.executable,
-            "-m",
-            "scripts.cluster_faults",
-            *sys.argv[1:],
-        ]
-        return subprocess.run(command, env={**os.environ, _INSIDE: "1"}, check=False).returncode
+    if not is_inside():
+        return run_inside("scripts.cluster_faults")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # brokers end with it, and are not left behind
     networks = Networks([1, 2, 3, CONTROLLER_ID])
     origin = proofs.origin()

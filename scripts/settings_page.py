@@ -41,9 +41,7 @@ WHY_IDLE: Final[dict[str, tuple[str, ...]]] = {
         "auto.leader.rebalance.enable", "leader.imbalance.", "controller.", "replica.", "follower.",
         "alter.log.dirs.", "log.dir.failure.timeout.ms",
     ),
-    "Internal topics have one replica, and the controllers decide about elections": (
-        "transaction.state.log.min.isr", "unclean.leader.election.enable",
-    ),
+    "The controllers decide about elections": ("unclean.leader.election.enable",),
     "Metrics are plain counters that are read when somebody asks for them": ("kafka.metrics.", "metric.reporters", "metrics."),
     "There is no tiered storage": ("remote.", "log.remote.", "log.local.", "local."),
     "Share groups have one assignor": ("group.share.assignors",),

@@ -154,8 +154,9 @@ class Rounds:
         def well() -> bool:
             nonlocal last
             self._revive()
-            last = str(self.cluster.state(TOPIC))
-            if [isr for _, isr in self.cluster.state(TOPIC)] != [sorted(replicas) for replicas in self.assignment]:
+            state = self.cluster.state(TOPIC)
+            last = str(state)
+            if [isr for _, isr in state] != [sorted(replicas) for replicas in self.assignment]:
                 return False
             try:
                 self.cluster.elect_preferred(TOPIC, len(self.assignment))

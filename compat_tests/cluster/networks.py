@@ -16,7 +16,6 @@ from typing import Final
 FORWARDING: Final = Path("/proc/sys/net/ipv4/ip_forward")
 FROM, TO, BOTH = "from", "to", "both"
 """Which packets of a node are dropped."""
-CUTS: Final = (FROM, TO, BOTH)
 
 
 def _ip(*words: str) -> None:

@@ -8,48 +8,36 @@ from __future__ import annotations
 from pathlib import Path
 
 from compat_tests.brokers import Ottla
-from compat_tests.reference.kafka import CONTROLLER_ID, HOST, KafkaController, RealKafka
+from compat_tests.reference.kafka import CONTROLLER_ID, HOST, BrokerProcess, KafkaController, RealKafka
 
 __all__ = ["CONTROLLER_ID", "KafkaBroker", "KafkaController", "OttlaBroker"]
 
 
-class KafkaBroker(RealKafka):
-    """A broker of Apache Kafka whose controllers are others; `controllers` is the address of one of them."""
+class _Joining(BrokerProcess):
+    """A broker whose controllers are others; `controllers` is the address of one of them."""
+
+    def __init__(
+        self, directory: Path, node_id: int, controllers: str, settings: dict[str, str] | None = None, host: str = HOST
+    ) -> None:
+        self.node_id = node_id
+        self.controllers = controllers
+        super().__init__(directory, settings, host=host)
+
+    def place(self) -> dict[str, str]:
+        return {
+            "process.roles": "broker",
+            "node.id": str(self.node_id),
+            "listeners": f"PLAINTEXT://{self.host}:{self.port}",
+            "controller.quorum.bootstrap.servers": self.controllers,
+            "log.dirs": str(self.data_dir),
+        }
+
+
+class KafkaBroker(_Joining, RealKafka):
+    """A broker of Apache Kafka under controllers elsewhere."""
 
     format_options = ()
 
-    def __init__(
-        self, directory: Path, node_id: int, controllers: str, settings: dict[str, str] | None = None, host: str = HOST
-    ) -> None:
-        self.node_id = node_id
-        self.controllers = controllers
-        super().__init__(directory, settings, host=host)
 
-    def place(self) -> dict[str, str]:
-        return {
-            "process.roles": "broker",
-            "node.id": str(self.node_id),
-            "listeners": f"PLAINTEXT://{self.host}:{self.port}",
-            "controller.quorum.bootstrap.servers": self.controllers,
-            "log.dirs": str(self.data_dir),
-        }
-
-
-class OttlaBroker(Ottla):
-    """A broker of ottla whose controllers are others; `controllers` is the address of one of them."""
-
-    def __init__(
-        self, directory: Path, node_id: int, controllers: str, settings: dict[str, str] | None = None, host: str = HOST
-    ) -> None:
-        self.node_id = node_id
-        self.controllers = controllers
-        super().__init__(directory, settings, host=host)
-
-    def place(self) -> dict[str, str]:
-        return {
-            "process.roles": "broker",
-            "node.id": str(self.node_id),
-            "listeners": f"PLAINTEXT://{self.host}:{self.port}",
-            "controller.quorum.bootstrap.servers": self.controllers,
-            "log.dirs": str(self.data_dir),
-        }
+class OttlaBroker(_Joining, Ottla):
+    """A broker of ottla under controllers elsewhere."""

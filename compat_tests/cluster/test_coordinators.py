@@ -13,6 +13,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, Shar
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
 from compat_tests.cluster.mixed import Mixed
+from compat_tests.topics import committed_records
 from compat_tests.waiting import wait_for
 
 OTTLA_1, OTTLA_2, KAFKA = 1, 2, 3
@@ -108,28 +109,7 @@ def fill(cluster: Mixed, topic: str, count: int) -> None:
 
 def values(cluster: Mixed, topic: str) -> Counter[int]:
     """Returns what a reader of committed records finds."""
-    consumer = Consumer(
-        {"bootstrap.servers": cluster.bootstrap, "group.id": "unused", "enable.partition.eof": True}
-        | {"isolation.level": "read_committed", "auto.offset.reset": "earliest"}
-    )
-    consumer.assign([TopicPartition(topic, index, 0) for index in range(PARTITIONS)])
-    found: Counter[int] = Counter()
-    ends: set[int] = set()
-    try:
-        while len(ends) < PARTITIONS:
-            message = consumer.poll(30)
-            assert message is not None, f"{sum(found.values())} records, and no end"
-            error = message.error()
-            if error is not None:
-                assert error.code() == KafkaError._PARTITION_EOF, error
-                partition = message.partition()
-                assert partition is not None
-                ends.add(partition)
-            else:
-                found[int(message.value() or b"")] += 1
-    finally:
-        consumer.close()
-    return found
+    return Counter(int(message.value() or b"") for message in committed_records(cluster.bootstrap, topic, PARTITIONS))
 
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])

@@ -46,7 +46,10 @@ class Cluster:
         place = directory / "ottla"
         dirs = f"{place / 'data'},{place / 'more'}"
         self.ottla = OttlaBroker(place, OTTLA_ID, self.controller.bootstrap, OFTEN | {"log.dirs": dirs})
-        self.dirs = {self.kafka: [self.kafka.data_dir], self.ottla: [place / "data", place / "more"]}
+        self.dirs: dict[BrokerProcess, list[Path]] = {
+            self.kafka: [self.kafka.data_dir],
+            self.ottla: [place / "data", place / "more"],
+        }
 
     def start(self) -> None:
         for node in (self.controller, self.kafka, self.ottla):

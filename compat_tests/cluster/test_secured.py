@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import (
     AclBinding,
     AclOperation,
@@ -25,6 +25,7 @@ from confluent_kafka.admin import (
 
 from compat_tests.certificates import PASSWORD
 from compat_tests.cluster.nodes import KafkaBroker, KafkaController, OttlaBroker
+from compat_tests.cluster.producing import produce
 from compat_tests.reference.kafka import HOST, BrokerProcess
 from compat_tests.security.tls_files import BROKER, FOREIGN, ROOT, Files
 from compat_tests.waiting import wait_for
@@ -133,17 +134,7 @@ class Nodes:
         admin.create_topics([NewTopic(topic, 1, replica_assignment=[replicas])])[topic].result(30)
 
     def produce(self, topic: str) -> None:
-        producer = Producer(login(self.ottla, "admin", self.files) | {"acks": "all"})
-        failed: list[object] = []
-
-        def delivered(error: object, _: object) -> None:
-            if error is not None:
-                failed.append(error)
-
-        for at in range(RECORDS):
-            producer.produce(topic, b"x" * 100 + str(at).encode(), on_delivery=delivered)
-        assert producer.flush(60) == 0
-        assert not failed
+        produce(self.ottla.bootstrap, topic, RECORDS, **login(self.ottla, "admin", self.files))
 
     def same_bytes(self, topic: str) -> None:
         def bytes_of(node: BrokerProcess) -> list[bytes]:
@@ -207,15 +198,18 @@ def test_logins_are_renewed_and_nothing_stops_for_it(nodes: Nodes) -> None:
     nodes.create("lasting", [KAFKA, OTTLA])
     started = nodes.ottla.log_file.stat().st_size
 
+    def said() -> str:
+        return bytes(nodes.ottla.log_file.read_bytes()[started:]).decode()
+
     def renewed() -> bool:
         for topic in ("long", "lasting"):
             nodes.produce(topic)
-        return bool(nodes.ottla.log_file.read_text().count("renewed a login") >= 4)
+        return said().count("renewed a login") >= 4
 
     wait_for(renewed, lambda: f"logins are renewed\n{nodes.ottla.log_tail()}")
     for topic in ("long", "lasting"):
         nodes.same_bytes(topic)
-    assert "closed the connection" not in nodes.ottla.log_file.read_text()[started:]
+    assert "closed the connection" not in said()
 
 
 WRONG_PASSWORD = {"listener.name.controller.plain.sasl.jaas.config": plain("broker", {"broker": "wrong"})}

@@ -27,7 +27,7 @@ from typing import Any
 
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from compat_tests.cluster.nodes import KafkaBroker, KafkaController, OttlaBroker
+from compat_tests.cluster.mixed import Mixed
 from compat_tests.reference.kafka import BrokerProcess
 
 NODES = (1, 2, 3)
@@ -48,10 +48,9 @@ class Run:
     """One cluster, and what is measured of it."""
 
     def __init__(self, directory: Path, kind: str, partitions: int) -> None:
-        make = OttlaBroker if kind == "ottla" else KafkaBroker
         self.partitions = partitions
-        self.controller = KafkaController(directory / "controller", SETTINGS)
-        self.brokers = {each: make(directory / f"{each}", each, self.controller.bootstrap, SETTINGS) for each in NODES}
+        self.cluster = Mixed(directory, [kind] * len(NODES), SETTINGS)
+        self.brokers = self.cluster.brokers
         self.admin: Any = None
 
     def state(self) -> list[Any]:
@@ -72,9 +71,7 @@ class Run:
 
     def measure(self, idle_s: float) -> dict[str, Any]:
         """Runs through all figures."""
-        self.controller.start()
-        for broker in self.brokers.values():
-            broker.start()
+        self.cluster.start()
         self.admin = AdminClient({"bootstrap.servers": ",".join(self.brokers[each].bootstrap for each in NODES[:2])})
         began = time.monotonic()
         self.admin.create_topics([NewTopic(TOPIC, self.partitions, len(NODES))], request_timeout=LIMIT_S)[TOPIC].result(LIMIT_S)
@@ -95,7 +92,7 @@ class Run:
 
     def stop(self) -> None:
         """Ends all processes; what they have written is of no more use."""
-        for node in (*self.brokers.values(), self.controller):
+        for node in (*self.brokers.values(), self.cluster.controller):
             node.kill()
 
 

@@ -38,10 +38,10 @@ class World(Stage):
     it.
     """
 
-    def __init__(self, seed: int, loop: VirtualLoop, *, every_flush: bool, settings: dict[str, str] | None = None) -> None:
+    def __init__(self, seed: int, loop: VirtualLoop, *, every_flush: bool) -> None:
         super().__init__(seed, loop)
         self.every_flush = every_flush
-        settings = SETTINGS | (settings or {}) | ({"log.flush.interval.messages": "1"} if every_flush else {})
+        settings = SETTINGS | ({"log.flush.interval.messages": "1"} if every_flush else {})
         self.server = BrokerLives(self, settings, self._make_port, loses_power=every_flush)
 
     def _make_port(self, life: int, context: contextvars.Context) -> Port:

@@ -34,7 +34,6 @@ OURS = {
     "interval.ms": "likewise",
 }
 KNOWN_BUT_IDLE = {
-    "transaction.state.log.min.isr": "likewise, with the internal topic",
     "unclean.leader.election.enable": "an internal topic's own; one replica needs no election",
 }
 

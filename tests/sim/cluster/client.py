@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from ottla.wire.errors import ErrorCode
 from tests.sim.client import TIMEOUT_S, Client, Lost
-from tests.sim.network import Link
 
 if TYPE_CHECKING:
     from ottla.server.broker.broker import Broker
@@ -56,16 +55,10 @@ class ClusterClient(Client):
         self._connections = {node_id: self._connect(node_id) for node_id in nodes}
         self._leaders: dict[Place, int] = {}
         self._sent: dict[asyncio.Future[Any], tuple[Client, Place | None]] = {}
-        self._last = next(iter(nodes))
 
     def _connect(self, node_id: int) -> Client:
         node = self._nodes[node_id]
         return Client(self._stage.loop, lambda: node.port, self.name)
-
-    @property
-    def link(self) -> Link | None:
-        """The connection that was used last."""
-        return self._connections[self._last].link
 
     def close(self) -> None:
         for connection in self._connections.values():
@@ -74,31 +67,33 @@ class ClusterClient(Client):
 
     def send(self, messages: Any, version: int, request: Any) -> asyncio.Future[Any]:
         place = next(_places(request), None)
-        self._last = self._whom_to_ask(place)
-        connection = self._connections[self._last]
+        connection = self._connections[self._whom_to_ask(place)]
         try:
             answer = connection.send(messages, version, request)
         except Lost:
-            self._leaders.pop(place, None) if place is not None else None
+            self._forget(place)
             raise
         self._sent[answer] = connection, place
         return answer
 
     def send_only(self, messages: Any, version: int, request: Any) -> None:
-        self._last = self._whom_to_ask(next(_places(request), None))
-        self._connections[self._last].send_only(messages, version, request)
+        self._connections[self._whom_to_ask(next(_places(request), None))].send_only(messages, version, request)
 
     async def wait(self, answer: asyncio.Future[Any], timeout_s: float = TIMEOUT_S) -> Any:
         connection, place = self._sent.pop(answer)
         try:
             response = await connection.wait(answer, timeout_s)
         except Lost:
-            if place is not None:
-                self._leaders.pop(place, None)
+            self._forget(place)
             raise
         if place is not None and not _ELSEWHERE.isdisjoint(_codes(response)):
-            self._leaders.pop(place, None)
+            self._forget(place)
         return response
+
+    def _forget(self, place: Place | None) -> None:
+        """Forgets who leads a partition, if the request was about one."""
+        if place is not None:
+            self._leaders.pop(place, None)
 
     def _whom_to_ask(self, place: Place | None) -> int:
         """Returns the id of a broker. Raises Lost if nobody knows a leader."""

@@ -4,7 +4,7 @@ It is one controller that leads a quorum nobody else votes in; what it writes do
 the metadata log. The rules are those of Kafka's ClusterControlManager and ReplicationControlManager, without what a simulation
 does not use: no eligible leader replicas, no unclean elections, no features to raise, no reassignment.
 
-Every in-sync set that was ever in force is kept by partition epoch, and every leader by leader epoch, for the checker.
+Every in-sync set that was ever in force is kept by partition epoch, for the checker.
 """
 
 from __future__ import annotations
@@ -85,8 +85,6 @@ class Controller:
         self.partitions: dict[tuple[bytes, int], PartitionState] = {}
         self.isrs: dict[tuple[str, int], frozenset[int]] = {}
         """The in-sync replicas by (key of the partition, partition epoch)."""
-        self.leaders: dict[tuple[str, int], int] = {}
-        """Who led, by (key of the partition, leader epoch)."""
         self._now = now
         self._changed = changed
         self._next_producer_id = 0
@@ -290,7 +288,6 @@ class Controller:
 
     def _note(self, state: PartitionState) -> None:
         self.isrs[state.key, state.epoch] = frozenset(state.isr)
-        self.leaders[state.key, state.leader_epoch] = state.leader
 
     # The rest
 

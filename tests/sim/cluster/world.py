@@ -26,6 +26,7 @@ from tests.sim.loop import VirtualClock
 from tests.sim.network import Port
 from tests.sim.stage import Stage
 
+BROKERS: Final = 3
 LAG_S: Final = 2.0
 _SETTINGS: Final = {
     "process.roles": "broker",
@@ -109,15 +110,15 @@ class Node(BrokerLives):
 
 
 class ClusterWorld(Stage):
-    """See the module's docstring. `size` is the number of brokers."""
+    """See the module's docstring."""
 
-    def __init__(self, seed: int, loop: ClusterLoop, size: int = 3) -> None:
+    def __init__(self, seed: int, loop: ClusterLoop) -> None:
         super().__init__(seed, loop)
         self.loop_of_nodes = loop
         self.fabric = Fabric()
         self.quorum = Quorum(loop, self.random("quorum"), self.fabric)
         rates = self.random("clocks")
-        self.nodes = {at: Node(self, at, rates.choice((1.0, 1.0, 0.97, 1.03))) for at in range(1, size + 1)}
+        self.nodes = {at: Node(self, at, rates.choice((1.0, 1.0, 0.97, 1.03))) for at in range(1, BROKERS + 1)}
         self._clock = VirtualClock(loop)
         self._lost: Node | None = None
         self._lost_epoch = -1
