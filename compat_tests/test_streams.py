@@ -102,7 +102,11 @@ SMOKE_KILLS: Final = 2 if FULL else 1
 
 
 def test_the_smoke_test_verifies_its_results_though_its_clients_are_killed(
-    fresh_broker: Callable[..., BrokerProcess], protocol: str, classes: Path, tmp_path: Path
+    fresh_broker: Callable[..., BrokerProcess],
+    protocol: str,
+    classes: Path,
+    tmp_path: Path,
+    record_property: Callable[[str, object], None],
 ) -> None:
     """As Kafka's system test does it: a client is killed while data comes, and another one goes on.
 
@@ -123,11 +127,13 @@ def test_the_smoke_test_verifies_its_results_though_its_clients_are_killed(
     with ExitStack() as stack:
         last = stack.enter_context(client())
         last.wait_for_text("REBALANCING -> RUNNING")
-        generated = threading.Event()
+        generated, again = threading.Event(), threading.Event()
 
         def said(line: str) -> None:
             if line.startswith("generated"):
                 generated.set()
+            elif line.startswith("verified again"):
+                again.set()
 
         log = tmp_path / "driver.log"
         driver = JavaProcess(JARS, "SmokeTest", broker.bootstrap, *SMOKE_FIGURES, log=log, on_line=said, classes=classes)
@@ -140,5 +146,6 @@ def test_the_smoke_test_verifies_its_results_though_its_clients_are_killed(
         last.wait_for_text("processed")
         assert driver.wait(240) == 0, driver.tail()
         assert driver.last[-1] == "verified true"
+        record_property("verifications", 2 if again.is_set() else 1)
         assert last.stop() in (0, 143)
         assert any("SMOKE-TEST-CLIENT-CLOSED" in line for line in last.last)

@@ -8,6 +8,10 @@ import org.apache.kafka.streams.tests.SmokeTestDriver;
  *
  * <p>Writes the test's data within so many seconds, then reads what SmokeTestClient makes of it and holds it against what it must be.
  * Nothing may have been processed twice. Ends with "verified true", or "verified false".
+ *
+ * <p>The driver reads the topics' ends first and its positions afterwards. The last results are visible as soon as their own
+ * partition has its marker, so another partition's marker may come between the two, and then a position is behind the end that was
+ * read. What is wrong in the topics stays wrong: so a "no" is asked for once more, and "verified again" says that this was needed.
  */
 public final class SmokeTest {
     private SmokeTest() {}
@@ -19,6 +23,10 @@ public final class SmokeTest {
         Map<String, Set<Integer>> written = SmokeTestDriver.generate(arguments[0], keys, records, time);
         System.out.println("generated");
         var result = SmokeTestDriver.verify(arguments[0], written, records, true);
+        if (!result.passed()) {
+            System.out.println("verified again");
+            result = SmokeTestDriver.verify(arguments[0], written, records, true);
+        }
         System.out.println("verified " + result.passed());
         System.exit(result.passed() ? 0 : 1);
     }
