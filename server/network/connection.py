@@ -486,7 +486,7 @@ class Connection(Holding):
     def close(self, reason: str) -> None:
         """Closes the connection once the answers so far are sent, and logs the reason."""
         if not self._closing:
-            logger.info("closed the connection of %s (%.200r): %s", self.peer, self.session.client_id, reason)
+            self._owner.log_closing(logging.INFO, f"{self.peer} ({self.session.client_id!r:.200})", reason)
             self.close_quietly()
 
     def close_quietly(self) -> None:
@@ -496,7 +496,7 @@ class Connection(Holding):
         self.transport.close()
 
     def evict(self, reason: str) -> None:
-        logger.warning("closed the connection of %s (%.200r): %s", self.peer, self.session.client_id, reason)
+        self._owner.log_closing(logging.WARNING, f"{self.peer} ({self.session.client_id!r:.200})", reason)
         self._out = []
         self._sending.clear()
         self.abort()

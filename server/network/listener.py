@@ -48,7 +48,8 @@ class Listener:
         """Has clients log in before anything else; None where they need not."""
         self.accepted = 0
         self.refused = 0
-        self._log = LimitedLog(name, context.clock)
+        self._log = LimitedLog(name, context.clock, "were refused, or failed their handshakes")
+        self._closings = LimitedLog(name, context.clock, "had their connections closed")
         self._turned_away: set[Connection] = set()  # connections that will be closed, unread
         self._tasks: set[asyncio.Task[Any]] = set()
         self._server: asyncio.Server | None = None
@@ -149,6 +150,10 @@ class Listener:
     def log_refusal(self, peer: str, why: str) -> None:
         """Logs that a client was not let in, unless there are too many such lines."""
         self._log.write(f"refused the connection of {peer}: {why}")
+
+    def log_closing(self, level: int, peer: str, why: str) -> None:
+        """Logs that the broker closed a connection, unless there are too many such lines."""
+        self._closings.write(f"closed the connection of {peer}: {why}", level)
 
     def forget(self, connection: Connection) -> None:
         """Forgets a connection that has ended."""

@@ -39,6 +39,9 @@ class Owner(Protocol):
     def log_refusal(self, peer: str, why: str) -> None:
         """Logs that a connection was not let in."""
 
+    def log_closing(self, level: int, peer: str, why: str) -> None:
+        """Logs at this level that the broker closed a connection of a client, which `peer` names."""
+
     def forget(self, connection: Any) -> None:
         """Forgets a connection that has ended."""
 

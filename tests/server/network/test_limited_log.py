@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+
 import pytest
 
 from ottla.server.network.limited_log import LINES, LOG_SPAN_S, LimitedLog
@@ -9,20 +11,22 @@ from tests.fakes import ManualClock
 
 
 def test_many_lines_are_counted(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
     clock = ManualClock()
-    log = LimitedLog("SECURE", clock)
+    log = LimitedLog("SECURE", clock, "were refused")
     for _ in range(LINES + 5):
-        log.write("100% refused")
+        log.write("100% refused", logging.INFO)
+    assert {record.levelno for record in caplog.records} == {logging.INFO}
     assert caplog.messages == ["100% refused"] * LINES
     clock.advance(LOG_SPAN_S)
     log.write("later")
-    more = "5 more clients of listener SECURE were refused, or failed their handshakes"
+    more = "5 more clients of listener SECURE were refused"
     assert caplog.messages == ["100% refused"] * LINES + [more, "later"]
 
 
 def test_no_more_than_these_is_no_line(caplog: pytest.LogCaptureFixture) -> None:
     clock = ManualClock()
-    log = LimitedLog("SECURE", clock)
+    log = LimitedLog("SECURE", clock, "were refused")
     for _ in range(LINES):
         log.write("failed")
     clock.advance(LOG_SPAN_S)

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import logging
 from typing import Any
+
+import pytest
 
 from ottla.server.base.network import OsNetwork
 from ottla.server.network.connection import Connection
 from ottla.server.network.context import NetworkContext
+from ottla.server.network.limited_log import LINES, LOG_SPAN_S
 from ottla.server.network.listener import Listener
 from ottla.server.network.owner import Owner, Serves
 from ottla.server.network.socket_settings import SocketSettings
@@ -39,6 +43,9 @@ class Least:
         return self.refusal
 
     def log_refusal(self, peer: str, why: str) -> None: ...
+
+    def log_closing(self, level: int, peer: str, why: str) -> None:
+        logging.getLogger("ottla.server.listener").log(level, "closed the connection of %s: %s", peer, why)
 
     def forget(self, connection: Any) -> None:
         self.forgotten.append(connection)
@@ -115,6 +122,18 @@ def test_a_listener_is_an_owner() -> None:
     owner: Owner = Listener("A", context, NotingDispatch(), SocketSettings())
     assert all(hasattr(owner, name) for name in Owner.__annotations__)
     methods = {name: method for name, method in vars(Owner).items() if inspect.isfunction(method) and name[0] != "_"}
-    assert methods.keys() == {"admit", "forget", "keep", "log_refusal"}
+    assert methods.keys() == {"admit", "forget", "keep", "log_closing", "log_refusal"}
     for name, method in methods.items():
         assert inspect.signature(method).parameters.keys() == inspect.signature(getattr(Listener, name)).parameters.keys()
+
+
+def test_a_crowd_of_bad_clients_does_not_fill_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    broker = MemoryBroker({})
+    context = NetworkContext(broker.clock, broker.context.purgatory, OsNetwork())
+    listener = Listener("A", context, NotingDispatch(), SocketSettings())
+    for port in range(LINES + 3):
+        listener.log_closing(logging.INFO, f"10.0.0.1:{port}", "it is bad")
+    assert caplog.messages == [f"closed the connection of 10.0.0.1:{port}: it is bad" for port in range(LINES)]
+    broker.clock.advance(LOG_SPAN_S)
+    assert caplog.messages[LINES:] == ["3 more clients of listener A had their connections closed"]
