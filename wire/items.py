@@ -57,36 +57,49 @@ class Layout(NamedTuple):
     least_bytes: int
 
 
-def check_items(api_key: int, version: int, buf: Buffer, pos: int, most: int, few: int) -> int:
-    """Returns how many elements the request whose body is at `pos` has; 0 if it is too short for more than `few`, and is not
-    looked at. Raises TooManyItems if it has more than `most`; or one of frame.MALFORMED, for bytes that do not decode either, or
-    a string that is too long.
+class _EnoughItems(Exception):
+    """There are more elements than somebody wanted to know of."""
+
+
+def has_more_items(api_key: int, version: int, buf: Buffer, pos: int, most: int, few: int) -> bool:
+    """Returns whether the request whose body is at `pos` has more than `few` elements. It is walked no further than until that is
+    known, and not at all if it is too short for so many.
+
+    Raises TooManyItems if more than `most` were found on the way; or one of frame.MALFORMED, for bytes that do not decode
+    either, or a string that is too long.
     """
     layout = layout_of(api_key, version)
     if layout is None or len(buf) - pos <= few * layout.least_bytes:
-        return 0
-    return count_items(layout, buf, pos, most)[0]
+        return False
+    try:
+        _Count(buf, most, layout.flexible, few).walk(layout.shape, pos)
+    except _EnoughItems:
+        return True
+    return False
 
 
 def count_items(layout: Layout, buf: Buffer, pos: int, most: int) -> tuple[int, int]:
-    """Returns the number of elements of the request at `pos`, and where it ends. Raises as `check_items` does."""
-    count = _Count(buf, most, layout.flexible)
+    """Returns the number of elements of the request at `pos`, and where it ends. Raises TooManyItems if there are more than
+    `most`, or one of frame.MALFORMED."""
+    count = _Count(buf, most, layout.flexible, most)
     end = count.walk(layout.shape, pos)
     return most - count.left, end
 
 
 class _Count:
-    """Walks through one request; `left` is the number of elements that may still come."""
+    """Walks through one request; `left` is the number of elements that may still come. It ends with _EnoughItems when there were
+    more than `few`."""
 
-    __slots__ = ("buf", "flexible", "left")
+    __slots__ = ("buf", "enough", "flexible", "left")
 
-    def __init__(self, buf: Buffer, most: int, flexible: bool) -> None:
+    def __init__(self, buf: Buffer, most: int, flexible: bool, few: int) -> None:
         self.buf = buf
         self.left = most
+        self.enough = most - few
         self.flexible = flexible
 
     def walk(self, shape: Shape, pos: int, times: int = 1) -> int:
-        """Returns the position behind what is at `pos`, so many structs of a shape. Raises as `check_items` does."""
+        """Returns the position behind what is at `pos`, so many structs of a shape."""
         buf, flexible = self.buf, self.flexible
         for _ in range(times):
             for sign in shape:
@@ -135,6 +148,8 @@ class _Count:
         self.left -= count
         if self.left < 0:
             raise TooManyItems
+        if self.left < self.enough:
+            raise _EnoughItems
 
     def _list(self, sign: List, pos: int) -> int:
         count, pos = self._length(pos)

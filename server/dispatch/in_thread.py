@@ -13,9 +13,11 @@ from ottla.server.base.errors import CloseConnection
 from ottla.server.base.promise import Promise
 from ottla.server.base.turns import Steps, call_in_thread, take_steps
 from ottla.server.dispatch.encode_in_thread import encoded
+from ottla.server.dispatch.item_limit import count_all, refused
 from ottla.server.dispatch.route import Route, Waiting
 from ottla.server.requests.request import Request
 from ottla.wire.frame import MALFORMED
+from ottla.wire.items import TooManyItems
 from ottla.wire.primitives import Buffer
 
 
@@ -47,8 +49,15 @@ def _answer(route: Route, frame: memoryview, pos: int, request: Request) -> Step
 def _answer_admitted(route: Route, frame: memoryview, pos: int, request: Request) -> Steps[Any]:
     api, version = route.plan.api, request.api_version
     decode = route.plan.own_steps.decode  # without the links around it, which belong on the loop
+
+    def counted() -> tuple[Any, int]:
+        count_all(request.broker, api.key, version, frame, pos)
+        return decode(frame, pos)
+
     try:
-        body, end = yield from call_in_thread(lambda: decode(frame, pos), request.broker.workers)
+        body, end = yield from call_in_thread(counted, request.broker.workers)
+    except TooManyItems:
+        raise refused(request.broker, api.key, version, len(frame)) from None
     except MALFORMED as error:
         raise CloseConnection(f"its {api.name} v{version} does not decode: {error!r:.200}") from None
     if end > len(frame):

@@ -83,7 +83,7 @@ class Dispatch:
                 return unsupported_api_versions(correlation_id)
             route = self._reserved.run(lambda: self._open_route(key, version))
         try:
-            if len(frame) > route.few_bytes and self._count_items(key, version, frame, pos) > ITEMS_AT_ONCE:
+            if len(frame) > route.few_bytes and self._is_long(key, version, frame, pos):
                 from ottla.server.dispatch.in_thread import answer_from_thread  # not loaded as long as requests are small
 
                 return answer_from_thread(
@@ -96,18 +96,12 @@ class Dispatch:
             raise CloseConnection(f"its {APIS[key].name} v{version} ends {end - len(frame)} bytes after the frame")
         return route.answer(body, Request(self._broker, session, key, version, correlation_id, client_id))
 
-    def _count_items(self, key: int, version: int, frame: Buffer, pos: int) -> int:
-        """Returns how many elements the lists of the request at `pos` have, 0 if that is certainly not more than ITEMS_AT_ONCE.
-        Raises CloseConnection if there are more than are allowed, or one of MALFORMED."""
-        from ottla.wire.items import TooManyItems, check_items  # not loaded as long as requests are small
+    def _is_long(self, key: int, version: int, frame: Buffer, pos: int) -> bool:
+        """Returns whether the lists of the request at `pos` have more than ITEMS_AT_ONCE elements. Raises CloseConnection if it
+        is certain already that there are more than are allowed, or one of MALFORMED."""
+        from ottla.server.dispatch.item_limit import is_long  # not loaded as long as requests are small
 
-        most = self._max_items
-        try:
-            return check_items(key, version, frame, pos, most, min(most, ITEMS_AT_ONCE))
-        except TooManyItems:
-            self._broker.refused_requests += 1
-            text = f"its {APIS[key].name} v{version} of {len(frame)} bytes has more than {most} items (ottla.request.max.items)"
-            raise CloseConnection(text) from None
+        return is_long(self._broker, key, version, frame, pos, ITEMS_AT_ONCE)
 
     def _compose_anew(self) -> None:
         """Makes all routes anew, because the links have changed."""

@@ -46,7 +46,8 @@ CLIENT_VERSION_OF_BROKERS = 2
 
 
 _Results = list[AddPartitionsToTxnTopicResult]
-_Answers = list[_Results | Awaitable[_Results]]
+_Answer = _Results | Awaitable[_Results]
+_Answers = list[_Answer]
 
 
 def handle(
@@ -65,7 +66,7 @@ def handle(
         body.v3_and_below_producer_epoch,
         topics=body.v3_and_below_topics,
     )
-    answer = _add(only, request)
+    answer = take_steps(_add(only, request), request.broker.clock)
     return _single_answer(answer) if isinstance(answer, list) else _single_answer_later(answer)
 
 
@@ -73,8 +74,9 @@ def _single_answer(results: _Results) -> AddPartitionsToTxnResponse:
     return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=results)
 
 
-async def _single_answer_later(answer: Awaitable[_Results]) -> AddPartitionsToTxnResponse:
-    return _single_answer(await answer)
+async def _single_answer_later(later: Awaitable[_Results] | Promise[_Answer]) -> AddPartitionsToTxnResponse:
+    answer = await later
+    return _single_answer(answer if isinstance(answer, list) else await answer)
 
 
 def _batched_answer(names: Sequence[str], answers: Sequence[_Results]) -> AddPartitionsToTxnResponse:
@@ -89,15 +91,17 @@ async def _batched_answer_later(names: Sequence[str], later: _Answers | Promise[
 def _add_each(transactions: Sequence[AddPartitionsToTxnTransaction], request: Request) -> Steps[_Answers]:
     answers: _Answers = []
     for each in transactions:
-        answers.append(_add(each, request))
+        answers.append((yield from _add(each, request)))
         yield None
     return answers
 
 
-def _add(transaction: AddPartitionsToTxnTransaction, request: Request) -> _Results | Awaitable[_Results]:
-    """Adds or verifies the partitions of one transaction; returns their results, or an awaitable of them."""
+def _add(transaction: AddPartitionsToTxnTransaction, request: Request) -> Steps[_Answer]:
+    """Makes steps that add or verify the partitions of one transaction, and return their results, or an awaitable of them."""
     partitions = _partitions(transaction.topics)
+    yield None
     missing = {each for each in partitions if request.broker.metadata.partition(*each) is None}
+    yield None
     if missing:
         codes = {
             each: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if each in missing else ErrorCode.OPERATION_NOT_ATTEMPTED

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Container
 from typing import Final, NamedTuple
 
-from ottla.server.metadata.image import NO_LEADER, MetadataImage, PartitionImage
+from ottla.server.metadata.image import NO_LEADER, MetadataImage, PartitionImage, TopicImage
 from ottla.server.metadata.names import MAX_LENGTH
 from ottla.server.metadata.operation import Outcome, Refused, check_size, check_time
 from ottla.wire.errors import ErrorCode
@@ -73,12 +73,13 @@ def _elect_all(image: MetadataImage, alive: Container[int], request: ElectLeader
     elected: dict[tuple[str, int], WireStruct] = {}
     results = []
     for name, indexes in wanted:
+        topic = image.topics.get(name)
         partition_results = []
         for index in indexes:
             code, message = ErrorCode.NONE, None
             if (name, index) not in elected:
                 try:
-                    elected[name, index] = _elect(image, alive, request.election_type, name, index)
+                    elected[name, index] = _elect(topic, alive, request.election_type, name, index)
                 except Refused as refused:
                     if everything and refused.code is ErrorCode.ELECTION_NOT_NEEDED:
                         continue
@@ -89,15 +90,15 @@ def _elect_all(image: MetadataImage, alive: Container[int], request: ElectLeader
     return Outcome(list(elected.values()), ElectLeadersResponse(replica_election_results=results))
 
 
-def _elect(image: MetadataImage, alive: Container[int], kind: int, name: str, index: int) -> PartitionChangeRecord:
-    """Returns the record of one partition's election. Raises Refused with 3 UNKNOWN_TOPIC_OR_PARTITION, 80
-    PREFERRED_LEADER_NOT_AVAILABLE, 83 ELIGIBLE_LEADERS_NOT_AVAILABLE or 84 ELECTION_NOT_NEEDED."""
-    topic = image.topics.get(name)
+def _elect(topic: TopicImage | None, alive: Container[int], kind: int, name: str, index: int) -> PartitionChangeRecord:
+    """Returns the record of one partition's election; `topic` is the topic of this name. Raises Refused with 3
+    UNKNOWN_TOPIC_OR_PARTITION, 80 PREFERRED_LEADER_NOT_AVAILABLE, 83 ELIGIBLE_LEADERS_NOT_AVAILABLE or 84 ELECTION_NOT_NEEDED.
+    """
     if topic is None:
         raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic {name[:MAX_LENGTH]}.")
-    partition = topic.partitions.get(index)
-    if partition is None:
+    if index not in topic.partitions:
         raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Topic {name} has no partition {index}.")
+    partition = topic.partitions[index]
     if partition.leader == partition.replicas[0] if kind == PREFERRED else partition.leader != NO_LEADER:
         raise Refused(ErrorCode.ELECTION_NOT_NEEDED, "The partition has such a leader already.")
     winner = _winner(partition, alive, kind)

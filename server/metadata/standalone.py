@@ -157,6 +157,8 @@ class StandaloneController(Controller):
         from ottla.server.metadata.topics import Deletion
 
         deletion = Deletion(self.image, request, permits)
+        for _ in deletion.look_up():
+            await asyncio.sleep(0)  # lets the event loop serve others
         await self._carry_out_in_parts(deletion)
         return deletion.answer()
 

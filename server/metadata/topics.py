@@ -10,7 +10,7 @@ Kafka's, the sentences ours.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Container, Sequence
+from collections.abc import Container, Iterator, Sequence
 from random import Random
 from typing import Final, NamedTuple
 
@@ -20,7 +20,7 @@ from ottla.server.metadata import configs, placement
 from ottla.server.metadata.controller_settings import ControllerSettings
 from ottla.server.metadata.image import TOPIC, MetadataImage, TopicImage
 from ottla.server.metadata.names import CLUSTER_METADATA
-from ottla.server.metadata.operation import NO_LIMIT, InParts, Permits, Refused, check_name, check_size, check_time
+from ottla.server.metadata.operation import NO_LIMIT, PART_SIZE, InParts, Permits, Refused, check_name, check_size, check_time
 from ottla.server.metadata.partition_limit import NewPartitionsInParts
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.create_topics import (
@@ -245,12 +245,17 @@ def partition_records(
 
 class Deletion(InParts[tuple[TopicImage, int], DeletableTopicResult]):
     """DeleteTopics in the form of version 6, where `request.topics` has names or ids. A topic that is named twice is not
-    deleted."""
+    deleted. Nothing is planned before `look_up` has run through."""
 
     def __init__(self, image: MetadataImage, request: DeleteTopicsRequest, permits: Permits = NO_LIMIT) -> None:
         super().__init__((), permits)
         self._image = image
+        self._request = request
         self._refused: list[DeletableTopicResult] = []
+
+    def look_up(self) -> Iterator[None]:
+        """Finds the topics that the request names. Yields after each PART_SIZE of them, where others may come in between."""
+        request = self._request
         states = Counter((state.name, state.topic_id) for state in request.topics)
         if any(times == 1 and (name is None) != (topic_id == ZERO_UUID) for (name, topic_id), times in states.items()):
             try:
@@ -259,11 +264,13 @@ class Deletion(InParts[tuple[TopicImage, int], DeletableTopicResult]):
                 self._refused = [DeletableTopicResult(state.name, state.topic_id, refused.code) for state in request.topics]
                 return
         found: dict[str, tuple[TopicImage, int]] = {}  # name -> (topic, how often the request names it)
-        for (name, topic_id), times in states.items():
+        for number, ((name, topic_id), times) in enumerate(states.items(), 1):
+            if number % PART_SIZE == 0:
+                yield
             try:
                 if times > 1:
                     raise Refused(ErrorCode.INVALID_REQUEST, "The request names this topic more than once.")
-                topic = _topic_named_by(image, DeleteTopicState(name, topic_id))
+                topic = _topic_named_by(self._image, DeleteTopicState(name, topic_id))
             except Refused as refused:
                 self._refused.append(DeletableTopicResult(name, topic_id, refused.code, refused.message))
                 continue

@@ -11,7 +11,7 @@ from compat_tests.reference.definitions import Struct
 from ottla.server.handlers import served
 from ottla.wire import items
 from ottla.wire.frame import MALFORMED
-from ottla.wire.items import Layout, TooManyItems, check_items, count_items, layout_of
+from ottla.wire.items import Layout, TooManyItems, count_items, has_more_items, layout_of
 from ottla.wire.messages import api_versions, create_topics, metadata, produce
 from ottla.wire.shapes import SHAPES
 from tests.uncompiled import uncompiled
@@ -85,9 +85,9 @@ def test_an_element_takes_at_least_the_bytes_that_its_layout_says() -> None:
 
 def test_short_requests_are_not_looked_at() -> None:
     no_request = b"\xff" * 500
-    assert check_items(DESCRIBE_GROUPS, 6, no_request, 0, 1000, 500) == 0
+    assert has_more_items(DESCRIBE_GROUPS, 6, no_request, 0, 1000, 500) is False
     with pytest.raises(MALFORMED):
-        check_items(DESCRIBE_GROUPS, 6, no_request, 0, 1000, 499)
+        has_more_items(DESCRIBE_GROUPS, 6, no_request, 0, 1000, 499)
 
 
 def test_too_many_are_refused_before_they_are_walked() -> None:
@@ -97,6 +97,17 @@ def test_too_many_are_refused_before_they_are_walked() -> None:
         count_items(layout(DESCRIBE_GROUPS, 6), claimed, 0, 999_999)
     with pytest.raises(MALFORMED):
         count_items(layout(DESCRIBE_GROUPS, 6), claimed, 0, 1_000_000)
+
+
+def test_a_request_is_walked_no_further_than_needed() -> None:
+    """Behind the sixth topic, bytes are missing."""
+    topics = [create_topics.CreatableTopic("t", 1, 1, configs=[create_topics.CreatableTopicConfig("a", "b")] * 9)] * 10
+    raw = encoded(create_topics.ENCODE_REQUEST[7], create_topics.CreateTopicsRequest(topics))[:340]
+    assert has_more_items(CREATE_TOPICS, 7, raw, 0, 100, 50)
+    with pytest.raises(MALFORMED):
+        has_more_items(CREATE_TOPICS, 7, raw, 0, 100, 70)
+    with pytest.raises(TooManyItems):
+        has_more_items(CREATE_TOPICS, 7, raw, 0, 20, 20)
 
 
 def test_lists_in_lists_count_together() -> None:
@@ -113,9 +124,10 @@ def test_records_are_no_elements() -> None:
     raw = encoded(
         produce.ENCODE_REQUEST[9], produce.ProduceRequest(None, -1, 1, [produce.TopicProduceData("t", bytes(16), data)])
     )
-    assert check_items(PRODUCE, 9, raw, 0, 2, 0) == 2
+    assert has_more_items(PRODUCE, 9, raw, 0, 2, 0)
+    assert not has_more_items(PRODUCE, 9, raw, 0, 2, 2)
     with pytest.raises(TooManyItems):
-        check_items(PRODUCE, 9, raw, 0, 1, 0)
+        has_more_items(PRODUCE, 9, raw, 0, 1, 1)
 
 
 @pytest.mark.parametrize("length", [126, 127, 128, 32_767, 32_768, 3_000_000])
@@ -125,8 +137,8 @@ def test_a_string_is_no_longer_than_kafka_reads(length: int) -> None:
         assert count_items(layout(API_VERSIONS, 3), raw, 0, 1) == (0, len(raw))
         return
     with pytest.raises(ValueError, match=f"a string of {length} bytes"):
-        check_items(API_VERSIONS, 3, raw, 0, 1000, 1000)
-    assert check_items(API_VERSIONS, 3, raw, 0, len(raw), len(raw)) == 0
+        has_more_items(API_VERSIONS, 3, raw, 0, 1000, 1000)
+    assert has_more_items(API_VERSIONS, 3, raw, 0, len(raw), len(raw)) is False
 
 
 def test_unknown_tagged_fields_count() -> None:

@@ -44,8 +44,8 @@ def asked(count: int) -> bytes:
 class Serving:
     """A broker whose threads run when the test says so."""
 
-    def __init__(self, chain: Chain | None = None) -> None:
-        self.broker = MemoryBroker({"t": 1})
+    def __init__(self, settings: dict[str, str] | None = None, chain: Chain | None = None) -> None:
+        self.broker = MemoryBroker({"t": 1}, settings or {})
         self.threads = Threads()
         self.broker.context.existing_workers = Workers(self.threads.run)
         self.dispatch = Dispatch(self.broker.context, chain)
@@ -85,6 +85,22 @@ def test_the_answer_is_the_same(serving: Serving) -> None:
     assert whole == serving.dispatch.routes[2 << 16 | 7].answer(body, request)
     decoded, end = list_offsets.DECODE_RESPONSE[7](whole, 9)
     assert (end, len(decoded.topics[0].partitions)) == (len(whole), MANY - 1)
+
+
+def test_what_is_counted_only_in_the_thread_has_a_bound_as_well() -> None:
+    """There are enough topics to know that the request is long; their partitions make it too long."""
+    serving = Serving({"ottla.request.max.items": str(MANY + 1000)})
+    one = [list_offsets.ListOffsetsPartition(0, -1, -1)]
+    for named in (1000, 1001):
+        topics = [list_offsets.ListOffsetsTopic("t", one if at < named else []) for at in range(MANY)]
+        waiting = serving.serve(frame(list_offsets, 7, list_offsets.ListOffsetsRequest(-1, 0, topics)))
+        if named == 1000:
+            assert serving.answer(waiting)
+        else:
+            assert serving.broker.context.refused_requests == 0
+            with pytest.raises(CloseConnection, match=f"has more than {MANY + 1000} items"):
+                serving.answer(waiting)
+    assert serving.broker.context.refused_requests == 1
 
 
 def test_few_things_are_decoded_at_once(serving: Serving) -> None:
@@ -198,7 +214,7 @@ def test_an_answer_that_is_given_up_closes_the_connection(serving: Serving) -> N
 
 def test_its_errors_are_counted(serving: Serving) -> None:
     chain = Chain()
-    measured = Serving(chain)
+    measured = Serving(chain=chain)
     metrics = RequestMetrics(measured.broker.clock.ticks_ns)
     chain.measure(metrics.make_route)
     topics = [offset_for_leader_epoch.OffsetForLeaderTopic(f"none-{number}") for number in range(MANY - 1)]

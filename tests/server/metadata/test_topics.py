@@ -9,7 +9,8 @@ import pytest
 
 from ottla.server.metadata.image import TOPIC
 from ottla.server.metadata.names import invalid_reason
-from ottla.server.metadata.operation import LONGEST_MESSAGE
+from ottla.server.metadata.operation import LONGEST_MESSAGE, PART_SIZE
+from ottla.server.metadata.topics import Deletion
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.create_topics import (
     CreatableReplicaAssignment,
@@ -284,3 +285,11 @@ def test_a_message_that_quotes_the_client_is_not_too_long_for_old_versions(node:
     assert len(str(result.error_message)) == LONGEST_MESSAGE
     (result,) = create(node, topic(retention_ms="\U0001f600" * 8_191))
     assert len(str(result.error_message).encode()) < 2**15
+
+
+def test_others_come_in_between_while_the_topics_of_a_deletion_are_looked_up(node: Node) -> None:
+    states = [DeleteTopicState(f"t{number}") for number in range(2 * PART_SIZE + 1)]
+    deletion = Deletion(node.image, DeleteTopicsRequest(states, timeout_ms=1000))
+    assert len(list(deletion.look_up())) == 2
+    assert {result.error_code for result in deletion.answer().responses} == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+    assert [result.name for result in deletion.answer().responses] == [state.name for state in states]
