@@ -93,9 +93,11 @@ def _bootstrap_records(disk: Disk, directory: str) -> list[WireStruct]:
 
 
 def _refuse_damaged(logs: LogManager, directory: str) -> None:
-    """Raises MetadataError if the metadata log could not be opened because of what is in it."""
+    """Raises MetadataError if the metadata log could not be opened because of what is in it, and not because its directory is
+    offline or lacks room."""
     name = (CLUSTER_METADATA, 0)
-    if name in logs.unavailable and name not in logs.opening.without_room:
+    offline = any(each.failed is not None for each in logs.directories if each.path == directory)
+    if name in logs.unavailable and name not in logs.opening.without_room and not offline:
         raise MetadataError(f"{logs.unavailable[name]}. {way_out(f'{directory}/{CLUSTER_METADATA}-0')}")
 
 

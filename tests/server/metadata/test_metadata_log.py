@@ -218,11 +218,12 @@ def test_a_log_that_does_not_even_open_is_refused_with_the_way_out(at: int, clea
     assert str(caught.value).endswith(f"ottla log repair --skip {METADATA}")
 
 
-def test_a_log_that_waits_for_room_is_not_said_to_be_damaged() -> None:
+@pytest.mark.parametrize("code", [errno.EMFILE, errno.EIO])
+def test_a_log_that_waits_for_room_or_a_disk_is_not_said_to_be_damaged(code: int) -> None:
     node = Node()
     node.start()
     node.kill()
-    node.disk.fail("open", errno.EMFILE, path=LOG)
+    node.disk.fail("open", code, path=LOG)
     with pytest.raises(StorageError) as caught:
         node.start()
     assert "repair" not in str(caught.value)
