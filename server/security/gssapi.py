@@ -68,7 +68,7 @@ class Gssapi:
     """Logs in those who have a ticket for the principal of this listener. `accept` makes the context of a login."""
 
     name = NAME
-    blocks = True
+    longest_blocking = LONGEST_TOKEN
 
     def __init__(self, accept: Callable[[], Context], names: LocalNames) -> None:
         self._accept = accept

@@ -283,7 +283,7 @@ class Login:
         if self._previous is not None and mechanism != self._previous.mechanism:
             self._move(Event.MECHANISM_CHANGED)
             return SaslHandshakeResponse(ErrorCode.NONE, list(offered))
-        if version == 0 and offered[mechanism].blocks:
+        if version == 0 and offered[mechanism].longest_blocking:
             raise CloseConnection(
                 f"it wants to log in by {mechanism} with bare tokens (SaslHandshake v0), but the tokens of {mechanism} are only "
                 "taken in SaslAuthenticate; use a client that knows Kafka 1.0"
@@ -296,7 +296,8 @@ class Login:
     def authenticate(self, token: bytes) -> SaslAuthenticateResponse | Promise[Any]:
         """Answers a SaslAuthenticate. What may block is done in a thread; what the client sends meanwhile waits."""
         mechanism = self._logins.mechanisms.get(self._mechanism)
-        if mechanism is None or not mechanism.blocks:
+        most = mechanism.longest_blocking if mechanism is not None else 0
+        if not most or len(token) > most:
             return self._answer(self._step(token))
         assert self._exchange is not None
         taken = self._logins.workers.run(partial(self._exchange.step, token))

@@ -59,8 +59,9 @@ class Mechanism(Protocol):
     """A SASL mechanism that a listener offers, with the credentials against which it checks."""
 
     name: str
-    blocks: bool
-    """Whether a step of its exchanges may wait for something, so that it is taken in a thread."""
+    longest_blocking: int
+    """The most bytes of a token with which a step of its exchanges may wait for something, so that it is taken in a thread.
+    Longer ones are refused at once. 0 if no step ever waits."""
 
     def begin(self) -> Exchange:
         """Returns the exchange of a new login."""

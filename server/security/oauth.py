@@ -62,7 +62,7 @@ class OAuthBearer:
     """Logs in those with a token that `checks` takes."""
 
     name = NAME
-    blocks = False
+    longest_blocking = 0
 
     def __init__(self, checks: Checks) -> None:
         self._checks = checks

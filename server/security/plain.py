@@ -29,7 +29,7 @@ class Plain:
     """Logs in the users with these passwords, by name."""
 
     name = NAME
-    blocks = False
+    longest_blocking = 0
     refused = False
 
     def __init__(self, users: Mapping[str, Secret]) -> None:

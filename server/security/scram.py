@@ -64,7 +64,7 @@ class Scram:
     both None if there is none. `make_nonce` returns random printable text without a comma.
     """
 
-    blocks = False
+    longest_blocking = 0
 
     def __init__(
         self,

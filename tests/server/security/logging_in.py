@@ -32,7 +32,7 @@ MAX_LOGIN, MAX_REQUEST = 1000, 100_000
 class Scripted:
     """A mechanism that says what it is told to, by token."""
 
-    blocks = False
+    longest_blocking = 0
     refused = False
 
     def __init__(self, **outcomes: Outcome) -> None:

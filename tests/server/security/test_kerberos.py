@@ -11,7 +11,7 @@ import pytest
 
 from ottla.log.config_def import ConfigError, Secret
 from ottla.security.jaas import Module
-from ottla.server.security.gssapi import Gssapi
+from ottla.server.security.gssapi import LONGEST_TOKEN, Gssapi
 from ottla.server.security.kerberos import load_gssapi
 from ottla.server.security.mechanism import Challenge, Done, Failed
 from tests.server.security.listener import OWN, security
@@ -108,7 +108,7 @@ def test_what_it_is_made_of(monkeypatch: pytest.MonkeyPatch) -> None:
 
     mechanism = loaded(SERVICE, "/etc/kafka/krb5.conf")
     assert os.environ["KRB5_CONFIG"] == "/etc/kafka/krb5.conf"
-    assert mechanism.blocks
+    assert mechanism.longest_blocking == LONGEST_TOKEN
     (made,) = Credentials.made
     assert (made["name"].text, made["usage"], made["mechs"]) == ("kafka/broker@HOME", "accept", ["kerberos"])
     assert made["store"] == {"keytab": "FILE:/kafka.keytab"}

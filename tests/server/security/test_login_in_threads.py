@@ -19,7 +19,7 @@ from tests.server.security.logging_in import DELAY, Client, Door, Scripted
 class Blocking(Scripted):
     """A mechanism that may block."""
 
-    blocks = True
+    longest_blocking = 10
 
 
 class Threads:
@@ -73,6 +73,16 @@ def test_a_refusal_is_held_back_and_closes() -> None:
     assert (world.client.frames(), world.client.closed) == ([], False)
     world.door.clock.advance(DELAY)
     assert (len(world.client.frames()), world.client.closed) == (1, True)
+    assert world.door.logins.failed == 1
+
+
+def test_a_token_that_is_too_long_waits_for_no_thread() -> None:
+    world = World(xxxxxxxxxx=Challenge(b"go on"), xxxxxxxxxxx=Failed(None, "it is too long"))
+    world.client.send(world.token(b"x" * 10))
+    assert len(world.threads.waiting) == 1
+    world.threads.go_on()
+    world.client.send(world.token(b"x" * 11))
+    assert world.threads.waiting == []
     assert world.door.logins.failed == 1
 
 
