@@ -27,6 +27,7 @@ import contextlib
 import json
 import os
 import resource
+import ssl
 import struct
 import sys
 import threading
@@ -45,6 +46,7 @@ from scripts.bench.kload_wire import (
     Connection,
     Member,
     Refused,
+    TlsAddress,
     commit_error,
     create_topics,
     delete_topics,
@@ -56,6 +58,17 @@ from scripts.bench.kload_wire import (
     produce_request,
     record_batch,
 )
+
+TLS_VERSIONS = {"1.2": ssl.TLSVersion.TLSv1_2, "1.3": ssl.TLSVersion.TLSv1_3}
+
+
+def tls_context(version: str) -> ssl.SSLContext:
+    """Returns a client's context for one version, which checks no certificate."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    context.minimum_version = context.maximum_version = TLS_VERSIONS[version]
+    return context
+
 
 # Figures
 
@@ -456,6 +469,7 @@ def arguments() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("scenario", choices=list(SCENARIOS))
     parser.add_argument("--bootstrap", default="127.0.0.1:9092")
+    parser.add_argument("--tls", choices=list(TLS_VERSIONS), help="speak this version of TLS, and trust any certificate")
     parser.add_argument("--pid", type=int, default=0, help="the broker's process id")
     parser.add_argument("--topic", default=f"kload-{os.getpid()}", help="a topic's name, or how topics' and groups' names begin")
     parser.add_argument("--keep", action="store_true", help="leave the topic of produce, fetch and e2e where it is")
@@ -481,7 +495,7 @@ def arguments() -> argparse.ArgumentParser:
 def main() -> int:
     options = arguments().parse_args()
     host, _, port = options.bootstrap.rpartition(":")
-    address = host, int(port)
+    address: Address = TlsAddress(host, int(port), tls_context(options.tls)) if options.tls else (host, int(port))
     try:
         stuck = half_a_frame(address, options.stuck)
         result = SCENARIOS[options.scenario](options, address)

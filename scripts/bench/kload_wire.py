@@ -9,11 +9,22 @@ any environment, and cannot share a fault with the one it measures.
 from __future__ import annotations
 
 import socket
+import ssl
 import struct
 import time
 from collections.abc import Sequence
+from typing import NamedTuple
 
-Address = tuple[str, int]
+
+class TlsAddress(NamedTuple):
+    """Where a broker listens for TLS, and how a client speaks it there."""
+
+    host: str
+    port: int
+    context: ssl.SSLContext
+
+
+Address = tuple[str, int] | TlsAddress
 
 UNKNOWN_MEMBER_ID = 25
 REBALANCE_IN_PROGRESS = 27
@@ -126,8 +137,10 @@ class Connection:
     """One socket; `receive` gives a view that the next call writes over."""
 
     def __init__(self, address: Address, buffer_bytes: int = 1 << 20) -> None:
-        self.socket = socket.create_connection(address)
+        self.socket = socket.create_connection(address[:2])
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if isinstance(address, TlsAddress):
+            self.socket = address.context.wrap_socket(self.socket, server_hostname=address.host)
         self.buffer = bytearray(buffer_bytes)
 
     def send(self, data: bytes) -> None:

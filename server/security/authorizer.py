@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from bisect import bisect_right, insort
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
 from ottla.server.base.hosts import is_in_network, java_form
@@ -62,6 +62,7 @@ _OPERATION_NAMES: Final = {0: "UNKNOWN", 1: "ANY", ALL: "ALL", **{each.value: ea
 _RESOURCE_NAMES: Final = {0: "UNKNOWN", 1: "ANY", **{each.value: each.name for each in Resource}}
 _PATTERN_NAMES: Final = {0: "UNKNOWN", 1: "ANY", 2: "MATCH", LITERAL: "LITERAL", PREFIXED: "PREFIXED"}
 _PERMISSION_NAMES: Final = {0: "UNKNOWN", 1: "ANY", DENY: "DENY", ALLOW: "ALLOW"}
+_NOTHING: Final[Mapping[str, bool]] = {}
 
 
 class Decision(NamedTuple):
@@ -114,7 +115,8 @@ class Authorizer:
         """The lengths of the prefixes with rules, by type of resource, sorted."""
         self._of_length: Counter[tuple[int, int]] = Counter()
         """How many prefixes of a type of resource have a length."""
-        self._rights: dict[tuple[str, str], Rights] = {}
+        self.kept_rights: dict[tuple[str, str], Rights] = {}
+        """What `rights` returned, by principal and host: the same dictionary always, which may be looked at without a call."""
         self.kept = 0
         """How many decisions are kept."""
         self.times_forgotten = 0
@@ -177,17 +179,17 @@ class Authorizer:
 
     def rights(self, principal: str, host: str) -> Rights:
         """Returns the rights of a principal at a host; good for one request: a later one may find other rules."""
-        rights = self._rights.get((principal, host))
+        rights = self.kept_rights.get((principal, host))
         if rights is None:
             if self.kept >= MOST_KEPT:
                 self.forget()
             self.kept += 1
-            rights = self._rights[principal, host] = Rights(self, principal, host)
+            rights = self.kept_rights[principal, host] = Rights(self, principal, host)
         return rights
 
     def forget(self) -> None:
         """Forgets what was decided. The rights that it gave so far answer on, and keep nothing more."""
-        self._rights = {}
+        self.kept_rights.clear()
         self.times_forgotten += 1
         self.kept = 0
 
@@ -261,6 +263,11 @@ class Authorizer:
         return any(not _is_covered(pattern, name, denied) for pattern, name in allowed)
 
 
+def key_of(operation: Operation, resource: Resource) -> int:
+    """Returns the number under which rights keep what was decided about an operation on a type of resource."""
+    return resource << 8 | operation
+
+
 def _is_in_network(host: str, text: str) -> bool:
     """Returns whether the host of a rule is a network with this host in it."""
     return "/" in text and is_in_network(host, text)
@@ -294,7 +301,7 @@ class Rights:
         """Returns whether the principal may do an operation on a resource."""
         if self.is_super:
             return True
-        key = resource << 8 | operation
+        key = key_of(operation, resource)
         known = self._may.get(key)
         allowed = None if known is None else known.get(name)
         if allowed is None:
@@ -302,6 +309,10 @@ class Rights:
             if len(name) <= LONGEST_KEPT and name.isascii():
                 self._keep(key, name, allowed)
         return allowed
+
+    def known(self, key: int) -> Mapping[str, bool]:
+        """Returns what has been decided about an operation on a type of resource (`key_of`), by the resource's name."""
+        return self._may.get(key, _NOTHING)
 
     def _keep(self, key: int, name: str, allowed: bool) -> None:
         authorizer = self._authorizer
@@ -340,15 +351,6 @@ class Ask:
         self.rights = rights
         self._audit = audit
         self._api = api
-
-    @property
-    def notes_allowed(self) -> bool:
-        """Whether what is allowed is in the audit log as well."""
-        return self._audit.notes_allowed
-
-    def count_allowed(self, decisions: int) -> None:
-        """Counts decisions of `rights` that allowed something."""
-        self._audit.allowed += decisions
 
     def may(self, operation: Operation, resource: Resource, name: str, *, quiet: bool = False) -> bool:
         allowed = self.rights.may(operation, resource, name)
