@@ -59,7 +59,7 @@ class Authorization:
         def handle_produce(body: Any, request: Request) -> Any:
             session = request.session
             rights = rights_of.get((session.principal, session.client_host))
-            known = 0 if rights is None else count_known(rights, body)
+            known = 0 if rights is None else count_known(rights.writable, body)
             if known and not audit.notes_allowed:
                 audit.allowed += known
                 return handle(body, request)

@@ -6,7 +6,7 @@ Fetch is no such API: its handler asks itself, because its sessions outlive a re
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Any, Final
 
@@ -25,8 +25,8 @@ from ottla.server.guards.ask import (
 )
 from ottla.server.requests.link import Handle
 from ottla.server.requests.request import Request
-from ottla.server.security.authorizer import Ask, Rights, key_of
-from ottla.server.security.rights import Operation, Resource
+from ottla.server.security.authorizer import Ask
+from ottla.server.security.rights import Operation
 from ottla.wire.batch import HEADER_SIZE, TRANSACTIONAL_BIT
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.delete_records import (
@@ -66,22 +66,21 @@ from ottla.wire.messages.produce import (
 )
 
 _FEW_TOPICS: Final = 10
-_WRITE_TOPIC: Final = key_of(Operation.WRITE, Resource.TOPIC)
 _ATTRIBUTES_AT: Final = 22  # of the low byte, in a batch
 _NO_OFFSET: Final = -1
 _NOBODY: Final = 0
 """The acks of a client that wants no answer."""
 
 
-def count_known(rights: Rights, body: ProduceRequest) -> int:
+def count_known(writable: Mapping[str, bool], body: ProduceRequest) -> int:
     """Returns how many topics a Produce is to, if nothing need be decided: they are few, by name, without a transactional id, and
-    it is known that the client may write to all of them. Otherwise 0."""
+    it is known (Rights.writable) that the client may write to all of them. Otherwise 0."""
     topics = body.topic_data
     if body.transactional_id is not None or len(topics) > _FEW_TOPICS:
         return 0
-    may = rights.known(_WRITE_TOPIC)
     for topic in topics:
-        if not topic.name or not may.get(topic.name):
+        name = topic.name
+        if not name or not writable.get(name):
             return 0
     return len(topics)
 

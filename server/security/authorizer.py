@@ -62,6 +62,7 @@ _OPERATION_NAMES: Final = {0: "UNKNOWN", 1: "ANY", ALL: "ALL", **{each.value: ea
 _RESOURCE_NAMES: Final = {0: "UNKNOWN", 1: "ANY", **{each.value: each.name for each in Resource}}
 _PATTERN_NAMES: Final = {0: "UNKNOWN", 1: "ANY", 2: "MATCH", LITERAL: "LITERAL", PREFIXED: "PREFIXED"}
 _PERMISSION_NAMES: Final = {0: "UNKNOWN", 1: "ANY", DENY: "DENY", ALLOW: "ALLOW"}
+_WRITE_TOPIC: Final = Resource.TOPIC << 8 | Operation.WRITE
 _NOTHING: Final[Mapping[str, bool]] = {}
 
 
@@ -263,11 +264,6 @@ class Authorizer:
         return any(not _is_covered(pattern, name, denied) for pattern, name in allowed)
 
 
-def key_of(operation: Operation, resource: Resource) -> int:
-    """Returns the number under which rights keep what was decided about an operation on a type of resource."""
-    return resource << 8 | operation
-
-
 def _is_in_network(host: str, text: str) -> bool:
     """Returns whether the host of a rule is a network with this host in it."""
     return "/" in text and is_in_network(host, text)
@@ -286,7 +282,7 @@ def _is_covered(pattern: int, name: str, denied: set[tuple[int, str]]) -> bool:
 class Rights:
     """Answers what one principal may do from one host, and keeps the answers. `Authorizer.rights` returns one."""
 
-    __slots__ = ("_any", "_authorizer", "_may", "_since", "host", "is_super", "principal")
+    __slots__ = ("_any", "_authorizer", "_may", "_since", "host", "is_super", "principal", "writable")
 
     def __init__(self, authorizer: Authorizer, principal: str, host: str) -> None:
         self.principal = principal
@@ -295,13 +291,15 @@ class Rights:
         self._authorizer = authorizer
         self._since = authorizer.times_forgotten
         self._may: dict[int, dict[str, bool]] = {}
+        self.writable: Mapping[str, bool] = _NOTHING
+        """What was decided about writing to topics, by their names. Produce looks here by itself."""
         self._any: dict[Need, bool] = {}
 
     def may(self, operation: Operation, resource: Resource, name: str) -> bool:
         """Returns whether the principal may do an operation on a resource."""
         if self.is_super:
             return True
-        key = key_of(operation, resource)
+        key = resource << 8 | operation
         known = self._may.get(key)
         allowed = None if known is None else known.get(name)
         if allowed is None:
@@ -309,10 +307,6 @@ class Rights:
             if len(name) <= LONGEST_KEPT and name.isascii():
                 self._keep(key, name, allowed)
         return allowed
-
-    def known(self, key: int) -> Mapping[str, bool]:
-        """Returns what has been decided about an operation on a type of resource (`key_of`), by the resource's name."""
-        return self._may.get(key, _NOTHING)
 
     def _keep(self, key: int, name: str, allowed: bool) -> None:
         authorizer = self._authorizer
@@ -322,7 +316,10 @@ class Rights:
             authorizer.forget()
             return
         authorizer.kept += 1
-        self._may.setdefault(key, {})[name] = allowed
+        known = self._may.setdefault(key, {})
+        known[name] = allowed
+        if key == _WRITE_TOPIC:
+            self.writable = known
 
     def decide(self, operation: Operation, resource: Resource, name: str) -> Decision:
         """Returns whether the principal may do an operation on a resource, and why."""

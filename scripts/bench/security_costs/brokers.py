@@ -6,7 +6,6 @@ everything, as may those without a name.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -17,6 +16,7 @@ from confluent_kafka.admin import AdminClient, ScramCredentialInfo, ScramMechani
 from compat_tests.certificates import PASSWORD, authority, issue
 from compat_tests.reference.kafka import HOST, BrokerProcess, free_port
 from compat_tests.security.tls_files import Files
+from scripts.bench.cluster_scale import cpu_seconds
 from scripts.bench.compare import BROKERS, SETTINGS
 
 LISTENERS: Final = {"TLS": "SSL", "SECURE": "SASL_SSL"}
@@ -58,7 +58,7 @@ class Secured:
 
     def cpu_seconds(self) -> float:
         """Returns the CPU time that the broker has used so far, in steps of 10 ms."""
-        return cpu_seconds(self.pid)
+        return cpu_seconds(self.broker)
 
     def start(self) -> None:
         """Starts the broker and makes the user. Raises BrokerFailed."""
@@ -80,12 +80,6 @@ class Secured:
             "ssl.truststore.password": PASSWORD,
         }
         return {f"kafka.{name}": value for name, value in own.items()}
-
-
-def cpu_seconds(pid: int) -> float:
-    """Returns the CPU time that a process has used, in seconds."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 @contextmanager
