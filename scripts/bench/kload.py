@@ -27,7 +27,6 @@ import contextlib
 import json
 import os
 import resource
-import ssl
 import struct
 import sys
 import threading
@@ -42,6 +41,7 @@ from scripts.bench.kload_txn import Batches, Transactions
 from scripts.bench.kload_wire import (
     API_VERSIONS,
     METADATA_OF_ALL,
+    TLS_VERSIONS,
     Address,
     Connection,
     Member,
@@ -57,18 +57,8 @@ from scripts.bench.kload_wire import (
     produce_error,
     produce_request,
     record_batch,
+    tls_context,
 )
-
-TLS_VERSIONS = {"1.2": ssl.TLSVersion.TLSv1_2, "1.3": ssl.TLSVersion.TLSv1_3}
-
-
-def tls_context(version: str) -> ssl.SSLContext:
-    """Returns a client's context for one version, which checks no certificate."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-    context.minimum_version = context.maximum_version = TLS_VERSIONS[version]
-    return context
-
 
 # Figures
 

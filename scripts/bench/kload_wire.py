@@ -15,6 +15,16 @@ import time
 from collections.abc import Sequence
 from typing import NamedTuple
 
+TLS_VERSIONS = {"1.2": ssl.TLSVersion.TLSv1_2, "1.3": ssl.TLSVersion.TLSv1_3}
+
+
+def tls_context(version: str) -> ssl.SSLContext:
+    """Returns a client's context for one version, which checks no certificate."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    context.minimum_version = context.maximum_version = TLS_VERSIONS[version]
+    return context
+
 
 class TlsAddress(NamedTuple):
     """Where a broker listens for TLS, and how a client speaks it there."""

@@ -18,7 +18,7 @@ from compat_tests.certificates import client_context
 from compat_tests.reference.kafka import HOST
 from compat_tests.wire import encode
 from ottla.wire.messages.api_versions import ApiVersionsRequest
-from scripts.bench.kload import TLS_VERSIONS
+from scripts.bench.kload_wire import TLS_VERSIONS
 from scripts.bench.security_costs.brokers import Secured
 from scripts.bench.security_costs.table import Figures, Row
 

@@ -18,8 +18,7 @@ from typing import Final
 
 from compat_tests.reference.kafka import HOST
 from scripts.bench.compare import ROOT
-from scripts.bench.kload import tls_context
-from scripts.bench.kload_wire import API_VERSIONS, Connection, TlsAddress
+from scripts.bench.kload_wire import API_VERSIONS, Connection, TlsAddress, tls_context
 from scripts.bench.stall_neighbour import Threads
 
 PAUSE_S: Final = 0.002
