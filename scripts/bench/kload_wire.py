@@ -36,6 +36,14 @@ class TlsAddress(NamedTuple):
 
 Address = tuple[str, int] | TlsAddress
 
+
+def address_of(bootstrap: str) -> Address:
+    """Returns an address of `host:port`, or of `tls1.3://host:port` for a version of TLS."""
+    scheme, _, place = bootstrap.rpartition("://")
+    host, _, port = place.rpartition(":")
+    return TlsAddress(host, int(port), tls_context(scheme.removeprefix("tls"))) if scheme else (host, int(port))
+
+
 UNKNOWN_MEMBER_ID = 25
 REBALANCE_IN_PROGRESS = 27
 GROUP_ID_NOT_FOUND = 69  # kfake's answer to a heartbeat of an unknown group

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-from pathlib import Path
 from typing import Any, Final
 
 from compat_tests.reference.kafka import HOST
@@ -69,14 +68,8 @@ def run(broker: Secured, load: str, way: str, seconds: float) -> dict[str, Any]:
     version = WAYS[way]
     port = broker.ports["TLS"] if version else broker.broker.port
     words = LOADS[load].format(seconds=seconds, passes=round(4 * seconds)).split()
-    command = [*KLOAD, "--bootstrap", f"{HOST}:{port}", "--pid", str(broker.pid), *words]
-    if version:
-        command += ["--tls", version]
+    scheme = f"tls{version}://" if version else ""
+    command = [*KLOAD, "--bootstrap", f"{scheme}{HOST}:{port}", "--pid", str(broker.pid), *words]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True, timeout=600)
     figures: dict[str, Any] = json.loads(done.stdout)
     return figures
-
-
-def directory() -> Path:
-    """Returns where the brokers' directories are made."""
-    return Path("/dev/shm")
