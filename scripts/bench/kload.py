@@ -45,6 +45,7 @@ from scripts.bench.kload_wire import (
     Connection,
     Member,
     Refused,
+    address_of,
     commit_error,
     create_topics,
     delete_topics,
@@ -455,7 +456,7 @@ SCENARIOS: dict[str, Callable[[argparse.Namespace, Address], dict[str, Any]]] = 
 def arguments() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("scenario", choices=list(SCENARIOS))
-    parser.add_argument("--bootstrap", default="127.0.0.1:9092")
+    parser.add_argument("--bootstrap", default="127.0.0.1:9092", help="with tls1.2:// or tls1.3:// before it by TLS")
     parser.add_argument("--pid", type=int, default=0, help="the broker's process id")
     parser.add_argument("--topic", default=f"kload-{os.getpid()}", help="a topic's name, or how topics' and groups' names begin")
     parser.add_argument("--keep", action="store_true", help="leave the topic of produce, fetch and e2e where it is")
@@ -480,8 +481,7 @@ def arguments() -> argparse.ArgumentParser:
 
 def main() -> int:
     options = arguments().parse_args()
-    host, _, port = options.bootstrap.rpartition(":")
-    address = host, int(port)
+    address = address_of(options.bootstrap)
     try:
         stuck = half_a_frame(address, options.stuck)
         result = SCENARIOS[options.scenario](options, address)

@@ -9,11 +9,40 @@ any environment, and cannot share a fault with the one it measures.
 from __future__ import annotations
 
 import socket
+import ssl
 import struct
 import time
 from collections.abc import Sequence
+from typing import NamedTuple
 
-Address = tuple[str, int]
+TLS_VERSIONS = {"1.2": ssl.TLSVersion.TLSv1_2, "1.3": ssl.TLSVersion.TLSv1_3}
+
+
+def tls_context(version: str) -> ssl.SSLContext:
+    """Returns a client's context for one version, which checks no certificate."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    context.minimum_version = context.maximum_version = TLS_VERSIONS[version]
+    return context
+
+
+class TlsAddress(NamedTuple):
+    """Where a broker listens for TLS, and how a client speaks it there."""
+
+    host: str
+    port: int
+    context: ssl.SSLContext
+
+
+Address = tuple[str, int] | TlsAddress
+
+
+def address_of(bootstrap: str) -> Address:
+    """Returns an address of `host:port`, or of `tls1.3://host:port` for a version of TLS."""
+    scheme, _, place = bootstrap.rpartition("://")
+    host, _, port = place.rpartition(":")
+    return TlsAddress(host, int(port), tls_context(scheme.removeprefix("tls"))) if scheme else (host, int(port))
+
 
 UNKNOWN_MEMBER_ID = 25
 REBALANCE_IN_PROGRESS = 27
@@ -126,8 +155,10 @@ class Connection:
     """One socket; `receive` gives a view that the next call writes over."""
 
     def __init__(self, address: Address, buffer_bytes: int = 1 << 20) -> None:
-        self.socket = socket.create_connection(address)
+        self.socket = socket.create_connection(address[:2])
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if isinstance(address, TlsAddress):
+            self.socket = address.context.wrap_socket(self.socket, server_hostname=address.host)
         self.buffer = bytearray(buffer_bytes)
 
     def send(self, data: bytes) -> None:

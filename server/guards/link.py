@@ -30,7 +30,11 @@ class Authorization:
     def around(self, api: Api, traits: Traits, steps: Steps) -> Steps:
         """See Link. Raises UnguardedApi."""
         guard = find_guard(api.module, traits.rights)
-        return steps if guard is None else steps._replace(handle=self._guarded(guard, steps.handle, api.name))
+        if guard is None:
+            return steps
+        if api.module == "produce":
+            return steps._replace(handle=self._guarded_produce(guard, steps.handle, api.name))
+        return steps._replace(handle=self._guarded(guard, steps.handle, api.name))
 
     def _guarded(self, guard: Guard, handle: Handle, name: str) -> Handle:
         authorizer, audit = self._authorizer, self._authorizer.audit
@@ -43,6 +47,25 @@ class Authorization:
             return guard(Ask(rights, audit, name), handle, body, request)
 
         return handle_guarded
+
+    def _guarded_produce(self, guard: Guard, handle: Handle, name: str) -> Handle:
+        """Does the same for Produce, the smallest of which is so quick that a guard would be a tenth of it: most are to topics to
+        which the client has written before, and then what was decided is looked up."""
+        from ottla.server.guards.records import count_known
+
+        audit, rights_of = self._authorizer.audit, self._authorizer.kept_rights
+        guarded = self._guarded(guard, handle, name)
+
+        def handle_produce(body: Any, request: Request) -> Any:
+            session = request.session
+            rights = rights_of.get((session.principal, session.client_host))
+            known = 0 if rights is None else count_known(rights.writable, body)
+            if known and not audit.notes_allowed:
+                audit.allowed += known
+                return handle(body, request)
+            return guarded(body, request)
+
+        return handle_produce
 
 
 def find_guard(module: str, rights: Rights) -> Guard | None:

@@ -6,7 +6,7 @@ Fetch is no such API: its handler asks itself, because its sessions outlive a re
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Any, Final
 
@@ -26,7 +26,7 @@ from ottla.server.guards.ask import (
 from ottla.server.requests.link import Handle
 from ottla.server.requests.request import Request
 from ottla.server.security.authorizer import Ask
-from ottla.server.security.rights import Operation, Resource
+from ottla.server.security.rights import Operation
 from ottla.wire.batch import HEADER_SIZE, TRANSACTIONAL_BIT
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.delete_records import (
@@ -72,26 +72,17 @@ _NOBODY: Final = 0
 """The acks of a client that wants no answer."""
 
 
-def produce(ask: Ask, handle: Handle, body: ProduceRequest, request: Request) -> Any:
-    """WRITE on each topic. WRITE on the transactional id if there is one and a batch is transactional: what is in the batches
-    counts, and those without an id are refused, whoever asks. A client that wants no answer is disconnected."""
-    if _is_usual(ask, body):
-        return handle(body, request)
-    return _produce(ask, handle, body, request)
-
-
-def _is_usual(ask: Ask, body: ProduceRequest) -> bool:
-    """Returns whether a request is one of the usual ones, for which nothing need be taken out or noted: to a few topics by name,
-    without a transactional id, by a client that may write to all of them. Most are, and a step would cost them a tenth."""
+def count_known(writable: Mapping[str, bool], body: ProduceRequest) -> int:
+    """Returns how many topics a Produce is to, if nothing need be decided: they are few, by name, without a transactional id, and
+    it is known (Rights.writable) that the client may write to all of them. Otherwise 0."""
     topics = body.topic_data
-    if body.transactional_id is not None or len(topics) > _FEW_TOPICS or ask.notes_allowed:
-        return False
-    may = ask.rights.may
+    if body.transactional_id is not None or len(topics) > _FEW_TOPICS:
+        return 0
     for topic in topics:
-        if not topic.name or not may(Operation.WRITE, Resource.TOPIC, topic.name):
-            return False
-    ask.count_allowed(len(topics))
-    return True
+        name = topic.name
+        if not name or not writable.get(name):
+            return 0
+    return len(topics)
 
 
 def _copy_records(body: ProduceRequest) -> None:
@@ -102,8 +93,9 @@ def _copy_records(body: ProduceRequest) -> None:
 
 
 @partial(in_turns, on_pause=_copy_records)
-def _produce(ask: Ask, handle: Handle, body: ProduceRequest, request: Request) -> Steps[Any]:
-    """Does the same for any request."""
+def produce(ask: Ask, handle: Handle, body: ProduceRequest, request: Request) -> Steps[Any]:
+    """WRITE on each topic. WRITE on the transactional id if there is one and a batch is transactional: what is in the batches
+    counts, and those without an id are refused, whoever asks. A client that wants no answer is disconnected."""
     topics = body.topic_data
     code, refused = TOPIC, list[TopicProduceData]()
     transaction = body.transactional_id

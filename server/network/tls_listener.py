@@ -6,7 +6,9 @@
 3. A certain number of a listener's handshakes are under way; further clients wait in line. A handshake costs memory and half a
    millisecond of the loop, a client that waits one or two kilobytes. Addresses come in turn, and handshakes that take too long
    give way (handshake_turns.py): so no address keeps the others out, with however many connections. If MOST_ARRIVALS clients
-   are not served yet, an address that has one of them gets no more.
+   are not served yet, an address that has one of them gets no more. The loop begins one handshake in a turn: if thousands of
+   clients have hung up, as many places as there are would be free at once, again and again, and clients that are served would
+   wait for all those handshakes together.
 4. After HANDSHAKE_S the connection is closed, wherever it is by then.
 5. If a handshake fails, the client is sent the reason (an alert of TLS), and has a moment to read it.
 6. The client's certificate becomes the principal. If no rule makes a user of its name, the connection ends before any answer.
@@ -89,6 +91,7 @@ class TlsListener(Listener):
         self.turns: HandshakeTurns[_Arrival] = HandshakeTurns()  # of those whose first bytes have come
         self._making: dict[Connection, _Arrival] = {}
         self._patience: Cancellable | None = None
+        self._beginning: asyncio.Handle | None = None  # the next handshake begins in the loop's next turn
 
     # Open and close
 
@@ -126,6 +129,9 @@ class TlsListener(Listener):
         if self._patience is not None:
             self._patience.cancel()
             self._patience = None
+        if self._beginning is not None:
+            self._beginning.cancel()
+            self._beginning = None
         self.turns.clear_line()
         for arrival in list(self._arrivals):
             if arrival.last is not None:
@@ -221,13 +227,21 @@ class TlsListener(Listener):
         self._drop(arrival)
 
     def _begin_handshakes(self) -> None:
-        """Lets clients begin their handshakes as long as there are places, and looks again when some have to be given up."""
+        """Lets clients begin their handshakes as long as there are places, one in each turn of the loop."""
+        if self._beginning is None and self.turns.waiting:
+            self._beginning = asyncio.get_running_loop().call_soon(self._begin_one)
+
+    def _begin_one(self) -> None:
+        """Lets the next client begin its handshake if there is a place, and looks again when one has to be given up."""
+        self._beginning = None
         now_s = self.context.clock.monotonic()
-        while (arrival := self.turns.begin(now_s)) is not None:
+        arrival = self.turns.begin(now_s)
+        if arrival is not None:
             if arrival.timer is not None:
                 arrival.timer.cancel()
             arrival.task = asyncio.ensure_future(self._shake_hands(arrival, arrival.deadline_s - now_s))
             arrival.task.add_done_callback(partial(self._end_handshake, arrival))
+            self._begin_handshakes()
         left_s = self.turns.look_again_in_s(now_s) if self._patience is None else None
         if left_s is not None:
             self._patience = self.context.clock.call_later(left_s, self._make_room)

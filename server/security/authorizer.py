@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from bisect import bisect_right, insort
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
 from ottla.server.base.hosts import is_in_network, java_form
@@ -62,6 +62,8 @@ _OPERATION_NAMES: Final = {0: "UNKNOWN", 1: "ANY", ALL: "ALL", **{each.value: ea
 _RESOURCE_NAMES: Final = {0: "UNKNOWN", 1: "ANY", **{each.value: each.name for each in Resource}}
 _PATTERN_NAMES: Final = {0: "UNKNOWN", 1: "ANY", 2: "MATCH", LITERAL: "LITERAL", PREFIXED: "PREFIXED"}
 _PERMISSION_NAMES: Final = {0: "UNKNOWN", 1: "ANY", DENY: "DENY", ALLOW: "ALLOW"}
+_WRITE_TOPIC: Final = Resource.TOPIC << 8 | Operation.WRITE
+_NOTHING: Final[Mapping[str, bool]] = {}
 
 
 class Decision(NamedTuple):
@@ -114,7 +116,8 @@ class Authorizer:
         """The lengths of the prefixes with rules, by type of resource, sorted."""
         self._of_length: Counter[tuple[int, int]] = Counter()
         """How many prefixes of a type of resource have a length."""
-        self._rights: dict[tuple[str, str], Rights] = {}
+        self.kept_rights: dict[tuple[str, str], Rights] = {}
+        """What `rights` returned, by principal and host: the same dictionary always, which may be looked at without a call."""
         self.kept = 0
         """How many decisions are kept."""
         self.times_forgotten = 0
@@ -177,17 +180,17 @@ class Authorizer:
 
     def rights(self, principal: str, host: str) -> Rights:
         """Returns the rights of a principal at a host; good for one request: a later one may find other rules."""
-        rights = self._rights.get((principal, host))
+        rights = self.kept_rights.get((principal, host))
         if rights is None:
             if self.kept >= MOST_KEPT:
                 self.forget()
             self.kept += 1
-            rights = self._rights[principal, host] = Rights(self, principal, host)
+            rights = self.kept_rights[principal, host] = Rights(self, principal, host)
         return rights
 
     def forget(self) -> None:
         """Forgets what was decided. The rights that it gave so far answer on, and keep nothing more."""
-        self._rights = {}
+        self.kept_rights.clear()
         self.times_forgotten += 1
         self.kept = 0
 
@@ -279,7 +282,7 @@ def _is_covered(pattern: int, name: str, denied: set[tuple[int, str]]) -> bool:
 class Rights:
     """Answers what one principal may do from one host, and keeps the answers. `Authorizer.rights` returns one."""
 
-    __slots__ = ("_any", "_authorizer", "_may", "_since", "host", "is_super", "principal")
+    __slots__ = ("_any", "_authorizer", "_may", "_since", "host", "is_super", "principal", "writable")
 
     def __init__(self, authorizer: Authorizer, principal: str, host: str) -> None:
         self.principal = principal
@@ -288,6 +291,8 @@ class Rights:
         self._authorizer = authorizer
         self._since = authorizer.times_forgotten
         self._may: dict[int, dict[str, bool]] = {}
+        self.writable: Mapping[str, bool] = _NOTHING
+        """What was decided about writing to topics, by their names. Produce looks here by itself."""
         self._any: dict[Need, bool] = {}
 
     def may(self, operation: Operation, resource: Resource, name: str) -> bool:
@@ -311,7 +316,10 @@ class Rights:
             authorizer.forget()
             return
         authorizer.kept += 1
-        self._may.setdefault(key, {})[name] = allowed
+        known = self._may.setdefault(key, {})
+        known[name] = allowed
+        if key == _WRITE_TOPIC:
+            self.writable = known
 
     def decide(self, operation: Operation, resource: Resource, name: str) -> Decision:
         """Returns whether the principal may do an operation on a resource, and why."""
@@ -340,15 +348,6 @@ class Ask:
         self.rights = rights
         self._audit = audit
         self._api = api
-
-    @property
-    def notes_allowed(self) -> bool:
-        """Whether what is allowed is in the audit log as well."""
-        return self._audit.notes_allowed
-
-    def count_allowed(self, decisions: int) -> None:
-        """Counts decisions of `rights` that allowed something."""
-        self._audit.allowed += decisions
 
     def may(self, operation: Operation, resource: Resource, name: str, *, quiet: bool = False) -> bool:
         allowed = self.rights.may(operation, resource, name)

@@ -55,7 +55,7 @@ class Principals(SliceDispatch):
 
 
 class WatchedListener(TlsListener):
-    """Tells when a client has been admitted or has gone."""
+    """Tells when a client has been admitted or has gone, and when a handshake begins or ends."""
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
@@ -69,6 +69,14 @@ class WatchedListener(TlsListener):
         super()._look(arrival)
         self.changed.set()
 
+    def _begin_one(self) -> None:
+        super()._begin_one()
+        self.changed.set()
+
+    def _end_handshake(self, arrival: Any, task: object) -> None:
+        super()._end_handshake(arrival, task)
+        self.changed.set()
+
     def _drop(self, arrival: Any) -> None:
         super()._drop(arrival)
         self.changed.set()
@@ -80,6 +88,11 @@ class WatchedListener(TlsListener):
     def forget(self, connection: Connection) -> None:
         super().forget(connection)
         self.changed.set()
+
+    @property
+    def looks_again(self) -> bool:
+        """Whether a time has been set at which handshakes may have to give way."""
+        return self._patience is not None
 
     async def until(self, condition: Callable[[], bool]) -> None:
         while not condition():

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
 from ottla.server.network import tls_listener
-from ottla.server.network.handshake_turns import OF_ONE_SOURCE, PATIENCE_S
+from ottla.server.network.handshake_turns import OF_ONE_SOURCE, PATIENCE_S, HandshakeTurns
 from tests.server.network.test_listener import LOOPS, ask, hang_up
 from tests.server.network.test_tls_listener import Rig, ends, hello, lines, run
 
@@ -22,7 +23,7 @@ def test_handshakes_are_limited_and_the_stuck_ones_give_way(loop: str, caplog: p
         stuck = [await rig.dial(hello()) for _ in range(OF_ONE_SOURCE)]
         await rig.listener.until(lambda: rig.listener.turns.under_way == OF_ONE_SOURCE)
         welcome = asyncio.ensure_future(rig.connect())
-        await rig.listener.until(lambda: rig.listener.turns.waiting == 1)
+        await rig.listener.until(lambda: rig.listener.turns.waiting == 1 and rig.listener.looks_again)
         assert rig.listener.handshakes == 0
         rig.clock.advance(PATIENCE_S)
         streams = await welcome
@@ -36,6 +37,38 @@ def test_handshakes_are_limited_and_the_stuck_ones_give_way(loop: str, caplog: p
 
     run(loop, scenario)
     assert [line for line in lines(caplog) if line.endswith("took longer than 1 s while others waited")]
+
+
+def test_one_handshake_begins_in_a_turn(loop: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario(rig: Rig) -> None:
+        turn, begun, begin = 0, list[int](), HandshakeTurns.begin
+
+        async def count() -> None:
+            nonlocal turn
+            while True:
+                turn += 1
+                await asyncio.sleep(0)
+
+        def noted(turns: HandshakeTurns[Any], now_s: float) -> Any:
+            client = begin(turns, now_s)
+            if client is not None:
+                begun.append(turn)
+            return client
+
+        crowd = [await rig.dial(hello()) for _ in range(OF_ONE_SOURCE + 20)]
+        await rig.listener.until(lambda: rig.listener.turns.waiting == 20)
+        counting = asyncio.ensure_future(count())
+        monkeypatch.setattr(HandshakeTurns, "begin", noted)
+        for each in crowd[:OF_ONE_SOURCE]:  # which frees all places at once
+            each.close()
+        await rig.listener.until(lambda: len(begun) == 20)
+        assert len(set(begun)) == 20
+        counting.cancel()
+        for each in crowd[OF_ONE_SOURCE:]:
+            each.close()
+        await rig.listener.until(lambda: rig.counted() == 0)
+
+    run(loop, scenario)
 
 
 def test_one_address_cannot_keep_another_out(loop: str) -> None:

@@ -201,7 +201,7 @@ def test_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
         assert not found.may(READ, TOPIC, f"x{at}")
         assert found.may(READ, TOPIC, "t")
         assert authorizer.kept <= 10
-        assert sum(len(known) for each in authorizer._rights.values() for known in each._may.values()) <= 10
+        assert sum(len(known) for each in authorizer.kept_rights.values() for known in each._may.values()) <= 10
 
 
 def test_what_is_full_is_emptied(monkeypatch: pytest.MonkeyPatch) -> None:
