@@ -74,6 +74,7 @@ COVERED_BY: Final[dict[str, str]] = {
     "server/group/streams/streams_group_config.py": "tests/server/group/streams/test_protocol.py",
     "server/group/streams/tasks.py": "tests/server/group/streams/test_reconcile.py",
     "server/group/deletions.py": "tests/server/handlers/test_delete_groups.py",
+    "server/dispatch/item_limit.py": "tests/server/dispatch/test_in_thread.py",
     "server/guards/configs.py": "tests/server/guards/test_cases.py",
     "server/guards/groups.py": "tests/server/guards/test_cases.py",
     "server/guards/members.py": "tests/server/guards/test_guards.py",
