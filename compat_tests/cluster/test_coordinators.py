@@ -21,6 +21,11 @@ from compat_tests.wire import batch
 from ottla.wire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
 from ottla.wire.messages.end_txn import EndTxnRequest
 from ottla.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from ottla.wire.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
 from ottla.wire.messages.init_producer_id import InitProducerIdRequest
 from ottla.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 
@@ -189,10 +194,10 @@ class Hanging:
 
 
 def verify_partitions(cluster: Mixed, value: str) -> None:
-    entry = ConfigEntry("transaction.partition.verification.enable", value, incremental_operation=AlterConfigOpType.SET)
-    resource = ConfigResource(ResourceType.BROKER, "", incremental_configs=[entry])
-    for altered in cluster.admin.incremental_alter_configs([resource]).values():
-        altered.result(30)
+    """Has all brokers ask, or not ask, whether a partition belongs to a transaction."""
+    config = AlterableConfig("transaction.partition.verification.enable", 0, value)
+    request = IncrementalAlterConfigsRequest([AlterConfigsResource(ResourceType.BROKER.value, "", [config])])
+    assert [each.error_code for each in cluster.call(OTTLA_1, request, 1).responses] == [0]
 
 
 def test_hanging_transactions_are_found_and_ended_over_nodes(cluster: Mixed) -> None:
