@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 from compat_tests.cluster.mixed import Mixed
@@ -33,11 +34,15 @@ def finalized(cluster: Mixed, node: int) -> dict[str, int]:
 
 def raise_to(cluster: Mixed, release: str, node: int) -> None:
     """Asks a broker to raise the features to those of a release, and waits until all brokers know. Raises AssertionError."""
-    levels = RELEASES[release]
+    raise_features(cluster, RELEASES[release], node)
+
+
+def raise_features(cluster: Mixed, levels: Mapping[str, int], node: int) -> None:
+    """Does what `raise_to` does, to these levels."""
     wishes = [FeatureUpdateKey(name, level, upgrade_type=_UPGRADE) for name, level in levels.items()]
     answer = cluster.call(node, UpdateFeaturesRequest(30_000, wishes), 1)
-    assert answer.error_code == 0, f"{release}: {answer.error_message}"
-    assert not [each for each in answer.results if each.error_code], f"{release}: {answer.results}"
+    assert answer.error_code == 0, f"{levels}: {answer.error_message}"
+    assert not [each for each in answer.results if each.error_code], f"{levels}: {answer.results}"
 
     def are_known() -> bool:
         return all(levels.items() <= finalized(cluster, each).items() for each in cluster.brokers)

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from compat_tests.cluster.features import OLDEST, RELEASES, finalized, raise_to
+from compat_tests.cluster.features import OLDEST, RELEASES, finalized, raise_features
 from compat_tests.cluster.mixed import Mixed
 from compat_tests.waiting import wait_for
 from compat_tests.wire import batch
@@ -153,13 +153,15 @@ def versions(cluster: Mixed, node: int) -> set[tuple[str, int, int]]:
 
 
 def test_each_level_is_answered_as_by_kafka(cluster: Mixed) -> None:
-    for release in RELEASES:
-        raise_to(cluster, release, OTTLA)
+    steps = {"3.9": RELEASES["3.9"], "between": {"transaction.version": 1}, **RELEASES}
+    for release, levels in steps.items():
+        raise_features(cluster, levels, OTTLA)
         features = [finalized(cluster, node) for node in cluster.brokers]
         assert features[0] == features[1]
+        ends = (4, 5) if "transaction.version" in features[0] else (4,)  # Apache Kafka fails with 5 below that, and hangs
         seen = []
         for node in cluster.brokers:
-            transactions = [transaction(cluster, node, version) for version in (4, 5)]
+            transactions = [transaction(cluster, node, version) for version in ends]
             seen.append((heartbeats(cluster, node, release), transactions, commit(cluster, node)))
         assert seen[0] == seen[1], release
         assert apis(cluster, OTTLA) == apis(cluster, KAFKA), release
