@@ -21,8 +21,6 @@ RELEASES: Final = {
     "4.4": {"metadata.version": 33, "share.version": 2},
 }
 """What each raises, in order."""
-KINDS_SINCE: Final = {"3.9": ("classic", "transactions"), "4.0": ("consumer",), "4.2": ("share", "streams")}
-"""The kinds of work that a cluster can do with a release, and could not before."""
 _UPGRADE: Final = 1
 
 

@@ -1,6 +1,5 @@
 """A broker's directory goes from Apache Kafka to ottla and back under load, as in a rolling upgrade, and the cluster's features
 are raised on the way. Groups and transactions go on, nothing is lost or doubled, and members do not share their partitions anew.
-scripts/rolling_upgrades.py does it with all brokers, and from an older release on.
 """
 
 from __future__ import annotations

@@ -120,7 +120,8 @@ class WordCounting(Work):
         self._directory.mkdir(parents=True, exist_ok=True)
         classes = compiled(self._directory, "WordCount", JARS)
         where = [self.cluster.bootstrap, APPLICATION, str(self._directory / "state")]
-        settings = ["group.protocol=streams", "reconnect.backoff.max.ms=200"]
+        # a machine that is busy with other things may take longer for a transaction than the 10 s of Streams
+        settings = ["group.protocol=streams", "reconnect.backoff.max.ms=200", "producer.transaction.timeout.ms=60000"]
         log = self._directory / "streams.log"
         self._process = JavaProcess(JARS, "WordCount", *where, *settings, log=log, classes=classes)
         self._process.wait_for_text("state RUNNING")

@@ -1,5 +1,5 @@
-"""What scripts/coordinator_moves.py and scripts/rolling_upgrades.py and their parts in compat_tests decide without a cluster:
-what was lost or read again, whether two clusters ended in the same state, and in which order brokers and features change."""
+"""What scripts/coordinator_moves.py and its parts in compat_tests decide without a cluster: what was lost or read again, and
+whether two clusters ended in the same state."""
 
 from __future__ import annotations
 
@@ -10,12 +10,10 @@ from typing import Any
 import pytest
 
 from compat_tests.cluster.coordinators import _classic_share
-from compat_tests.cluster.features import RELEASES
 from compat_tests.cluster.mixed import Mixed
 from compat_tests.cluster.work_of_groups import ClassicGroup, ShareGroup
 from ottla.wire.messages.describe_groups import DescribedGroupMember
 from scripts.coordinator_moves import differences
-from scripts.rolling_upgrades import way
 
 
 @pytest.fixture
@@ -100,22 +98,3 @@ def test_clusters_differ_in_outcomes_and_in_epochs() -> None:
     ]
     assert differences({"ook": kafka, "kkk": kafka}) == ["ook, streams: 2 new epochs"]
     assert differences({"kkk": kafka}) == []
-
-
-def test_every_broker_goes_there_and_back_and_features_rise_on_the_way(cluster: Mixed) -> None:
-    said = [(release, step[0]) for release, step in way(cluster, 1, "4.0")]
-    assert said == [
-        ("4.0", "1 becomes ottla"),
-        ("4.0", "2 becomes ottla"),
-        ("4.1", "features of 4.1"),
-        ("4.2", "features of 4.2"),
-        ("4.2", "3 becomes ottla"),
-        ("4.3", "features of 4.3"),
-        ("4.4", "features of 4.4"),
-        ("4.4", "1 becomes Kafka"),
-        ("4.4", "2 becomes Kafka"),
-        ("4.4", "3 becomes Kafka"),
-    ]
-    twice = [step[0] for _, step in way(cluster, 2, "3.9")]
-    assert [each.split()[-1] for each in twice if "features" in each] == list(RELEASES)[1:]
-    assert twice.count("2 becomes ottla") == twice.count("2 becomes Kafka") == 2
