@@ -25,7 +25,7 @@ from typing import Final, NamedTuple
 from confluent_kafka import KafkaException
 
 from compat_tests.brokers import Address
-from compat_tests.cluster.mixed import Mixed
+from compat_tests.cluster.mixed import TERMINATED, Mixed
 from compat_tests.cluster.networks import BOTH, FROM, TO, Networks
 from compat_tests.cluster.traffic import Traffic
 from compat_tests.outside.breaking import Room
@@ -44,8 +44,6 @@ _LEADER_S: Final = 90.0
 _BACK_S: Final = 120.0
 _LOOK_S: Final = 0.02
 _METADATA_VERSION: Final = 9
-_TERMINATED: Final = 128 + signal.SIGTERM
-"""The exit code of a JVM that was asked to end."""
 _BYTES_A_SECOND, _RECORD_BYTES = 60_000, 200
 
 
@@ -123,7 +121,7 @@ class Rounds:
                     leader_s = watch.wait_for_leader()
                     broker.process.wait(_BACK_S)
                     code = broker.stop()
-                    assert code in (0, _TERMINATED), f"it ended with {code}:\n{broker.log_tail()}"
+                    assert code in (0, TERMINATED), f"it ended with {code}:\n{broker.log_tail()}"
                     broker.start()
                 case "pause":
                     broker.process.send_signal(signal.SIGSTOP)

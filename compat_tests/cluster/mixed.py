@@ -5,22 +5,32 @@ who leads, who is in sync, and whether all replicas of a topic are the same file
 from __future__ import annotations
 
 import json
+import signal
 from collections.abc import Iterable, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from confluent_kafka import ElectionType, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from compat_tests.brokers import Address
 from compat_tests.cluster.networks import Networks
-from compat_tests.cluster.nodes import CONTROLLER_ID, KafkaBroker, KafkaController, OttlaBroker
+from compat_tests.cluster.nodes import CONTROLLER_ID, KafkaBroker, KafkaController, OldController, OttlaBroker
 from compat_tests.reference.kafka import HOST, BrokerProcess
 from compat_tests.test_apache_tools import Tools
 from compat_tests.waiting import TIMEOUT_S, wait_for
+from compat_tests.wire import Connection
 from ottla.wire.batch import iter_batches
+from ottla.wire.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+)
 
 CLASSES: Final = {"kafka": KafkaBroker, "ottla": OttlaBroker}
+TERMINATED: Final = 128 + signal.SIGTERM
+"""The exit code of a JVM that was asked to end."""
 
 
 class Mixed:
@@ -28,12 +38,25 @@ class Mixed:
     node is in its namespace, and the controller's is that of CONTROLLER_ID."""
 
     def __init__(
-        self, directory: Path, kinds: Sequence[str], settings: dict[str, str] | None = None, networks: Networks | None = None
+        self,
+        directory: Path,
+        kinds: Sequence[str],
+        settings: dict[str, str] | None = None,
+        networks: Networks | None = None,
+        release: str = "",
     ) -> None:
+        """`release`: the metadata.version whose features the cluster begins with, such as 3.9-IV0; as a rule the newest."""
+
         def host(node: int) -> str:
             return HOST if networks is None else networks.host(node)
 
-        self.controller = KafkaController(directory / "controller", settings, host=host(CONTROLLER_ID))
+        self._settings = settings
+        if release:
+            controller = OldController(directory / "controller", settings, host=host(CONTROLLER_ID))
+            controller.release = release
+            self.controller: KafkaController = controller
+        else:
+            self.controller = KafkaController(directory / "controller", settings, host=host(CONTROLLER_ID))
         self.brokers: dict[int, BrokerProcess] = {
             node: CLASSES[kind](directory / f"{kind}-{node}", node, self.controller.bootstrap, settings, host(node))
             for node, kind in enumerate(kinds, 1)
@@ -50,6 +73,17 @@ class Mixed:
         """Stops the brokers in the order of their ids, so that each leadership goes over in order, and then the controller."""
         for process in (*self.brokers.values(), self.controller):
             process.stop()
+
+    def take_over(self, node: int, kind: str) -> None:
+        """Stops a broker in order, and starts one of another kind on its directory and its port. Raises AssertionError if it did
+        not stop in order, BrokerFailed."""
+        before = self.brokers[node]
+        code = before.stop()
+        assert code in (0, TERMINATED), f"broker {node} ended with {code}:\n{before.log_tail()}"
+        after = CLASSES[kind](before.directory, node, self.controller.bootstrap, self._settings, before.host, before.port)
+        after.inside = before.inside
+        self.brokers[node] = after
+        after.start()
 
     @property
     def bootstrap(self) -> str:
@@ -97,6 +131,51 @@ class Mixed:
         for error in self.admin.elect_leaders(ElectionType.PREFERRED, asked).result(30).values():
             if error is not None and error.code() != KafkaError.ELECTION_NOT_NEEDED:
                 raise KafkaException(error)
+
+    def wait_until_whole(self, timeout_s: float = TIMEOUT_S) -> None:
+        """Waits until all replicas of all topics are in sync, and the first ones lead."""
+
+        def wrong() -> list[str]:
+            try:
+                self._elect_all()
+                topics = self.admin.list_topics(timeout=5).topics
+            except KafkaException as error:
+                return [str(error)]
+            return [
+                f"{name}-{index}: {each.leader} leads, {each.isrs} of {each.replicas} are in sync"
+                for name, topic in topics.items()
+                for index, each in topic.partitions.items()
+                if each.leader != each.replicas[0] or len(each.isrs) != len(each.replicas)
+            ]
+
+        wait_for(lambda: not wrong(), lambda: f"{wrong()}\n{self.tails()}", timeout_s)
+
+    def _elect_all(self) -> None:
+        for error in self.admin.elect_leaders(ElectionType.PREFERRED, None).result(30).values():
+            if error is not None and error.code() != KafkaError.ELECTION_NOT_NEEDED:
+                raise KafkaException(error)
+
+    def call(self, node: int, request: Any, version: int) -> Any:
+        """Returns what a broker answers, on a connection of its own."""
+        broker = self.brokers[node]
+        connection = Connection(Address(broker.kind, broker.port, 0, str(broker.log_file), broker.host))
+        try:
+            return connection.call(request, version)
+        finally:
+            connection.close()
+
+    def lead(self, topic: str, node: int) -> None:
+        """Has a broker lead all partitions of a topic, of which it has replicas in sync: it becomes the first replica, and is
+        elected."""
+        found = self.admin.list_topics(topic, 10).topics[topic].partitions
+        wanted = {index: [node, *(each for each in found[index].replicas if each != node)] for index in sorted(found)}
+        asked = ReassignableTopic(topic, [ReassignablePartition(*each) for each in wanted.items()])
+        answer = self.call(next(iter(self.brokers)), AlterPartitionReassignmentsRequest(30_000, True, [asked]), 1)
+        refused = [each for response in answer.responses for each in response.partitions if each.error_code]
+        assert not answer.error_code, answer.error_message
+        assert not refused, f"{topic}: {refused}"
+        self.elect_preferred(topic, len(wanted))
+        self.wait_for_leaders(topic, [node] * len(wanted))
 
     def reassign(self, topic: str, assignment: Sequence[list[int]], directory: Path, timeout_s: float = TIMEOUT_S) -> None:
         """Has kafka-reassign-partitions give the topic these replicas, by a file in `directory`, and waits until nobody else has

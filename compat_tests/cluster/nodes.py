@@ -10,18 +10,24 @@ from pathlib import Path
 from compat_tests.brokers import Ottla
 from compat_tests.reference.kafka import CONTROLLER_ID, HOST, BrokerProcess, KafkaController, RealKafka
 
-__all__ = ["CONTROLLER_ID", "KafkaBroker", "KafkaController", "OttlaBroker"]
+__all__ = ["CONTROLLER_ID", "KafkaBroker", "KafkaController", "OldController", "OttlaBroker"]
 
 
 class _Joining(BrokerProcess):
     """A broker whose controllers are others; `controllers` is the address of one of them."""
 
     def __init__(
-        self, directory: Path, node_id: int, controllers: str, settings: dict[str, str] | None = None, host: str = HOST
+        self,
+        directory: Path,
+        node_id: int,
+        controllers: str,
+        settings: dict[str, str] | None = None,
+        host: str = HOST,
+        port: int | None = None,
     ) -> None:
         self.node_id = node_id
         self.controllers = controllers
-        super().__init__(directory, settings, host=host)
+        super().__init__(directory, settings, port, host)
 
     def place(self) -> dict[str, str]:
         return {
@@ -41,3 +47,13 @@ class KafkaBroker(_Joining, RealKafka):
 
 class OttlaBroker(_Joining, Ottla):
     """A broker of ottla under controllers elsewhere."""
+
+
+class OldController(KafkaController):
+    """A controller of a cluster that was formatted with the features of an older release, such as 3.9-IV0."""
+
+    release = ""
+
+    def format(self) -> None:
+        self.format_options = ("--standalone", "--release-version", self.release)
+        super().format()

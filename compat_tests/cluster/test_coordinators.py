@@ -1,5 +1,6 @@
 """Groups and transactions in a cluster of brokers of ottla and Apache Kafka 4.4.0 whose internal topics have three replicas: what
-was committed survives any node, and records that are copied in transactions are there once, whoever coordinates.
+was committed survives any node, records that are copied in transactions are there once, whoever coordinates, and a transaction
+that hangs in a partition is found and ended although its coordinator is on another node than the partition's leader.
 """
 
 from __future__ import annotations
@@ -9,12 +10,24 @@ from collections.abc import Iterator
 from functools import partial
 
 import pytest
-from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, ShareConsumer, TopicPartition
+from confluent_kafka import Producer, ShareConsumer
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
+from compat_tests.cluster.copying import Copier, committed_values, fill
 from compat_tests.cluster.mixed import Mixed
-from compat_tests.topics import committed_records
+from compat_tests.test_apache_tools import Tools
 from compat_tests.waiting import wait_for
+from compat_tests.wire import batch
+from ottla.wire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
+from ottla.wire.messages.end_txn import EndTxnRequest
+from ottla.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from ottla.wire.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from ottla.wire.messages.init_producer_id import InitProducerIdRequest
+from ottla.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 
 OTTLA_1, OTTLA_2, KAFKA = 1, 2, 3
 NODES = (OTTLA_1, OTTLA_2, KAFKA)
@@ -49,75 +62,12 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mixed]:
         mixed.stop()
 
 
-class Copier:
-    """Copies a topic into another, record for record, in transactions that commit where its group has read to."""
-
-    def __init__(self, cluster: Mixed, source: str, target: str, name: str, protocol: str) -> None:
-        self.target = target
-        self.consumer = Consumer(
-            {"bootstrap.servers": cluster.bootstrap, "group.id": f"{source}-{name}", "group.protocol": protocol}
-            | {"enable.auto.commit": False, "auto.offset.reset": "earliest", "isolation.level": "read_committed"}
-        )
-        self.consumer.subscribe([source])
-        self.producer = Producer(
-            {"bootstrap.servers": cluster.bootstrap, "transactional.id": name, "transaction.timeout.ms": 20_000, "linger.ms": 0}
-            # librdkafka sends offsets to the group's coordinator that it knows, and waits for it if it is dead, until it has not
-            # used this knowledge for so long.
-            | {"metadata.max.age.ms": 2_000, "topic.metadata.refresh.interval.ms": 1_000}
-        )
-        self.producer.init_transactions(60)
-        self.copied = 0
-
-    def copy(self, most: int) -> int:
-        """Copies up to `most` records in one transaction; returns how many."""
-        records = [record for record in self.consumer.consume(most, 1.0) if record.error() is None]
-        if not records:
-            return 0
-        self.producer.begin_transaction()
-        try:
-            for record in records:
-                partition = record.partition()
-                assert partition is not None
-                self.producer.produce(self.target, record.value(), record.key(), partition=partition)
-            self.producer.send_offsets_to_transaction(
-                self.consumer.position(self.consumer.assignment()), self.consumer.consumer_group_metadata(), 60
-            )
-            self.producer.commit_transaction(60)
-        except KafkaException as error:
-            failure = error.args[0]
-            assert isinstance(failure, KafkaError)
-            if failure.retriable():
-                raise
-            assert failure.txn_requires_abort(), failure
-            self.producer.abort_transaction(60)
-            for position in self.consumer.committed(self.consumer.assignment(), 60):
-                self.consumer.seek(TopicPartition(position.topic, position.partition, max(position.offset, 0)))
-            return 0
-        self.copied += len(records)
-        return len(records)
-
-    def close(self) -> None:
-        self.consumer.close()
-
-
-def fill(cluster: Mixed, topic: str, count: int) -> None:
-    producer = Producer({"bootstrap.servers": cluster.bootstrap, "enable.idempotence": True, "linger.ms": 5})
-    for number in range(count):
-        producer.produce(topic, str(number), partition=number % PARTITIONS)
-    assert producer.flush(60) == 0
-
-
-def values(cluster: Mixed, topic: str) -> Counter[int]:
-    """Returns what a reader of committed records finds."""
-    return Counter(int(message.value() or b"") for message in committed_records(cluster.bootstrap, topic, PARTITIONS))
-
-
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
 def test_copies_in_transactions_are_exact_whoever_coordinates(cluster: Mixed, protocol: str) -> None:
     source, target = f"source-{protocol}", f"target-{protocol}"
     cluster.create(source, SPREAD)
     cluster.create(target, SPREAD)
-    fill(cluster, source, 300)
+    fill(cluster, source, 300, PARTITIONS)
     for name in IDS:  # each has another coordinator
         copier = Copier(cluster, source, target, name, protocol)
         try:
@@ -125,7 +75,7 @@ def test_copies_in_transactions_are_exact_whoever_coordinates(cluster: Mixed, pr
                 copier.copy(40)
         finally:
             copier.close()
-    assert values(cluster, target) == Counter({number: len(IDS) for number in range(300)})
+    assert committed_values(cluster, target, PARTITIONS) == Counter({number: len(IDS) for number in range(300)})
     led = {leader for leader, _ in cluster.state("__transaction_state")}
     assert led == set(NODES)
 
@@ -133,7 +83,7 @@ def test_copies_in_transactions_are_exact_whoever_coordinates(cluster: Mixed, pr
 def test_copies_stay_exact_while_each_node_dies_and_comes_back(cluster: Mixed) -> None:
     cluster.create("source", SPREAD)
     cluster.create("target", SPREAD)
-    fill(cluster, "source", 900)
+    fill(cluster, "source", 900, PARTITIONS)
     copiers = [Copier(cluster, "source", "target", f"again-{name}", "classic") for name in IDS]
 
     def all_reach(wanted: int) -> bool:
@@ -154,12 +104,12 @@ def test_copies_stay_exact_while_each_node_dies_and_comes_back(cluster: Mixed) -
     finally:
         for copier in copiers:
             copier.close()
-    assert values(cluster, "target") == Counter({number: len(IDS) for number in range(900)})
+    assert committed_values(cluster, "target", PARTITIONS) == Counter({number: len(IDS) for number in range(900)})
 
 
 def test_share_groups_keep_their_state_with_a_coordinator_elsewhere(cluster: Mixed) -> None:
     cluster.create("shared", SPREAD)
-    fill(cluster, "shared", 300)
+    fill(cluster, "shared", 300, PARTITIONS)
     for group in (f"shares-{name}" for name in IDS):
         earliest = ConfigEntry("share.auto.offset.reset", "earliest", incremental_operation=AlterConfigOpType.SET)
         resource = ConfigResource(ResourceType.GROUP, group, incremental_configs=[earliest])
@@ -187,3 +137,103 @@ def _take(consumer: ShareConsumer, seen: Counter[tuple[int, int]], wanted: int) 
         assert offset is not None
         seen[partition, offset] += 1
     return sum(seen.values()) >= wanted
+
+
+class Hanging:
+    """A transaction without an end: its coordinator has committed what it knew of, and a late batch came after the marker, to a
+    partition that did not ask. Its record is at offset 2, behind one record and the marker."""
+
+    def __init__(self, cluster: Mixed, topic: str, partition: int, coordinator: int) -> None:
+        self.cluster, self.topic, self.partition = cluster, topic, partition
+        self.leader, self.coordinator = SPREAD[partition][0], coordinator
+        states = cluster.state("__transaction_state")
+        self.name = next(name for name in "abcdefghi" if states[ord(name) % PARTITIONS][0] == coordinator)
+        self.producer_id, self.epoch, self._sequence = -1, -1, 0
+        wait_for(self._begin, cluster.tails)
+
+    def _begin(self) -> bool:
+        """Returns whether the coordinator, which may be loading yet, has given it a producer id."""
+        begun = self.cluster.call(self.coordinator, InitProducerIdRequest(self.name, 60_000), 4)
+        self.producer_id, self.epoch = begun.producer_id, begun.producer_epoch
+        return bool(begun.error_code == 0)
+
+    def add(self) -> None:
+        """Has the coordinator know the partition."""
+        topics = [AddPartitionsToTxnTopic(self.topic, [self.partition])]
+        answer = self.cluster.call(
+            self.coordinator, AddPartitionsToTxnRequest([], self.name, self.producer_id, self.epoch, topics), 3
+        )
+        (result,) = answer.results_by_topic_v3_and_below[0].results_by_partition
+        assert result.partition_error_code == 0, answer
+
+    def write(self) -> bool:
+        """Returns whether the partition took the next record."""
+        records = batch(
+            b"v", producer_id=self.producer_id, producer_epoch=self.epoch, base_sequence=self._sequence, transactional=True
+        )
+        data = TopicProduceData(self.topic, partition_data=[PartitionProduceData(self.partition, records)])
+        answer = self.cluster.call(self.leader, ProduceRequest(self.name, -1, 30_000, [data]), 9)
+        code: int = answer.responses[0].partition_responses[0].error_code
+        self._sequence += code == 0
+        return code == 0
+
+    def commit(self) -> None:
+        request = EndTxnRequest(self.name, self.producer_id, self.epoch, True)
+        assert self.cluster.call(self.coordinator, request, 4).error_code == 0
+
+    def stable(self) -> tuple[int, list[int]]:
+        """Returns up to where a reader of committed records may read, and where the aborted transactions begin."""
+        wanted = FetchPartition(self.partition, fetch_offset=0, partition_max_bytes=1 << 20)
+        request = FetchRequest(max_bytes=1 << 20, isolation_level=1, topics=[FetchTopic(self.topic, partitions=[wanted])])
+        (data,) = self.cluster.call(self.leader, request, 12).responses[0].partitions
+        assert data.error_code == 0, data
+        return data.last_stable_offset, [each.first_offset for each in data.aborted_transactions or ()]
+
+    def wait_until_stable(self, offset: int, aborted: list[int]) -> None:
+        wait_for(lambda: self.stable() == (offset, aborted), lambda: f"{self.stable()}\n{self.cluster.tails()}")
+
+
+def verify_partitions(cluster: Mixed, value: str) -> None:
+    """Has all brokers ask, or not ask, whether a partition belongs to a transaction."""
+    config = AlterableConfig("transaction.partition.verification.enable", 0, value)
+    request = IncrementalAlterConfigsRequest([AlterConfigsResource(ResourceType.BROKER.value, "", [config])])
+    assert [each.error_code for each in cluster.call(OTTLA_1, request, 1).responses] == [0]
+
+
+def test_hanging_transactions_are_found_and_ended_over_nodes(cluster: Mixed) -> None:
+    """Each partition is led by another node than that of its transaction's coordinator. A transaction that is open, and known to
+    its coordinator, is not taken for one that hangs."""
+    cluster.create("hanging", SPREAD)
+    Producer({"bootstrap.servers": cluster.bootstrap, "transactional.id": "makes the topic"}).init_transactions(60)
+    cluster.wait_for_isr("__transaction_state", [NODES] * PARTITIONS)
+    hanging = [Hanging(cluster, "hanging", at, SPREAD[at][1]) for at in range(PARTITIONS)]
+    for each in hanging:
+        each.add()
+        assert each.write()
+        each.commit()
+        each.wait_until_stable(2, [])
+    verify_partitions(cluster, "false")
+    try:
+        for each in hanging:
+            wait_for(each.write, cluster.tails)
+    finally:
+        verify_partitions(cluster, "true")
+    known = Producer({"bootstrap.servers": cluster.bootstrap, "transactional.id": "known"})
+    known.init_transactions(60)
+    known.begin_transaction()
+    for at in range(PARTITIONS):
+        known.produce("hanging", b"v", partition=at)
+    assert known.flush(60) == 0
+    tools = Tools(cluster.bootstrap)
+    listed = tools.run("transactions", "find-hanging", "--broker-id", str(KAFKA), "--max-transaction-timeout", "0")
+    found = [line.split() for line in listed.splitlines() if line.startswith("hanging")]
+    assert sorted((each[1], each[2], each[5]) for each in found) == [
+        (str(each.partition), str(each.producer_id), "2") for each in hanging
+    ], listed
+    for each in hanging:
+        assert each.stable() == (2, [])
+        tools.run("transactions", "abort", "--topic", "hanging", "--partition", str(each.partition), "--start-offset", "2")
+        assert each.stable() == (3, [2])
+    known.commit_transaction(60)
+    for each in hanging:
+        each.wait_until_stable(6, [2])

@@ -13,14 +13,17 @@ from pathlib import Path
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from compat_tests.brokers import Address
 from compat_tests.cluster.nodes import CONTROLLER_ID, KafkaController, OttlaBroker
 from compat_tests.waiting import wait_for
+from compat_tests.wire import Connection
 from ottla.log.disk.checkpoint import read_meta_properties
 from ottla.log.disk.files import OsDisk
 from ottla.wire.batch import iter_batches
 from ottla.wire.messages.internal.partition_change_record import PartitionChangeRecord
 from ottla.wire.messages.internal.partition_record import PartitionRecord
-from ottla.wire.metadata_records import decode_value
+from ottla.wire.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
+from ottla.wire.metadata_records import METADATA_VERSION, decode_value
 from ottla.wire.primitives import WireStruct, uuid_from_text
 from ottla.wire.records import decode_records
 
@@ -75,7 +78,7 @@ STOCK = {
 class StaticController(KafkaController):
     """A quorum whose voters are listed in every node's settings (kraft.version 0)."""
 
-    format_options = ()
+    format_options: tuple[str, ...] = ()
 
     def place(self) -> dict[str, str]:
         settings = super().place()
@@ -142,6 +145,46 @@ def assigned(folder: Path) -> dict[int, bytes]:
     return found
 
 
+def places_of_four(*folders: Path) -> dict[int, bytes]:
+    """Returns the id of the directory that each of the topic's four partitions lies in."""
+    ids = {}
+    for folder in folders:
+        meta = read_meta_properties(OsDisk(), f"{folder}/meta.properties")
+        assert meta is not None
+        ids[folder] = uuid_from_text(meta.directory_id)
+    places = {index: next(id for folder, id in ids.items() if (folder / f"t-{index}").exists()) for index in range(4)}
+    assert len(set(places.values())) == len(folders)
+    return places
+
+
+class OldestController(StaticController):
+    """A quorum that begins with the oldest features there are."""
+
+    format_options = ("--release-version", "3.3-IV3")
+
+
+def test_directories_are_recorded_from_the_level_on_whose_records_have_them(tmp_path: Path) -> None:
+    """Until then, the controllers are not asked in vain."""
+    one, two = tmp_path / "one", tmp_path / "two"
+    controller = OldestController(tmp_path / "controller")
+    broker = BrokerWithVoters(tmp_path / "broker", NODE_ID, controller.bootstrap, STOCK | {"log.dirs": f"{one},{two}"})
+    with stopped_after(controller, broker):
+        controller.start()
+        broker.start()
+        make(broker, "t", partitions=4)
+        produce(broker, "t")
+        places = places_of_four(one, two)
+        wish = FeatureUpdateKey("metadata.version", METADATA_VERSION, upgrade_type=1)
+        connection = Connection(Address(broker.kind, broker.port, 0, str(broker.log_file)))
+        try:
+            answer = connection.call(UpdateFeaturesRequest(30_000, [wish]), 1)
+        finally:
+            connection.close()
+        assert answer.error_code == 0, answer.error_message
+        wait_for(lambda: assigned(one) == places, lambda: f"{assigned(one)} instead of {places}\n{broker.log_tail()}")
+        assert "must wait" not in broker.log_file.read_text()
+
+
 def test_the_controllers_know_which_of_two_directories_a_replica_is_in(tmp_path: Path) -> None:
     one, two = tmp_path / "one", tmp_path / "two"
     controller = KafkaController(tmp_path / "controller")
@@ -151,13 +194,7 @@ def test_the_controllers_know_which_of_two_directories_a_replica_is_in(tmp_path:
         controller.start()
         broker.start()
         make(broker, "t", partitions=4)
-        ids = {}
-        for folder in (one, two):
-            meta = read_meta_properties(OsDisk(), f"{folder}/meta.properties")
-            assert meta is not None
-            ids[folder] = uuid_from_text(meta.directory_id)
-        places = {index: next(id for folder, id in ids.items() if (folder / f"t-{index}").exists()) for index in range(4)}
-        assert len(set(places.values())) == 2
+        places = places_of_four(one, two)
         wait_for(lambda: assigned(one) == places, lambda: f"{assigned(one)} instead of {places}")
         broker.stop()
         broker.start()

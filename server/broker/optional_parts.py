@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from ottla.server.base.turns import Workers
+    from ottla.server.interbroker.latest_offsets import LatestOffsets
     from ottla.server.interbroker.share_persister import SharePersister
     from ottla.server.partitions.flushing import Flushing
     from ottla.server.requests.context import BrokerContext
@@ -64,6 +65,15 @@ def share_persister(broker: BrokerContext) -> ShareCoordinator | SharePersister:
     from ottla.server.interbroker.share_persister import SharePersister
 
     return SharePersister(broker.other_brokers, broker.clock, broker.share_coordinator)
+
+
+def latest_offsets(broker: BrokerContext) -> LatestOffsets | None:
+    """Makes what asks other brokers how far their partitions go; None if there are no others."""
+    if broker.other_brokers is None:
+        return None
+    from ottla.server.interbroker.latest_offsets import LatestOffsets
+
+    return LatestOffsets(broker.other_brokers, broker.clock)
 
 
 def share_group_state(broker: BrokerContext) -> ShareGroupState:

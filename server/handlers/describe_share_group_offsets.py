@@ -4,7 +4,7 @@
   exists.
 - The start offset is -1 if the group has none: if there is no state, no such topic or partition, or the state cannot be read now.
 - v1 adds the lag: the number of records from the start offset to the high watermark, without those that are finished; -1 if
-  either is unknown.
+  either is unknown. The leader of the partition may be another broker, which is asked.
 - If the feature share.version is 0, every group is answered 35 UNSUPPORTED_VERSION. When all partitions are asked for, a group
   may also be answered 14 COORDINATOR_LOAD_IN_PROGRESS, 15 COORDINATOR_NOT_AVAILABLE and 16 NOT_COORDINATOR of its coordinator,
   with a message. The error of a partition says why its high watermark is unknown.
@@ -13,9 +13,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from ottla.server.base.answers import map_answer, recover_answer
+from ottla.server.base.answers import chain_answer, map_answer, recover_answer
 from ottla.server.base.promise import Promise
 from ottla.server.base.turns import Steps, all_kept, take_steps
 from ottla.server.group.errors import GroupError
@@ -37,6 +37,9 @@ from ottla.wire.messages.describe_share_group_offsets import (
     DescribeShareGroupOffsetsResponseTopic,
 )
 from ottla.wire.primitives import ZERO_UUID
+
+if TYPE_CHECKING:
+    from ottla.server.interbroker.latest_offsets import Latest
 
 TRAITS = Traits(Inside(Need(Operation.DESCRIBE, Resource.GROUP), Need(Operation.DESCRIBE, Resource.TOPIC)), long_answer=True)
 
@@ -135,17 +138,35 @@ def _partition(
         found = request.broker.share_persister().read_summary(group_id, topic_id, partition)
     except ShareStateError as error:
         return unknown(error)
-    described = map_answer(found, lambda summary: _with_lag(name, partition, summary, request))
+    described = chain_answer(found, lambda summary: _with_lag(name, partition, summary, request))
     return recover_answer(described, ShareStateError, unknown)
 
 
-def _with_lag(name: str, partition: int, found: Summary, request: Request) -> DescribeShareGroupOffsetsResponsePartition:
+def _with_lag(
+    name: str, partition: int, found: Summary, request: Request
+) -> DescribeShareGroupOffsetsResponsePartition | Promise[DescribeShareGroupOffsetsResponsePartition]:
     if UNKNOWN in (found.start_offset, found.delivery_complete_count):
         return DescribeShareGroupOffsetsResponsePartition(partition, found.start_offset, found.leader_epoch)
     replica = request.broker.replicas.get(name, partition)
-    if replica is None or not replica.is_leader:
-        code = ErrorCode.NOT_LEADER_OR_FOLLOWER if replica else request.broker.replicas.why_missing(name, partition)
-        return DescribeShareGroupOffsetsResponsePartition(partition, error_code=code, error_message=code.name)
-    lag = replica.log.high_watermark - found.start_offset - found.delivery_complete_count
+    if replica is not None and replica.is_leader:
+        return _lagging(partition, found, replica.log.high_watermark)
+    others = request.broker.latest_offsets()
+    if others is None:
+        missing = replica is None
+        code = request.broker.replicas.why_missing(name, partition) if missing else ErrorCode.NOT_LEADER_OR_FOLLOWER
+        return _refused(partition, code)
+
+    def described(latest: Latest) -> DescribeShareGroupOffsetsResponsePartition:
+        return _refused(partition, latest.code) if latest.code else _lagging(partition, found, latest.offset)
+
+    return map_answer(others.ask(name, partition), described)
+
+
+def _refused(partition: int, code: ErrorCode) -> DescribeShareGroupOffsetsResponsePartition:
+    return DescribeShareGroupOffsetsResponsePartition(partition, error_code=code, error_message=code.name)
+
+
+def _lagging(partition: int, found: Summary, high_watermark: int) -> DescribeShareGroupOffsetsResponsePartition:
+    lag = high_watermark - found.start_offset - found.delivery_complete_count
     lag = min(max(lag, -_LAST_INT64 - 1), _LAST_INT64)  # the start may be any number, since nothing checks what is written
     return DescribeShareGroupOffsetsResponsePartition(partition, found.start_offset, found.leader_epoch, lag)

@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from ottla.server.metadata.image import MetadataImage
 from ottla.wire.messages.internal.partition_change_record import PartitionChangeRecord
 
-_SINCE: int = 17
+SINCE: int = 17
 """metadata.version 3.7-IV2, the first whose records have a field for it."""
 
 
 def assign(image: MetadataImage, broker_id: int, assignments: Sequence[tuple[bytes, int, bytes]]) -> list[PartitionChangeRecord]:
     """Returns the changes that follow from these (topic id, partition, directory id); none for a partition that is gone, not on
     this broker, or recorded like that already."""
-    if image.metadata_version < _SINCE:
+    if image.metadata_version < SINCE:
         return []
     records = []
     for topic_id, index, directory_id in assignments:

@@ -70,6 +70,10 @@ class PartitionBatches(ABC, Generic[V]):
     def request(self, broker_epoch: int, batch: Mapping[Name, V]) -> WireStruct:
         """Returns the request about a batch, whose answer must have an error code for the whole."""
 
+    def may_ask(self) -> bool:
+        """Returns whether the controllers know this request; if they do not, it waits."""
+        return True
+
     @abstractmethod
     def settle(self, answer: Any, batch: dict[Name, V]) -> bool:
         """Takes out of the batch what the answer settles: the rest is sent again. Returns whether all of it went as expected,
@@ -85,6 +89,9 @@ class PartitionBatches(ABC, Generic[V]):
     async def _send_all(self) -> None:
         try:
             while self._waiting:
+                if not self.may_ask():
+                    await sleep(self._clock, self.retry_seconds)
+                    continue
                 batch = {name: self._waiting.pop(name) for name in list(self._waiting)[: self.max_partitions]}
                 try:
                     expected = await self._send(batch)

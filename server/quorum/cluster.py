@@ -112,7 +112,14 @@ class QuorumCluster(Cluster):
             self._channel, image, self._settings, clock, self._waits, self._epoch, timeout_ms, self._spawn
         )
         self._assignments = Assignments(
-            config.node_id, self._settings.directory_ids, self._channel, clock, self._epoch, timeout_ms, self._spawn
+            config.node_id,
+            self._settings.directory_ids,
+            self._channel,
+            clock,
+            self._epoch,
+            timeout_ms,
+            self._spawn,
+            lambda: image.metadata_version,
         )
         self.isr_changes = Proposals(config.node_id, self._channel, clock, self._epoch, timeout_ms, self._spawn)
         self._fetcher = MetadataFetcher(

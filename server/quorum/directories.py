@@ -3,6 +3,9 @@
 batching.py gathers them and sends them until the controllers take them or say that the partition is not this broker's any more.
 Nothing waits for the outcome: a replica serves its clients meanwhile, as in Kafka.
 
+Nothing is sent as long as the cluster's metadata.version has no place for directories: the controllers refuse the request then.
+When the level is raised, what has gathered is sent.
+
 Only directories that the broker has registered are sent. An id that the controllers do not know counts there as one of a
 directory that has failed, and costs the partition its leader.
 """
@@ -13,6 +16,7 @@ import logging
 from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
+from ottla.server.metadata.directories import SINCE
 from ottla.server.quorum.batching import Name, PartitionBatches
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.assign_replicas_to_dirs import (
@@ -38,7 +42,7 @@ logger = logging.getLogger("ottla.server.quorum")
 
 class Assignments(PartitionBatches[bytes]):
     """Directory ids that the controllers do not know yet; see the module's docstring. `registered` are the ids of the broker's
-    directories, and PartitionBatches names the other parameters."""
+    directories, `metadata_version` returns the cluster's level, and PartitionBatches names the other parameters."""
 
     max_partitions = 2_250  # the same bound as Kafka's, which keeps a request below 64 kB
     retry_seconds = 0.5
@@ -53,9 +57,11 @@ class Assignments(PartitionBatches[bytes]):
         broker_epoch: Callable[[], int],
         timeout_ms: int,
         spawn: Callable[[Coroutine[Any, Any, None]], object],
+        metadata_version: Callable[[], int],
     ) -> None:
         super().__init__(node_id, channel, clock, broker_epoch, timeout_ms, spawn)
         self._registered = registered
+        self._metadata_version = metadata_version
 
     def assign(self, assignments: Iterable[tuple[bytes, int, bytes]]) -> None:
         """Notes directories of replicas: (topic id, partition, directory id)."""
@@ -68,6 +74,10 @@ class Assignments(PartitionBatches[bytes]):
                     "the directory %s of a replica is not one that this broker has registered", uuid_to_text(directory_id)
                 )
         self.gather(known.items())
+
+    def may_ask(self) -> bool:
+        """See PartitionBatches."""
+        return self._metadata_version() >= SINCE
 
     def request(self, broker_epoch: int, batch: Mapping[Name, bytes]) -> AssignReplicasToDirsRequest:
         """See PartitionBatches."""

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from ottla.server.base.clock import Clock
     from ottla.server.base.turns import Workers
     from ottla.server.group.coordinator import GroupCoordinator
+    from ottla.server.interbroker.latest_offsets import LatestOffsets
     from ottla.server.interbroker.other_brokers import OtherBrokers
     from ottla.server.interbroker.share_persister import SharePersister
     from ottla.server.metadata.controller import Controller
@@ -77,6 +78,8 @@ class OptionalParts(Protocol):
     def share_coordinator(self, broker: BrokerContext, /) -> ShareCoordinator: ...
 
     def share_persister(self, broker: BrokerContext, /) -> ShareCoordinator | SharePersister: ...
+
+    def latest_offsets(self, broker: BrokerContext, /) -> LatestOffsets | None: ...
 
     def share_group_state(self, broker: BrokerContext, /) -> ShareGroupState: ...
 
@@ -147,6 +150,8 @@ class BrokerContext:
     """None until a request concerns share groups; see `share_coordinator`."""
     existing_share_persister: ShareCoordinator | SharePersister | None = None
     """None until somebody needs the state of share groups; see `share_persister`."""
+    existing_latest_offsets: LatestOffsets | None = None
+    """None until a share group is described whose partitions other brokers lead; see `latest_offsets`."""
     existing_share_partitions: SharePartitions | None = None
     """None until a member of a share group fetches; see `share_partitions`."""
     existing_flushing: Flushing | None = None
@@ -185,6 +190,12 @@ class BrokerContext:
         if self.existing_share_persister is None:
             self.existing_share_persister = self.optional_parts.share_persister(self)
         return self.existing_share_persister
+
+    def latest_offsets(self) -> LatestOffsets | None:
+        """Returns what asks other brokers how far their partitions go; None if there are no others."""
+        if self.existing_latest_offsets is None:
+            self.existing_latest_offsets = self.optional_parts.latest_offsets(self)
+        return self.existing_latest_offsets
 
     def share_group_state(self) -> ShareGroupState:
         """Returns what carries out, in the share coordinator, decisions of a group's coordinator. It has no state of its own."""

@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from ottla.server.base.promise import Promise
+from ottla.server.interbroker.latest_offsets import Latest
 from ottla.server.share_state.state import SharePartition
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.describe_share_group_offsets import (
@@ -142,6 +144,31 @@ async def test_why_a_high_watermark_is_not_known(replica: Any, code: ErrorCode) 
     ((_, _, partitions),) = rows(group)
     assert partitions == {0: (0, 0, -1, code)}
     assert group.topics[0].partitions[0].error_message == code.name
+
+
+class OtherLeader:
+    """What asks other brokers, with an answer at hand or a promise of it."""
+
+    def __init__(self, latest: Latest | Promise[Latest]) -> None:
+        self.latest = latest
+
+    def ask(self, topic: str, partition: int) -> Latest | Promise[Latest]:
+        assert (topic, partition) == ("u", 0)
+        return self.latest
+
+
+@pytest.mark.parametrize("replica", [SimpleNamespace(is_leader=False), None])
+@in_loop
+async def test_the_leader_on_another_broker_is_asked(replica: Any) -> None:
+    driver = begun()
+    driver.broker.replicas.get = lambda topic, partition: replica
+    driver.broker.other_leaders = OtherLeader(Latest(12))
+    (group,) = describe(driver, ("g", [("u", [0])]))
+    assert rows(group) == [("u", U, {0: (5, 0, 7, 0)})]
+    driver.broker.other_leaders = OtherLeader(Latest(-1, ErrorCode.LEADER_NOT_AVAILABLE))
+    (group,) = describe(driver, ("g", [("u", [0])]))
+    assert rows(group) == [("u", U, {0: (0, 0, -1, ErrorCode.LEADER_NOT_AVAILABLE)})]
+    assert group.topics[0].partitions[0].error_message == "LEADER_NOT_AVAILABLE"
 
 
 @pytest.mark.parametrize(("start", "lag"), [(-(2**63), LAST_INT64), (LAST_INT64, END_OFFSET - LAST_INT64)])

@@ -27,6 +27,7 @@ from ottla.wire.messages import (
     offset_fetch,
     produce,
     txn_offset_commit,
+    update_features,
 )
 from ottla.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
@@ -171,6 +172,23 @@ def with_versions(api: str) -> Callable[[Scenario], Callable[..., None]]:
         return test
 
     return decorate
+
+
+def test_ends_that_raise_epochs_need_the_level_that_has_them(broker: Broker) -> None:
+    """In a cluster that was begun by an older release, level 0 of the feature has no place for the client's version."""
+
+    async def run() -> None:
+        cluster = Cluster(broker)
+        await cluster.prepare()
+        lower = update_features.FeatureUpdateKey("transaction.version", 0, upgrade_type=2)
+        assert (await cluster.ask(update_features, 1, update_features.UpdateFeaturesRequest(5000, [lower]))).error_code == 0
+        producer = await cluster.producer()
+        await cluster.add(producer)
+        refused = await cluster.end(producer, 5)
+        assert (refused.error_code, refused.producer_id) == (ErrorCode.UNSUPPORTED_VERSION, -1)
+        assert (await cluster.end(producer, 4)).error_code == 0
+
+    asyncio.run(run())
 
 
 @with_versions("init_producer_id")

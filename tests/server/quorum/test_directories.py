@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
+from ottla.server.metadata.directories import SINCE
 from ottla.server.quorum.directories import Assignments
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.assign_replicas_to_dirs import (
@@ -27,7 +28,10 @@ Told = dict[tuple[bytes, int], bytes]
 class Rig(Spawned):
     def __init__(self, played: Played) -> None:
         super().__init__(played)
-        self.assignments = Assignments(7, (ONE, TWO), played.channel, played.clock, lambda: 70, 1000, self.spawn)
+        self.level = SINCE
+        self.assignments = Assignments(
+            7, (ONE, TWO), played.channel, played.clock, lambda: 70, 1000, self.spawn, lambda: self.level
+        )
 
     def answer(self, error_code: int = 0, **codes: int) -> Told:
         """Answers the request, with these codes for partitions such as t0; returns what it said."""
@@ -74,6 +78,20 @@ def test_they_are_grouped_and_the_newest_counts() -> None:
         request: AssignReplicasToDirsRequest = rig.played.open[0].request
         assert [(each.id, len(each.topics)) for each in request.directories] == [(TWO, 1), (ONE, 1)]
         assert rig.answer() == {(T, 0): TWO, (T, 1): TWO, (U, 0): ONE}
+
+    assigns(scenario)
+
+
+def test_nothing_is_told_before_the_level_has_a_place_for_it() -> None:
+    async def scenario(rig: Rig) -> None:
+        rig.level = SINCE - 1
+        rig.assignments.assign([(T, 0, ONE)])
+        await turns()
+        await rig.played.pass_time(Assignments.retry_seconds + 0.1)
+        assert rig.played.asked == []
+        rig.level = SINCE
+        await rig.played.pass_time(Assignments.retry_seconds + 0.1)
+        assert rig.answer() == {(T, 0): ONE}
 
     assigns(scenario)
 

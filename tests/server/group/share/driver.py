@@ -56,12 +56,16 @@ class ShareBroker(Broker):
         self.state = ShareStateDriver(state_log, self.clock)
         self.state.topics = {topic.topic_id: len(topic.partitions) for topic in self.metadata.topics.values()}
         replica = SimpleNamespace(is_leader=True, log=SimpleNamespace(high_watermark=END_OFFSET))
+        self.other_leaders: Any = None
         self.replicas = SimpleNamespace(get=lambda topic, partition: replica)
 
     def share_coordinator(self) -> Any:
         return self.state.coordinator
 
     share_persister = share_coordinator
+
+    def latest_offsets(self) -> Any:
+        return self.other_leaders
 
     def share_group_state(self) -> ShareGroupState:
         return ShareGroupState(self.groups, self.share_coordinator, cast(Any, self.metadata), self.clock)

@@ -1,0 +1,93 @@
+"""Topics that are copied in transactions (consume, transform, produce), record for record, and what a reader of committed records
+finds in the end.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Final, TypeVar
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+
+from compat_tests.cluster.mixed import Mixed
+from compat_tests.topics import committed_records
+
+T = TypeVar("T")
+PATIENCE_S: Final = 60.0
+
+
+class Copier:
+    """Copies a topic into another, record for record, in transactions that commit where its group has read to."""
+
+    def __init__(self, cluster: Mixed, source: str, target: str, name: str, protocol: str) -> None:
+        self.source, self.target, self.group = source, target, f"{source}-{name}"
+        self.consumer = Consumer(
+            {"bootstrap.servers": cluster.bootstrap, "group.id": self.group, "group.protocol": protocol}
+            | {"enable.auto.commit": False, "auto.offset.reset": "earliest", "isolation.level": "read_committed"}
+        )
+        self.consumer.subscribe([source])
+        self.producer = Producer(
+            {"bootstrap.servers": cluster.bootstrap, "transactional.id": name, "transaction.timeout.ms": 20_000, "linger.ms": 0}
+            # librdkafka sends offsets to the group's coordinator that it knows, and waits for it if it is dead, until it has not
+            # used this knowledge for so long.
+            | {"metadata.max.age.ms": 2_000, "topic.metadata.refresh.interval.ms": 1_000}
+        )
+        self.producer.init_transactions(PATIENCE_S)
+        self.copied = self.aborted = 0
+
+    def copy(self, most: int, wait_s: float = 1.0) -> int:
+        """Copies up to `most` records in one transaction; returns how many. It takes `wait_s` if there are fewer."""
+        records = [record for record in self.consumer.consume(most, wait_s) if record.error() is None]
+        if not records:
+            return 0
+        self.producer.begin_transaction()
+        try:
+            for record in records:
+                partition = record.partition()
+                assert partition is not None
+                self.producer.produce(self.target, record.value(), record.key(), partition=partition)
+            positions = self.consumer.position(self.consumer.assignment())
+            member = self.consumer.consumer_group_metadata()
+            _until_clear(lambda: self.producer.send_offsets_to_transaction(positions, member, PATIENCE_S))
+            _until_clear(lambda: self.producer.commit_transaction(PATIENCE_S))
+        except KafkaException as error:
+            failure = error.args[0]
+            assert isinstance(failure, KafkaError)
+            assert failure.txn_requires_abort(), failure
+            _until_clear(lambda: self.producer.abort_transaction(PATIENCE_S))
+            committed = _until_clear(lambda: self.consumer.committed(self.consumer.assignment(), PATIENCE_S))
+            for position in committed:
+                self.consumer.seek(TopicPartition(position.topic, position.partition, max(position.offset, 0)))
+            self.aborted += 1
+            return 0
+        self.copied += len(records)
+        return len(records)
+
+    def close(self) -> None:
+        self.consumer.close()
+
+
+def _until_clear(step: Callable[[], T]) -> T:
+    """Does what may have to be done again, up to five times. Raises KafkaException."""
+    for attempt in range(5):
+        try:
+            return step()
+        except KafkaException as error:
+            failure = error.args[0]
+            if attempt == 4 or not failure.retriable():
+                raise
+    raise AssertionError("not reached")
+
+
+def fill(cluster: Mixed, topic: str, count: int, partitions: int) -> None:
+    """Produces the numbers below `count`, to each of the partitions in turn."""
+    producer = Producer({"bootstrap.servers": cluster.bootstrap, "enable.idempotence": True, "linger.ms": 5})
+    for number in range(count):
+        producer.produce(topic, str(number), partition=number % partitions)
+    assert producer.flush(60) == 0
+
+
+def committed_values(cluster: Mixed, topic: str, partitions: int) -> Counter[int]:
+    """Returns how often a reader of committed records finds each number."""
+    return Counter(int(message.value() or b"") for message in committed_records(cluster.bootstrap, topic, partitions))

@@ -1,0 +1,129 @@
+"""Works of several kinds that go on at once, and what is done to the cluster meanwhile, round after round.
+
+In a round, records are written at a steady pace. When every work has done with some, something is done to the cluster, and the
+writing goes on until every work has gone on after it. Nothing that was acknowledged before may be gone then, and the round ends
+when all records are worked off.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from compat_tests.cluster.coordinators import INTERNAL, OFFSETS, SHARES, TRANSACTIONS
+from compat_tests.cluster.features import finalized
+from compat_tests.cluster.mixed import Mixed
+from compat_tests.cluster.work import Work
+from compat_tests.cluster.work_of_groups import ClassicGroup, ConsumerGroup, ShareGroup
+from compat_tests.cluster.work_of_transactions import Copies, WordCounting
+
+KINDS: Final = ("classic", "consumer", "share", "streams", "transactions")
+SOME: Final = 10
+"""So many records does every work off before something is done, and after it."""
+FIRST_LEADERS: Final = {OFFSETS: 2, TRANSACTIONS: 3, SHARES: 1}
+PATHS: Final = {OFFSETS: (3, 1, 3, 2), TRANSACTIONS: (1, 3, 2, 3), SHARES: (3, 2, 3, 1)}
+"""Where the coordinators go, round after round: with Apache Kafka as node 3, each move is from the one kind to the other, and
+two of the three topics change in opposite directions."""
+
+
+def made(kind: str, cluster: Mixed, directory: Path) -> Work:
+    """Returns work of a kind; `directory` is for what it keeps."""
+    if kind == "streams":
+        return WordCounting(cluster, directory / "streams")
+    if kind == "transactions":
+        return Copies(cluster, ["classic", "consumer"] if "group.version" in finalized(cluster, 1) else ["classic"])
+    groups: dict[str, type[ClassicGroup | ConsumerGroup | ShareGroup]] = {
+        "classic": ClassicGroup,
+        "consumer": ConsumerGroup,
+        "share": ShareGroup,
+    }
+    return groups[kind](cluster)
+
+
+class Round(NamedTuple):
+    """`seconds`: how long it took to do what was done. `done`: how many records each work has done with in the round."""
+
+    seconds: float
+    done: dict[str, int]
+
+
+class Workload:
+    """The works of a cluster. More may begin at any time between two rounds."""
+
+    def __init__(self, cluster: Mixed) -> None:
+        self.cluster = cluster
+        self.works: dict[str, Work] = {}
+
+    def begin(self, works: Sequence[Work]) -> None:
+        for work in works:
+            self.works[work.kind] = work
+            work.begin()
+
+    def round(self, action: Callable[[], None]) -> Round:
+        """Does something in the middle of work. Raises AssertionError if a commit is lost, or a work does not go on."""
+        works = self.works.values()
+        before = {work.kind: work.done for work in works}
+        for work in works:
+            work.feed()
+        for work in works:
+            work.wait_for(before[work.kind] + SOME)
+        noted = {work: work.noted() for work in works}
+        began = time.monotonic()
+        action()
+        seconds = time.monotonic() - began
+        lost = [each for work, acknowledged in noted.items() for each in work.lost(acknowledged)]
+        assert not lost, lost
+        after = {work: work.done for work in works}
+        for work, done in after.items():
+            work.wait_for(done + SOME)
+        for work in works:
+            work.stop_feeding()
+        for work in works:
+            work.wait_for(work.fed)
+        return Round(seconds, {work.kind: work.done - before[work.kind] for work in works})
+
+    def end(self) -> None:
+        """Ends all works, as after a failure, too."""
+        for work in self.works.values():
+            work.end()
+
+    def finish(self) -> dict[str, dict[str, object]]:
+        """Returns the outcome of each kind, and ends the works. Raises AssertionError if something is wrong with one."""
+        faults = [fault for work in self.works.values() for fault in work.faults()]
+        assert not faults, faults
+        outcomes = {kind: work.outcome() for kind, work in self.works.items()}
+        self.end()
+        for work in self.works.values():
+            work.raise_failure()
+        return outcomes
+
+
+@contextmanager
+def at_work(cluster: Mixed) -> Iterator[Workload]:
+    """Starts a cluster of three whose internal topics have a partition each, and ends it, and all work there."""
+    load = Workload(cluster)
+    try:
+        cluster.start()
+        for topic, leader in FIRST_LEADERS.items():
+            others = [node for node in cluster.brokers if node != leader]
+            cluster.create(topic, [[leader, *others]], cleanup_policy="compact", min_insync_replicas="2")
+        yield load
+    finally:
+        load.end()
+        cluster.stop()
+
+
+def move_all(cluster: Mixed, turn: int) -> None:
+    """Moves all coordinators to where they are due in a turn."""
+    for topic in INTERNAL:
+        cluster.lead(topic, PATHS[topic][turn % len(PATHS[topic])])
+
+
+def replace_broker(cluster: Mixed, node: int, kind: str) -> None:
+    """Stops a broker in order, has one of another kind take its directory over, and waits until all replicas are in sync and each
+    partition is led by its first one again."""
+    cluster.take_over(node, kind)
+    cluster.wait_until_whole()
