@@ -226,6 +226,7 @@ class Broker:
             max_producers=values["ottla.producer.ids.per.partition"],
             max_producers_in_all=share_client_memory(values).producers // PRODUCER_BYTES,
             metadata_dir=self.config.metadata_log_dir,
+            follows_metadata=self.config.follows_controllers,
             recovery_threads=values["num.recovery.threads.per.data.dir"],
             max_damaged_bytes=values["ottla.damaged.files.max.bytes"],
             recovery_config_for=partial(recovery_config, self._disk, self.config),
