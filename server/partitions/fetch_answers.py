@@ -33,7 +33,7 @@ NO_OFFSET: Final = -1
 class Attempt:
     """Holds what one attempt has found so far."""
 
-    __slots__ = ("found", "lost", "ready", "results", "sent", "unknown")
+    __slots__ = ("found", "lost", "quiet", "ready", "results", "sent", "unknown")
 
     def __init__(self, last: bool) -> None:
         self.results: list[Result] = []
@@ -43,6 +43,8 @@ class Attempt:
         self.unknown: list[Result] = []
         """Answers for other partitions that do not exist, or are refused: the request still waits for its other partitions."""
         self.sent: list[tuple[Traffic, int]] = []
+        self.quiet = 0
+        """How many partitions have nothing that their follower does not know. They are no part of the answer."""
         self.found = 0
         """How many bytes of records were found."""
         self.ready = last
