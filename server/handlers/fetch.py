@@ -293,10 +293,14 @@ class _Fetch:
                 if self._is_enough(attempt):
                     break
                 self._request.broker.admission().leave(self._request)
+                quiet = attempt if attempt.is_quiet else None
                 del attempt  # it keeps segments open that may be deleted meanwhile
                 yield watch.change()
-                if watch.expired:  # the next attempt is the last
-                    continue
+                if watch.expired:
+                    if quiet is not None and not watch.is_woken:
+                        attempt = quiet
+                        break
+                    continue  # with the last attempt
                 for watched in in_runs(watch.watched, PARTITIONS_A_STEP):
                     for each in watched:
                         watch.renew(each)

@@ -50,6 +50,11 @@ class Attempt:
         self.ready = last
         """Whether the answer goes out whatever was found."""
 
+    @property
+    def is_quiet(self) -> bool:
+        """Returns whether there is nothing to answer: a follower knows all about each of its partitions."""
+        return not (self.results or self.lost or self.unknown)
+
     def add_unknown(self) -> bool:
         """Adds the answers for what does not exist to the others, in the order in which they go out; returns whether there are
         any. It is called once.
