@@ -40,20 +40,21 @@ from ottla.server.partitions.fetch_answers import (
     Attempt,
     aborted_transactions,
     add_by_topic,
+    add_hints,
     answer,
     by_topic,
     find_divergence,
+    is_quiet,
+    note_fetch,
     refusal,
 )
 from ottla.server.partitions.fetch_sessions import (
-    TOPIC_IDS_SINCE,
     CachedPartition,
     FetchContext,
     Named,
     Result,
     name_partitions,
 )
-from ottla.server.partitions.leader_hints import leader_hint
 from ottla.server.partitions.purgatory import Watch
 from ottla.server.partitions.replica import Replica
 from ottla.server.partitions.roles import Follower, Leader
@@ -68,7 +69,6 @@ from ottla.wire.messages.fetch import (
     FetchPartition,
     FetchRequest,
     FetchResponse,
-    LeaderIdAndEpoch,
     NodeEndpoint,
     PartitionData,
 )
@@ -95,7 +95,6 @@ STORAGE_ERROR_SINCE: Final = 6
 NO_REPLICA: Final = -1
 _CORRELATION_ID: Final = 4  # bytes
 _UNKNOWN: Final = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
-_HINTED: Final = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
 
 
 def handle(body: FetchRequest, request: Request) -> FetchResponse | Promise[FetchResponse]:
@@ -152,13 +151,12 @@ class _Fetch:
 
     __slots__ = (
         "_broker_epoch",
-        "_by_id",
         "_fetching",
         "_follower",
         "_is_first",
         "_is_special",
         "_is_stranger",
-        "_knows_followers",
+        "_known_follower",
         "_max_bytes",
         "_min_bytes",
         "_rack",
@@ -181,11 +179,9 @@ class _Fetch:
         self._tells_followers = replica_id >= 0 and request.broker.read_replicas is not None
         """Whether a follower's fetch is answered as soon as the high watermark moves, because consumers read from there."""
         self._is_stranger = replica_id >= 0 and _is_stranger(request)
-        self._knows_followers = self._follower and not self._is_stranger
-        """Whether it is a follower's, of which it is known what it was told."""
+        self._known_follower = (replica_id, broker_epoch) if self._follower and not self._is_stranger else None
         self._is_first = True
         """Whether the attempt is the first: a follower's fetch says only once how far it has come."""
-        self._by_id = request.api_version >= TOPIC_IDS_SINCE
         self._read_committed = body.isolation_level == READ_COMMITTED
         self._max_bytes = min(body.max_bytes, request.broker.config.values["fetch.max.bytes"])
         self._min_bytes = min(body.min_bytes, self._max_bytes)
@@ -225,7 +221,7 @@ class _Fetch:
     def _read_all(self, partitions: Iterable[CachedPartition], attempt: Attempt) -> None:
         """Reads partitions, and adds what each is answered."""
         ask = self._request.ask()
-        results, found = attempt.results, attempt.found
+        results, found, follower = attempt.results, attempt.found, self._known_follower
         for cached in partitions:
             replica = self._find(cached)
             if ask is not None and not self._may_fetch(cached, ask):
@@ -233,7 +229,7 @@ class _Fetch:
                 continue
             if cached.name is None and replica is not None:
                 cached.name = replica.topic
-            if self._knows_followers and replica is not None and self._is_quiet(replica, cached):
+            if replica is not None and follower is not None and is_quiet(replica, cached, *follower, is_first=self._is_first):
                 attempt.quiet += 1
                 continue
             if replica is None:
@@ -473,41 +469,13 @@ class _Fetch:
             records = log.read(asked.fetch_offset, limit, upto=log.log_end_offset, min_one_batch=min_one_batch)
             if leading is not None and records is not None:
                 leading.note_sent(replica, self._replica_id, len(records))
-            if self._is_first and not high_watermark.on_fetch(
-                self._replica_id, asked.fetch_offset, asked.log_start_offset, self._broker_epoch
-            ):
+            if self._is_first and not note_fetch(replica, self._replica_id, asked, self._broker_epoch):
                 return refusal(asked.partition, ErrorCode.NOT_LEADER_OR_FOLLOWER)
         data = PartitionData(
             asked.partition, 0, log.high_watermark, log.last_stable_offset, log.log_start_offset, parting, records=records or b""
         )
         data.aborted_transactions = None
         return data
-
-    def _is_quiet(self, replica: Replica, cached: CachedPartition) -> bool:
-        """Returns whether a follower, which is noted as having come so far, knows all about a partition: nothing was said to the
-        same request before, and nothing has changed. Of thousands of partitions most are like this all the time.
-        """
-        log, asked = replica.log, cached.request
-        if (
-            cached.settled is not asked
-            or log.log_end_offset != asked.fetch_offset
-            or log.high_watermark != cached.high_watermark
-            or log.log_start_offset != cached.log_start_offset
-            or replica.leader_epoch != asked.current_leader_epoch
-            or not replica.is_leader
-        ):
-            return False
-        if self._is_first:
-            role = replica.role
-            watermark = role.high_watermark if isinstance(role, Leader) else None
-            if watermark is None or not watermark.on_fetch(
-                self._replica_id, asked.fetch_offset, asked.log_start_offset, self._broker_epoch
-            ):
-                return False
-            if log.high_watermark != cached.high_watermark:  # this fetch has moved it
-                return False
-        replica.traffic.fetches += 1
-        return True
 
     def _prefer(self, replica: Replica, asked: FetchPartition) -> PartitionData | None:
         """Returns an answer without records that names the replica from which the consumer should read (KIP-392), None if that is
@@ -521,22 +489,8 @@ class _Fetch:
         return data
 
     def _add_hints(self, results: Sequence[Result]) -> dict[int, NodeEndpoint]:
-        """Names the current leader beside each error that says that it is elsewhere; returns the addresses of these leaders by
-        broker id. Followers know them already.
-        """
-        metadata = self._request.broker.metadata
-        endpoints: dict[int, NodeEndpoint] = {}
-        for cached, data in results:
-            if data.error_code not in _HINTED:
-                continue
-            topic = cached.topic
-            if isinstance(topic, bytes):
-                topic = metadata.topics_by_id[topic].name
-            hint = leader_hint(metadata, topic, cached.index, self._request.session.listener)
-            data.current_leader = LeaderIdAndEpoch(hint.leader_id, hint.leader_epoch)
-            if hint.host is not None and not self._follower:
-                endpoints[hint.leader_id] = NodeEndpoint(hint.leader_id, hint.host, hint.port, hint.rack)
-        return endpoints
+        listener = self._request.session.listener
+        return add_hints(results, self._request.broker.metadata, listener, addresses=not self._follower)
 
 
 def _is_stranger(request: Request) -> bool:

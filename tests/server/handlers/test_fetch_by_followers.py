@@ -172,7 +172,7 @@ def test_a_follower_that_knows_all_is_noted_all_the_same() -> None:
     assert led.replica.traffic.fetches == fetches + 1
 
 
-def test_it_hears_of_all_that_changes() -> None:
+def test_it_is_told_what_changes() -> None:
     led = Led()
     led.append(3)
     settled = Settled(led, 3)
