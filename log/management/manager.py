@@ -50,7 +50,8 @@ class LogManager:
     metadata may be unknown then, and sets `PartitionLog.config` later. `recovery_config_for` returns them even then, at some
     cost, for a log in which recovery finds damage. `max_open_files` bounds the descriptors for segments, `max_damaged_bytes` what
     is kept of damaged logs in each directory. `metadata_dir` is where the metadata log lies: by default the first of `log_dirs`,
-    which hold everything else, or a directory of its own."""
+    which hold everything else, or a directory of its own. `follows_metadata` says that it is a copy of others' log, so that one
+    append may have several batches."""
 
     def __init__(
         self,
@@ -67,12 +68,14 @@ class LogManager:
         max_producers_in_all: int = UNLIMITED,
         max_open_files: int = DEFAULT_OPEN_FILES,
         metadata_dir: str | None = None,
+        follows_metadata: bool = False,
         recovery_threads: int = 1,
         max_damaged_bytes: int = DEFAULT_DAMAGED_BYTES,
     ) -> None:
         assert log_dirs
         self._log_dirs = frozenset(log_dirs)
         self._metadata_dir = metadata_dir or log_dirs[0]
+        self._follows_metadata = follows_metadata
         self._disk = disk
         self._now_ms = now_ms
         self._config_for = config_for or (lambda topic: config)
@@ -204,7 +207,7 @@ class LogManager:
     def _opening_of(self, directory: LogDirectory, topic_partition: TopicPartition) -> Opening:
         topic = topic_partition[0]
         opening = self._opening(*topic_partition, None, self._config_for(topic))
-        opening.every_append_synced = topic == METADATA_TOPIC
+        opening.every_append_synced = topic == METADATA_TOPIC and not self._follows_metadata
         opening.same_boot = self._locks[directory.path].same_boot
         opening.is_flushed = lambda: self._recovery_config_for(topic).flush_messages < LONG_MAX
         return opening

@@ -188,7 +188,7 @@ class Broker:
         self._watch_absence(context, cluster)
         reach_other_brokers(context, self._network, security.brokers)
         self._authorize(context)
-        self._measure_requests(context, logs)
+        self._measure_requests(context, logs, cluster)
         await self._open_listeners(context, Dispatch(context, self.chain))
         self._endpoints = self._find_endpoints()
         await self._open_metrics()
@@ -226,6 +226,7 @@ class Broker:
             max_producers=values["ottla.producer.ids.per.partition"],
             max_producers_in_all=share_client_memory(values).producers // PRODUCER_BYTES,
             metadata_dir=self.config.metadata_log_dir,
+            follows_metadata=self.config.follows_controllers,
             recovery_threads=values["num.recovery.threads.per.data.dir"],
             max_damaged_bytes=values["ottla.damaged.files.max.bytes"],
             recovery_config_for=partial(recovery_config, self._disk, self.config),
@@ -381,7 +382,7 @@ class Broker:
 
         self._logins = ListenerLogins(self.config, clock, self._random, self._disk.read_bytes, self._network)
 
-    def _measure_requests(self, context: BrokerContext, logs: LogManager) -> None:
+    def _measure_requests(self, context: BrokerContext, logs: LogManager, cluster: Cluster) -> None:
         """Has the requests on all listeners measured, if the metrics are on that will read this."""
         if self.config.values["ottla.metrics.port"] is None:
             return
@@ -390,7 +391,7 @@ class Broker:
 
         requests = RequestMetrics(context.clock.ticks_ns)
         self.chain.measure(requests.make_route)
-        self.sources = Sources(context, requests, self.listeners, logs)
+        self.sources = Sources(context, requests, self.listeners, logs, cluster=cluster)
 
     async def _open_metrics(self) -> None:
         """Serves the metrics if they are on; their code is loaded only then."""

@@ -7,8 +7,9 @@
 - A client over its quota of changes (controller_mutation_rate) is told how long to wait. Since v6 (KIP-599) topics that it may
   not create now are answered 89 THROTTLING_QUOTA_EXCEEDED.
 - The topic can be used as soon as the answer is there, unless there is no room for it on disk: its partitions answer 56
-  KAFKA_STORAGE_ERROR until there is. If `timeout_ms` is 0 or less nothing is done; any other value has no effect, because the
-  only controller is always there.
+  KAFKA_STORAGE_ERROR until there is. In a cluster, where other brokers have most of it, the answer waits two seconds for this
+  one's part at most, and a leader answers 6 NOT_LEADER_OR_FOLLOWER until it has its own. If `timeout_ms` is 0 or less nothing is
+  done; any other value has no effect, because the only controller is always there.
 - Errors of the whole request, given for each topic: 7 REQUEST_TIMED_OUT (no time), 44 POLICY_VIOLATION (more than 10,000
   partitions).
 - Errors of a topic: 17 INVALID_TOPIC_EXCEPTION (the name is illegal, or equals another but for '.' and '_'), 36

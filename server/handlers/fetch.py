@@ -40,20 +40,21 @@ from ottla.server.partitions.fetch_answers import (
     Attempt,
     aborted_transactions,
     add_by_topic,
+    add_hints,
     answer,
     by_topic,
     find_divergence,
+    is_quiet,
+    note_fetch,
     refusal,
 )
 from ottla.server.partitions.fetch_sessions import (
-    TOPIC_IDS_SINCE,
     CachedPartition,
     FetchContext,
     Named,
     Result,
     name_partitions,
 )
-from ottla.server.partitions.leader_hints import leader_hint
 from ottla.server.partitions.purgatory import Watch
 from ottla.server.partitions.replica import Replica
 from ottla.server.partitions.roles import Follower, Leader
@@ -68,7 +69,6 @@ from ottla.wire.messages.fetch import (
     FetchPartition,
     FetchRequest,
     FetchResponse,
-    LeaderIdAndEpoch,
     NodeEndpoint,
     PartitionData,
 )
@@ -95,7 +95,6 @@ STORAGE_ERROR_SINCE: Final = 6
 NO_REPLICA: Final = -1
 _CORRELATION_ID: Final = 4  # bytes
 _UNKNOWN: Final = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
-_HINTED: Final = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
 
 
 def handle(body: FetchRequest, request: Request) -> FetchResponse | Promise[FetchResponse]:
@@ -152,12 +151,12 @@ class _Fetch:
 
     __slots__ = (
         "_broker_epoch",
-        "_by_id",
         "_fetching",
         "_follower",
         "_is_first",
         "_is_special",
         "_is_stranger",
+        "_known_follower",
         "_max_bytes",
         "_min_bytes",
         "_rack",
@@ -180,9 +179,9 @@ class _Fetch:
         self._tells_followers = replica_id >= 0 and request.broker.read_replicas is not None
         """Whether a follower's fetch is answered as soon as the high watermark moves, because consumers read from there."""
         self._is_stranger = replica_id >= 0 and _is_stranger(request)
+        self._known_follower = (replica_id, broker_epoch) if self._follower and not self._is_stranger else None
         self._is_first = True
         """Whether the attempt is the first: a follower's fetch says only once how far it has come."""
-        self._by_id = request.api_version >= TOPIC_IDS_SINCE
         self._read_committed = body.isolation_level == READ_COMMITTED
         self._max_bytes = min(body.max_bytes, request.broker.config.values["fetch.max.bytes"])
         self._min_bytes = min(body.min_bytes, self._max_bytes)
@@ -222,7 +221,7 @@ class _Fetch:
     def _read_all(self, partitions: Iterable[CachedPartition], attempt: Attempt) -> None:
         """Reads partitions, and adds what each is answered."""
         ask = self._request.ask()
-        results, found = attempt.results, attempt.found
+        results, found, follower = attempt.results, attempt.found, self._known_follower
         for cached in partitions:
             replica = self._find(cached)
             if ask is not None and not self._may_fetch(cached, ask):
@@ -230,6 +229,9 @@ class _Fetch:
                 continue
             if cached.name is None and replica is not None:
                 cached.name = replica.topic
+            if replica is not None and follower is not None and is_quiet(replica, cached, *follower, is_first=self._is_first):
+                attempt.quiet += 1
+                continue
             if replica is None:
                 why = self._why_missing(cached)
                 data = refusal(cached.index, why, None if why is ErrorCode.INCONSISTENT_TOPIC_ID else [])
@@ -245,7 +247,10 @@ class _Fetch:
                 attempt.sent.append((replica.traffic, size))
             elif data.error_code or data.diverging_epoch is not None:
                 attempt.ready = self._request.failed = True
-            elif data.preferred_read_replica >= 0 or (self._tells_followers and 0 <= cached.high_watermark < data.high_watermark):
+            elif self._follower:
+                cached.settled = cached.request
+                attempt.ready |= self._tells_followers and 0 <= cached.high_watermark < data.high_watermark
+            elif data.preferred_read_replica >= 0:
                 attempt.ready = True
             results.append((cached, data))
         attempt.found = found
@@ -256,7 +261,7 @@ class _Fetch:
         if unknown != self._unknown:
             attempt.ready |= self._unknown is not None  # a topic was created or deleted while the request waited
             self._unknown = unknown
-        return attempt.ready or not attempt.results or attempt.found >= self._min_bytes
+        return attempt.ready or not (attempt.results or attempt.quiet) or attempt.found >= self._min_bytes
 
     def _throttled(self, quotas: ClientQuotas, size: int) -> FetchResponse | None:
         """Returns the empty answer of a client that would go over its quota with an answer of `size` bytes, or None."""
@@ -284,8 +289,14 @@ class _Fetch:
                 if self._is_enough(attempt):
                     break
                 self._request.broker.admission().leave(self._request)
+                quiet = attempt if attempt.is_quiet else None
                 del attempt  # it keeps segments open that may be deleted meanwhile
                 yield watch.change()
+                if watch.expired:
+                    if quiet is not None and not watch.is_woken:
+                        attempt = quiet
+                        break
+                    continue  # with the last attempt
                 for watched in in_runs(watch.watched, PARTITIONS_A_STEP):
                     for each in watched:
                         watch.renew(each)
@@ -458,9 +469,7 @@ class _Fetch:
             records = log.read(asked.fetch_offset, limit, upto=log.log_end_offset, min_one_batch=min_one_batch)
             if leading is not None and records is not None:
                 leading.note_sent(replica, self._replica_id, len(records))
-            if self._is_first and not high_watermark.on_fetch(
-                self._replica_id, asked.fetch_offset, asked.log_start_offset, self._broker_epoch
-            ):
+            if self._is_first and not note_fetch(replica, self._replica_id, asked, self._broker_epoch):
                 return refusal(asked.partition, ErrorCode.NOT_LEADER_OR_FOLLOWER)
         data = PartitionData(
             asked.partition, 0, log.high_watermark, log.last_stable_offset, log.log_start_offset, parting, records=records or b""
@@ -480,22 +489,8 @@ class _Fetch:
         return data
 
     def _add_hints(self, results: Sequence[Result]) -> dict[int, NodeEndpoint]:
-        """Names the current leader beside each error that says that it is elsewhere; returns the addresses of these leaders by
-        broker id. Followers know them already.
-        """
-        metadata = self._request.broker.metadata
-        endpoints: dict[int, NodeEndpoint] = {}
-        for cached, data in results:
-            if data.error_code not in _HINTED:
-                continue
-            topic = cached.topic
-            if isinstance(topic, bytes):
-                topic = metadata.topics_by_id[topic].name
-            hint = leader_hint(metadata, topic, cached.index, self._request.session.listener)
-            data.current_leader = LeaderIdAndEpoch(hint.leader_id, hint.leader_epoch)
-            if hint.host is not None and not self._follower:
-                endpoints[hint.leader_id] = NodeEndpoint(hint.leader_id, hint.host, hint.port, hint.rack)
-        return endpoints
+        listener = self._request.session.listener
+        return add_hints(results, self._request.broker.metadata, listener, addresses=not self._follower)
 
 
 def _is_stranger(request: Request) -> bool:

@@ -34,6 +34,19 @@ class Pass(NamedTuple):
     """A plain or an async function. It may raise StorageError, which the scheduler logs."""
 
 
+class Tie(NamedTuple):
+    """How close a broker is to controllers that are others, for metrics."""
+
+    heartbeat_age_s: float
+    """Time since a controller last answered a heartbeat."""
+    longest_gap_s: float
+    """The longest time between two answered heartbeats."""
+    metadata_age_s: float
+    """Time since the Fetch was sent whose answer the image has in full."""
+    last_applied_ms: int
+    """When the controllers wrote the last record that the image has, by their clock."""
+
+
 class Cluster(ABC):
     """The broker's view of its cluster; the module's docstring says how it is used."""
 
@@ -105,6 +118,10 @@ class Cluster(ABC):
     def assign_directories(self, assignments: Sequence[tuple[bytes, int, bytes]]) -> None:
         """Announces in which directories replicas of this broker lie: (topic id, partition, directory id). Partitions that no
         longer exist are ignored. Raises StorageError."""
+
+    def tie(self) -> Tie | None:
+        """Returns how close this broker is to its controllers; None if it is its own, or has not registered yet."""
+        return None
 
     @abstractmethod
     def passes(self) -> Sequence[Pass]:

@@ -9,6 +9,7 @@ from ottla.server.metrics.sources import Sources
 from ottla.server.partitions.roles import Leader
 
 if TYPE_CHECKING:
+    from ottla.server.metadata.image import PartitionImage
     from ottla.server.partitions.high_watermark import HighWatermark
     from ottla.server.replication.fetchers import Fetchers
 
@@ -16,11 +17,21 @@ Rows = Callable[[Sources], Iterator[tuple[tuple[str, ...], float]]]
 Row = tuple[str, Literal["counter", "gauge"], tuple[str, ...], str, Rows]
 
 
-def _under_replicated(sources: Sources) -> Iterator[tuple[tuple[str, ...], float]]:
+def _led(sources: Sources) -> Iterator[PartitionImage]:
+    """Yields the partitions that this broker leads by the metadata."""
     node_id = sources.context.config.node_id
-    partitions = [each for topic in sources.context.metadata.topics.values() for each in topic.partitions.values()]
-    led = (each for each in partitions if each.leader == node_id)
-    yield (), sum(len(each.isr) < len(each.replicas) - len(each.adding_replicas) for each in led)
+    for topic in sources.context.metadata.topics.values():
+        for each in topic.partitions.values():
+            if each.leader == node_id:
+                yield each
+
+
+def _under_replicated(sources: Sources) -> Iterator[tuple[tuple[str, ...], float]]:
+    yield (), sum(len(each.isr) < len(each.replicas) - len(each.adding_replicas) for each in _led(sources))
+
+
+def _reassigning(sources: Sources) -> Iterator[tuple[tuple[str, ...], float]]:
+    yield (), sum(bool(each.adding_replicas or each.removing_replicas) for each in _led(sources))
 
 
 def _led_where(holds: Callable[[HighWatermark], bool]) -> Rows:
@@ -74,6 +85,13 @@ REPLICATION_ROWS: Final[tuple[Row, ...]] = (
         (),
         "Partitions with followers, led here, of which exactly min.insync.replicas are in sync.",
         _led_where(lambda led: len(led.in_sync) == led.min_in_sync),
+    ),
+    (
+        "kafka_server_replicamanager_reassigningpartitions",
+        "gauge",
+        (),
+        "Partitions led here that are being moved to other brokers.",
+        _reassigning,
     ),
     (
         "kafka_server_replicamanager_isrexpands_total",

@@ -25,6 +25,7 @@ class MetricsServer:
         try:
             from ottla.server.metrics.exposition import CONTENT_TYPE, Exposition
             from ottla.server.metrics.http import HttpConnection, HttpServer, Page
+            from ottla.server.metrics.loop_lag import LoopLag
         except ImportError as error:
             package = str(error.name).replace("_", "-")
             raise ConfigError(f"{PORT}: metrics need {error.name}, which is not installed: pip install {package}") from error
@@ -43,6 +44,7 @@ class MetricsServer:
         self._connect = HttpConnection
         self._http = HttpServer({"/metrics": metrics, "/healthz": alive, "/readyz": ready}, sources.context.clock)
         self._network = network
+        self._lag = sources.loop_lag = LoopLag(sources.context.clock)
         self._server: asyncio.Server | None = None
         self.url = ""
 
@@ -57,6 +59,7 @@ class MetricsServer:
         port = sock.getsockname()[1]
         self._server = await self._network.serve(lambda: self._connect(self._http), sock, BACKLOG)
         await self._server.start_serving()
+        self._lag.start()
         self.url = f"http://{f'[{host}]' if ':' in host else host or 'localhost'}:{port}"
 
     def close(self) -> None:
@@ -65,3 +68,4 @@ class MetricsServer:
             self._server.close()
             self._server = None
         self._http.abort()
+        self._lag.stop()

@@ -10,6 +10,8 @@ if TYPE_CHECKING:
     from ottla.log.compaction.cleaner_manager import LogCleaner
     from ottla.log.management.manager import LogManager
     from ottla.server.dispatch.measured import RequestMetrics
+    from ottla.server.metadata.cluster import Cluster
+    from ottla.server.metrics.loop_lag import LoopLag
     from ottla.server.network.listener import Listener
     from ottla.server.requests.context import BrokerContext
 
@@ -25,3 +27,6 @@ class Sources:
     serving: bool = False
     cleaner: LogCleaner | None = None
     """None until there is a compacted log."""
+    cluster: Cluster | None = None
+    loop_lag: LoopLag | None = None
+    """None until the metrics are served."""

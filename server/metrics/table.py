@@ -20,6 +20,8 @@ from ottla.server.group.classic.group import ClassicGroup, State
 from ottla.server.group.offsets import is_stale
 from ottla.server.metrics.cleaner_rows import CLEANER_ROWS
 from ottla.server.metrics.client_rows import CLIENT_ROWS
+from ottla.server.metrics.cluster_rows import CLUSTER_ROWS
+from ottla.server.metrics.controller_rows import CONTROLLER_ROWS
 from ottla.server.metrics.coordinator_rows import COORDINATOR_ROWS
 from ottla.server.metrics.group_rows import GROUP_ROWS
 from ottla.server.metrics.latency import Times, sum_times
@@ -180,15 +182,6 @@ def lag_sums(sources: Sources) -> Iterator[Row]:
 # The broker and the cluster
 
 
-def partition_count_where(holds: Callable[[Any], bool]) -> Callable[[Sources], list[Row]]:
-    """Makes a row of the number of the cluster's partitions for which this holds."""
-    return single(
-        lambda sources: sum(
-            holds(partition) for topic in sources.context.metadata.topics.values() for partition in topic.partitions.values()
-        )
-    )
-
-
 def offline_replicas(sources: Sources) -> int:
     """Counts the replicas that the metadata places here, except those whose log is in a directory that works."""
     context = sources.context
@@ -225,21 +218,11 @@ def late_transactions(sources: Sources) -> int:
     return sum(log.producers.has_late_transaction(now_ms, longest_ms) for log in logs_led_here(sources))
 
 
-def is_controller(sources: Sources) -> int:
-    """Returns 1 once the broker is registered, since this node is the only controller."""
-    return int(sources.context.config.node_id in sources.context.metadata.brokers)
-
-
-def brokers(*, fenced: bool) -> Callable[[Sources], list[Row]]:
-    return single(lambda sources: sum(broker.fenced == fenced for broker in sources.context.metadata.brokers.values()))
-
-
 _TOPIC: Final = ("topic",)
 _PARTITION: Final = ("topic", "partition")
 _GROUP_PARTITION: Final = ("consumergroup", "topic", "partition")
 _TRAFFIC: Final = "kafka_server_brokertopicmetrics_"
 _REQUESTS: Final = "kafka_network_requestmetrics_"
-_CONTROLLER: Final = "kafka_controller_kafkacontroller_"
 _GROUPS: Final = "kafka_coordinator_group_groupmetadatamanager_"
 _SOCKETS: Final = "kafka_server_socketservermetrics_"
 
@@ -421,37 +404,7 @@ METRICS: Final[tuple[Metric, ...]] = (
         "Connections refused by max.connections and max.connections.per.ip.",
         listener_rows(lambda listener: listener.refused),
     ),
-    Metric(f"{_CONTROLLER}activecontrollercount", "gauge", (), "1: this broker is the controller.", single(is_controller)),
-    Metric(f"{_CONTROLLER}activebrokercount", "gauge", (), "Brokers that are registered and not fenced.", brokers(fenced=False)),
-    Metric(f"{_CONTROLLER}fencedbrokercount", "gauge", (), "Brokers that are fenced.", brokers(fenced=True)),
-    Metric(
-        f"{_CONTROLLER}globaltopiccount",
-        "gauge",
-        (),
-        "Topics of the cluster.",
-        single(lambda sources: len(sources.context.metadata.topics)),
-    ),
-    Metric(
-        f"{_CONTROLLER}globalpartitioncount",
-        "gauge",
-        (),
-        "Partitions of the cluster.",
-        partition_count_where(lambda partition: True),
-    ),
-    Metric(
-        f"{_CONTROLLER}offlinepartitionscount",
-        "gauge",
-        (),
-        "Partitions without a leader.",
-        partition_count_where(lambda partition: partition.leader < 0),
-    ),
-    Metric(
-        f"{_CONTROLLER}preferredreplicaimbalancecount",
-        "gauge",
-        (),
-        "Partitions that are not led by their first replica.",
-        partition_count_where(lambda partition: partition.leader != partition.replicas[0]),
-    ),
+    *(Metric(*row) for row in CONTROLLER_ROWS),
     Metric(f"{_GROUPS}numgroups", "gauge", (), "Groups that this broker coordinates.", group_count_in()),
     Metric(f"{_GROUPS}numgroupsempty", "gauge", (), "Groups without members.", group_count_in(State.EMPTY)),
     Metric(
@@ -476,7 +429,16 @@ METRICS: Final[tuple[Metric, ...]] = (
     Metric("kafka_consumergroup_lag_sum", "gauge", ("consumergroup", "topic"), "The same, of the whole topic.", lag_sums),
     *(
         Metric(*row)
-        for row in (*GROUP_ROWS, *COORDINATOR_ROWS, *CLEANER_ROWS, *CLIENT_ROWS, *QUOTA_ROWS, *LOGIN_ROWS, *MEMORY_ROWS)
+        for row in (
+            *CLUSTER_ROWS,
+            *GROUP_ROWS,
+            *COORDINATOR_ROWS,
+            *CLEANER_ROWS,
+            *CLIENT_ROWS,
+            *QUOTA_ROWS,
+            *LOGIN_ROWS,
+            *MEMORY_ROWS,
+        )
     ),
     Metric(
         "ottla_info", "gauge", ("version",), "Always 1; the label is the version of ottla.", lambda sources: [((__version__,), 1)]

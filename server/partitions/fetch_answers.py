@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Final
 
 from ottla.log.errors import OffsetOutOfRange
 from ottla.log.transactions import aborted_in_read
-from ottla.server.partitions.fetch_sessions import FetchContext, Result
+from ottla.server.partitions.fetch_sessions import CachedPartition, FetchContext, Result
+from ottla.server.partitions.leader_hints import leader_hint
 from ottla.server.partitions.replica import Replica
+from ottla.server.partitions.roles import Leader
 from ottla.server.partitions.traffic import Traffic
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.fetch import (
@@ -20,20 +22,24 @@ from ottla.wire.messages.fetch import (
     FetchableTopicResponse,
     FetchPartition,
     FetchResponse,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
     PartitionData,
 )
 
 if TYPE_CHECKING:
     from ottla.log.disk.files import FileSlice
     from ottla.log.partition import PartitionLog
+    from ottla.server.metadata.image import MetadataImage
 
 NO_OFFSET: Final = -1
+_HINTED: Final = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
 
 
 class Attempt:
     """Holds what one attempt has found so far."""
 
-    __slots__ = ("found", "lost", "ready", "results", "sent", "unknown")
+    __slots__ = ("found", "lost", "quiet", "ready", "results", "sent", "unknown")
 
     def __init__(self, last: bool) -> None:
         self.results: list[Result] = []
@@ -43,10 +49,17 @@ class Attempt:
         self.unknown: list[Result] = []
         """Answers for other partitions that do not exist, or are refused: the request still waits for its other partitions."""
         self.sent: list[tuple[Traffic, int]] = []
+        self.quiet = 0
+        """How many partitions have nothing that their follower does not know. They are no part of the answer."""
         self.found = 0
         """How many bytes of records were found."""
         self.ready = last
         """Whether the answer goes out whatever was found."""
+
+    @property
+    def is_quiet(self) -> bool:
+        """Returns whether there is nothing to answer: a follower knows all about each of its partitions."""
+        return not (self.results or self.lost or self.unknown)
 
     def add_unknown(self) -> bool:
         """Adds the answers for what does not exist to the others, in the order in which they go out; returns whether there are
@@ -105,6 +118,57 @@ def find_divergence(replica: Replica, asked: FetchPartition) -> EpochEndOffset |
     if epoch < asked.last_fetched_epoch or end_offset < asked.fetch_offset:
         return EpochEndOffset(epoch, end_offset)
     return None
+
+
+def _knows_all(replica: Replica, cached: CachedPartition) -> bool:
+    """Returns whether there is nothing to say to a follower about a partition: nothing was said to the same request before, and
+    nothing has changed."""
+    log, asked = replica.log, cached.request
+    return (
+        cached.settled is asked
+        and log.log_end_offset == asked.fetch_offset
+        and log.high_watermark == cached.high_watermark
+        and log.log_start_offset == cached.log_start_offset
+        and replica.leader_epoch == asked.current_leader_epoch
+        and replica.is_leader
+    )
+
+
+def note_fetch(replica: Replica, follower: int, asked: FetchPartition, broker_epoch: int) -> bool:
+    """Notes how far a follower has come; returns False for a broker that is none, or a fetch from before its last start."""
+    role = replica.role
+    watermark = role.high_watermark if isinstance(role, Leader) else None
+    return watermark is not None and watermark.on_fetch(follower, asked.fetch_offset, asked.log_start_offset, broker_epoch)
+
+
+def is_quiet(replica: Replica, cached: CachedPartition, follower: int, broker_epoch: int, *, is_first: bool) -> bool:
+    """Returns whether a follower knows all about a partition. Of thousands of partitions most are like this all the time. If
+    `is_first`, it is noted how far that follower has come.
+    """
+    if not _knows_all(replica, cached):
+        return False
+    if is_first and not (note_fetch(replica, follower, cached.request, broker_epoch) and _knows_all(replica, cached)):
+        return False
+    replica.traffic.fetches += 1
+    return True
+
+
+def add_hints(results: Sequence[Result], metadata: MetadataImage, listener: str, *, addresses: bool) -> dict[int, NodeEndpoint]:
+    """Names the current leader beside each error that says that it is elsewhere; returns these leaders' addresses by broker id,
+    none unless `addresses`: followers know them already.
+    """
+    endpoints: dict[int, NodeEndpoint] = {}
+    for cached, data in results:
+        if data.error_code not in _HINTED:
+            continue
+        topic = cached.topic
+        if isinstance(topic, bytes):
+            topic = metadata.topics_by_id[topic].name
+        hint = leader_hint(metadata, topic, cached.index, listener)
+        data.current_leader = LeaderIdAndEpoch(hint.leader_id, hint.leader_epoch)
+        if hint.host is not None and addresses:
+            endpoints[hint.leader_id] = NodeEndpoint(hint.leader_id, hint.host, hint.port, hint.rack)
+    return endpoints
 
 
 def aborted_transactions(

@@ -60,7 +60,7 @@ class CachedPartition:
     `name` is the topic's name once it was looked up by its id; it stays when the topic is deleted.
     """
 
-    __slots__ = ("high_watermark", "index", "log_start_offset", "name", "request", "topic")
+    __slots__ = ("high_watermark", "index", "log_start_offset", "name", "request", "settled", "topic")
 
     def __init__(self, topic: str | bytes, request: FetchPartition) -> None:
         self.topic = topic
@@ -69,6 +69,8 @@ class CachedPartition:
         self.request = request
         self.high_watermark = -1
         self.log_start_offset = -1
+        self.settled: FetchPartition | None = None
+        """The last request of a follower to which there was nothing to say: neither records nor an error, nor logs that part."""
 
     def remember(self, answer: PartitionData) -> bool:
         """Returns whether the answer says anything that the client does not know, and remembers what it says."""

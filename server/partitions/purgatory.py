@@ -70,11 +70,13 @@ class Watch:
     The operation watches first and then attempts, since a partition may grow between its turns.
     """
 
-    __slots__ = ("_changed", "_promise", "_timer", "expired", "watched")
+    __slots__ = ("_changed", "_promise", "_timer", "expired", "is_woken", "watched")
 
     def __init__(self, clock: Clock, max_wait_ms: int) -> None:
         self.expired = False
         """Whether the next attempt must return an answer."""
+        self.is_woken = False
+        """Whether something has changed since `change` was called last; the end of the time is no change."""
         self._changed = False
         self._promise: Promise[None] | None = None
         self.watched: list[Watchable] = []
@@ -87,11 +89,12 @@ class Watch:
 
     def renew(self, watchable: Watchable) -> None:
         """Watches one again that may have changed."""
-        watchable.watchers.setdefault(self, self._wake)
+        watchable.watchers.setdefault(self, self._note)
 
     def change(self) -> Promise[None]:
         """Returns a promise that is kept when something has changed since the last promise was kept, or the time is over."""
         promise: Promise[None] = Promise()
+        self.is_woken = self._changed
         if self._changed:
             self._changed = False
             promise.set_result(None)
@@ -105,6 +108,10 @@ class Watch:
         for watchable in self.watched:
             watchable.watchers.pop(self, None)
         self.watched = []
+
+    def _note(self) -> None:
+        self.is_woken = True
+        self._wake()
 
     def _wake(self) -> None:
         promise, self._promise = self._promise, None

@@ -49,6 +49,8 @@ logger = logging.getLogger("ottla.server.replicas")
 
 TOPICS_A_STEP: Final = 100
 """So many topics get new settings before others may come first."""
+SETTLED_SECONDS: Final = 2.0
+"""How long an answer waits at most, in a cluster, for this broker's part of what was created."""
 
 
 class Replicas:
@@ -102,8 +104,14 @@ class Replicas:
     def settled(self) -> Promise[None] | None:
         """Returns a promise that is kept when all partitions that the metadata names now are here, and the files of all others
         are deleted; None if that is so already. Partitions for which there is no room are not waited for.
+
+        In a cluster it is kept after SETTLED_SECONDS at the latest: other brokers have most of what was created, and nobody
+        waits for theirs. Kafka's clients give up on an answer after 30 s.
         """
-        return self._backlog.settled()
+        promise = self._backlog.settled()
+        if promise is not None and self.keep_isr is not None:
+            self._clock.call_later(SETTLED_SECONDS, lambda: None if promise.done() else promise.set_result(None))
+        return promise
 
     def deleted(self) -> Promise[None] | None:
         """Returns a promise that is kept when the files of all partitions that were removed are deleted; None if they are."""

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from ottla.log.errors import StorageError
 from ottla.server.base.clock import Bell, wait_at_most
 from ottla.server.base.randomness import random_uuid
-from ottla.server.metadata.cluster import Cluster, Pass
+from ottla.server.metadata.cluster import Cluster, Pass, Tie
 from ottla.server.metadata.controller_settings import ControllerSettings, ListenerCheck
 from ottla.server.metadata.image import MetadataImage
 from ottla.server.metadata.log_settings import metadata_log_config
@@ -326,6 +326,15 @@ class QuorumCluster(Cluster):
             await asyncio.wait(tasks)
         await self._fetch_peers.close()
         await self._peers.close()
+
+    def tie(self) -> Tie | None:
+        heartbeat = self._heartbeat
+        if heartbeat is None:
+            return None
+        now = self._clock.monotonic()
+        age_s = now - heartbeat.answered_at
+        longest_s = max(heartbeat.longest_gap_s, age_s)
+        return Tie(age_s, longest_s, now - self._fetcher.applied_at, self._log.last_append_ms)
 
     # Directories
 

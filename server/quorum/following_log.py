@@ -4,8 +4,9 @@ The files are those that Apache Kafka's broker has: the log itself, byte for byt
 `quorum-state`. So either broker can take over the directory of the other.
 
 Batches are appended as they come, and applied to the image only up to the high watermark that the present leader told: what lies
-above it may yet be cut off (`truncate`). Every append is synced before the next one, in a thread, as recovery counts on for this
-log: a sound batch behind a bad one is damage. Applying does not wait for that, since a majority of the voters has the batches.
+above it may yet be cut off (`truncate`). Every append is synced before the next one, in a thread. It has all the batches of a
+Fetch, so a power cut may leave a sound one behind a bad one: recovery cuts the log at the bad one, and the rest is fetched again.
+Applying does not wait for the sync, since a majority of the voters has the batches.
 
 At a start the newest snapshot is loaded, since it never holds anything but what is below the high watermark. What the log has
 behind it is applied when a leader has told how far it counts.

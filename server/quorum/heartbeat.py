@@ -116,6 +116,8 @@ class Heartbeat:
         """Whether others should lead for now, and this broker be shown to no client."""
         self.alive_at = self.answered_at = monotonic()
         """When the loop last ran, and when a controller last answered."""
+        self.longest_gap_s = 0.0
+        """The longest time between two answers."""
         self._node_id = node_id
         self._times = times
         self._connect = connect
@@ -168,7 +170,8 @@ class Heartbeat:
 
     def take(self, answer: BrokerHeartbeatResponse, sent_at: float) -> None:
         """Takes what the active controller answered to a beat that was sent then."""
-        self.answered_at = self._monotonic()
+        now = self._monotonic()
+        self.longest_gap_s, self.answered_at = max(self.longest_gap_s, now - self.answered_at), now
         if answer.error_code != self._last_error:
             self._last_error = answer.error_code
             if answer.error_code != ErrorCode.NONE:

@@ -37,10 +37,10 @@ from ottla.server.base.answers import chain_answer
 from ottla.server.base.clock import Cancellable, Clock
 from ottla.server.base.errors import CloseConnection
 from ottla.server.base.promise import Promise
+from ottla.server.base.recent_times import RecentTimes
 from ottla.server.base.turns import Workers
 from ottla.server.security.failures import Failures
 from ottla.server.security.mechanism import Challenge, Done, Exchange, Failed, Mechanism, Outcome
-from ottla.server.security.recent_times import RecentTimes
 from ottla.server.security.session import SASL_HANDSHAKE, Lifetime, Previous
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.sasl_authenticate import SaslAuthenticateResponse

@@ -65,11 +65,15 @@ class Administrator:
             return
         operation.ok(names=sorted(topic.name for topic in answer.topics if not topic.error_code))
 
+    async def choose_trim(self) -> int:
+        """Returns an offset up to which records are to be deleted."""
+        return self.random.randrange(1, 30)
+
     async def _trim(self) -> None:
         if self._trimmed is None:
             return
         topic, _, partition = self._trimmed.rpartition("-")
-        offset = self.random.randrange(1, 30)
+        offset = await self.choose_trim()
         operation = self.world.recorder.invoke(self.process, "trim", offsets={self._trimmed: offset})
         wanted = delete_records.DeleteRecordsTopic(topic, [delete_records.DeleteRecordsPartition(int(partition), offset)])
         try:

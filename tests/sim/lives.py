@@ -48,6 +48,8 @@ class BrokerLives:
         name: str = "",
         ordered_names: bool | None = None,
     ) -> None:
+        self.away_s = 0.0
+        """How much longer than usual it is to take until the next life."""
         self.life = 0
         """The number of the life under way; 0 before the first."""
         self.broker: Broker | None = None
@@ -79,7 +81,8 @@ class BrokerLives:
         """Starts the broker, and starts it again whenever a life is over, until the task is cancelled."""
         while True:
             await self._live()
-            await asyncio.sleep(self.random.choice((0.01, 0.3, 2.0)))
+            away_s, self.away_s = self.away_s, 0.0
+            await asyncio.sleep(self.random.choice((0.01, 0.3, 2.0)) + away_s)
 
     async def _live(self) -> None:
         """One life, from the start to its end."""

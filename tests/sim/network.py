@@ -60,6 +60,7 @@ class Link:
         self._random = random
         self.server: ServerTransport | None = None
         self.open = True
+        self._is_torn = False
         self._swallows = False
         self._slow_s = 0.0
         self._left: int | None = None  # bytes until it is cut
@@ -100,8 +101,8 @@ class Link:
         return when
 
     def _arrive_at_server(self, data: bytes) -> None:
-        if self.open and not self._swallows and self.server is not None and self._port.alive:
-            self.server.feed(data)
+        if not self._is_torn and not self._swallows and self.server is not None and self._port.alive:
+            self.server.feed(data)  # also if the client has closed it since
 
     def _arrive_at_client(self, data: bytes) -> None:
         if self.server is not None and self._port.alive:
@@ -144,7 +145,7 @@ class Link:
     def cut(self) -> None:
         """Ends it for both sides now; what is under way is lost."""
         if self.open:
-            self.open = False
+            self.open, self._is_torn = False, True
             self._loop.call_soon(self._client.lost, context=self._wire)
             self._loop.call_soon(self._lose_server, ConnectionResetError("cut"), context=self._port.context)
 

@@ -133,6 +133,120 @@ def test_a_fetch_that_waits_says_once_how_far_its_follower_has_come() -> None:
     assert led.high_watermark.followers[TWO].caught_up_at == fetched_at
 
 
+# Of partitions about which there is nothing to say
+
+
+class Settled:
+    """The fetch session of a follower that has all of `t-0`: the first request named it, and nothing has changed since."""
+
+    def __init__(self, led: Led, offset: int, follower: int = TWO) -> None:
+        self.led = led
+        self.follower = follower
+        self.epoch = 0
+        self.session_id = 0
+        self.session_id = self.again(offset).session_id
+        assert [data.error_code for data in self.news()] == []
+
+    def again(self, offset: int | None = None, max_wait_ms: int = 0) -> Any:
+        """The next request, which names the partition only if an offset is given."""
+        named = {} if offset is None else {0: offset}
+        fields = {} if offset is None else {"current_leader_epoch": 0}
+        session = self.session_id, self.epoch
+        self.epoch += 1
+        request = fetch_request("t", named, 17, replica_id=self.follower, session=session, max_wait_ms=max_wait_ms, **fields)
+        return call(self.led.broker, "fetch", 17, request)
+
+    def news(self) -> list[Any]:
+        """What the next answer has about the partition."""
+        return [data for topic in self.again().responses for data in topic.partitions]
+
+
+def test_a_follower_that_knows_all_is_noted_all_the_same() -> None:
+    led = Led()
+    led.append(3)
+    settled = Settled(led, 3)
+    led.broker.clock.advance(5.0)
+    fetches = led.replica.traffic.fetches
+    assert settled.news() == []
+    assert led.high_watermark.followers[TWO].caught_up_at == led.broker.clock.monotonic()
+    assert led.replica.traffic.fetches == fetches + 1
+
+
+def test_it_is_told_what_changes() -> None:
+    led = Led()
+    led.append(3)
+    settled = Settled(led, 3)
+    led.fetched(three=3)
+    (data,) = settled.news()
+    assert (data.high_watermark, bytes(data.records)) == (3, b"")
+    assert settled.news() == []
+    led.replica.delete_records_before(2)
+    (data,) = settled.news()
+    assert data.log_start_offset == 2
+    assert settled.news() == []
+    led.append(1)
+    (data,) = settled.news()
+    assert offsets(data) == [3]
+
+
+def test_the_high_watermark_that_its_own_fetch_moves() -> None:
+    led = Led()
+    led.append(1)
+    settled = Settled(led, 1)
+    led.high_watermark.followers[TWO].end_offset = -1  # as in a new epoch, before it has fetched
+    led.high_watermark.followers[THREE].end_offset = 1
+    (data,) = settled.news()
+    assert data.high_watermark == led.offset == 1
+
+
+def test_it_is_refused_when_there_is_a_reason() -> None:
+    led = Led()
+    led.append(1)
+    settled = Settled(led, 1)
+    led.broker.replicas.doubt(True)
+    (data,) = settled.news()
+    assert data.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    led.broker.replicas.doubt(False)
+    assert [data.error_code for data in settled.news()] == [0], "after an error the follower has to hear that it is over"
+    assert settled.news() == []
+    del led.high_watermark.followers[TWO]
+    (data,) = settled.news()
+    assert data.error_code == ErrorCode.UNKNOWN_LEADER_EPOCH
+
+
+def test_a_new_epoch_ends_it() -> None:
+    led = Led()
+    led.append(1)
+    settled = Settled(led, 1)
+    led.broker.elect("t", NODE_ID)
+    (data,) = settled.news()
+    assert data.error_code == ErrorCode.FENCED_LEADER_EPOCH
+
+
+def test_it_waits_for_records() -> None:
+    led = Led()
+    led.append(1)
+    settled = Settled(led, 1)
+    waiting = settled.again(max_wait_ms=500)
+    assert not waiting.done()
+    led.broker.clock.advance(0.1)
+    led.append(1)
+    led.broker.clock.advance()
+    ((data,),) = (topic.partitions for topic in read("fetch", 17, waiting.result()).responses)
+    assert offsets(data) == [1]
+    settled = Settled(led, 2)
+    waiting = settled.again(max_wait_ms=500)
+    led.broker.clock.advance(0.5)
+    assert read("fetch", 17, waiting.result()).responses == []
+    waiting = settled.again(max_wait_ms=500)
+    led.fetched(three=2)
+    led.broker.clock.advance(0.1)
+    assert not waiting.done(), "that is no reason to answer at once"
+    led.broker.clock.advance(0.4)
+    ((data,),) = (topic.partitions for topic in read("fetch", 17, waiting.result()).responses)
+    assert data.high_watermark == 2
+
+
 # From followers
 
 

@@ -270,3 +270,44 @@ def test_one_that_waits_keeps_no_other_long_request_waiting(broker: MemoryBroker
     assert isinstance(answer, Promise)
     assert not answer.done()
     assert admission._inside == {}
+
+
+def test_what_a_follower_of_many_partitions_knows_is_looked_at_once_a_fetch() -> None:
+    broker = MemoryBroker({})
+    count = PARTITIONS_A_STEP + 1
+    broker.create_topic("t", count, followers=(TWO,))
+    traffic, session = broker.replica("t").traffic, (0, 0)
+
+    def fetched(offsets: dict[int, int], max_wait_ms: int = 0) -> Any:
+        request = fetch_request(
+            "t", offsets, 17, replica_id=TWO, session=session, max_wait_ms=max_wait_ms, current_leader_epoch=0
+        )
+        answer = call(broker, "fetch", 17, request)
+        return answer if not isinstance(answer, Promise) else finished(answer)
+
+    def finished(answer: Promise[Any]) -> Any:
+        for _ in range(20):
+            broker.clock.advance()
+        return read("fetch", 17, answer.result()) if answer.done() else answer
+
+    session = fetched(dict.fromkeys(range(count), 0)).session_id, 1
+    fetches = traffic.fetches
+    waiting = fetched({}, max_wait_ms=500)
+    assert isinstance(waiting, Promise)
+    broker.clock.advance(0.5)
+    assert finished(waiting).responses == []
+    assert traffic.fetches == fetches + count
+    session = session[0], 2
+    waiting = fetched({}, max_wait_ms=500)
+    broker.replica("t", 3).append(ONE)
+    ((data,),) = (topic.partitions for topic in finished(waiting).responses)
+    assert (data.partition_index, len(data.records)) == (3, len(ONE))
+    session = session[0], 3
+    assert [each.high_watermark for each in fetched({3: 1}).responses[0].partitions] == [1]
+    session = session[0], 4
+    waiting = fetched({}, max_wait_ms=500)
+    assert isinstance(waiting, Promise)
+    broker.clock.spend(0.5)
+    broker.replica("t", 5).append(ONE)  # it is woken, and the time is over
+    ((data,),) = (topic.partitions for topic in finished(waiting).responses)
+    assert (data.partition_index, len(data.records)) == (5, len(ONE))

@@ -8,6 +8,7 @@ import errno
 import itertools
 import re
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -20,7 +21,7 @@ from ottla.server.base.clock import TURN_NS
 from ottla.server.metadata.image import BROKER, TOPIC
 from ottla.server.metadata.names import CLUSTER_METADATA
 from ottla.server.partitions.backlog import RETRY_SECONDS
-from ottla.server.partitions.replicas import TOPICS_A_STEP, Replicas
+from ottla.server.partitions.replicas import SETTLED_SECONDS, TOPICS_A_STEP, Replicas
 from ottla.server.partitions.roles import Leader
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.internal.config_record import ConfigRecord
@@ -46,6 +47,31 @@ def test_a_setting_of_all_brokers_reaches_many_topics_in_turns() -> None:
             broker.clock.advance(0)
     assert {broker.replica(name).log.config.retention_ms for name in names[:-2]} == {6000}
     assert broker.replica(names[-2]).log.config.retention_ms == 7000
+
+
+@pytest.mark.parametrize("in_cluster", [False, True])
+def test_how_long_an_answer_waits_for_many_partitions(in_cluster: bool) -> None:
+    broker = MemoryBroker({})
+    clock, create, partitions = broker.clock, broker.logs.create, 10
+
+    def slowly(*args: Any, **more: Any) -> Any:
+        clock.spend(1.0)
+        return create(*args, **more)
+
+    if in_cluster:
+        broker.replicas.keep_isr = lambda *_: pytest.fail("nobody follows")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(broker.logs, "create", slowly)
+        broker.create_topic("t", partitions)
+        waiting = broker.replicas.settled()
+        assert waiting is not None
+        while not waiting.done():
+            clock.advance()
+        assert len(broker.replicas) < partitions if in_cluster else len(broker.replicas) == partitions
+        while len(broker.replicas) < partitions:
+            clock.advance()
+        clock.advance(SETTLED_SECONDS)
+    assert broker.replicas.settled() is None
 
 
 def test_a_topic_makes_its_logs_and_its_deletion_takes_them() -> None:

@@ -69,7 +69,13 @@ class Follower:
     def open(self) -> None:
         """Starts anew; what was open is not closed in order."""
         self.logs = LogManager(
-            self.disk, ["/data"], lambda: NOW_MS, LogConfig.from_overrides({}), random=Random(1), metadata_dir="/data"
+            self.disk,
+            ["/data"],
+            lambda: NOW_MS,
+            LogConfig.from_overrides({}),
+            random=Random(1),
+            metadata_dir="/data",
+            follows_metadata=True,
         )
         self.logs.lock()
         self.logs.format(CLUSTER_ID, 1)

@@ -133,6 +133,19 @@ def test_a_life() -> None:
     assert f'"leaderId":{LEADER_ID}'.encode() in rig.disk.read_bytes(f"{PATH}/quorum-state")
 
 
+def test_how_close_it_is_to_its_controllers() -> None:
+    async def scenario(rig: Rig) -> None:
+        assert rig.cluster.tie() is None, "it has not registered"
+        await rig.join()
+        tie = rig.cluster.tie()
+        assert tie is not None
+        assert 0 <= tie.heartbeat_age_s <= tie.longest_gap_s < 60
+        assert 0 <= tie.metadata_age_s < 60
+        assert tie.last_applied_ms == rig.cluster._log.last_append_ms != 0
+
+    joins(scenario)
+
+
 def test_after_a_clean_stop_the_broker_says_which_epoch_it_had() -> None:
     async def scenario(rig: Rig) -> None:
         first = await rig.join()

@@ -18,6 +18,8 @@ from ottla.wire.metadata_records import MetadataError, build_encoded
 from tests.server.metadata.support import NOW_MS
 from tests.server.quorum.leaders_log import LEADER_ID, PATH, Follower, LeadersLog, topic
 
+LOG = f"{PATH}/00000000000000000000.log"
+
 
 def begun() -> LeadersLog:
     leader = LeadersLog()
@@ -88,6 +90,25 @@ def test_every_append_has_to_be_flushed() -> None:
     follower.disk.crash()
     follower.open()
     assert follower.log.end_offset == 5
+
+
+def test_a_power_cut_may_tear_any_batch_of_an_append() -> None:
+    follower, leader = Follower(), begun()
+    follower.follow(leader)
+    leader.topics("c")
+    leader.topics("d")
+    kept, bad = follower.log.end_offset, follower.disk.size(LOG)
+    assert follower.log.append(leader.fetched(kept)) is not None  # it has both batches, and is not synced
+    assert leader.end == kept + 2
+    data = bytearray(follower.disk.read_bytes(LOG))
+    data[bad + 70] ^= 1
+    follower.disk.crash()
+    follower.disk.write_bytes(LOG, bytes(data))
+    follower.open()
+    assert follower.log.end_offset == kept, "a sound batch behind a bad one is no reason not to start"
+    follower.follow(leader)
+    assert follower.topics == ["a", "b", "c", "d"]
+    assert follower.disk.read_bytes(LOG) == leader.fetched(0)
 
 
 def test_a_start_applies_nothing_before_a_leader_has_told_what_counts() -> None:

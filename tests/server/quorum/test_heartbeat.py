@@ -108,6 +108,21 @@ def test_a_broker_that_stands_back_asks_to_be_fenced_and_is_in_no_hurry() -> Non
     assert not rig.said[-1][1].want_fence
 
 
+def test_the_longest_gap_between_two_answers() -> None:
+    rig = Rig()
+    rig.clock.advance(1.0)
+    rig.beat(unfenced())
+    assert (rig.heartbeat.longest_gap_s, rig.heartbeat.answered_at) == (1.0, 1.0)
+    rig.clock.advance(2.0)
+    rig.beat(Disconnected("no"))
+    assert rig.heartbeat.longest_gap_s == 1.0, "that was no answer"
+    rig.clock.advance(2.0)
+    rig.beat(unfenced())
+    rig.clock.advance(2.0)
+    rig.beat(unfenced())
+    assert (rig.heartbeat.longest_gap_s, rig.heartbeat.answered_at) == (4.0, 7.0)
+
+
 def test_a_life() -> None:
     rig = Rig()
     heart = rig.heartbeat

@@ -65,6 +65,10 @@ class ClusterClient(Client):
             connection.close()
         self._leaders.clear()
 
+    def believe(self, place: Place, leader: int) -> None:
+        """Takes a broker for the leader of a partition."""
+        self._leaders[place] = leader
+
     def send(self, messages: Any, version: int, request: Any) -> asyncio.Future[Any]:
         place = next(_places(request), None)
         connection = self._connections[self._whom_to_ask(place)]

@@ -85,6 +85,10 @@ class Controller:
         self.partitions: dict[tuple[bytes, int], PartitionState] = {}
         self.isrs: dict[tuple[str, int], frozenset[int]] = {}
         """The in-sync replicas by (key of the partition, partition epoch)."""
+        self.claims: list[tuple[int, int]] = []
+        """(node id, broker epoch) of stops that brokers called clean when they registered."""
+        self.on_change: list[Callable[[PartitionState], object]] = []
+        """Called with each partition that was made or changed, before anybody else knows."""
         self._now = now
         self._changed = changed
         self._next_producer_id = 0
@@ -117,6 +121,8 @@ class Controller:
             return BrokerRegistrationResponse(0, ErrorCode.NONE, known.epoch)
         if known is not None and self._now() - known.heard_at < SESSION_S and not known.fenced:
             return BrokerRegistrationResponse(0, ErrorCode.DUPLICATE_BROKER_REGISTRATION, -1)
+        if request.previous_broker_epoch >= 0:
+            self.claims.append((request.broker_id, request.previous_broker_epoch))
         epoch = self.log.end
         broker = BrokerState(request.broker_id, epoch, request.incarnation_id, self._now(), request.log_dirs)
         self.brokers[request.broker_id] = broker
@@ -288,6 +294,8 @@ class Controller:
 
     def _note(self, state: PartitionState) -> None:
         self.isrs[state.key, state.epoch] = frozenset(state.isr)
+        for call in self.on_change:
+            call(state)
 
     # The rest
 

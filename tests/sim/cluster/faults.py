@@ -17,7 +17,6 @@ from tests.sim.cluster.world import ClusterWorld, Node
 
 Fault = Callable[[ClusterWorld, Random], Coroutine[Any, Any, None]]
 _PATHS: Final = ("/t-", "/t-", "/__cluster_metadata", "checkpoint", "")
-_LONGEST_S: Final = 2.2 * SESSION_S
 
 
 def _node(world: ClusterWorld, random: Random) -> Node:
@@ -26,12 +25,20 @@ def _node(world: ClusterWorld, random: Random) -> Node:
 
 async def _for_a_while(random: Random) -> None:
     """Waits, sometimes longer than a session lasts."""
-    await asyncio.sleep(random.choice((0.3, 1.0, _LONGEST_S)) * random.random())
+    least_s, most_s = random.choice(((0.0, 0.3), (0.0, 1.0), (1.1 * SESSION_S, 2.2 * SESSION_S)))
+    await asyncio.sleep(random.uniform(least_s, most_s))
 
 
 async def kill(world: ClusterWorld, random: Random) -> None:
     """Kills a process; what it has written stays."""
     _node(world, random).kill()
+
+
+async def keep_away(world: ClusterWorld, random: Random) -> None:
+    """Kills a process, which comes back only after several sessions."""
+    node = _node(world, random)
+    node.away_s = random.uniform(2 * SESSION_S, 4 * SESSION_S)
+    node.kill()
 
 
 async def kill_at_a_write(world: ClusterWorld, random: Random) -> None:
@@ -131,6 +138,7 @@ async def change_controller(world: ClusterWorld, random: Random) -> None:
 
 FAULTS: Final[tuple[Fault, ...]] = (
     kill,
+    keep_away,
     kill_at_a_write,
     cut_power,
     stop,

@@ -17,11 +17,12 @@ from typing import Final
 from unittest.mock import patch
 
 from compat_tests.anomalies.checker import check
+from compat_tests.anomalies.history import Key
 from tests.sim.administrators import Administrator
 from tests.sim.cluster.faults import FAULTS, Fault
 from tests.sim.cluster.heartbeat import TimedHeartbeat
 from tests.sim.cluster.loop import ClusterLoop
-from tests.sim.cluster.readers import EndWatcher, check_latest
+from tests.sim.cluster.readers import ElectionWatcher, EndWatcher, check_latest
 from tests.sim.cluster.watching import Watcher
 from tests.sim.cluster.world import ClusterWorld
 from tests.sim.producers import IdempotentProducer, PlainProducer
@@ -89,7 +90,8 @@ class _Run:
         return [] if self._plan.random() < 0.05 else [fault for fault in FAULTS if self._plan.random() < 0.4]
 
     async def all(self) -> None:
-        await run_to_end(self._story(), [self.world.keep_running(), self._look()], _LIMIT_S)
+        elections = ElectionWatcher(self.world, "elections", ALL_KEYS)
+        await run_to_end(self._story(), [self.world.keep_running(), self._look(), elections.ask_new_leaders()], _LIMIT_S)
 
     async def _look(self) -> None:
         while True:
@@ -142,7 +144,17 @@ class _Run:
 
 
 class Trimmer(Administrator):
-    """Deletes records and lists topics."""
+    """Deletes records and lists topics. What it wants to delete is often all, or nearly all."""
+
+    def __init__(self, world: ClusterWorld, name: str, trimmed: Key) -> None:
+        super().__init__(world, name, trimmed)
+        self._ends = EndWatcher(world, f"{name} ends", [trimmed])
 
     async def once(self) -> None:
         await self.random.choice((self._list, self._trim))()
+
+    async def choose_trim(self) -> int:
+        if self.random.random() < 0.3:
+            return await super().choose_trim()
+        await self._ends.once()
+        return max(1, self._ends.latest - self.random.randrange(4))

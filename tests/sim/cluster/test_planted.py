@@ -10,10 +10,12 @@ from scripts.simulate import simulate
 from tests.sim.cluster.planted import PLANTED
 from tests.sim.planted import Planted, edited
 
-MOST_SEEDS = 32
+MOST_SEEDS = 64
+FEWEST = 12
 
 
-def test_no_two_are_alike() -> None:
+def test_there_are_enough_and_no_two_are_alike() -> None:
+    assert len(PLANTED) >= FEWEST
     assert len({each.name for each in PLANTED}) == len({(each.file, each.edits) for each in PLANTED}) == len(PLANTED)
 
 

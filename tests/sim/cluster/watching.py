@@ -7,19 +7,25 @@ own-isr            a leader counts other in-sync replicas than the controllers w
 hw-beyond-isr      the high watermark has passed the end of an in-sync replica's log
 uneven-end         the logs of two in-sync replicas end at different offsets at the end
 epochs-differ      the leader epochs of two in-sync replicas begin at different offsets at the end, as far as both have them
+start-beyond       a log begins after all that clients wanted to delete
+false-clean        a broker said that its last stop was clean, and it was not (KIP-966)
 
-Where logs start is not compared: as in Kafka, a DeleteRecords is on disk only with the next checkpoint, so a leader may forget it
-by a crash, and a follower that has heard of it does not.
+What leaders do is looked at in leaders.py.
+
+Where logs start is not compared with each other: as in Kafka, a DeleteRecords is on disk only with the next checkpoint, so a
+leader may forget it by a crash, and a follower that has heard of it does not.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections import defaultdict
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from compat_tests.anomalies.records import Anomaly
 from ottla.server.partitions.roles import Leader
 from ottla.wire.batch import iter_batches
+from tests.sim.cluster.leaders import Watermarks, watch_return
 
 if TYPE_CHECKING:
     from ottla.log.partition import PartitionLog
@@ -44,6 +50,13 @@ class Watcher:
     def __init__(self, world: ClusterWorld) -> None:
         self.found: list[Anomaly] = []
         self._world = world
+        self._watermarks = Watermarks(world.loop.time)
+        self._claims = self._events = 0
+        self._trims: dict[str, int] = defaultdict(int)
+        """The offset up to which clients wanted the records of a partition to be deleted."""
+        self._returns: list[asyncio.Task[None]] = []
+        world.on_return = self._look_at_return
+        world.quorum.controller.on_change.append(self._look_at_change)
         self._replicated: dict[str, dict[int, tuple[Batch, int]]] = defaultdict(dict)
         """The batches below any high watermark, by base offset, each with the node that had it first."""
         self._written: dict[str, dict[tuple[int, int], tuple[Batch, int]]] = defaultdict(dict)
@@ -53,16 +66,46 @@ class Watcher:
 
     def look(self) -> None:
         """Looks at all brokers that run, also at those that stand still."""
+        events = self._world.recorder.events
+        for event in events[self._events :]:
+            for key, offset in event.get("offsets", {}).items() if event.get("f") == "trim" else ():
+                self._trims[key] = max(self._trims[key], offset)
+        self._events = len(events)
         for node in self._world.nodes.values():
             with node.disk_works():
-                for replica in replicas_of(node):
+                for replica in node.replicas():
                     self._look_at(node, replica)
+        self._look_at_claims()
+
+    def _look_at_claims(self) -> None:
+        """Checks what brokers that registered said of their last stops."""
+        claims, self._claims = self._world.quorum.controller.claims[self._claims :], len(self._world.quorum.controller.claims)
+        for node_id, epoch in claims:
+            if epoch not in self._world.nodes[node_id].clean_epochs:
+                self._note("false-clean", f"node {node_id}", f"it says that its life with the epoch {epoch} was stopped cleanly")
+
+    def _look_at_change(self, state: PartitionState) -> None:
+        """Checks, at the moment at which the controllers write down who is in sync, that this is so."""
+        if state.leader > 0:
+            leader = self._world.nodes[state.leader]
+            for replica in leader.replicas():
+                if (replica.topic, replica.partition) == (state.topic, state.index):
+                    self._look_at_in_sync(leader, replica)
+
+    def _look_at_return(self, node: Node) -> None:
+        def note(anomaly: Anomaly) -> None:
+            self._note(*anomaly)
+
+        self._returns.append(asyncio.ensure_future(watch_return(self._world, node, note)))
 
     def _look_at(self, node: Node, replica: Replica) -> None:
         key = f"{replica.topic}-{replica.partition}"
         place = node.life, key
         log = replica.log
         replicated = self._replicated[key]
+        if log.log_start_offset > self._trims[key]:
+            what = f"{node.host} begins at {log.log_start_offset}, and only what is below {self._trims[key]} was to be deleted"
+            self._note("start-beyond", key, what)
         if log.log_end_offset < self._seen.get(place, 0):
             self._note("lost-replicated", key, f"{node.host} has cut its log at {log.log_end_offset}, below {self._seen[place]}")
         for base_offset, batch in batches(log, max(self._seen.get(place, 0), log.log_start_offset)):
@@ -85,6 +128,8 @@ class Watcher:
                 )
                 self._note("own-isr", key, what)
             self._look_at_in_sync(node, replica)
+            for anomaly in self._watermarks.look(node, replica, watermark):
+                self._note(*anomaly)
 
     def _look_at_in_sync(self, leader: Node, replica: Replica) -> None:
         """Checks that whoever is in sync with a leader has all that it calls replicated."""
@@ -116,7 +161,7 @@ class Watcher:
                 self._look_for_losses(state.key, node_id, log)
 
     def _log_of(self, node_id: int, state: PartitionState) -> PartitionLog | None:
-        for replica in replicas_of(self._world.nodes[node_id]):
+        for replica in self._world.nodes[node_id].replicas():
             if (replica.topic, replica.partition) == (state.topic, state.index):
                 return replica.log
         return None
@@ -137,14 +182,6 @@ class Watcher:
                 self._note(
                     "lost-replicated", key, f"node {by} had {batch} at {base_offset}; node {node_id} has {there.get(base_offset)}"
                 )
-
-
-def replicas_of(node: Node) -> list[Replica]:
-    """Returns the replicas that a broker has open; none while there is no broker."""
-    broker = node.starting
-    if broker is None or broker.context is None:
-        return []
-    return [replica for replica in broker.context.replicas if not replica.topic.startswith("__")]
 
 
 def batches(log: PartitionLog, offset: int) -> list[tuple[int, Batch]]:

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from tests.memdisk import MemDisk
 from tests.sim.cluster.client import ClusterClient
@@ -25,6 +25,9 @@ from tests.sim.lives import BrokerLives
 from tests.sim.loop import VirtualClock
 from tests.sim.network import Port
 from tests.sim.stage import Stage
+
+if TYPE_CHECKING:
+    from ottla.server.partitions.replica import Replica
 
 BROKERS: Final = 3
 LAG_S: Final = 2.0
@@ -68,6 +71,9 @@ class Node(BrokerLives):
         }
         super().__init__(world, settings, self._make_port, loses_power=False, name=f"{self.host}: ", ordered_names=True)
         self.clock_rate = rate
+        self.clean_epochs: set[int] = set()
+        """The broker epochs of the lives that were stopped cleanly, or began to be."""
+        self._paused_at = 0.0
 
     def _make_port(self, life: int, context: contextvars.Context) -> Port:
         world = self._world
@@ -82,9 +88,21 @@ class Node(BrokerLives):
         self._world.loop_of_nodes.over.add(self.life)
         self._world.loop_of_nodes.resume(self.life)
 
+    async def stop(self) -> None:
+        if self.broker is not None:
+            self.clean_epochs.add(self._world.quorum.controller.brokers[self.node_id].epoch)
+        await super().stop()
+
     @property
     def is_paused(self) -> bool:
         return self._world.loop_of_nodes.is_paused(self.life)
+
+    def replicas(self) -> list[Replica]:
+        """Returns the replicas that the broker has open; none while there is no broker."""
+        broker = self.starting
+        if broker is None or broker.context is None:
+            return []
+        return [replica for replica in broker.context.replicas if not replica.topic.startswith("__")]
 
     @contextmanager
     def disk_works(self) -> Iterator[None]:
@@ -100,12 +118,16 @@ class Node(BrokerLives):
         """Stops the process where it is (SIGSTOP)."""
         if not self.is_over:
             self._world.say(f"{self.host} stands still")
+            if not self.is_paused:
+                self._paused_at = self._world.loop.time()
             self._world.loop_of_nodes.pause(self.life)
 
     def resume(self) -> None:
         """Lets it go on."""
         if self.is_paused:
             self._world.say(f"{self.host} goes on")
+            if self._world.loop.time() - self._paused_at > SESSION_S:
+                self._world.on_return(self)
             self._world.loop_of_nodes.resume(self.life)
 
 
@@ -119,6 +141,8 @@ class ClusterWorld(Stage):
         self.quorum = Quorum(loop, self.random("quorum"), self.fabric)
         rates = self.random("clocks")
         self.nodes = {at: Node(self, at, rates.choice((1.0, 1.0, 0.97, 1.03))) for at in range(1, BROKERS + 1)}
+        self.on_return: Callable[[Node], object] = lambda _: None
+        """Called before a node goes on that stood still for longer than its session."""
         self._clock = VirtualClock(loop)
         self._lost: Node | None = None
         self._lost_epoch = -1

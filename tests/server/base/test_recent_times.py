@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ottla.server.security.recent_times import PERIOD_S, RecentTimes
+from ottla.server.base.recent_times import PERIOD_S, RecentTimes
 from tests.fakes import ManualClock
 
 
