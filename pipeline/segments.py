@@ -3,7 +3,7 @@ slices.
 
 `find` finds partitions in a log directory (an entry of `log.dirs`, of ottla or Apache Kafka); it also accepts the directory of
 one partition, or a topic as `<log directory>/<topic>`. As for a broker, directories that end in `-delete`, `-future` and `-stray`
-are not partitions.
+are not partitions. `pipeline.replicas` chooses among the directories of several brokers.
 
 `with_log` opens a partition like a broker at its start (`log.opening.recovery`), but on a disk that only pretends to change
 (`pipeline.segments_disk`). After a clean stop that takes a few small reads. Otherwise what lies beyond the recovery point is
@@ -19,6 +19,7 @@ Errors are SourceErrors, with one line for the user.
 
 from __future__ import annotations
 
+import glob
 import logging
 import os
 import time
@@ -68,11 +69,13 @@ class DataLoss(SourceError):
 
 @dataclass(frozen=True)
 class Place:
-    """A partition and its directory."""
+    """A partition and its directory. With `up_to_high_watermark`, records from the high watermark on are not read that its broker
+    has written down; else everything in the log is."""
 
     path: str
     topic: str
     partition: int
+    up_to_high_watermark: bool = False
 
 
 @dataclass(frozen=True)
@@ -114,15 +117,36 @@ class Slice:
 
 
 def find(path: str, wants_topic: Callable[[str], bool] | None = None) -> list[Place]:
-    """Returns the partitions at `path`, which may be several paths separated by commas. Raises SourceError if there are none."""
-    found: dict[tuple[str, int], Place] = {}
-    paths = [path] if os.path.isdir(path) else [one.strip() for one in path.split(",")]
-    for one in paths:
-        for place in _places(one.removeprefix("file://").rstrip("/") or "/", wants_topic):
-            other = found.setdefault((place.topic, place.partition), place)
-            if other.path != place.path:
-                raise SourceError(f"{place.topic}-{place.partition} is there twice: in {other.path} and in {place.path}")
-    return sorted(found.values(), key=lambda place: (place.topic, place.partition))
+    """Returns the partitions at `path`, which may be several paths or patterns (`*`, `?`, `[...]`), separated by commas. Raises
+    SourceError if there are none."""
+    places = {
+        place.path: place
+        for one in _paths(path)
+        for place in _places(one.removeprefix("file://").rstrip("/") or "/", wants_topic)
+    }
+    return sorted(places.values(), key=lambda place: (place.topic, place.partition, place.path))
+
+
+def _paths(path: str) -> list[str]:
+    """Returns the paths that are named. A pattern in front of a topic's name stands for those directories that have the topic."""
+    if os.path.isdir(path):
+        return [path]
+    found: list[str] = []
+    for word in path.split(","):
+        one = word.strip()
+        if not glob.has_magic(one) or os.path.exists(one):
+            found.append(one)
+            continue
+        pattern = one.removeprefix("file://")
+        matching = sorted(name for name in glob.glob(pattern) if os.path.isdir(name))
+        if not matching:
+            parent, topic = os.path.split(pattern)
+            parents = [name for name in sorted(glob.glob(parent)) if os.path.isdir(name)]
+            matching = [f"{name}/{topic}" for name in parents if any(place.topic == topic for place in _inside(name))]
+        if not matching:
+            raise SourceError(f"{one} matches neither a directory nor a topic in one")
+        found += matching
+    return found
 
 
 def _places(path: str, wants_topic: Callable[[str], bool] | None) -> list[Place]:
@@ -200,8 +224,22 @@ def _open(place: Place, scans: Scans | None) -> PartitionLog:
         directory=os.path.basename(place.path),
         scans=scans,
     )
+    if place.up_to_high_watermark:
+        opening.high_watermark = _high_watermark(disk, parent, place)
     with _silence():
-        return open_log(directory, opening)
+        log = open_log(directory, opening)
+    if place.up_to_high_watermark:
+        log.restore_high_watermark()
+    return log
+
+
+def _high_watermark(disk: ReadOnlyDisk, directory: str, place: Place) -> int:
+    """Returns the high watermark that a broker has written down, 0 if it has not come to this partition yet. Raises SourceError
+    if nothing was written down."""
+    path = f"{directory}/{checkpoint.HIGH_WATERMARKS}"
+    if not disk.exists(path):
+        raise SourceError(f"{path} is missing, which says what is replicated; a broker writes it, and it belongs to a copy, too")
+    return checkpoint_lines(path).get((place.topic, place.partition), 0)
 
 
 def checkpoint_lines(path: str) -> dict[TopicPartition, int]:
@@ -226,7 +264,7 @@ def _silence() -> Iterator[None]:
 
 def end_offset(log: PartitionLog, committed: bool) -> int:
     """Returns the offset after the last record that a reader may see."""
-    return log.last_stable_offset if committed else log.log_end_offset
+    return log.last_stable_offset if committed else log.high_watermark
 
 
 def offset_at_time(log: PartitionLog, timestamp_ms: int, max_batch_bytes: int = MAX_DECOMPRESSED_BYTES) -> int | None:

@@ -4,7 +4,8 @@
     spark.read.format("ottla").option("columns", "offset,timestamp").load("/var/lib/ottla/flights")
 
 The path is a log directory (ottla's or Apache Kafka's), one partition's directory in it, or `<log directory>/<topic>`; there may
-be several, separated by commas. Driver and executors must see the same files. The schema is that of Spark's kafka source;
+be several, in a list or separated by commas, and patterns. With directories of several brokers of a cluster, each partition is
+read once (ottla.pipeline.replicas). Driver and executors must see the same files. The schema is that of Spark's kafka source;
 ottla.pipeline.source_options describes the options. `ottla.pipeline.source_readers` plans a query, with one task for each slice
 of a segment; `ottla.pipeline.columns` reads the slices.
 
@@ -16,8 +17,8 @@ to another log directory) continues where it was, even if the query is restarted
 query's position before it asks for the end. `maxOffsetsPerTrigger` limits a micro-batch if Spark supports that for Python sources
 (source_limits.py).
 
-A directory does not show how far replicas follow. All that is in the log counts as readable, even above the high watermark of a
-replicated partition.
+With the directories of one broker, all that is in the log counts as readable, even above the high watermark of a replicated
+partition: whether it has other replicas, a directory does not show.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from pyspark.sql.types import StructType
 from ottla.pipeline.segments import SourceError
 from ottla.pipeline.source_limits import REFUSED
 from ottla.pipeline.source_options import parse
-from ottla.pipeline.source_readers import FilteringReader, Reader, StreamReader, places
+from ottla.pipeline.source_readers import FilteringReader, Reader, StreamReader, wanted_partitions
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -56,7 +57,7 @@ class OttlaDataSource(DataSource):
 
     def schema(self) -> str:
         options = parse(self.options)
-        places(options)
+        wanted_partitions(options)
         return ", ".join(f"`{name}` {_SQL_TYPES[name]}" for name in options.columns)
 
     def reader(self, schema: StructType) -> Reader:

@@ -2,6 +2,7 @@
 
 Names and meanings are those of Spark's kafka source if it has the option:
 
+    paths                  what Spark makes of a list of paths, in place of path
     topic, subscribe       topics, with commas; subscribePattern: a regular expression for the whole name. Without any: all topics
                            at the path, but internal ones (`__…`) only if they are named
     partitions             numbers with commas: these partitions only
@@ -43,6 +44,7 @@ SPLIT_BYTES: Final = 256 * 1024 * 1024
 KNOWN: Final = frozenset(
     {
         "path",
+        "paths",
         "topic",
         "subscribe",
         "subscribePattern",
@@ -117,6 +119,8 @@ def parse(options: Mapping[str, str]) -> Options:
         if known is None:
             raise SourceError(f"option {name!r} is not known; there are {', '.join(sorted(KNOWN))}")
         given[known] = text
+    if "paths" in given:
+        given["path"] = _joined(given["paths"])
     if not given.get("path"):
         raise SourceError('a path is missing: load("<log directory>"), or one partition of it, or "<log directory>/<topic>"')
     isolation = given.get("isolation.level", given.get("kafka.isolation.level", "read_uncommitted"))
@@ -145,6 +149,14 @@ def parse(options: Mapping[str, str]) -> Options:
         max_batch_bytes=_number(MAX_BATCH_BYTES, given.get(MAX_BATCH_BYTES, str(MAX_DECOMPRESSED_BYTES)), 1),
         push_filters=_flag("pushFilters", given.get("pushFilters", "false")),
     )
+
+
+def _joined(text: str) -> str:
+    """Returns the list of paths that Spark was given, as one path."""
+    try:
+        return ",".join(json.loads(text))
+    except (ValueError, TypeError):
+        raise SourceError(f"paths is {text!r}; it must be a list of paths in JSON, as Spark makes it of load([...])") from None
 
 
 def _words(text: str) -> list[str]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
 
+from ottla.pipeline.replicas import Replicas, choose, find_replicas
 from ottla.pipeline.segments import (
     DataLoss,
     Place,
@@ -18,7 +19,6 @@ from ottla.pipeline.segments import (
     SourceError,
     Wanted,
     end_offset,
-    find,
     offset_at_time,
     slices,
 )
@@ -45,14 +45,14 @@ class Part(InputPartition):
         super().__init__(value)
 
 
-def places(options: Options) -> list[Place]:
-    """Returns the wanted partitions. Raises SourceError if a topic that is named does not exist."""
-    found = find(options.path, options.wants_topic)
+def wanted_partitions(options: Options) -> list[Replicas]:
+    """Returns the wanted partitions, each with its replicas. Raises SourceError if a topic that is named does not exist."""
+    found = find_replicas(options.path, options.wants_topic)
     if options.topics is not None:
-        found = [place for place in found if place.topic in options.topics]
-        if missing := options.topics - {place.topic for place in found}:
+        found = [one for one in found if one.topic in options.topics]
+        if missing := options.topics - {one.topic for one in found}:
             raise SourceError(f"{options.path} has no topic {', '.join(sorted(missing))}")
-    return [place for place in found if options.wants_partition(place.partition)]
+    return [one for one in found if options.wants_partition(one.partition)]
 
 
 def _resolve(log: PartitionLog, offset: int, end: int) -> int:
@@ -113,9 +113,10 @@ class Reader(DataSourceReader):
     def partitions(self) -> Sequence[InputPartition]:
         options, pushed = self._options, self._pushed
         found: list[InputPartition] = []
-        for place in places(options):
-            if pushed.excludes(place.topic, place.partition):
+        for replicas in wanted_partitions(options):
+            if pushed.excludes(replicas.topic, replicas.partition):
                 continue
+            place = choose(replicas, _SEEN)
 
             def plan(log: PartitionLog, place: Place = place) -> list[Slice]:
                 return slices(log, place, pushed.narrow(_wanted(log, options)), options.split_bytes)
@@ -160,8 +161,9 @@ class StreamReader(DataSourceStreamReader):
     def first_offset(self, topic: str, partition: str) -> int:
         """Returns the first offset of a partition that did not exist when the query began. One that is gone by now has nothing to
         read."""
-        for place in places(self._options):
-            if (place.topic, str(place.partition)) == (topic, partition):
+        for replicas in wanted_partitions(self._options):
+            if (replicas.topic, str(replicas.partition)) == (topic, partition):
+                place = choose(replicas, self._seen)
                 return int(self._seen.with_log(place, lambda log: log.log_start_offset))
         return 0
 
@@ -172,16 +174,17 @@ class StreamReader(DataSourceStreamReader):
         if gone and options.fail_on_data_loss:
             raise DataLoss(f"{', '.join(gone)} cannot be found any more, and failOnDataLoss is true")
         found: list[InputPartition] = []
-        by_name = {(place.topic, place.partition): place for place in places(options)}
+        by_name = {(one.topic, one.partition): one for one in wanted_partitions(options)}
         for topic, ends in end.items():
             for number, high in ends.items():
                 low = start.get(topic, {}).get(number, EARLIEST)
-                place = by_name.get((topic, int(number)))
-                if place is None:
+                replicas = by_name.get((topic, int(number)))
+                if replicas is None:
                     if low != high and options.fail_on_data_loss:
                         raise DataLoss(f"{topic}-{number} was removed before it was read, and failOnDataLoss is true")
                     continue
                 if low != high:
+                    place = choose(replicas, self._seen)
                     found += [Part(one) for one in self._seen.with_log(place, _between(place, options, low, high))]
         return found
 
@@ -191,8 +194,9 @@ class StreamReader(DataSourceStreamReader):
     def _offsets(self, of: Callable[[PartitionLog], int]) -> Ends:
         """Returns an offset of each partition, as `of` gives it; partitions that are not there now keep the last one."""
         found: Ends = {}
-        for place in places(self._options):
-            found.setdefault(place.topic, {})[str(place.partition)] = self._seen.with_log(place, of)
+        for replicas in wanted_partitions(self._options):
+            end = self._seen.with_log(choose(replicas, self._seen), of)
+            found.setdefault(replicas.topic, {})[str(replicas.partition)] = end
         self._last = with_absent(found, self._last)
         return self._last
 

@@ -116,13 +116,13 @@ class SeenPartitions:
         with os.scandir(place.path) as entries:
             found = [(entry.name, *_of(entry.stat())) for entry in entries]
         parent = os.path.dirname(place.path)
-        for name in _BESIDE:
-            lines = self._lines(f"{parent}/{name}")
+        for name in (*_BESIDE, checkpoint.HIGH_WATERMARKS) if place.up_to_high_watermark else _BESIDE:
+            lines = self.checkpoint(f"{parent}/{name}")
             found.append((name, lines.get((place.topic, place.partition), _NO_LINE), 0, 0))
         found.append((checkpoint.CLEAN_SHUTDOWN, int(os.path.exists(f"{parent}/{checkpoint.CLEAN_SHUTDOWN}")), 0, 0))
         return tuple(sorted(found))
 
-    def _lines(self, path: str) -> dict[TopicPartition, int]:
+    def checkpoint(self, path: str) -> dict[TopicPartition, int]:
         """Returns the offsets in a checkpoint, which is read again only if the file has changed."""
         try:
             now = _of(os.stat(path))

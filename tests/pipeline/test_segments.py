@@ -39,8 +39,21 @@ def test_one_partition_and_several_log_directories(tmp_path: Path) -> None:
     (tmp_path / "a/t-0/00000000000000000000.log").write_bytes(b"")
     assert find(f"{tmp_path}/a/t-0") == [Place(f"{tmp_path}/a/t-0", "t", 0)]
     assert [place.partition for place in find(f"{tmp_path}/a, {tmp_path}/b")] == [0, 1]
-    with pytest.raises(SourceError, match=r"t-0 is there twice: in .*/a/t-0 and in .*/c/t-0$"):
-        find(f"{tmp_path}/a,{tmp_path}/c")
+    assert find(f"{tmp_path}/a,{tmp_path}/c") == [Place(f"{tmp_path}/{at}/t-0", "t", 0) for at in "ac"]
+    assert find(f"{tmp_path}/a,{tmp_path}/a/t-0") == find(f"{tmp_path}/a")
+
+
+def test_patterns(tmp_path: Path) -> None:
+    make_directories(tmp_path, "n-1/t-0", "n-1/u-0", "n-2/t-1", "n-3")
+    (tmp_path / "n-3/meta.properties").write_text("version=1\n")
+    (tmp_path / "n-4").write_text("")
+    assert find(f"{tmp_path}/n-*") == find(f"{tmp_path}/n-1,{tmp_path}/n-2")
+    assert find(f"file://{tmp_path}/n-[12]/") == find(f"{tmp_path}/n-*")
+    assert find(f"{tmp_path}/n-*/t") == [Place(f"{tmp_path}/n-{at + 1}/t-{at}", "t", at) for at in (0, 1)]
+    assert [place.path for place in find(f"{tmp_path}/n-*/u")] == [f"{tmp_path}/n-1/u-0"]
+    for nothing in (f"{tmp_path}/m-*", f"{tmp_path}/n-*/v"):
+        with pytest.raises(SourceError, match=r"\* ?.*matches neither a directory nor a topic in one$"):
+            find(nothing)
 
 
 def test_a_log_directory_may_look_like_a_partition(tmp_path: Path) -> None:

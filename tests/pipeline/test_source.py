@@ -131,6 +131,7 @@ def test_options_bound_what_is_read(data: Path, options: dict[str, str], expecte
         ({"splitBytes": "0"}, "splitBytes is '0'; it must be a whole number from 1 on"),
         ({"splitBytes": "9223372036854775808"}, "splitBytes is"),
         ({"maxOffsetsPerTrigger": "0"}, "maxOffsetsPerTrigger is '0'; it must be a whole number from 1 on"),
+        ({"paths": "a"}, r"paths is 'a'; it must be a list of paths in JSON"),
         ({"maxDecompressedBatchBytes": "0"}, "maxDecompressedBatchBytes is '0'; it must be a whole number from 1 on"),
         ({"partitions": "0,-1"}, "partitions is '-1'; it must be a whole number from 0 on"),
         ({"columns": " "}, "columns is ' '; it may name each of key"),
