@@ -11,9 +11,9 @@ from typing import Final, NamedTuple
 
 from ottla.log.config import MAX_BATCH_BYTES
 from ottla.log.config_def import Setting, text_of
+from ottla.server.http.responder import MAX_CONNECTIONS, MAX_HEAD_BYTES
 from ottla.server.metadata.names import MAX_LENGTH
 from ottla.server.metadata.operation import MAX_RECORDS
-from ottla.server.metrics.http import MAX_CONNECTIONS, MAX_HEAD_BYTES
 from ottla.server.network.answer_queue import MAX_ANSWERS
 from ottla.server.partitions.fetch_sessions import UNKNOWN_KEPT
 from ottla.server.security.failures import MAX_ADDRESSES

@@ -19,7 +19,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -63,6 +63,7 @@ from ottla.server.metadata.image import (
 )
 from ottla.server.network.context import NetworkContext
 from ottla.server.network.listener import Listener
+from ottla.server.network.owner import Serves
 from ottla.server.network.socket_settings import SocketSettings, max_own_connections
 from ottla.server.requests.context import BrokerContext
 from ottla.server.settings.listeners import ENCRYPTED, LOGS_IN, PROTOCOLS
@@ -84,6 +85,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("ottla.server.broker")
 
+Around = Callable[["Broker", Dispatch], Serves]
+"""Takes a broker that starts and what serves the requests of its listeners; returns what is to serve them instead."""
+
 STOP_GRACE_SECONDS: Final = 0.05
 """How long a stop waits for running requests to finish."""
 
@@ -92,7 +96,7 @@ class Broker:
     """Runs one broker; see the module's docstring. Call `start` and `stop` once each, in a running event loop.
 
     `cluster_id` is given to empty log directories; formatted ones must have this id. With None they may have any, and empty ones
-    get a new one.
+    get a new one. `around` is what a test puts around the requests of all listeners (server/testkit).
     """
 
     def __init__(
@@ -104,6 +108,7 @@ class Broker:
         clock: Clock | None = None,
         random: Random | None = None,
         network: Network | None = None,
+        around: Around | None = None,
     ) -> None:
         self.config = config
         self.cluster_id = ""
@@ -123,6 +128,7 @@ class Broker:
         self._clock = clock
         self._random = random or from_system()
         self._network = network or OsNetwork()
+        self._around = around
         self._logs: LogManager | None = None
         self._scheduler: Scheduler | None = None
         self._compaction: Compaction | None = None
@@ -189,7 +195,7 @@ class Broker:
         reach_other_brokers(context, self._network, security.brokers)
         self._authorize(context)
         self._measure_requests(context, logs)
-        await self._open_listeners(context, Dispatch(context, self.chain))
+        await self._open_listeners(context)
         self._endpoints = self._find_endpoints()
         await self._open_metrics()
         self._broker_epoch = await cluster.register(self._endpoints, rack=self.config.rack)
@@ -272,7 +278,12 @@ class Broker:
             except StorageError as error:
                 logger.error("could not record in the metadata yet that %s failed: %s", ", ".join(sorted(failed)), error)
 
-    async def _open_listeners(self, context: BrokerContext, dispatch: Dispatch) -> None:
+    def _serving(self, context: BrokerContext, role: str) -> Serves:
+        """Returns what serves the requests of the listeners of a role."""
+        dispatch = Dispatch(context, self.chain, role)
+        return dispatch if self._around is None else self._around(self, dispatch)
+
+    async def _open_listeners(self, context: BrokerContext) -> None:
         values = self.config.values
         network = NetworkContext(
             context.clock,
@@ -282,13 +293,14 @@ class Broker:
             max_request_bytes=values["socket.request.max.bytes"],
         )
         settings = SocketSettings.from_broker(values)
+        dispatch = self._serving(context, BROKER_ROLE)
         for address in self.config.listeners:
             listener = self._make_listener(address, network, dispatch, settings)
             self.listeners.append(listener)
             if self._logins is not None:
                 self._logins.serve(listener, context, BROKER_ROLE)
             await listener.open(address.host, address.port)
-        controller = Dispatch(context, self.chain, CONTROLLER)
+        controller = self._serving(context, CONTROLLER)
         for address in self.config.controller_listeners:
             if address.port:
                 listener = self._make_listener(address, network, controller, settings)
@@ -309,7 +321,7 @@ class Broker:
             self._logins.check(texts, values, written)
 
     def _make_listener(
-        self, address: ListenerAddress, network: NetworkContext, dispatch: Dispatch, settings: SocketSettings
+        self, address: ListenerAddress, network: NetworkContext, dispatch: Serves, settings: SocketSettings
     ) -> Listener:
         """Returns the listener of this address; the code of security protocols is loaded with the first that has one. Raises
         ConfigError if a listener cannot be secured as the settings say."""

@@ -52,9 +52,7 @@ def _state(kit: Kit, given: Given) -> Any:
     return kit.describe()
 
 
-CALLS: Final[tuple[Call, ...]] = (
-    Call("state", "GET", "/v1/state", _state),
-)
+CALLS: Final[tuple[Call, ...]] = (Call("state", "GET", "/v1/state", _state),)
 """The table. Beside it there are only the rules of HTTP in test_port.py."""
 
 

@@ -12,6 +12,7 @@ from http import HTTPStatus
 from typing import Any, Final, TypeVar, overload
 
 T = TypeVar("T")
+D = TypeVar("D")
 
 _MISSING: Final = object()
 _WORDS: Final[dict[type, str]] = {
@@ -62,10 +63,7 @@ class Fields:
     def take(self, name: str, kind: type[T]) -> T: ...
 
     @overload
-    def take(self, name: str, kind: type[T], default: T) -> T: ...
-
-    @overload
-    def take(self, name: str, kind: type[T], default: None) -> T | None: ...
+    def take(self, name: str, kind: type[T], default: D) -> T | D: ...
 
     def take(self, name: str, kind: type[Any], default: Any = _MISSING) -> Any:
         """Takes out the value of a field, or returns the default if it is not there or null. Raises Refused if the value is of
