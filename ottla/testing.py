@@ -33,9 +33,9 @@ import threading
 import weakref
 from concurrent.futures import Future
 from pathlib import Path
-from random import SystemRandom
+from random import Random, SystemRandom
 from types import TracebackType
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from ottla.commands.cluster.errors import ClusterError
 from ottla.log.config_def import ConfigError
@@ -49,6 +49,9 @@ if TYPE_CHECKING:
     from ottla.commands.cluster.process import NodeProcess
     from ottla.commands.cluster.running import RunningCluster
     from ottla.server.broker.broker import Broker as ServerBroker
+    from ottla.server.testkit.handles import AsyncControls, Controls, Fault
+    from ottla.server.testkit.kit import Kit
+    from ottla.server.testkit.port import TestPort
 
 __all__ = ["HOST", "QUICK", "Broker", "Cluster", "ClusterBroker", "ClusterError"]
 
@@ -66,8 +69,10 @@ class Broker:
     """A broker for `with` or `async with`, or to be started and stopped by hand (`start`, `stop`).
 
     `data_dir` is kept, and may come from an earlier broker or from Apache Kafka; without it, a temporary directory is made and
-    removed. `port` 0 is a free one. `settings` are Kafka's, as keywords with `_` for `.`: `log_retention_ms=1000`. True and False
-    are written as Kafka does; a list or tuple is joined by commas.
+    removed. `port` 0 is a free one. `fault` breaks it on purpose (docs/testkit.md); `test_port` (0: a free one) lets other
+    programs do so, by HTTP at `test_url`. With a `seed` it does by chance what it did before with that seed. `settings` are
+    Kafka's, as keywords with `_` for `.`: `log_retention_ms=1000`. True and False are written as Kafka does; a list or tuple is
+    joined by commas.
 
     Raises ConfigError, before anything is started, for a value that does not parse and for a name that is not a setting. Entering
     raises what the command would have ended with: LogError if the directory is in use or belongs to another cluster, OSError if
@@ -75,14 +80,28 @@ class Broker:
     """
 
     def __init__(
-        self, *, data_dir: str | Path | None = None, port: int = 0, cluster_id: str | None = None, **settings: object
+        self,
+        *,
+        data_dir: str | Path | None = None,
+        port: int = 0,
+        cluster_id: str | None = None,
+        test_port: int | None = None,
+        seed: int | None = None,
+        **settings: object,
     ) -> None:
         self._data_dir = None if data_dir is None else Path(data_dir)
         self._port = port
         self._cluster_id = cluster_id
+        self._test_port = test_port
+        self._seed = SystemRandom().getrandbits(32) if seed is None else seed
+        self._random = None if seed is None else Random(seed)
         self._settings = {name.replace("_", "."): _as_text(value) for name, value in settings.items()}
         self._temporary: _TemporaryDirectory | None = None
         self._server: ServerBroker | None = None
+        self._kit: Kit | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._controls: Controls | None = None
+        self._test_server: TestPort | None = None
         self._thread: _Thread | None = None
         self._configured("unused")  # a wrong setting is reported where it was written
 
@@ -110,6 +129,42 @@ class Broker:
     def data_dir(self) -> Path:
         """The directory of the logs, for a look at the files while it runs."""
         return Path(self._running().config.log_dirs[0])
+
+    # Under test
+
+    @property
+    def test_url(self) -> str | None:
+        """The URL of the test port, without a path; None unless `test_port` was given."""
+        self._running()
+        return None if self._test_server is None else self._test_server.url
+
+    def fault(self, **given: Any) -> Fault:
+        """Installs a fault, and returns it. The keywords are the fields of a fault, without `on` and `do` around them:
+        `fault(api="Produce", topic="orders", error="NOT_LEADER_OR_FOLLOWER", times=2)`.
+
+        It is in force when this returns, and removed at the end of a `with` block. Raises ValueError for what cannot be, or can
+        never match.
+        """
+        from ottla.server.testkit.handles import Fault, fault_body
+
+        return Fault(self._under_test(), self._under_test().call("fault", fault_body(given)))
+
+    @property
+    def aio(self) -> AsyncControls:
+        """The same calls, to be awaited."""
+        from ottla.server.testkit.handles import AsyncControls
+
+        return AsyncControls(self._under_test())
+
+    def _under_test(self) -> Controls:
+        self._running()
+        if self._controls is None:
+            from ottla.server.testkit.handles import Controls
+
+            assert self._kit is not None
+            assert self._loop is not None
+            self._controls = Controls(self._kit, self._loop)
+        return self._controls
 
     def __repr__(self) -> str:
         return f"<ottla.testing.Broker {self.bootstrap if self._server is not None else 'not running'}>"
@@ -158,7 +213,7 @@ class Broker:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         try:
-            await self._running().stop()
+            await self._stop()
         finally:
             self._end()
 
@@ -181,16 +236,51 @@ class Broker:
 
     async def _serve(self) -> None:
         """Builds the broker in the loop that will run it, and starts it."""
+        from ottla.server.base.clock import LoopClock
         from ottla.server.broker.broker import Broker as ServerBroker
+        from ottla.server.testkit.kit import Kit
 
         temporary = self._temporary
         config = self._configured(temporary.path if temporary is not None else str(self._data_dir))
-        server = ServerBroker(config, cluster_id=self._cluster_id, disk=OsDisk() if temporary is None else _UnsyncedDisk())
+        disk = OsDisk() if temporary is None else _UnsyncedDisk()
+        self._loop = asyncio.get_running_loop()
+        self._kit = kit = Kit(LoopClock(), Random(self._seed))
+        server = ServerBroker(config, cluster_id=self._cluster_id, disk=disk, random=self._random, around=kit.around)
+        if self._test_port is not None:
+            self._check_directory(config)
         await server.start()
         self._server = server
+        if self._test_port is not None:
+            try:
+                await self._open_test_port(kit, config, self._test_port)
+            except BaseException:
+                await self._stop()
+                raise
+
+    def _check_directory(self, config: BrokerConfig) -> None:
+        """Raises ConfigError if a test must not touch the directory."""
+        from ottla.server.program.test_data import check_directories
+
+        check_directories(OsDisk(), config.log_dirs, under_test=True, adopt=False)
+
+    async def _open_test_port(self, kit: Kit, config: BrokerConfig, port: int) -> None:
+        from ottla.server.base.network import OsNetwork
+        from ottla.server.testkit.port import HOST, TOKEN, TestPort
+
+        token = config.values[TOKEN]
+        server = TestPort(kit, OsNetwork(), config.values[HOST], None if token is None else token.reveal())
+        await server.open(port)
+        self._test_server = server
+
+    async def _stop(self) -> None:
+        """Stops the broker, in its loop."""
+        if self._test_server is not None:
+            self._test_server.close()
+            self._test_server = None
+        await self._running().stop()
 
     def _end(self) -> None:
-        self._server = None
+        self._server = self._kit = self._controls = self._loop = None
         temporary, self._temporary = self._temporary, None
         if temporary is not None:
             temporary.remove()
@@ -454,7 +544,7 @@ class _Thread:
         await self._broker._serve()
         self._ready.set_result(None)
         await self._leave.wait()
-        await self._broker._running().stop()
+        await self._broker._stop()
 
 
 class _TemporaryDirectory:

@@ -8,29 +8,16 @@ broker's loop, so a call is in force before it is answered.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
-from functools import cached_property
+from collections.abc import Callable
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from ottla.server.testkit.fields import Fields, Refused
+from ottla.server.testkit import fault_calls
+from ottla.server.testkit.fields import Refused
+from ottla.server.testkit.given import Given
 
 if TYPE_CHECKING:
     from ottla.server.testkit.kit import Kit
-
-
-class Given:
-    """Holds what was given with a call: the variables of its path, such as the id of a fault, and the body."""
-
-    def __init__(self, variables: Mapping[str, str], body: Any = None) -> None:
-        self.variables = variables
-        self.body = body
-        """What the JSON of the body stood for; None without a body. A query stands for a body of texts."""
-
-    @cached_property
-    def fields(self) -> Fields:
-        """Returns the fields of a body that is an object. Raises Refused if it is anything else."""
-        return Fields({} if self.body is None else self.body)
 
 
 class Call(NamedTuple):
@@ -52,8 +39,17 @@ def _state(kit: Kit, given: Given) -> Any:
     return kit.describe()
 
 
-CALLS: Final[tuple[Call, ...]] = (Call("state", "GET", "/v1/state", _state),)
-"""The table. Beside it there are only the rules of HTTP in test_port.py."""
+CALLS: Final[tuple[Call, ...]] = (
+    Call("state", "GET", "/v1/state", _state),
+    Call("fault", "POST", "/v1/faults", fault_calls.install, HTTPStatus.CREATED),
+    Call("faults", "GET", "/v1/faults", fault_calls.describe_all),
+    Call("remove_faults", "DELETE", "/v1/faults", fault_calls.remove_all),
+    Call("fault.describe", "GET", "/v1/faults/{id}", fault_calls.describe),
+    Call("fault.remove", "DELETE", "/v1/faults/{id}", fault_calls.remove),
+    Call("fault.wait", "POST", "/v1/faults/{id}/wait", fault_calls.wait),
+    Call("fault.release", "POST", "/v1/faults/{id}/release", fault_calls.release),
+)
+"""The table. Beside it there are only the rules of HTTP in port.py."""
 
 
 def find_call(method: str, path: str) -> tuple[Call, dict[str, str]]:

@@ -92,6 +92,10 @@ class Fields:
         self._known.add(name)
         return self._left.pop(name, None)
 
+    def all(self) -> dict[str, Any]:
+        """Returns the fields that are not taken yet, with their values."""
+        return dict(self._left)
+
     def inside(self, name: str) -> Fields:
         """Takes out a field that is an object, empty if it is not there; returns its fields. Raises Refused."""
         return Fields(self.take(name, dict, {}), self.path(name))
