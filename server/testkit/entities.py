@@ -157,6 +157,17 @@ _KEY_TYPES: Final = {0: Role.GROUP, 1: Role.TRANSACTION, 2: Role.GROUP}
 """What a key of FindCoordinator is; one of a share coordinator begins with its group."""
 
 
+SELECTABLE: Final = {
+    Role.TOPIC: frozenset({Role.TOPIC}),
+    Role.PARTITION: frozenset({Role.PARTITION}),
+    Role.GROUP: frozenset({Role.GROUP}),
+    Role.TRANSACTION: frozenset({Role.TRANSACTION}),
+    Role.RESOURCE: frozenset({Role.RESOURCE, Role.TOPIC, Role.GROUP}),
+    Role.COORDINATOR: frozenset({Role.GROUP, Role.TRANSACTION}),
+}
+"""By what a fault may select an element of each role."""
+
+
 class Place(NamedTuple):
     """A level in one version of the answer."""
 
@@ -242,14 +253,11 @@ class Named(NamedTuple):
     positions: tuple[int, ...]
     elements: tuple[Any, ...]
 
-    def up_to(self, depth: int) -> Named:
-        """Returns the element on the way that is so many levels deep."""
-        return Named(self.positions[:depth], self.elements[:depth])
-
 
 def named_in(body: Any, way: tuple[Place, ...]) -> Iterator[Named]:
-    """Yields the entities that a request names in one way, in their order."""
-    yield from _named_below(body, way, Named((), ()))
+    """Yields the entities that a request names in one way, or down to some level of it, in their order."""
+    if way:
+        yield from _named_below(body, way, Named((), ()))
 
 
 def _named_below(container: Any, way: tuple[Place, ...], above: Named) -> Iterator[Named]:

@@ -23,6 +23,7 @@ from ottla.server.partitions.leader_hints import leader_hint
 from ottla.server.requests.kept_answers import Encoded
 from ottla.server.testkit.entities import (
     CODES,
+    SELECTABLE,
     Named,
     Place,
     Role,
@@ -102,32 +103,32 @@ def select(body: Any, request: Request, on: On) -> Selected | None:
     topics_by_id = request.broker.metadata.topics_by_id
     parts = []
     for way in shape.ways:
-        found, depth = _select_in(body, way, left, on, topics_by_id)
+        depth = max((at for at, place in enumerate(way, 1) if SELECTABLE.get(place.level.role, frozenset()) & left), default=0)
+        found = [named for named in named_in(body, way[:depth]) if _fits(named, way, left, on, body, topics_by_id)]
+        if found and all(place.code is None for place in way):
+            return Selected(shape, ())  # this version has only the code of the whole
         if found:
-            parts.append(Refused(way, _at_code(found, way, depth)))
+            parts.append(Refused(way, _at_code(found, body, way, depth)))
     return Selected(shape, tuple(parts)) if parts else None
 
 
-def _select_in(body: Any, way: tuple[Place, ...], left: Iterable[Role], on: On, topics_by_id: Any) -> tuple[list[Named], int]:
-    """Returns the entities in one way that match, and how deep the deepest level is that they were selected by."""
-    found: list[Named] = []
-    depth = 0
-    for named in named_in(body, way):
-        missing = set(left)
-        for at, (place, element) in enumerate(zip(way, named.elements, strict=True), 1):
-            for role, name in names_of(element, place.level.role, body, topics_by_id):
-                if role in missing and on.entities[role].fits(name):
-                    missing.discard(role)
-                    depth = max(depth, at)
-        if not missing:
-            found.append(named)
-    return found, depth
+def _fits(named: Named, way: tuple[Place, ...], left: Iterable[Role], on: On, body: Any, topics_by_id: Any) -> bool:
+    """Returns whether an entity is all that a fault selects by."""
+    missing = set(left)
+    for place, element in zip(way, named.elements, strict=False):
+        for role, name in names_of(element, place.level.role, body, topics_by_id):
+            if role in missing and on.entities[role].fits(name):
+                missing.discard(role)
+    return not missing
 
 
-def _at_code(found: Iterable[Named], way: tuple[Place, ...], depth: int) -> tuple[Named, ...]:
-    """Returns the entities up to the first level at this depth, or deeper, that has a code; as they are if none has."""
+def _at_code(found: Iterable[Named], body: Any, way: tuple[Place, ...], depth: int) -> tuple[Named, ...]:
+    """Returns the entities at the first level that has a code and is as deep as these or deeper: these, or all in them."""
     at = next((at for at in range(depth, len(way) + 1) if way[at - 1].code is not None), len(way))
-    return tuple({named.positions[:at]: named.up_to(at) for named in found}.values())
+    if at == depth:
+        return tuple(found)
+    above = {named.positions for named in found}
+    return tuple(named for named in named_in(body, way[:at]) if named.positions[:depth] in above)
 
 
 def refuse(selected: Selected, refusal: Refusal, handle: Handle, body: Any, request: Request, *, acts: bool) -> Any:
@@ -168,7 +169,7 @@ def refused_whole(shape: Shape, refusal: Refusal) -> WireStruct:
 def _everything(shape: Shape, body: Any) -> Iterator[Refused]:
     """Yields all that a request names."""
     for way in shape.ways:
-        entities = _at_code(named_in(body, way), way, 1)
+        entities = _at_code(named_in(body, way[:1]), body, way, 1)
         if entities:
             yield Refused(way, entities)
 
