@@ -10,6 +10,11 @@ It is an `ottla.testing.Broker`, by default a new and empty one for each test, w
 `kafka_broker_scope = session` (or package, module, class) in pytest's configuration, tests share one; then the marker counts
 where that scope begins (a module's `pytestmark`, say).
 
+    @pytest.mark.kafka_fault(api="Fetch", delay_ms=200)
+    def test_with_a_slow_broker(kafka_broker): ...
+
+breaks the broker on purpose for as long as the test runs (docs/testkit.md), also one that tests share.
+
     def test_failover(kafka_cluster):
         kafka_cluster.brokers[0].kill()
 
@@ -22,6 +27,7 @@ pytest loads this file in every run, so it imports nothing of the broker.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
@@ -31,6 +37,7 @@ if TYPE_CHECKING:
 
 SCOPE: Final = "kafka_broker_scope"
 MARKER: Final = "kafka_broker"
+FAULT_MARKER: Final = "kafka_fault"
 CLUSTER_SCOPE: Final = "kafka_cluster_scope"
 CLUSTER_MARKER: Final = "kafka_cluster"
 
@@ -50,6 +57,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", f"{MARKER}(**settings): the broker's settings, with _ for the dots of their names")
+    text = f"{FAULT_MARKER}(**fault): a fault of kafka_broker while the test runs, as for ottla.testing.Broker.fault"
+    config.addinivalue_line("markers", text)
     text = f"{CLUSTER_MARKER}(nodes=3, controllers=1, **settings): the cluster, and the settings of all its nodes"
     config.addinivalue_line("markers", text)
 
@@ -78,6 +87,25 @@ def kafka_cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
 
     with Cluster(**_given(request, CLUSTER_MARKER)) as cluster:
         yield cluster
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
+    """Has the faults of a test's markers in force while it runs, the nearest marker's last. Raises UsageError if the test has no
+    broker, or the fault is none."""
+    markers = list(item.iter_markers(FAULT_MARKER))[::-1]
+    if not markers:
+        return (yield)
+    broker: Broker | None = getattr(item, "funcargs", {}).get("kafka_broker")
+    if broker is None:
+        raise pytest.UsageError(f"the marker {FAULT_MARKER} breaks kafka_broker, which this test does not use")
+    with ExitStack() as faults:
+        for marker in markers:
+            try:
+                faults.enter_context(broker.fault(**marker.kwargs))
+            except ValueError as error:
+                raise pytest.UsageError(f"the marker {FAULT_MARKER}: {error}") from error
+        return (yield)
 
 
 def _given(request: pytest.FixtureRequest, name: str) -> dict[str, Any]:

@@ -39,6 +39,7 @@ from ottla.server.broker.passes import Compaction, schedule_passes
 from ottla.server.broker.quotas_configured import quotas_configured
 from ottla.server.broker.start import (
     check_membership,
+    find_endpoints,
     follow_partitions,
     format_directories,
     lead_partitions,
@@ -55,18 +56,13 @@ from ottla.server.dispatch.chain import Chain
 from ottla.server.dispatch.routes import Dispatch
 from ottla.server.handlers import BROKER as BROKER_ROLE
 from ottla.server.handlers import CONTROLLER
-from ottla.server.metadata.image import (
-    BROKER,
-    ConfigChanged,
-    Endpoint,
-    QuotasChanged,
-)
+from ottla.server.metadata.image import BROKER, ConfigChanged, Endpoint, QuotasChanged
 from ottla.server.network.context import NetworkContext
 from ottla.server.network.listener import Listener
 from ottla.server.network.owner import Serves
 from ottla.server.network.socket_settings import SocketSettings, max_own_connections
 from ottla.server.requests.context import BrokerContext
-from ottla.server.settings.listeners import ENCRYPTED, LOGS_IN, PROTOCOLS
+from ottla.server.settings.listeners import ENCRYPTED, LOGS_IN
 
 if TYPE_CHECKING:
     from random import Random
@@ -196,7 +192,7 @@ class Broker:
         self._authorize(context)
         self._measure_requests(context, logs)
         await self._open_listeners(context)
-        self._endpoints = self._find_endpoints()
+        self._endpoints = find_endpoints(self.config, self.listeners, self._network)
         await self._open_metrics()
         self._broker_epoch = await cluster.register(self._endpoints, rack=self.config.rack)
         self._registered = True
@@ -412,14 +408,6 @@ class Broker:
 
         self._metrics = MetricsServer(self.sources, self._network)
         await self._metrics.open(self.config.values["ottla.metrics.host"], self.config.values["ottla.metrics.port"])
-
-    def _find_endpoints(self) -> list[Endpoint]:
-        """Returns what the broker registers: the addresses at which clients reach its listeners."""
-        endpoints = []
-        for listener in self.listeners:
-            address = self.config.advertised_for(listener.name, listener.port, self._network)
-            endpoints.append(Endpoint(address.name, address.host, address.port, PROTOCOLS[address.protocol]))
-        return endpoints
 
     def _follow(self, event: object) -> None:
         """Passes a change of the metadata on to coordinators, listeners and the limits of clients."""

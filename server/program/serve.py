@@ -218,9 +218,9 @@ async def _serve(config: BrokerConfig, options: ServeOptions) -> None:
         raise CannotStart(_explain(error, config)) from error
     _settle_collector()
     test_url = None if under_test is None else under_test.url
-    _announce(broker, config, test_url)
     if options.ready_file is not None:
         _tell_ready(options.ready_file, broker.bootstrap, test_url)
+    _announce(broker, config, test_url)
     await _wait_for_either(stop, broker.offline)
     if under_test is not None:
         under_test.close()

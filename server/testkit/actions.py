@@ -15,7 +15,7 @@ from ottla.server.guards.ask import mend
 from ottla.server.testkit.corruption import corrupt_records
 from ottla.server.testkit.entities import shape_of
 from ottla.server.testkit.fields import Fields, Refused, nearest
-from ottla.server.testkit.frames import CutAfter, Drip, Garble, Rewrite
+from ottla.server.testkit.frames import CutAfter, Drip, Garble, Rewrite, Rewrites
 from ottla.server.testkit.refusals import Refusal, Selected, opened, refuse
 from ottla.server.testkit.session_refusals import Partition, refuse_partitions
 from ottla.server.testkit.waits import forward, outlive_frame, settle_with, until_gone
@@ -24,7 +24,7 @@ from ottla.wire.errors import ErrorCode
 if TYPE_CHECKING:
     from ottla.server.requests.link import Handle
     from ottla.server.requests.request import Request
-    from ottla.server.testkit.faults import Fault
+    from ottla.server.testkit.bench import Bench
 
 BEFORE: Final = "before"
 AFTER: Final = "after"
@@ -35,10 +35,26 @@ ACTS: Final = frozenset({ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_ENOUGH_REPLI
 GARBLED: Final = ("correlation_id", "flip", "length", "truncate")
 
 
+class Counted(Protocol):
+    """Declares what an action needs of its fault."""
+
+    id: str
+
+    def hold(self, request: Request, go_on: Callable[[], None]) -> None:
+        """Holds a request, and has it go on later."""
+        ...
+
+    def take_back(self) -> None:
+        """Takes back a hit that turned out to have nothing to act on."""
+        ...
+
+
 class Hit(NamedTuple):
     """One request that a fault acts on."""
 
-    fault: Fault
+    fault: Counted
+    bench: Bench
+    rewrites: Rewrites
     selected: Selected | list[Partition]
     number: int
     """How many hits of the fault came before."""
@@ -130,9 +146,8 @@ class Delay:
 
     def run(self, hit: Hit, act: str | None) -> Any:
         """See Action."""
-        kit = hit.fault.kit
-        seconds = (self._ms + kit.random.uniform(0, self._jitter_ms)) / 1000
-        return _later(hit, act, lambda go_on: kit.clock.call_later(seconds, go_on))
+        seconds = (self._ms + hit.bench.random.uniform(0, self._jitter_ms)) / 1000
+        return _later(hit, act, lambda go_on: hit.bench.clock.call_later(seconds, go_on))
 
 
 class Hold:
@@ -178,7 +193,7 @@ class Disconnect:
 
     def _end(self, hit: Hit) -> Any:
         if self._resets:
-            hit.fault.kit.reset_connection(hit.request.session)
+            hit.bench.reset_connection(hit.request.session)
         raise CloseConnection(f"the fault {hit.fault.id} of the test kit disconnects its client")
 
 
@@ -208,7 +223,7 @@ class Rewritten:
 
     def run(self, hit: Hit, act: str | None) -> Any:
         """See Action."""
-        hit.fault.kit.rewrites.begin(hit.request, self._rewrite)
+        hit.rewrites.begin(hit.request, self._rewrite)
         return hit.serve()
 
 
@@ -226,7 +241,7 @@ class CorruptRecords:
     @staticmethod
     def _corrupt(answer: Any, hit: Hit) -> Any:
         wanted = hit.selected if isinstance(hit.selected, list) else []
-        if not corrupt_records(answer, wanted, hit.fault.kit.random):
+        if not corrupt_records(answer, wanted, hit.bench.random):
             hit.fault.take_back()
         return answer
 

@@ -35,7 +35,8 @@ if TYPE_CHECKING:
     from ottla.server.base.clock import Cancellable
     from ottla.server.requests.request import Request
     from ottla.server.requests.traits import Traits
-    from ottla.server.testkit.kit import Kit
+    from ottla.server.testkit.bench import Bench
+    from ottla.server.testkit.frames import Rewrites
     from ottla.wire.api import Api
 
 MOST_TIMES: Final = 2**31 - 1
@@ -44,14 +45,15 @@ MOST_TIMES: Final = 2**31 - 1
 class Fault:
     """One fault. It acts `times` times, or for ever if that is -1, from the match `on_call` on, which counts from 1."""
 
-    def __init__(self, fault_id: str, sent: object, kit: Kit) -> None:
-        """Reads what a test sent. Raises Refused."""
+    def __init__(self, fault_id: str, sent: object, bench: Bench, refresh: Callable[[], None]) -> None:
+        """Reads what a test sent; `refresh` is called when it may act again. Raises Refused."""
         fields = Fields(sent)
         self.id = fault_id
-        self.kit = kit
+        self._bench = bench
+        self._refresh = refresh
         self.sent = {name: value for name, value in fields.all().items() if name in ("on", "do")}
         on = fields.take("on", dict, {})
-        self.on = On(Fields(on, "on"), on, kit.broker.config.node_id)
+        self.on = On(Fields(on, "on"), on, bench.broker.config.node_id)
         self.action: Action = read_action(Fields(fields.take("do", dict), "do"))
         self.times = fields.take_number("times", self.action.times, low=FOR_EVER, high=MOST_TIMES)
         if self.times == 0:
@@ -131,7 +133,7 @@ class Fault:
         self.matches += 1
         if self.matches < self.on_call:
             return None
-        if self.probability < 1 and self.kit.random.random() >= self.probability:
+        if self.probability < 1 and self._bench.random.random() >= self.probability:
             return None
         return selected
 
@@ -140,7 +142,7 @@ class Fault:
         self.hits += 1
         api = APIS[request.api_key]
         self._last_hit = {
-            "at_ms": self.kit.clock.now_ms(),
+            "at_ms": self._bench.clock.now_ms(),
             "api": api.name,
             "version": request.api_version,
             "client_id": request.client_id,
@@ -159,7 +161,7 @@ class Fault:
     def take_back(self) -> None:
         """Takes back a hit that turned out to have nothing to act on."""
         self.hits -= 1
-        self.kit.faults.refresh()
+        self._refresh()
 
     def when_hit(self, hits: int) -> Promise[None]:
         """Returns a promise that is kept when there have been so many hits."""
@@ -190,7 +192,7 @@ class Fault:
     def begin(self, when_over: Callable[[], None]) -> None:
         """Starts the time for which it acts, if that is limited."""
         if self.for_ms:
-            self._end = self.kit.clock.call_later(self.for_ms / 1000, when_over)
+            self._end = self._bench.clock.call_later(self.for_ms / 1000, when_over)
 
     def end(self) -> None:
         """Ends the fault: what it holds goes on."""
@@ -206,15 +208,16 @@ _IN_SESSIONS: Final = frozenset({FETCH, SHARE_FETCH})
 class Faults:
     """All faults of one kit, in the order of their installation."""
 
-    def __init__(self, kit: Kit) -> None:
-        self._kit = kit
+    def __init__(self, bench: Bench, rewrites: Rewrites) -> None:
+        self._bench = bench
+        self._rewrites = rewrites
         self._faults: dict[str, Fault] = {}
         self._count = 0
 
     def install(self, sent: list[Any]) -> list[Fault]:
         """Installs faults, all or none of them. Raises Refused."""
         count = self._count
-        faults = [Fault(f"f{count + at}", each, self._kit) for at, each in enumerate(sent, 1)]
+        faults = [Fault(f"f{count + at}", each, self._bench, self.refresh) for at, each in enumerate(sent, 1)]
         self._count += len(faults)
         for fault in faults:
             self._faults[fault.id] = fault
@@ -250,11 +253,23 @@ class Faults:
         for fault in faults:
             fault.end()
 
+    def hit(
+        self,
+        fault: Fault,
+        selected: Selected | list[Partition],
+        number: int,
+        handle: Handle,
+        body: Any,
+        request: Request,
+    ) -> Hit:
+        """Returns a request that a fault acts on."""
+        return Hit(fault, self._bench, self._rewrites, selected, number, handle, body, request)
+
     def refresh(self) -> None:
         """Puts a link of the faults that may still act into the broker's chain, or none if there are none."""
         active = [fault for fault in self._faults.values() if fault.is_active]
-        self._kit.rewrites.active = any(fault.changes_bytes for fault in active)
-        chain: Chain = self._kit.broker.chain
+        self._rewrites.active = any(fault.changes_bytes for fault in active)
+        chain: Chain = self._bench.broker.chain
         chain.put(Place.FAULTS, _FaultLink(active, self) if active else None)
 
 
@@ -281,5 +296,5 @@ class _FaultLink:
             if fault.hits == fault.times:
                 self._faults.refresh()
             if not fault.observes:
-                return fault.action.run(Hit(fault, selected, number, handle, body, request), fault.act)
+                return fault.action.run(self._faults.hit(fault, selected, number, handle, body, request), fault.act)
         return handle(body, request)

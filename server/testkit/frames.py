@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ottla.server.dispatch.routes import Dispatch
     from ottla.server.requests.request import Request
     from ottla.server.requests.session import Session
-    from ottla.server.testkit.kit import Kit
+    from ottla.server.testkit.bench import Bench
     from ottla.wire.primitives import Buffer, Parts
 
 SIZE_BYTES: Final = 4
@@ -30,7 +30,7 @@ CORRELATION_ID_END: Final = 8
 class Rewrite(Protocol):
     """Declares what is done to the frame of an answer."""
 
-    def send(self, frame: bytes, request: Request, kit: Kit) -> bytes | Promise[None]:
+    def send(self, frame: bytes, request: Request, bench: Bench) -> bytes | Promise[None]:
         """Returns the frame that goes out instead; or sends it, and promises to be done. A promise that is never kept is for a
         connection that ends."""
         ...
@@ -43,9 +43,9 @@ class Garble(NamedTuple):
     """`length`: the frame says that it is longer than it is. `correlation_id`: it is another one. `truncate`: half of the body
     is missing, and the frame's size says so. `flip`: one bit behind the correlation id is another."""
 
-    def send(self, frame: bytes, request: Request, kit: Kit) -> bytes:
+    def send(self, frame: bytes, request: Request, bench: Bench) -> bytes:
         """See Rewrite."""
-        random = kit.random
+        random = bench.random
         head, body = frame[:CORRELATION_ID_END], frame[CORRELATION_ID_END:]
         match self.what:
             case "length":
@@ -69,14 +69,14 @@ class CutAfter(NamedTuple):
 
     size: int
 
-    def send(self, frame: bytes, request: Request, kit: Kit) -> Promise[None]:
+    def send(self, frame: bytes, request: Request, bench: Bench) -> Promise[None]:
         """See Rewrite."""
 
         def cut() -> None:
-            kit.write(request.session, frame[: self.size])
-            kit.reset_connection(request.session)
+            bench.write(request.session, frame[: self.size])
+            bench.reset_connection(request.session)
 
-        kit.soon(cut)
+        bench.soon(cut)
         return Promise()
 
 
@@ -86,20 +86,20 @@ class Drip(NamedTuple):
     size: int
     every_ms: int
 
-    def send(self, frame: bytes, request: Request, kit: Kit) -> Promise[None]:
+    def send(self, frame: bytes, request: Request, bench: Bench) -> Promise[None]:
         """See Rewrite."""
         done: Promise[None] = Promise()
 
         def send_from(at: int) -> None:
             if done.done():
                 return
-            kit.write(request.session, frame[at : at + self.size])
+            bench.write(request.session, frame[at : at + self.size])
             if at + self.size < len(frame):
-                kit.clock.call_later(self.every_ms / 1000, lambda: send_from(at + self.size))
+                bench.clock.call_later(self.every_ms / 1000, lambda: send_from(at + self.size))
             else:
                 done.set_result(None)
 
-        kit.soon(lambda: send_from(0))
+        bench.soon(lambda: send_from(0))
         return done
 
 
@@ -138,12 +138,12 @@ class Rewrites:
 class Frames:
     """Serves the requests of listeners around one dispatch."""
 
-    __slots__ = ("_dispatch", "_kit", "_rewrites", "_serve")
+    __slots__ = ("_bench", "_dispatch", "_rewrites", "_serve")
 
-    def __init__(self, dispatch: Dispatch, kit: Kit) -> None:
+    def __init__(self, dispatch: Dispatch, rewrites: Rewrites, bench: Bench) -> None:
         self._dispatch = dispatch
-        self._kit = kit
-        self._rewrites = kit.rewrites
+        self._bench = bench
+        self._rewrites = rewrites
         self._serve = dispatch.serve
 
     def serve(self, frame: Buffer, session: Session) -> bytes | Parts | Waiting | None:
@@ -164,7 +164,7 @@ class Frames:
         if last is None or answer is None:
             return answer
         request, rewrite = last
-        sent = rewrite.send(joined(answer), request, self._kit)
+        sent = rewrite.send(joined(answer), request, self._bench)
         if isinstance(sent, bytes):
             return sent
         plan = self._dispatch.routes[request.api_key << 16 | request.api_version].plan
@@ -191,17 +191,17 @@ class Frames:
                 done.set_exception(error)
                 return
             if rewrite is None or not frame:
-                self._kit.write(request.session, frame)
+                self._bench.write(request.session, frame)
                 done.set_result(None)
                 return
-            sent = rewrite.send(frame, request, self._kit)
+            sent = rewrite.send(frame, request, self._bench)
             if isinstance(sent, bytes):
-                self._kit.write(request.session, sent)
+                self._bench.write(request.session, sent)
                 done.set_result(None)
             else:
                 forward(sent, done)
 
-        served.add_done_callback(lambda _: self._kit.soon(finish))
+        served.add_done_callback(lambda _: self._bench.soon(finish))
         forward(waiting.answer, served)
         done.add_done_callback(lambda _: None if served.done() else served.cancel())
         return Waiting(until_gone(done, request), Route(plan, plan.own_steps), request)

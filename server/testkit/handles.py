@@ -59,7 +59,7 @@ class Controls:
             return _answered(call, self._kit, given)
         return asyncio.run_coroutine_threadsafe(self._run(call, given), self._loop).result()
 
-    async def call_later(self, name: str, body: Any = None, **variables: str) -> Any:
+    async def call_awaited(self, name: str, body: Any = None, **variables: str) -> Any:
         """Does the same for who awaits the answer, in any loop."""
         call, given = _BY_NAME[name], Given(variables, body)
         if asyncio.get_running_loop() is self._loop:
@@ -146,20 +146,20 @@ class AsyncFault:
 
     async def state(self) -> dict[str, Any]:
         """Returns all that is known of it now."""
-        state: dict[str, Any] = await self._controls.call_later("fault.describe", id=self.id)
+        state: dict[str, Any] = await self._controls.call_awaited("fault.describe", id=self.id)
         return state
 
     async def wait(self, hits: int = 1, timeout: float = WAIT_SECONDS) -> None:  # noqa: ASYNC109 - as Fault has it
         """Waits until it has acted so often. Raises TimeoutError after so many seconds."""
-        await self._controls.call_later("fault.wait", {"hits": hits, "timeout_ms": int(timeout * 1000)}, id=self.id)
+        await self._controls.call_awaited("fault.wait", {"hits": hits, "timeout_ms": int(timeout * 1000)}, id=self.id)
 
     async def release(self) -> int:
         """Lets go of the requests that it holds; returns how many."""
-        return int((await self._controls.call_later("fault.release", id=self.id))["released"])
+        return int((await self._controls.call_awaited("fault.release", id=self.id))["released"])
 
     async def remove(self) -> None:
         """Removes it; what it holds goes on."""
-        await self._controls.call_later("fault.remove", id=self.id)
+        await self._controls.call_awaited("fault.remove", id=self.id)
 
     async def __aenter__(self) -> Self:
         return self
@@ -178,4 +178,4 @@ class AsyncControls:
 
     async def fault(self, **given: Any) -> AsyncFault:
         """Installs a fault; the keywords are those of `ottla.testing.Broker.fault`. Raises ValueError."""
-        return AsyncFault(self._controls, await self._controls.call_later("fault", fault_body(given)))
+        return AsyncFault(self._controls, await self._controls.call_awaited("fault", fault_body(given)))

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import logging
-from random import Random
 from typing import TYPE_CHECKING
 
 from ottla.log.config_def import Secret
 from ottla.server.base.clock import LoopClock
 from ottla.server.base.network import OsNetwork
-from ottla.server.base.randomness import from_system
+from ottla.server.base.randomness import from_seed, from_system
 from ottla.server.testkit.kit import Kit
 from ottla.server.testkit.port import HOST, PORT, TOKEN, TestPort
 
@@ -28,7 +27,7 @@ class UnderTest:
         values = config.values
         token = values[TOKEN]
         seed = from_system().getrandbits(32)
-        self.kit = Kit(LoopClock(), Random(seed))
+        self.kit = Kit(LoopClock(), from_seed(seed))
         self._port: int = values[PORT]
         self._server = TestPort(self.kit, OsNetwork(), values[HOST], token.reveal() if isinstance(token, Secret) else None)
         logger.warning(
@@ -41,8 +40,12 @@ class UnderTest:
         return self._server.url
 
     async def open(self) -> None:
-        """Opens the test port. Raises ConfigError if its address cannot be bound."""
-        await self._server.open(self._port)
+        """Opens the test port, or stops the broker. Raises ConfigError if the address cannot be bound."""
+        try:
+            await self._server.open(self._port)
+        except BaseException:
+            await self.kit.broker.stop()
+            raise
 
     def close(self) -> None:
         """Closes the test port."""

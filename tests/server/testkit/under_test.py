@@ -16,6 +16,7 @@ from ottla.server.dispatch.routes import Dispatch
 from ottla.server.handlers import BROKER
 from ottla.server.requests.session import Session
 from ottla.server.testkit.control import find_call
+from ottla.server.testkit.frames import joined
 from ottla.server.testkit.given import Given
 from ottla.server.testkit.kit import Kit
 from ottla.wire.api import BY_MODULE
@@ -80,7 +81,8 @@ def frame_of(module: Any, version: int, request: Any, client_id: str | None, cor
     body: list[bytes] = []
     module.ENCODE_REQUEST[version](request, body)
     head = api.key.to_bytes(2, "big") + version.to_bytes(2, "big") + correlation_id.to_bytes(4, "big")
-    return head + name + tags + b"".join(body)
+    frame: bytes = head + name + tags + b"".join(body)
+    return frame
 
 
 async def sent(answer: Any) -> bytes:
@@ -94,10 +96,7 @@ async def sent(answer: Any) -> bytes:
         answer = answer.route.finish(waited, answer)
     if answer is None:
         return b""
-    whole: bytes = (
-        answer if isinstance(answer, bytes) else b"".join(part if isinstance(part, bytes) else part.read() for part in answer)
-    )
-    return whole[4:]
+    return joined(answer)[4:]
 
 
 @asynccontextmanager
