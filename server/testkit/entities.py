@@ -179,10 +179,12 @@ class Place(NamedTuple):
 
 
 class Shape(NamedTuple):
-    """What the answers of one API at one version have places for."""
+    """What the requests of one API name, and what its answers at one version have places for."""
 
     api: Api
     version: int
+    top: tuple[tuple[str, Role], ...]
+    """The fields by which a request as a whole is about something."""
     response: type[WireStruct]
     has_code: bool
     """Whether the whole answer has a code."""
@@ -209,8 +211,10 @@ def shape_of(key: int, version: int) -> Shape:
             )
             places.append(Place(level, element, code))
         ways.append(tuple(places))
+    request = messages_of(api).__dict__[f"{api.name}Request"]
+    top = tuple((field, role) for field, role in (*TOP_ROLES.items(), ("key", Role.COORDINATOR)) if field in request.__slots__)
     has_code = CODES[0] in response.__slots__ and _carries(api, version, response, [], CODES[0])
-    return Shape(api, version, response, has_code, tuple(ways))
+    return Shape(api, version, top, response, has_code, tuple(ways))
 
 
 def messages_of(api: Api) -> Any:
@@ -275,12 +279,7 @@ def names_of(element: Any, role: Role, body: Any, topics_by_id: Any) -> Iterator
     """Yields what a fault can select an element by: what it is, and its name or number."""
     match role:
         case Role.TOPIC:
-            topic_id = getattr(element, "topic_id", ZERO_UUID)
-            if topic_id != ZERO_UUID:
-                topic = topics_by_id.get(topic_id)
-                name = None if topic is None else topic.name
-            else:
-                name = _field(element, _NAME)
+            name = topic_of(element, topics_by_id)
             if name is not None:
                 yield role, name
         case Role.RESOURCE:
@@ -292,6 +291,16 @@ def names_of(element: Any, role: Role, body: Any, topics_by_id: Any) -> Iterator
             yield role, _field(element, _CLASS_OF[own])
         case Role.PRODUCER | Role.DIRECTORY:
             return
+
+
+def topic_of(element: Any, topics_by_id: Any) -> str | None:
+    """Returns the topic that an element names by name or id; None for an id that no topic has."""
+    topic_id = getattr(element, "topic_id", ZERO_UUID)
+    if topic_id == ZERO_UUID:
+        name: str | None = _field(element, _NAME)
+        return name
+    topic = topics_by_id.get(topic_id)
+    return None if topic is None else topic.name
 
 
 def _names_of_key(key: str, key_type: int) -> Iterator[tuple[Role, str]]:
@@ -322,14 +331,14 @@ def _field(element: Any, class_: int) -> Any:
     return next((getattr(element, name) for name in SAME[class_] if name in element.__slots__), None)
 
 
-def top_names(body: Any) -> Iterator[tuple[Role, str]]:
+def top_names(body: Any, shape: Shape) -> Iterator[tuple[Role, str]]:
     """Yields what a request as a whole is about: its group, its transactional id, or the key of its coordinator."""
-    for field, role in TOP_ROLES.items():
-        name = getattr(body, field, None)
-        if name:
+    for field, role in shape.top:
+        name = getattr(body, field)
+        if name and role is Role.COORDINATOR:
+            yield from _names_of_key(name, body.key_type)
+        elif name:
             yield role, name
-    if getattr(body, "key", None) and hasattr(body, "key_type"):
-        yield from _names_of_key(body.key, body.key_type)
 
 
 def roles_of(api: Api) -> set[Role]:

@@ -35,6 +35,7 @@ from ottla.server.testkit.entities import (
     names_of,
     shape_of,
     top_names,
+    topic_of,
 )
 from ottla.wire.api import APIS
 from ottla.wire.errors import ErrorCode
@@ -45,7 +46,7 @@ from ottla.wire.primitives import Parts, WireStruct
 if TYPE_CHECKING:
     from ottla.server.requests.link import Handle
     from ottla.server.requests.request import Request
-    from ottla.server.testkit.selectors import On
+    from ottla.server.testkit.selectors import Numbers, On, Pattern
 
 ALWAYS_SERVED: Final = frozenset({"metadata", "share_acknowledge"})
 """Requests that reach their handler even if nothing is left of them."""
@@ -92,7 +93,7 @@ def select(body: Any, request: Request, on: On) -> Selected | None:
     if not wanted:
         return Selected(shape, ())
     top: dict[Role, bool] = {}
-    for role, name in top_names(body):
+    for role, name in top_names(body, shape):
         if role in wanted:
             top[role] = top.get(role, False) or wanted[role].fits(name)
     if not all(top.values()):
@@ -103,6 +104,8 @@ def select(body: Any, request: Request, on: On) -> Selected | None:
     topics_by_id = request.broker.metadata.topics_by_id
     parts = []
     for way in shape.ways:
+        if not _may_fit(body, way[0], wanted.get(Role.TOPIC), topics_by_id):
+            continue
         depth = max((at for at, place in enumerate(way, 1) if SELECTABLE.get(place.level.role, frozenset()) & left), default=0)
         found = [named for named in named_in(body, way[:depth]) if _fits(named, way, left, on, body, topics_by_id)]
         if found and all(place.code is None for place in way):
@@ -110,6 +113,13 @@ def select(body: Any, request: Request, on: On) -> Selected | None:
         if found:
             parts.append(Refused(way, _at_code(found, body, way, depth)))
     return Selected(shape, tuple(parts)) if parts else None
+
+
+def _may_fit(body: Any, first: Place, topics: Pattern | Numbers | None, topics_by_id: Any) -> bool:
+    """Returns whether any topic fits, where topics are what a request names first. Most faults do not match because of that."""
+    if topics is None or first.level.role is not Role.TOPIC:
+        return True
+    return any(topics.fits(topic_of(each, topics_by_id)) for each in getattr(body, first.level.asked) or ())
 
 
 def _fits(named: Named, way: tuple[Place, ...], left: Iterable[Role], on: On, body: Any, topics_by_id: Any) -> bool:

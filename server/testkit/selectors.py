@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import re
 from collections.abc import Callable, Iterable
-from fnmatch import fnmatchcase
+from fnmatch import fnmatchcase, translate
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ottla.server.handlers import BROKER, CONTROLLER, served
@@ -37,11 +37,15 @@ class Pattern:
     """Matches names against one or several patterns."""
 
     def __init__(self, patterns: Iterable[str]) -> None:
-        self._patterns = tuple(patterns)
+        self._names = frozenset(patterns)
+        patterned = [translate(each) for each in self._names if any(sign in each for sign in "*?[")]
+        self._matches = re.compile("|".join(patterned)).match if patterned else None
 
     def fits(self, name: object) -> bool:
         """Returns whether a name fits one of the patterns."""
-        return isinstance(name, str) and any(name == each or fnmatchcase(name, each) for each in self._patterns)
+        if name in self._names:
+            return True
+        return self._matches is not None and isinstance(name, str) and self._matches(name) is not None
 
 
 class Numbers(NamedTuple):

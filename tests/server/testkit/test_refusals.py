@@ -14,7 +14,7 @@ from kio.serial import entity_reader
 
 from ottla.server.base.errors import CloseConnection
 from ottla.server.handlers import BROKER, CONTROLLER, served
-from ottla.server.testkit.entities import Place, Role, named_in, names_of, shape_of, top_names
+from ottla.server.testkit.entities import Place, Role, Shape, named_in, names_of, shape_of, top_names
 from ottla.wire.api import Api
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages import api_versions, create_acls, create_topics, metadata, offset_fetch, produce
@@ -100,12 +100,12 @@ def double(body: Any, way: tuple[Place, ...]) -> None:
     entities.append(other)
 
 
-def selector(body: Any, way: tuple[Place, ...], topics_by_id: Any) -> dict[str, Any] | None:
+def selector(body: Any, shape: Shape, way: tuple[Place, ...], topics_by_id: Any) -> dict[str, Any] | None:
     """What a fault selects the first entity by; None if nothing tells it from the other."""
     named = list(named_in(body, way))
     first, second = (
         [
-            *top_names(body),
+            *top_names(body, shape),
             *(
                 name
                 for place, element in zip(way, entity.elements, strict=True)
@@ -161,12 +161,13 @@ def test_every_api_in_every_version_refuses_one_entity_and_serves_the_other() ->
         async with under_test() as test:
             await with_topic(test)
             for api, version in every_version():
-                for way in shape_of(api.key, version).ways:
+                shape = shape_of(api.key, version)
+                for way in shape.ways:
                     body = request_of(api, version)
                     if not list(named_in(body, way)):
                         continue
                     double(body, way)
-                    on = selector(body, way, test.context.metadata.topics_by_id)
+                    on = selector(body, shape, way, test.context.metadata.topics_by_id)
                     if on is None:
                         continue
                     codes, what = await check(test, api, version, on, body)
