@@ -159,7 +159,7 @@ class Hold:
 
     def run(self, hit: Hit, act: str | None) -> Any:
         """See Action."""
-        return _later(hit, act, lambda go_on: hit.fault.hold(hit.request, go_on))
+        return until_gone(_later(hit, act, lambda go_on: hit.fault.hold(hit.request, go_on)), hit.request)
 
 
 def _later(hit: Hit, act: str | None, when: Callable[[Callable[[], None]], object]) -> Promise[Any]:
@@ -172,7 +172,7 @@ def _later(hit: Hit, act: str | None, when: Callable[[Callable[[], None]], objec
     else:
         outlive_frame(hit.body, hit.request)
         when(lambda: settle_with(promise, hit.serve))
-    return until_gone(promise, hit.request)
+    return promise
 
 
 class Disconnect:

@@ -77,7 +77,7 @@ class CutAfter(NamedTuple):
             bench.reset_connection(request.session)
 
         bench.soon(cut)
-        return Promise()
+        return until_gone(Promise(), request)
 
 
 class Drip(NamedTuple):
@@ -168,7 +168,7 @@ class Frames:
         if isinstance(sent, bytes):
             return sent
         plan = self._dispatch.routes[request.api_key << 16 | request.api_version].plan
-        return Waiting(until_gone(sent, request), Route(plan, plan.own_steps), request)
+        return Waiting(sent, Route(plan, plan.own_steps), request)
 
     def _rewrite_later(self, waiting: Waiting) -> Waiting:
         """Returns what stands for the answer as it will be rewritten, or not: a request that is decoded in a thread has not met
@@ -204,7 +204,7 @@ class Frames:
         served.add_done_callback(lambda _: self._bench.soon(finish))
         forward(waiting.answer, served)
         done.add_done_callback(lambda _: None if served.done() else served.cancel())
-        return Waiting(until_gone(done, request), Route(plan, plan.own_steps), request)
+        return Waiting(done, Route(plan, plan.own_steps), request)
 
 
 def joined(answer: bytes | Parts) -> bytes:

@@ -100,10 +100,10 @@ class On:
             raise Refused(f"on.version: this can never match, because {names} is served in {versions}")
         for role in self.entities:
             if not any(role in roles_of(api) for api in of_version):
-                raise Refused(f"on.{role}: this can never match, because no request of {names} names a {role}")
+                raise Refused(f"on.{role}: this can never match, because requests of {names} cannot be selected by {role}")
         if not any(self.entities.keys() <= roles_of(api) for api in of_version):
-            roles = " and a ".join(self.entities)
-            raise Refused(f"on: this can never match, because no request of {names} names a {roles}")
+            roles = " and ".join(self.entities)
+            raise Refused(f"on: this can never match, because no request of {names} can be selected by {roles}")
         for condition in self._where:
             first = {name for api in of_version for name in messages_of(api).__dict__[f"{api.name}Request"].__slots__}
             inner = {name for api in of_version for name in _fields_of(api)}

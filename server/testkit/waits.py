@@ -70,6 +70,7 @@ def outlive_frame(body: Any, request: Request) -> None:
 
 
 def until_gone(promise: Promise[Any], request: Request) -> Promise[Any]:
-    """Returns the promise, which is given up when its client has gone."""
+    """Returns the promise, which is given up when its client has gone: a connection does not give up a Produce itself, and counts
+    its memory until it is answered."""
     request.session.on_close(lambda _: None if promise.done() else promise.cancel())
     return promise

@@ -9,10 +9,13 @@ from typing import Any
 import pytest
 
 from ottla.server.dispatch.chain import Place
+from ottla.server.dispatch.routes import Dispatch
 from ottla.server.testkit.fields import Refused
-from ottla.wire.messages import fetch, heartbeat, list_groups, metadata, produce
+from ottla.wire.messages import alter_client_quotas as quotas
+from ottla.wire.messages import create_topics, fetch, heartbeat, list_groups, metadata, produce, share_fetch
 from tests.log.support import batch
-from tests.server.testkit.under_test import UnderTest, under_test
+from tests.server.share.support import MemoryPersister
+from tests.server.testkit.under_test import UnderTest, frame_of, under_test
 
 GROUPS = list_groups.ListGroupsRequest()
 
@@ -135,9 +138,6 @@ def test_a_held_request_has_its_own_copy_of_its_records() -> None:
     async def scenario(test: UnderTest) -> None:
         await topic(test)
         fault = test.fault({"api": "Produce"}, {"hold": True})
-        from ottla.server.dispatch.routes import Dispatch
-        from tests.server.testkit.under_test import frame_of
-
         frame = bytearray(frame_of(produce, 9, records(), "app"))
         waiting: Any = Dispatch(test.context, test.broker.chain).serve(memoryview(frame), test.session)
         frame[:] = bytes(len(frame))  # the shared buffer has other frames by now
@@ -202,8 +202,6 @@ def test_a_throttled_client_is_told_and_muted() -> None:
 @pytest.mark.parametrize("fault_first", [True, False])
 def test_a_quota_is_inside_of_a_fault_whichever_came_first(fault_first: bool) -> None:
     async def scenario(test: UnderTest) -> None:
-        from ottla.wire.messages import alter_client_quotas as quotas
-
         async def set_quota() -> None:
             entity = [quotas.RequestEntityData("client-id", "app-1")]
             entry = quotas.RequestEntryData(entity, [quotas.OpData("request_percentage", 1.0)])
@@ -239,6 +237,25 @@ def test_a_partition_in_a_fetch_session_matches_although_the_request_does_not_na
     run(scenario)
 
 
+def test_a_partition_of_a_share_session_is_refused_and_stays_in_the_session() -> None:
+    async def scenario(test: UnderTest) -> None:
+        await topic(test)
+        persister: Any = MemoryPersister()
+        test.context.existing_share_persister = persister
+        first = await test.ask(share_fetch, 1, sharing(test, 0, name=True))
+        assert first.error_code == 0
+        await test.ask(produce, 9, records())
+        test.fault({"api": "ShareFetch", "topic": "t"}, {"error": "NOT_LEADER_OR_FOLLOWER"})
+        refused = await test.ask(share_fetch, 1, sharing(test, 1, name=False))
+        data = refused.responses[0].partitions[0]
+        assert (data.error_code, data.acquired_records, data.current_leader.leader_id) == (6, [], 1)
+        served = await test.ask(share_fetch, 1, sharing(test, 2, name=False))
+        data = served.responses[0].partitions[0]
+        assert [(each.first_offset, each.delivery_count) for each in data.acquired_records] == [(0, 1)]
+
+    run(scenario)
+
+
 def test_only_an_answer_with_records_is_a_hit_of_spoiled_records() -> None:
     async def scenario(test: UnderTest) -> None:
         await topic(test)
@@ -268,8 +285,6 @@ def test_a_heartbeat_is_left_alone_by_a_fault_for_a_topic() -> None:
 
 
 async def topic(test: UnderTest) -> None:
-    from ottla.wire.messages import create_topics
-
     await test.ask(create_topics, 7, create_topics.CreateTopicsRequest([create_topics.CreatableTopic("t", 1, 1)], 1000))
 
 
@@ -281,6 +296,11 @@ def records() -> produce.ProduceRequest:
 def fetching(session_id: int, epoch: int, *, name: bool) -> fetch.FetchRequest:
     topics = [fetch.FetchTopic("t", partitions=[fetch.FetchPartition(0, partition_max_bytes=1 << 20)])] if name else []
     return fetch.FetchRequest(max_wait_ms=0, max_bytes=1 << 20, session_id=session_id, session_epoch=epoch, topics=topics)
+
+
+def sharing(test: UnderTest, epoch: int, *, name: bool) -> share_fetch.ShareFetchRequest:
+    topics = [share_fetch.FetchTopic(test.context.metadata.topics["t"].topic_id, [share_fetch.FetchPartition(0)])] if name else []
+    return share_fetch.ShareFetchRequest("s", "m", epoch, 0, 1, 1 << 20, 10, 10, topics=topics)
 
 
 def end_offset(test: UnderTest) -> int:

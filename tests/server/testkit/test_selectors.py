@@ -26,7 +26,10 @@ def on(**given: Any) -> On:
         ({"api": 4711}, "on.api: 4711 is no API"),
         ({"api": []}, "on.api: this can never match, because the list is empty"),
         ({"apy": "Produce"}, r"on.apy is no field here; did you mean api\?"),
-        ({"api": "Heartbeat", "topic": "t"}, "on.topic: this can never match, because no request of Heartbeat names a topic"),
+        (
+            {"api": "Heartbeat", "topic": "t"},
+            "on.topic: this can never match, because requests of Heartbeat cannot be selected by topic",
+        ),
         ({"api": ["Heartbeat", "Produce"], "topic": "t", "group": "g"}, "on: this can never match"),
         ({"api": "Produce", "version": ">=14"}, "on.version: this can never match, because Produce is served in v3 to v13"),
         ({"version": "new"}, 'on.version must be like 9, ">=12"'),
