@@ -9,13 +9,14 @@ from typing import Any
 import pytest
 
 from ottla.server.dispatch.chain import Place
+from ottla.server.dispatch.route import Waiting
 from ottla.server.dispatch.routes import Dispatch
 from ottla.server.testkit.fields import Refused
 from ottla.wire.messages import alter_client_quotas as quotas
 from ottla.wire.messages import create_topics, fetch, heartbeat, list_groups, metadata, produce, share_fetch
 from tests.log.support import batch
 from tests.server.share.support import MemoryPersister
-from tests.server.testkit.under_test import UnderTest, frame_of, under_test
+from tests.server.testkit.under_test import UnderTest, frame_of, sent, under_test
 
 GROUPS = list_groups.ListGroupsRequest()
 
@@ -233,6 +234,28 @@ def test_a_partition_in_a_fetch_session_matches_although_the_request_does_not_na
         assert [each.error_code for each in refused.responses[0].partitions] == [6]
         after = await test.ask(fetch, 12, fetching(first.session_id, 2, name=False))
         assert after.responses[0].partitions[0].records
+
+    run(scenario)
+
+
+def test_a_fetch_that_is_refused_does_not_wait_and_names_the_leader_where_the_version_does() -> None:
+    async def scenario(test: UnderTest) -> None:
+        await topic(test)
+        named = []
+        for version in (12, 16):
+            test.fault({"api": "Fetch", "partition": 0}, {"error": "NOT_LEADER_OR_FOLLOWER"})
+            request = fetching(0, -1, name=True)
+            request.max_wait_ms = 60_000
+            request.min_bytes = 1
+            request.topics[0].topic_id = test.context.metadata.topics["t"].topic_id
+            served = test.serve(fetch, version, request)
+            assert not isinstance(served, Waiting)
+            answer = fetch.DECODE_RESPONSE[version]((await sent(served)), 5)[0]
+            data = answer.responses[0].partitions[0]
+            assert data.error_code == 6
+            named.append(None if data.current_leader is None else data.current_leader.leader_id)
+        assert named[1] == 1
+        assert named[0] != 1
 
     run(scenario)
 
