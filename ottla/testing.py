@@ -42,6 +42,7 @@ from ottla.log.config_def import ConfigError
 from ottla.log.disk.files import OsDisk, OsFile
 from ottla.server.settings.broker_config import BrokerConfig
 from ottla.server.settings.broker_settings import advice, is_idle
+from ottla.server.testkit.moving import Moving, as_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -50,7 +51,9 @@ if TYPE_CHECKING:
     from ottla.commands.cluster.running import RunningCluster
     from ottla.server.broker.broker import Broker as ServerBroker
     from ottla.server.testkit.handles import AsyncControls, Controls, Fault
+    from ottla.server.testkit.homes import Home
     from ottla.server.testkit.kit import Kit
+    from ottla.server.testkit.lives import Lives
     from ottla.server.testkit.port import TestPort
 
 __all__ = ["HOST", "QUICK", "Broker", "Cluster", "ClusterBroker", "ClusterError"]
@@ -63,9 +66,11 @@ QUICK: Final[Mapping[str, str]] = {
     "transaction.state.log.num.partitions": "1",
 }
 """Where a throwaway broker departs from Kafka's defaults."""
+_PLACES: Final = frozenset({"log.dir", "log.dirs", "metadata.log.dir"})
+"""The settings that say where a broker's data are."""
 
 
-class Broker:
+class Broker(Moving):
     """A broker for `with` or `async with`, or to be started and stopped by hand (`start`, `stop`).
 
     `data_dir` is kept, and may come from an earlier broker or from Apache Kafka; without it, a temporary directory is made and
@@ -95,9 +100,10 @@ class Broker:
         self._test_port = test_port
         self._seed = SystemRandom().getrandbits(32) if seed is None else seed
         self._random = None if seed is None else Random(seed)
-        self._settings = {name.replace("_", "."): _as_text(value) for name, value in settings.items()}
+        self._settings = {name.replace("_", "."): as_text(value) for name, value in settings.items()}
+        super().__init__(lambda name, body=None, **variables: self._under_test().call(name, body, **variables))
+        self._keeps = data_dir is not None or not _PLACES.isdisjoint(self._settings)
         self._temporary: _TemporaryDirectory | None = None
-        self._server: ServerBroker | None = None
         self._kit: Kit | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._controls: Controls | None = None
@@ -135,7 +141,7 @@ class Broker:
     @property
     def test_url(self) -> str | None:
         """The URL of the test port, without a path; None unless `test_port` was given."""
-        self._running()
+        self._lives()
         return None if self._test_server is None else self._test_server.url
 
     def fault(self, **given: Any) -> Fault:
@@ -157,7 +163,7 @@ class Broker:
         return AsyncControls(self._under_test())
 
     def _under_test(self) -> Controls:
-        self._running()
+        self._lives()
         if self._controls is None:
             from ottla.server.testkit.handles import Controls
 
@@ -167,7 +173,7 @@ class Broker:
         return self._controls
 
     def __repr__(self) -> str:
-        return f"<ottla.testing.Broker {self.bootstrap if self._server is not None else 'not running'}>"
+        return f"<ottla.testing.Broker {self.bootstrap if self._kit is not None else 'not running'}>"
 
     # In a thread of its own
 
@@ -220,15 +226,17 @@ class Broker:
     # Inside
 
     def _running(self) -> ServerBroker:
-        if self._server is None:
+        return self._lives().broker
+
+    def _lives(self) -> Lives:
+        if self._kit is None:
             raise RuntimeError("this broker is not running: enter it with `with` or `async with`, or call start()")
-        return self._server
+        return self._kit.moved
 
     def _begin(self) -> None:
-        if self._server is not None or self._temporary is not None:
+        if self._kit is not None or self._temporary is not None:
             raise RuntimeError("this broker is already running")
-        if self._data_dir is None:
-            self._temporary = _TemporaryDirectory()
+        self._temporary = _TemporaryDirectory()
         if idle := sorted(name for name in self._settings if is_idle(name)):
             logging.getLogger("ottla.testing").info(
                 "these settings are accepted but have no effect in ottla: %s", ", ".join(idle)
@@ -237,19 +245,22 @@ class Broker:
     async def _serve(self) -> None:
         """Builds the broker in the loop that will run it, and starts it."""
         from ottla.server.base.clock import LoopClock
-        from ottla.server.broker.broker import Broker as ServerBroker
+        from ottla.server.testkit.homes import Given, Scratch
         from ottla.server.testkit.kit import Kit
+        from ottla.server.testkit.lives import Lives
 
-        temporary = self._temporary
-        config = self._configured(temporary.path if temporary is not None else str(self._data_dir))
-        disk = OsDisk() if temporary is None else _UnsyncedDisk()
-        self._loop = asyncio.get_running_loop()
-        self._kit = kit = Kit(LoopClock(), Random(self._seed))
-        server = ServerBroker(config, cluster_id=self._cluster_id, disk=disk, random=self._random, around=kit.around)
+        assert self._temporary is not None
+        scratch = Scratch(self._temporary.path, _remove_soon)
+        config = self._configured(str(self._data_dir or scratch.first()))
         if self._test_port is not None:
             self._check_directory(config)
-        await server.start()
-        self._server = server
+        disk = OsDisk() if self._keeps else _UnsyncedDisk()
+        home: Home = Given(disk, config.log_dirs, scratch.snapshots) if self._keeps else scratch
+        clock = LoopClock()
+        kit = Kit(clock, Random(self._seed))
+        kit.lives = Lives(clock, self._random, kit.around, config, disk, home, cluster_id=self._cluster_id, link=os.link)
+        await kit.lives.start()
+        self._loop, self._kit = asyncio.get_running_loop(), kit
         if self._test_port is not None:
             try:
                 await self._open_test_port(kit, config, self._test_port)
@@ -273,17 +284,17 @@ class Broker:
         self._test_server = server
 
     async def _stop(self) -> None:
-        """Stops the broker, in its loop."""
+        """Stops the broker, in its loop. Where nobody keeps its data, nothing is written for a next start."""
         if self._test_server is not None:
             self._test_server.close()
             self._test_server = None
-        await self._running().stop()
+        await self._lives().stop(clean=self._keeps)
 
     def _end(self) -> None:
-        self._server = self._kit = self._controls = self._loop = None
+        self._kit = self._controls = self._loop = None
         temporary, self._temporary = self._temporary, None
         if temporary is not None:
-            temporary.remove()
+            temporary.remove_soon()
 
     def _configured(self, directory: str) -> BrokerConfig:
         place = {"log.dirs": directory, "listeners": f"PLAINTEXT://{HOST}:{self._port}"}
@@ -319,7 +330,7 @@ class Cluster:
         self._controllers = controllers
         self._data_dir = None if data_dir is None else Path(data_dir)
         self._kafka = None if kafka is None else Path(kafka)
-        self._settings = {name.replace("_", "."): _as_text(value) for name, value in settings.items()}
+        self._settings = {name.replace("_", "."): as_text(value) for name, value in settings.items()}
         self._temporary: _TemporaryDirectory | None = None
         self._running: RunningCluster | None = None
         self._kill: weakref.finalize[[int, RunningCluster], Cluster] | None = None
@@ -554,13 +565,30 @@ class _TemporaryDirectory:
 
     def __init__(self) -> None:
         self.path = tempfile.mkdtemp(prefix="ottla-")
-        self.remove = weakref.finalize(self, _remove_in, os.getpid(), self.path)
+        self._process_id = os.getpid()
+        self.remove = weakref.finalize(self, _remove_in, self._process_id, self.path)
+
+    def remove_soon(self) -> None:
+        """Takes its name away and leaves its files to a thread."""
+        if os.getpid() == self._process_id and self.remove.detach() is not None:
+            _remove_soon(self.path)
 
 
 def _remove_in(process_id: int, path: str) -> None:
     if os.getpid() == process_id:
         with contextlib.suppress(FileNotFoundError):
             shutil.rmtree(path)
+
+
+def _remove_soon(path: str) -> None:
+    """Renames a directory and has a thread remove it: a file takes half a millisecond. The end of the program waits for that."""
+    gone = f"{path}.gone"
+    with contextlib.suppress(FileNotFoundError):
+        os.rename(path, gone)
+        try:
+            threading.Thread(target=_remove_in, args=(os.getpid(), gone), name="ottla-remove").start()
+        except RuntimeError:  # the program is ending
+            _remove_in(os.getpid(), gone)
 
 
 class _UnsyncedFile(OsFile):
@@ -580,14 +608,3 @@ class _UnsyncedDisk(OsDisk):
 
     def write_bytes(self, path: str, data: bytes, sync: bool = True) -> None:
         super().write_bytes(path, data, sync=False)
-
-
-def _as_text(value: object) -> str:
-    """A setting's value as server.properties would have it."""
-    match value:
-        case bool():
-            return str(value).lower()
-        case list() | tuple() | set() | frozenset():
-            return ",".join(map(_as_text, value))
-        case _:
-            return str(value)

@@ -468,6 +468,15 @@ class Broker:
         """Stops serving, makes everything durable and marks the stop as clean. Raises StorageError if that fails."""
         await self._close(clean=True)
 
+    async def drop(self) -> None:
+        """Closes all connections and files at once and writes nothing more, so that the log directories are left as by a process
+        that was killed. The next start runs recovery."""
+        for listener in self._all_listeners:
+            listener.stop_accepting()
+            for connection in list(listener.connections):
+                connection.abort()
+        await self._close(clean=False)
+
     @staticmethod
     async def _settle(context: BrokerContext) -> None:
         """Waits for what runs in threads, which has to end before the logs are closed: flushes, and openings that came late."""

@@ -169,7 +169,8 @@ class Listener:
     # Idle connections
 
     def _schedule_sweep(self) -> None:
-        self._sweep_timer = self.context.clock.call_later(self.settings.max_idle_ms / 1000 / SWEEPS, self._sweep)
+        seconds = self.settings.max_idle_ms / 1000 / SWEEPS
+        self._sweep_timer = self.context.clock.call_pass(f"idle connections of {self.name}", seconds, self._sweep)
 
     def _sweep(self) -> None:
         for connection, still in list(self.connections.items()):

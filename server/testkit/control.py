@@ -12,9 +12,10 @@ from collections.abc import Callable
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from ottla.server.testkit import fault_calls
+from ottla.server.testkit import fault_calls, moves
 from ottla.server.testkit.fields import Refused
 from ottla.server.testkit.given import Given
+from ottla.server.testkit.topics import create_topic
 
 if TYPE_CHECKING:
     from ottla.server.testkit.kit import Kit
@@ -48,6 +49,19 @@ CALLS: Final[tuple[Call, ...]] = (
     Call("fault.remove", "DELETE", "/v1/faults/{id}", fault_calls.remove),
     Call("fault.wait", "POST", "/v1/faults/{id}/wait", fault_calls.wait),
     Call("fault.release", "POST", "/v1/faults/{id}/release", fault_calls.release),
+    Call("clock", "GET", "/v1/clock", moves.show_clock),
+    Call("advance", "POST", "/v1/clock/advance", moves.advance),
+    Call("freeze", "POST", "/v1/clock/freeze", moves.freeze),
+    Call("resume", "POST", "/v1/clock/resume", moves.resume),
+    Call("set_clock", "POST", "/v1/clock/set", moves.set_clock),
+    Call("run", "POST", "/v1/run", moves.run),
+    Call("reset", "POST", "/v1/reset", moves.reset),
+    Call("restart", "POST", "/v1/restart", moves.restart),
+    Call("snapshot", "POST", "/v1/snapshots", moves.snapshot, HTTPStatus.CREATED),
+    Call("snapshots", "GET", "/v1/snapshots", moves.list_snapshots),
+    Call("restore", "POST", "/v1/snapshots/{snapshot}/restore", moves.restore),
+    Call("delete_snapshot", "DELETE", "/v1/snapshots/{snapshot}", moves.delete_snapshot),
+    Call("create_topic", "PUT", "/v1/topics/{topic}", create_topic, HTTPStatus.CREATED),
 )
 """The table. Beside it there are only the rules of HTTP in port.py."""
 

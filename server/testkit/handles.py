@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 from ottla.server.testkit.control import CALLS, Call
 from ottla.server.testkit.fields import Refused, nearest
 from ottla.server.testkit.given import Given
+from ottla.server.testkit.moving import Awaited, Moving
 
 if TYPE_CHECKING:
     from ottla.server.testkit.kit import Kit
@@ -175,6 +176,11 @@ class AsyncControls:
 
     def __init__(self, controls: Controls) -> None:
         self._controls = controls
+        self._moving = Awaited(Moving(controls.call))
+
+    def __getattr__(self, name: str) -> Any:
+        """Returns what the broker itself has under this name about time and lives (moving.py), to be awaited."""
+        return getattr(self._moving, name)
 
     async def fault(self, **given: Any) -> AsyncFault:
         """Installs a fault; the keywords are those of `ottla.testing.Broker.fault`. Raises ValueError."""

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from ottla.server.dispatch.routes import Dispatch
     from ottla.server.network.owner import Serves
     from ottla.server.testkit.faults import Faults
+    from ottla.server.testkit.lives import Lives
 
 
 class Kit(Bench):
@@ -27,6 +28,8 @@ class Kit(Bench):
     def __init__(self, clock: Clock, random: Random) -> None:
         super().__init__(clock, random)
         self.rewrites = Rewrites()
+        self.lives: Lives | None = None
+        """What starts the broker anew, and has its clock; whoever makes the kit sets it."""
 
     @cached_property
     def faults(self) -> Faults:
@@ -34,6 +37,17 @@ class Kit(Bench):
         from ottla.server.testkit.faults import Faults
 
         return Faults(self, self.rewrites)
+
+    @property
+    def moved(self) -> Lives:
+        """Returns `lives`, which must be there."""
+        assert self.lives is not None
+        return self.lives
+
+    def remove_faults(self) -> None:
+        """Removes all faults."""
+        if "faults" in vars(self):
+            self.faults.remove(list(self.faults))
 
     def around(self, broker: Broker, dispatch: Dispatch) -> Serves:
         """Returns what serves the requests of the broker's listeners in place of `dispatch`. The broker calls this in its start,
