@@ -100,3 +100,38 @@ def test_a_fault_that_is_none_is_said(tmp_path: Path, test: str, said: str) -> N
     ran = run(tmp_path, f"import pytest\n{test}\n")
     assert ran.returncode != 0
     assert said in ran.stdout
+
+
+RESET = """
+import pytest, socket
+
+SEEN = []
+
+@pytest.fixture
+def seeded(kafka_broker):
+    kafka_broker.create_topic("seeded")
+
+@pytest.mark.parametrize("round", range(3))
+def test_it_is_empty(kafka_broker, seeded, kafka_topic, round):
+    SEEN.append((kafka_broker.port, kafka_broker.cluster_id))
+    assert [path.name for path in kafka_broker.data_dir.glob("test_it*-0")] == [f"{kafka_topic}-0"]
+    kafka_broker.clock.advance(days=1)
+    assert abs(kafka_broker.clock.now_ms / 1000 - __import__("time").time() - 86400) < 60
+
+def test_who_does_not_use_it_resets_nothing(): pass
+
+def test_it_was_one_broker():
+    assert len(set(SEEN)) == 1 and len(SEEN) == 3
+"""
+
+
+def test_a_shared_broker_is_reset_between_tests_if_that_is_wanted(tmp_path: Path) -> None:
+    ran = run(tmp_path, RESET, "-o", "kafka_broker_scope=session", "-o", "kafka_broker_reset=true")
+    assert ran.returncode == 0, ran.stdout
+
+
+@pytest.mark.kafka_topic(partitions=3, cleanup_policy=["compact", "delete"])
+def test_a_topic_of_its_own(kafka_broker: Broker, kafka_topic: str) -> None:
+    made = sorted(path.name for path in kafka_broker.data_dir.glob(f"{kafka_topic}-*"))
+    assert made == [f"{kafka_topic}-{partition}" for partition in range(3)]
+    assert kafka_topic.startswith("test_a_topic_of_its_own-")

@@ -89,8 +89,8 @@ class Clock(Protocol):
         ...
 
     def call_pass(self, name: str, seconds: float, callback: Callable[[], Awaitable[object] | None]) -> Cancellable:
-        """Runs a pass on the event loop after `seconds`: work over everything that is there, which asks for its next time by itself
-        whenever it has ended. `callback` returns what to wait for if the pass goes on after it. `name` says what it does.
+        """Runs a pass on the event loop after `seconds`: work over everything that is there, which asks for its next time by
+        itself whenever it has ended. `callback` returns what to wait for if the pass goes on after it. `name` says what it does.
 
         A clock that is moved by days runs a pass once, and not at every time that it has jumped over (server/testkit/steered.py).
         """

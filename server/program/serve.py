@@ -40,6 +40,7 @@ from ottla.server.settings.properties import LOG_LEVEL, Given, read_environment,
 
 if TYPE_CHECKING:
     from ottla.server.broker.broker import Broker
+    from ottla.server.testkit.lives import Lives
     from ottla.server.testkit.serving import UnderTest
 
 _log = logging.getLogger("ottla.server.serve")
@@ -199,16 +200,17 @@ async def _serve(config: BrokerConfig, options: ServeOptions) -> None:
     if options.until_stdin_closes:
         _watch_stdin(loop, stop)
     under_test = _put_under_test(config, options)
-    broker = Broker(config, around=None if under_test is None else under_test.kit.around)
+    served = Broker(config) if under_test is None else under_test.lives
 
     def reload() -> None:
+        broker = served if isinstance(served, Broker) else served.broker
         if broker.secured is not None:  # else it is about to read them
             broker.secured.reload()
 
     if any(address.protocol in ENCRYPTED for address in config.all_listeners):
         loop.add_signal_handler(signal.SIGHUP, reload)  # before the first client can see the broker: by default it would end it
     try:
-        if not await _start(broker, stop):
+        if not await _start(served, stop):
             return
         if under_test is not None:
             await under_test.open()
@@ -218,19 +220,20 @@ async def _serve(config: BrokerConfig, options: ServeOptions) -> None:
         raise CannotStart(_explain(error, config)) from error
     _settle_collector()
     test_url = None if under_test is None else under_test.url
+    broker = served if isinstance(served, Broker) else served.broker
     if options.ready_file is not None:
         _tell_ready(options.ready_file, broker.bootstrap, test_url)
     _announce(broker, config, test_url)
-    await _wait_for_either(stop, broker.offline)
+    await _wait_for_either(stop, served.offline)
     if under_test is not None:
         under_test.close()
     try:
-        await broker.stop()
+        await served.stop()
     except (LogError, OSError) as error:
         raise CannotStart(f"log.dirs: the stop was not clean, so the next start will run recovery: {error}") from error
-    if broker.failure is not None:
-        raise CannotStart(broker.failure)
-    if broker.offline.is_set():
+    if served.failure is not None:
+        raise CannotStart(served.failure)
+    if served.offline.is_set():
         raise CannotStart("log.dirs: no directory is usable any more (the log says why); repair the disk and start again")
     _log.info("stopped")
 
@@ -245,7 +248,7 @@ def _put_under_test(config: BrokerConfig, options: ServeOptions) -> UnderTest | 
         if under_test:
             from ottla.server.testkit.serving import UnderTest
 
-            kit = UnderTest(config)
+            kit = UnderTest(config, OsDisk(), os.link)
         check_directories(OsDisk(), directories, under_test=under_test, adopt=options.adopt_test_data)
     except ConfigError as error:
         raise CannotStart(str(error)) from error
@@ -285,7 +288,7 @@ async def _wait_for_either(*events: asyncio.Event) -> None:
         task.cancel()
 
 
-async def _start(broker: Broker, stop: asyncio.Event) -> bool:
+async def _start(broker: Broker | Lives, stop: asyncio.Event) -> bool:
     """Starts the broker; returns False if a signal stopped it before it was ready, so that the next start will run recovery.
 
     Raises what Broker.start raises.

@@ -83,6 +83,8 @@ class Lives:
         self._turn = asyncio.Lock()  # one thing happens to it at a time
         self.offline = asyncio.Event()
         """Set when any life cannot go on; see Broker.offline."""
+        self.failure: str | None = None
+        """Why the last life that ended could not go on in its cluster."""
 
     @property
     def broker(self) -> Broker:
@@ -114,7 +116,7 @@ class Lives:
             self._network.close()
             raise
 
-    async def stop(self, *, clean: bool) -> None:
+    async def stop(self, *, clean: bool = True) -> None:
         """Ends the last life, if there is one, and gives up the ports. Raises StorageError if a clean stop fails."""
         async with self._turn:
             try:
@@ -259,7 +261,7 @@ class Lives:
         broker, self._broker = self._broker, None
         if broker is None:
             return
-        self._why_down = "it was stopped"
+        self._why_down, self.failure = "it was stopped", broker.failure
         clock = self._clock
         clock.resume()  # the end waits for running requests, but not for ever
         try:

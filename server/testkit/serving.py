@@ -9,11 +9,15 @@ from ottla.log.config_def import Secret
 from ottla.server.base.clock import LoopClock
 from ottla.server.base.network import OsNetwork
 from ottla.server.base.randomness import from_seed, from_system
+from ottla.server.testkit.homes import Given
 from ottla.server.testkit.kit import Kit
+from ottla.server.testkit.lives import Lives
 from ottla.server.testkit.port import HOST, PORT, TOKEN, TestPort
 
 if TYPE_CHECKING:
+    from ottla.log.disk.files import Disk
     from ottla.server.settings.broker_config import BrokerConfig
+    from ottla.server.testkit.copies import Link
 
 logger = logging.getLogger("ottla.server.testkit")
 
@@ -22,12 +26,17 @@ class UnderTest:
     """The kit of a served broker, and the port at which it is controlled. Call `open` when the broker serves, and `close`
     once."""
 
-    def __init__(self, config: BrokerConfig) -> None:
-        """Raises ConfigError if the port would be open to others without a token."""
+    def __init__(self, config: BrokerConfig, disk: Disk, link: Link) -> None:
+        """`link` gives a file a second name, for snapshots, which lie beside the first log directory. Raises ConfigError if the
+        port would be open to others without a token."""
         values = config.values
         token = values[TOKEN]
         seed = from_system().getrandbits(32)
-        self.kit = Kit(LoopClock(), from_seed(seed))
+        clock = LoopClock()
+        self.kit = Kit(clock, from_seed(seed))
+        directories = list(dict.fromkeys((*config.log_dirs, config.metadata_log_dir)))
+        home = Given(disk, directories, f"{directories[0]}-snapshots")
+        self.lives = self.kit.lives = Lives(clock, None, self.kit.around, config, disk, home, link=link)
         self._port: int = values[PORT]
         self._server = TestPort(self.kit, OsNetwork(), values[HOST], token.reveal() if isinstance(token, Secret) else None)
         logger.warning(
