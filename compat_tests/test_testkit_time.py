@@ -7,6 +7,7 @@ import json
 import os
 import threading
 import urllib.request
+from functools import partial
 from typing import Any
 
 import pytest
@@ -113,6 +114,9 @@ def test_nothing_that_was_acknowledged_is_lost_by_kills() -> None:
         assert error is None
         acknowledged.append(message.value())
 
+    def more_than(before: int) -> bool:
+        return len(acknowledged) > before
+
     def work(name: str, broker: ottla.testing.Broker) -> None:
         producer = Producer(connect(broker, acks="all", enable_idempotence=True, linger_ms=1))
         number = 0
@@ -128,8 +132,7 @@ def test_nothing_that_was_acknowledged_is_lost_by_kills() -> None:
         for worker in workers:
             worker.start()
         for _ in range(KILLS):
-            before = len(acknowledged)
-            wait_for(lambda before=before: len(acknowledged) > before, "something is acknowledged between two kills")  # type: ignore[misc]
+            wait_for(partial(more_than, len(acknowledged)), "something is acknowledged between two kills")
             broker.restart("kill")
         stop.set()
         for worker in workers:

@@ -27,8 +27,6 @@ import asyncio
 import contextlib
 import logging
 import os
-import shutil
-import tempfile
 import threading
 import weakref
 from concurrent.futures import Future
@@ -39,10 +37,11 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 from ottla.commands.cluster.errors import ClusterError
 from ottla.log.config_def import ConfigError
-from ottla.log.disk.files import OsDisk, OsFile
+from ottla.log.disk.files import OsDisk
 from ottla.server.settings.broker_config import BrokerConfig
 from ottla.server.settings.broker_settings import advice, is_idle
 from ottla.server.testkit.moving import Moving, as_text
+from ottla.throwaway import TemporaryDirectory, UnsyncedDisk, remove_soon
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -103,7 +102,7 @@ class Broker(Moving):
         self._settings = {name.replace("_", "."): as_text(value) for name, value in settings.items()}
         super().__init__(lambda name, body=None, **variables: self._under_test().call(name, body, **variables))
         self._keeps = data_dir is not None or not _PLACES.isdisjoint(self._settings)
-        self._temporary: _TemporaryDirectory | None = None
+        self._temporary: TemporaryDirectory | None = None
         self._kit: Kit | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._controls: Controls | None = None
@@ -236,7 +235,7 @@ class Broker(Moving):
     def _begin(self) -> None:
         if self._kit is not None or self._temporary is not None:
             raise RuntimeError("this broker is already running")
-        self._temporary = _TemporaryDirectory()
+        self._temporary = TemporaryDirectory()
         if idle := sorted(name for name in self._settings if is_idle(name)):
             logging.getLogger("ottla.testing").info(
                 "these settings are accepted but have no effect in ottla: %s", ", ".join(idle)
@@ -250,11 +249,11 @@ class Broker(Moving):
         from ottla.server.testkit.lives import Lives
 
         assert self._temporary is not None
-        scratch = Scratch(self._temporary.path, _remove_soon)
+        scratch = Scratch(self._temporary.path, remove_soon)
         config = self._configured(str(self._data_dir or scratch.first()))
         if self._test_port is not None:
             self._check_directory(config)
-        disk = OsDisk() if self._keeps else _UnsyncedDisk()
+        disk = OsDisk() if self._keeps else UnsyncedDisk()
         home: Home = Given(disk, config.log_dirs, scratch.snapshots) if self._keeps else scratch
         clock = LoopClock()
         kit = Kit(clock, Random(self._seed))
@@ -331,7 +330,7 @@ class Cluster:
         self._data_dir = None if data_dir is None else Path(data_dir)
         self._kafka = None if kafka is None else Path(kafka)
         self._settings = {name.replace("_", "."): as_text(value) for name, value in settings.items()}
-        self._temporary: _TemporaryDirectory | None = None
+        self._temporary: TemporaryDirectory | None = None
         self._running: RunningCluster | None = None
         self._kill: weakref.finalize[[int, RunningCluster], Cluster] | None = None
         _, unknown = BrokerConfig.from_mapping({**QUICK, **self._settings})
@@ -370,7 +369,7 @@ class Cluster:
         overrides = [f"{name}={text}" for name, text in {**QUICK, **self._settings}.items()]
         layout.check_overrides(overrides)
         programs = running.find_programs(os.environ, self._kafka)
-        self._temporary = _TemporaryDirectory() if self._data_dir is None else None
+        self._temporary = TemporaryDirectory() if self._data_dir is None else None
         try:
             directory = self._data_dir if self._temporary is None else Path(self._temporary.path)
             assert directory is not None
@@ -556,55 +555,3 @@ class _Thread:
         self._ready.set_result(None)
         await self._leave.wait()
         await self._broker._stop()
-
-
-class _TemporaryDirectory:
-    """Removed when it is no longer wanted, at the latest when the program ends: by the process that made it. A child forked off
-    inside a broker's `with` block leaves that block, too, when it exits; tempfile's own would then take the parent's files away.
-    """
-
-    def __init__(self) -> None:
-        self.path = tempfile.mkdtemp(prefix="ottla-")
-        self._process_id = os.getpid()
-        self.remove = weakref.finalize(self, _remove_in, self._process_id, self.path)
-
-    def remove_soon(self) -> None:
-        """Takes its name away and leaves its files to a thread."""
-        if os.getpid() == self._process_id and self.remove.detach() is not None:
-            _remove_soon(self.path)
-
-
-def _remove_in(process_id: int, path: str) -> None:
-    if os.getpid() == process_id:
-        with contextlib.suppress(FileNotFoundError):
-            shutil.rmtree(path)
-
-
-def _remove_soon(path: str) -> None:
-    """Renames a directory and has a thread remove it: a file takes half a millisecond. The end of the program waits for that."""
-    gone = f"{path}.gone"
-    with contextlib.suppress(FileNotFoundError):
-        os.rename(path, gone)
-        try:
-            threading.Thread(target=_remove_in, args=(os.getpid(), gone), name="ottla-remove").start()
-        except RuntimeError:  # the program is ending
-            _remove_in(os.getpid(), gone)
-
-
-class _UnsyncedFile(OsFile):
-    __slots__ = ()
-
-    def sync(self) -> None:
-        """Nothing: the file does not outlive the process."""
-
-
-class _UnsyncedDisk(OsDisk):
-    """The operating system's files without fsync, for a directory that is removed in the end."""
-
-    file_type = _UnsyncedFile
-
-    def sync_dir(self, path: str) -> None:
-        """Nothing, as for files."""
-
-    def write_bytes(self, path: str, data: bytes, sync: bool = True) -> None:
-        super().write_bytes(path, data, sync=False)

@@ -472,9 +472,7 @@ class Broker:
         """Closes all connections and files at once and writes nothing more, so that the log directories are left as by a process
         that was killed. The next start runs recovery."""
         for listener in self._all_listeners:
-            listener.stop_accepting()
-            for connection in list(listener.connections):
-                connection.abort()
+            listener.drop()
         await self._close(clean=False)
 
     @staticmethod

@@ -108,6 +108,12 @@ class Listener:
                 for connection in list(self.connections):
                     connection.abort()
 
+    def drop(self) -> None:
+        """Gives up the address and ends all connections at once, whatever they are doing."""
+        self.stop_accepting()
+        for connection in list(self.connections):
+            connection.abort()
+
     # Called by connections
 
     def admit(self, connection: Connection) -> str | None:

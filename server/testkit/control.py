@@ -13,7 +13,7 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ottla.server.testkit import fault_calls, moves
-from ottla.server.testkit.fields import Refused
+from ottla.server.testkit.fields import Refused, nearest
 from ottla.server.testkit.given import Given
 from ottla.server.testkit.topics import create_topic
 
@@ -78,8 +78,7 @@ def find_call(method: str, path: str) -> tuple[Call, dict[str, str]]:
         methods.append(call.method)
     if methods:
         raise Refused(f"{path} is for {', '.join(methods)}, not for {method}", HTTPStatus.METHOD_NOT_ALLOWED)
-    paths = ", ".join(sorted({call.path for call in CALLS}))
-    raise Refused(f"there is no {path}; the paths are {paths}", HTTPStatus.NOT_FOUND)
+    raise Refused(f"there is no {path}{nearest(path, {call.path for call in CALLS})}", HTTPStatus.NOT_FOUND)
 
 
 _PATTERNS: Final = [(call, re.compile(re.sub(r"\{(\w+)\}", r"(?P<\1>[^/]+)", call.path))) for call in CALLS]

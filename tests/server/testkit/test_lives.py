@@ -34,7 +34,7 @@ def test_a_restart_keeps_address_cluster_topics_and_records(how: str) -> None:
                     ended.append(found)
                 return found
 
-            rig.disk.exists = exists  # type: ignore[method-assign]
+            rig.disk.exists = exists  # type: ignore[method-assign]  # to see what it is asked
             answer = await rig.call("POST", "/v1/restart", {"how": how})
             assert any(ended) == (how == "clean")
             assert (rig.port, rig.lives.broker.cluster_id) == before

@@ -67,7 +67,7 @@ REFUSED = [
     ("POST", "/v1/faults", b" " * 2**20 + b"{}", {}, 413, "at most 1048576 bytes"),
     ("PUT", "/v1/faults", FAULT, {}, 405, "is for POST, GET, DELETE, not for PUT"),
     ("PATCH", "/v1/faults", FAULT, {}, 405, "are allowed"),
-    ("GET", "/v1/fault", None, {}, 404, "there is no /v1/fault; the paths are /v1/faults"),
+    ("GET", "/v1/fault", None, {}, 404, "there is no /v1/fault; did you mean /v1/faults?"),
     ("GET", "/v1/faults/f7", None, {}, 404, "there is no fault f7; there are none"),
     ("POST", "/v1/faults/f7/wait", {}, {}, 404, "there is no fault f7"),
     ("GET", "/v1/state?x=1", None, {}, 400, "x is no field here"),

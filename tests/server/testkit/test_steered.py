@@ -19,10 +19,10 @@ DAY_S = 86_400.0
 class LoopTurns(ManualClock):
     """A clock below that stands still, but runs what is not to be later in the loop's next turn."""
 
-    def call_later(self, seconds: float, callback: Callable[[], object]) -> asyncio.Handle:  # type: ignore[override]
+    def call_later(self, seconds: float, callback: Callable[[], object]) -> asyncio.Handle:  # type: ignore[override]  # both can be cancelled
         if seconds <= 0:
             return asyncio.get_running_loop().call_soon(callback)
-        return super().call_later(seconds, callback)  # type: ignore[return-value]
+        return super().call_later(seconds, callback)  # type: ignore[return-value]  # likewise
 
 
 def run(scenario: Callable[[], Awaitable[T]]) -> T:
