@@ -1,4 +1,5 @@
-"""The pytest fixtures `kafka_broker` and `kafka_cluster`, which every test run has in an environment that has ottla.
+"""The pytest fixtures `kafka_broker`, `kafka_topic` and `kafka_cluster`, which every test run has in an environment that has
+ottla.
 
     def test_orders(kafka_broker):
         producer = Producer({"bootstrap.servers": kafka_broker.bootstrap})
@@ -8,7 +9,18 @@
 
 It is an `ottla.testing.Broker`, by default a new and empty one for each test, which takes some milliseconds. With
 `kafka_broker_scope = session` (or package, module, class) in pytest's configuration, tests share one; then the marker counts
-where that scope begins (a module's `pytestmark`, say).
+where that scope begins (a module's `pytestmark`, say). With `kafka_broker_reset = true` each of these tests finds it empty: it is
+reset before a test if another one had it, at the same address.
+
+    @pytest.mark.kafka_topic(partitions=3, cleanup_policy="compact")
+    def test_prices(kafka_broker, kafka_topic): ...
+
+is the name of a new topic of that broker, which no other test has.
+
+    @pytest.mark.kafka_fault(api="Fetch", delay_ms=200)
+    def test_with_a_slow_broker(kafka_broker): ...
+
+breaks the broker on purpose for as long as the test runs (docs/testkit.md), also one that tests share.
 
     def test_failover(kafka_cluster):
         kafka_cluster.brokers[0].kill()
@@ -21,7 +33,10 @@ pytest loads this file in every run, so it imports nothing of the broker.
 
 from __future__ import annotations
 
+import itertools
+import re
 from collections.abc import Iterator
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
@@ -30,9 +45,17 @@ if TYPE_CHECKING:
     from ottla.testing import Broker, Cluster
 
 SCOPE: Final = "kafka_broker_scope"
+RESET: Final = "kafka_broker_reset"
 MARKER: Final = "kafka_broker"
+FAULT_MARKER: Final = "kafka_fault"
+TOPIC_MARKER: Final = "kafka_topic"
 CLUSTER_SCOPE: Final = "kafka_cluster_scope"
 CLUSTER_MARKER: Final = "kafka_cluster"
+
+_RUNNING: Final = pytest.StashKey[list["Broker"]]()
+"""The brokers that run."""
+_NUMBERS: Final = itertools.count(1)
+_LONGEST_NAME: Final = 200
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -41,6 +64,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "the scope of the fixture kafka_broker: function, class, module, package, session",
         default="function",
     )
+    parser.addini(RESET, "whether a kafka_broker that tests share is reset between them", type="bool", default=False)
     parser.addini(
         CLUSTER_SCOPE,
         "the scope of the fixture kafka_cluster: function, class, module, package, session",
@@ -50,6 +74,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", f"{MARKER}(**settings): the broker's settings, with _ for the dots of their names")
+    text = f"{FAULT_MARKER}(**fault): a fault of kafka_broker while the test runs, as for ottla.testing.Broker.fault"
+    config.addinivalue_line("markers", text)
+    config.addinivalue_line("markers", f"{TOPIC_MARKER}(partitions=None, **settings): the topic's partitions and settings")
     text = f"{CLUSTER_MARKER}(nodes=3, controllers=1, **settings): the cluster, and the settings of all its nodes"
     config.addinivalue_line("markers", text)
 
@@ -67,8 +94,30 @@ def kafka_broker(request: pytest.FixtureRequest) -> Iterator[Broker]:
     """A running broker: `.bootstrap`, `.port`, `.data_dir`. Settings by the marker `kafka_broker`."""
     from ottla.testing import Broker
 
+    running = request.config.stash.setdefault(_RUNNING, [])
     with Broker(**_given(request, MARKER)) as broker:
-        yield broker
+        running.append(broker)
+        try:
+            yield broker
+        finally:
+            running.remove(broker)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Resets the broker that earlier tests have had, before any fixture of this one can use it."""
+    if item.config.getini(RESET) and "kafka_broker" in getattr(item, "fixturenames", ()):
+        for broker in item.config.stash.get(_RUNNING, []):
+            broker.reset()
+
+
+@pytest.fixture
+def kafka_topic(request: pytest.FixtureRequest, kafka_broker: Broker) -> str:
+    """The name of a new topic. Partitions and settings by the marker `kafka_topic`."""
+    words = re.sub(r"[^a-zA-Z0-9_-]+", "-", request.node.name).strip("-")[:_LONGEST_NAME]
+    topic = f"{words}-{next(_NUMBERS)}"
+    kafka_broker.create_topic(topic, **_given(request, TOPIC_MARKER))
+    return topic
 
 
 @pytest.fixture(scope=_cluster_scope)
@@ -78,6 +127,25 @@ def kafka_cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
 
     with Cluster(**_given(request, CLUSTER_MARKER)) as cluster:
         yield cluster
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
+    """Has the faults of a test's markers in force while it runs, the nearest marker's last. Raises UsageError if the test has no
+    broker, or the fault is none."""
+    markers = list(item.iter_markers(FAULT_MARKER))[::-1]
+    if not markers:
+        return (yield)
+    broker: Broker | None = getattr(item, "funcargs", {}).get("kafka_broker")
+    if broker is None:
+        raise pytest.UsageError(f"the marker {FAULT_MARKER} breaks kafka_broker, which this test does not use")
+    with ExitStack() as faults:
+        for marker in markers:
+            try:
+                faults.enter_context(broker.fault(**marker.kwargs))
+            except ValueError as error:
+                raise pytest.UsageError(f"the marker {FAULT_MARKER}: {error}") from error
+        return (yield)
 
 
 def _given(request: pytest.FixtureRequest, name: str) -> dict[str, Any]:

@@ -27,21 +27,21 @@ import asyncio
 import contextlib
 import logging
 import os
-import shutil
-import tempfile
 import threading
 import weakref
 from concurrent.futures import Future
 from pathlib import Path
-from random import SystemRandom
+from random import Random, SystemRandom
 from types import TracebackType
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from ottla.commands.cluster.errors import ClusterError
 from ottla.log.config_def import ConfigError
-from ottla.log.disk.files import OsDisk, OsFile
+from ottla.log.disk.files import OsDisk
 from ottla.server.settings.broker_config import BrokerConfig
 from ottla.server.settings.broker_settings import advice, is_idle
+from ottla.server.testkit.moving import Moving, as_text
+from ottla.throwaway import TemporaryDirectory, UnsyncedDisk, remove_soon
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -49,6 +49,11 @@ if TYPE_CHECKING:
     from ottla.commands.cluster.process import NodeProcess
     from ottla.commands.cluster.running import RunningCluster
     from ottla.server.broker.broker import Broker as ServerBroker
+    from ottla.server.testkit.handles import AsyncControls, Controls, Fault
+    from ottla.server.testkit.homes import Home
+    from ottla.server.testkit.kit import Kit
+    from ottla.server.testkit.lives import Lives
+    from ottla.server.testkit.port import TestPort
 
 __all__ = ["HOST", "QUICK", "Broker", "Cluster", "ClusterBroker", "ClusterError"]
 
@@ -60,14 +65,18 @@ QUICK: Final[Mapping[str, str]] = {
     "transaction.state.log.num.partitions": "1",
 }
 """Where a throwaway broker departs from Kafka's defaults."""
+_PLACES: Final = frozenset({"log.dir", "log.dirs", "metadata.log.dir"})
+"""The settings that say where a broker's data are."""
 
 
-class Broker:
+class Broker(Moving):
     """A broker for `with` or `async with`, or to be started and stopped by hand (`start`, `stop`).
 
     `data_dir` is kept, and may come from an earlier broker or from Apache Kafka; without it, a temporary directory is made and
-    removed. `port` 0 is a free one. `settings` are Kafka's, as keywords with `_` for `.`: `log_retention_ms=1000`. True and False
-    are written as Kafka does; a list or tuple is joined by commas.
+    removed. `port` 0 is a free one. `fault` breaks it on purpose (docs/testkit.md); `test_port` (0: a free one) lets other
+    programs do so, by HTTP at `test_url`. With a `seed` it does by chance what it did before with that seed. `settings` are
+    Kafka's, as keywords with `_` for `.`: `log_retention_ms=1000`. True and False are written as Kafka does; a list or tuple is
+    joined by commas.
 
     Raises ConfigError, before anything is started, for a value that does not parse and for a name that is not a setting. Entering
     raises what the command would have ended with: LogError if the directory is in use or belongs to another cluster, OSError if
@@ -75,14 +84,29 @@ class Broker:
     """
 
     def __init__(
-        self, *, data_dir: str | Path | None = None, port: int = 0, cluster_id: str | None = None, **settings: object
+        self,
+        *,
+        data_dir: str | Path | None = None,
+        port: int = 0,
+        cluster_id: str | None = None,
+        test_port: int | None = None,
+        seed: int | None = None,
+        **settings: object,
     ) -> None:
         self._data_dir = None if data_dir is None else Path(data_dir)
         self._port = port
         self._cluster_id = cluster_id
-        self._settings = {name.replace("_", "."): _as_text(value) for name, value in settings.items()}
-        self._temporary: _TemporaryDirectory | None = None
-        self._server: ServerBroker | None = None
+        self._test_port = test_port
+        self._seed = SystemRandom().getrandbits(32) if seed is None else seed
+        self._random = None if seed is None else Random(seed)
+        self._settings = {name.replace("_", "."): as_text(value) for name, value in settings.items()}
+        super().__init__(lambda name, body=None, **variables: self._under_test().call(name, body, **variables))
+        self._keeps = data_dir is not None or not _PLACES.isdisjoint(self._settings)
+        self._temporary: TemporaryDirectory | None = None
+        self._kit: Kit | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._controls: Controls | None = None
+        self._test_server: TestPort | None = None
         self._thread: _Thread | None = None
         self._configured("unused")  # a wrong setting is reported where it was written
 
@@ -111,8 +135,44 @@ class Broker:
         """The directory of the logs, for a look at the files while it runs."""
         return Path(self._running().config.log_dirs[0])
 
+    # Under test
+
+    @property
+    def test_url(self) -> str | None:
+        """The URL of the test port, without a path; None unless `test_port` was given."""
+        self._lives()
+        return None if self._test_server is None else self._test_server.url
+
+    def fault(self, **given: Any) -> Fault:
+        """Installs a fault, and returns it. The keywords are the fields of a fault, without `on` and `do` around them:
+        `fault(api="Produce", topic="orders", error="NOT_LEADER_OR_FOLLOWER", times=2)`.
+
+        It is in force when this returns, and removed at the end of a `with` block. Raises ValueError for what cannot be, or can
+        never match.
+        """
+        from ottla.server.testkit.handles import Fault, fault_body
+
+        return Fault(self._under_test(), self._under_test().call("fault", fault_body(given)))
+
+    @property
+    def aio(self) -> AsyncControls:
+        """The same calls, to be awaited."""
+        from ottla.server.testkit.handles import AsyncControls
+
+        return AsyncControls(self._under_test())
+
+    def _under_test(self) -> Controls:
+        self._lives()
+        if self._controls is None:
+            from ottla.server.testkit.handles import Controls
+
+            assert self._kit is not None
+            assert self._loop is not None
+            self._controls = Controls(self._kit, self._loop)
+        return self._controls
+
     def __repr__(self) -> str:
-        return f"<ottla.testing.Broker {self.bootstrap if self._server is not None else 'not running'}>"
+        return f"<ottla.testing.Broker {self.bootstrap if self._kit is not None else 'not running'}>"
 
     # In a thread of its own
 
@@ -158,22 +218,24 @@ class Broker:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         try:
-            await self._running().stop()
+            await self._stop()
         finally:
             self._end()
 
     # Inside
 
     def _running(self) -> ServerBroker:
-        if self._server is None:
+        return self._lives().broker
+
+    def _lives(self) -> Lives:
+        if self._kit is None:
             raise RuntimeError("this broker is not running: enter it with `with` or `async with`, or call start()")
-        return self._server
+        return self._kit.moved
 
     def _begin(self) -> None:
-        if self._server is not None or self._temporary is not None:
+        if self._kit is not None or self._temporary is not None:
             raise RuntimeError("this broker is already running")
-        if self._data_dir is None:
-            self._temporary = _TemporaryDirectory()
+        self._temporary = TemporaryDirectory()
         if idle := sorted(name for name in self._settings if is_idle(name)):
             logging.getLogger("ottla.testing").info(
                 "these settings are accepted but have no effect in ottla: %s", ", ".join(idle)
@@ -181,19 +243,57 @@ class Broker:
 
     async def _serve(self) -> None:
         """Builds the broker in the loop that will run it, and starts it."""
-        from ottla.server.broker.broker import Broker as ServerBroker
+        from ottla.server.base.clock import LoopClock
+        from ottla.server.testkit.homes import Given, Scratch
+        from ottla.server.testkit.kit import Kit
+        from ottla.server.testkit.lives import Lives
 
-        temporary = self._temporary
-        config = self._configured(temporary.path if temporary is not None else str(self._data_dir))
-        server = ServerBroker(config, cluster_id=self._cluster_id, disk=OsDisk() if temporary is None else _UnsyncedDisk())
-        await server.start()
-        self._server = server
+        assert self._temporary is not None
+        scratch = Scratch(self._temporary.path, remove_soon)
+        config = self._configured(str(self._data_dir or scratch.first()))
+        if self._test_port is not None:
+            self._check_directory(config)
+        disk = OsDisk() if self._keeps else UnsyncedDisk()
+        home: Home = Given(disk, config.log_dirs, scratch.snapshots) if self._keeps else scratch
+        clock = LoopClock()
+        kit = Kit(clock, Random(self._seed))
+        kit.lives = Lives(clock, self._random, kit.around, config, disk, home, cluster_id=self._cluster_id, link=os.link)
+        await kit.lives.start()
+        self._loop, self._kit = asyncio.get_running_loop(), kit
+        if self._test_port is not None:
+            try:
+                await self._open_test_port(kit, config, self._test_port)
+            except BaseException:
+                await self._stop()
+                raise
+
+    def _check_directory(self, config: BrokerConfig) -> None:
+        """Raises ConfigError if a test must not touch the directory."""
+        from ottla.server.program.test_data import check_directories
+
+        check_directories(OsDisk(), config.log_dirs, under_test=True, adopt=False)
+
+    async def _open_test_port(self, kit: Kit, config: BrokerConfig, port: int) -> None:
+        from ottla.server.base.network import OsNetwork
+        from ottla.server.testkit.port import HOST, TOKEN, TestPort
+
+        token = config.values[TOKEN]
+        server = TestPort(kit, OsNetwork(), config.values[HOST], None if token is None else token.reveal())
+        await server.open(port)
+        self._test_server = server
+
+    async def _stop(self) -> None:
+        """Stops the broker, in its loop. Where nobody keeps its data, nothing is written for a next start."""
+        if self._test_server is not None:
+            self._test_server.close()
+            self._test_server = None
+        await self._lives().stop(clean=self._keeps)
 
     def _end(self) -> None:
-        self._server = None
+        self._kit = self._controls = self._loop = None
         temporary, self._temporary = self._temporary, None
         if temporary is not None:
-            temporary.remove()
+            temporary.remove_soon()
 
     def _configured(self, directory: str) -> BrokerConfig:
         place = {"log.dirs": directory, "listeners": f"PLAINTEXT://{HOST}:{self._port}"}
@@ -229,8 +329,8 @@ class Cluster:
         self._controllers = controllers
         self._data_dir = None if data_dir is None else Path(data_dir)
         self._kafka = None if kafka is None else Path(kafka)
-        self._settings = {name.replace("_", "."): _as_text(value) for name, value in settings.items()}
-        self._temporary: _TemporaryDirectory | None = None
+        self._settings = {name.replace("_", "."): as_text(value) for name, value in settings.items()}
+        self._temporary: TemporaryDirectory | None = None
         self._running: RunningCluster | None = None
         self._kill: weakref.finalize[[int, RunningCluster], Cluster] | None = None
         _, unknown = BrokerConfig.from_mapping({**QUICK, **self._settings})
@@ -269,7 +369,7 @@ class Cluster:
         overrides = [f"{name}={text}" for name, text in {**QUICK, **self._settings}.items()]
         layout.check_overrides(overrides)
         programs = running.find_programs(os.environ, self._kafka)
-        self._temporary = _TemporaryDirectory() if self._data_dir is None else None
+        self._temporary = TemporaryDirectory() if self._data_dir is None else None
         try:
             directory = self._data_dir if self._temporary is None else Path(self._temporary.path)
             assert directory is not None
@@ -454,50 +554,4 @@ class _Thread:
         await self._broker._serve()
         self._ready.set_result(None)
         await self._leave.wait()
-        await self._broker._running().stop()
-
-
-class _TemporaryDirectory:
-    """Removed when it is no longer wanted, at the latest when the program ends: by the process that made it. A child forked off
-    inside a broker's `with` block leaves that block, too, when it exits; tempfile's own would then take the parent's files away.
-    """
-
-    def __init__(self) -> None:
-        self.path = tempfile.mkdtemp(prefix="ottla-")
-        self.remove = weakref.finalize(self, _remove_in, os.getpid(), self.path)
-
-
-def _remove_in(process_id: int, path: str) -> None:
-    if os.getpid() == process_id:
-        with contextlib.suppress(FileNotFoundError):
-            shutil.rmtree(path)
-
-
-class _UnsyncedFile(OsFile):
-    __slots__ = ()
-
-    def sync(self) -> None:
-        """Nothing: the file does not outlive the process."""
-
-
-class _UnsyncedDisk(OsDisk):
-    """The operating system's files without fsync, for a directory that is removed in the end."""
-
-    file_type = _UnsyncedFile
-
-    def sync_dir(self, path: str) -> None:
-        """Nothing, as for files."""
-
-    def write_bytes(self, path: str, data: bytes, sync: bool = True) -> None:
-        super().write_bytes(path, data, sync=False)
-
-
-def _as_text(value: object) -> str:
-    """A setting's value as server.properties would have it."""
-    match value:
-        case bool():
-            return str(value).lower()
-        case list() | tuple() | set() | frozenset():
-            return ",".join(map(_as_text, value))
-        case _:
-            return str(value)
+        await self._broker._stop()

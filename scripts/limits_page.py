@@ -11,9 +11,9 @@ from typing import Final, NamedTuple
 
 from ottla.log.config import MAX_BATCH_BYTES
 from ottla.log.config_def import Setting, text_of
+from ottla.server.http.responder import MAX_BODY_BYTES, MAX_CONNECTIONS, MAX_HEAD_BYTES
 from ottla.server.metadata.names import MAX_LENGTH
 from ottla.server.metadata.operation import MAX_RECORDS
-from ottla.server.metrics.http import MAX_CONNECTIONS, MAX_HEAD_BYTES
 from ottla.server.network.answer_queue import MAX_ANSWERS
 from ottla.server.partitions.fetch_sessions import UNKNOWN_KEPT
 from ottla.server.security.failures import MAX_ADDRESSES
@@ -21,6 +21,7 @@ from ottla.server.security.login import MAX_FRAMES
 from ottla.server.settings.broker_settings import BROKER_SETTINGS, OWN_SETTINGS, documentation
 from ottla.server.telemetry.otlp import MOST_FIELDS
 from ottla.server.telemetry.subscriptions import MAX_INSTANCES, MAX_NUMBERS, MAX_NUMBERS_OF_ONE
+from ottla.server.testkit.port import MAX_CONNECTIONS as TEST_CONNECTIONS
 from ottla.wire.primitives import LONGEST_STRING
 
 PAGE: Final = Path(__file__).resolve().parents[1] / "docs" / "limits.md"
@@ -108,6 +109,13 @@ SECTIONS: Final[dict[str, Section]] = {
             Fixed("bytes of the head of a request", MAX_HEAD_BYTES, "431 Request Header Fields Too Large"),
         ),
     ),
+    "The test port": (
+        (),
+        (
+            Fixed("connections", TEST_CONNECTIONS, "further ones are closed at once"),
+            Fixed("bytes of the body of a request", MAX_BODY_BYTES, "413 Request Entity Too Large"),
+        ),
+    ),
     "Compaction": (
         (
             "log.cleaner.threads", "log.cleaner.dedupe.buffer.size", "log.cleaner.io.buffer.size",
@@ -118,7 +126,7 @@ SECTIONS: Final[dict[str, Section]] = {
 }  # fmt: skip
 NO_LIMITS: Final = frozenset((
     "java.security.auth.login.config", "java.security.krb5.conf", "org.apache.kafka.sasl.oauthbearer.allowed.urls",
-    "ottla.client.metrics", "ottla.metrics.host", "ottla.metrics.port",
+    "ottla.client.metrics", "ottla.metrics.host", "ottla.metrics.port", "ottla.test.host", "ottla.test.port", "ottla.test.token",
 ))  # fmt: skip
 """Settings of ottla's own that bound nothing."""
 _AS_GOOD_AS_NONE: Final = frozenset(("2147483647", "2147483639", "-1", "1.7976931348623157E308"))

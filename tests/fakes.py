@@ -85,8 +85,8 @@ class NotingNetwork(OsNetwork):
 class Timer:
     """A callback of a ManualClock."""
 
-    def __init__(self, callback: Callable[[], None]) -> None:
-        self.callback: Callable[[], None] | None = callback
+    def __init__(self, callback: Callable[[], object]) -> None:
+        self.callback: Callable[[], object] | None = callback
 
     def cancel(self) -> None:
         self.callback = None
@@ -111,10 +111,13 @@ class ManualClock:
     def ticks_ns(self) -> int:
         return round(self.monotonic() * 1_000_000_000)
 
-    def call_later(self, seconds: float, callback: Callable[[], None]) -> Timer:
+    def call_later(self, seconds: float, callback: Callable[[], object]) -> Timer:
         timer = Timer(callback)
         heapq.heappush(self._timers, (self._elapsed + seconds, next(self._order), timer))
         return timer
+
+    def call_pass(self, name: str, seconds: float, callback: Callable[[], object]) -> Timer:
+        return self.call_later(seconds, callback)
 
     def advance(self, seconds: float = 0.0) -> None:
         """0 seconds run what was put off to the loop's next turn."""

@@ -62,3 +62,76 @@ def test_a_run_that_does_not_use_it_loads_no_broker(tmp_path: Path) -> None:
 @pytest.mark.kafka_broker(num_partitions=2)
 def test_our_own_tests_have_it(kafka_broker: Broker) -> None:
     assert kafka_broker.data_dir.is_dir()
+
+
+FAULTS = """
+import pytest
+from ottla.wire.messages import list_groups
+from tests.server.testkit.test_handles import code_of
+
+pytestmark = pytest.mark.kafka_fault(api="ListGroups", client_id="nobody", error="REQUEST_TIMED_OUT")
+
+@pytest.mark.kafka_fault(api="ListGroups", error="NOT_COORDINATOR", times=-1)
+def test_with_it(kafka_broker):
+    assert code_of(kafka_broker) == 16
+
+def test_without_it(kafka_broker):
+    assert code_of(kafka_broker) == 0
+"""
+
+
+def test_a_fault_by_a_marker_lasts_as_long_as_its_test(tmp_path: Path) -> None:
+    ran = run(tmp_path, FAULTS, "-o", "kafka_broker_scope=session", "-o", f"pythonpath={Path(__file__).parents[1]}")
+    assert ran.returncode == 0, ran.stdout
+
+
+@pytest.mark.parametrize(
+    ("test", "said"),
+    [
+        (
+            "@pytest.mark.kafka_fault(api='Fetch', hold=True)\ndef test_it(): pass",
+            "breaks kafka_broker, which this test does not use",
+        ),
+        ("@pytest.mark.kafka_fault(apy='Fetch')\ndef test_it(kafka_broker): pass", "did you mean api?"),
+        ("@pytest.mark.kafka_fault(api='Fetc', hold=True)\ndef test_it(kafka_broker): pass", "did you mean Fetch?"),
+    ],
+)
+def test_a_fault_that_is_none_is_said(tmp_path: Path, test: str, said: str) -> None:
+    ran = run(tmp_path, f"import pytest\n{test}\n")
+    assert ran.returncode != 0
+    assert said in ran.stdout
+
+
+RESET = """
+import pytest, socket
+
+SEEN = []
+
+@pytest.fixture
+def seeded(kafka_broker):
+    kafka_broker.create_topic("seeded")
+
+@pytest.mark.parametrize("round", range(3))
+def test_it_is_empty(kafka_broker, seeded, kafka_topic, round):
+    SEEN.append((kafka_broker.port, kafka_broker.cluster_id))
+    assert [path.name for path in kafka_broker.data_dir.glob("test_it*-0")] == [f"{kafka_topic}-0"]
+    kafka_broker.clock.advance(days=1)
+    assert abs(kafka_broker.clock.now_ms / 1000 - __import__("time").time() - 86400) < 60
+
+def test_who_does_not_use_it_resets_nothing(): pass
+
+def test_it_was_one_broker():
+    assert len(set(SEEN)) == 1 and len(SEEN) == 3
+"""
+
+
+def test_a_shared_broker_is_reset_between_tests_if_that_is_wanted(tmp_path: Path) -> None:
+    ran = run(tmp_path, RESET, "-o", "kafka_broker_scope=session", "-o", "kafka_broker_reset=true")
+    assert ran.returncode == 0, ran.stdout
+
+
+@pytest.mark.kafka_topic(partitions=3, cleanup_policy=["compact", "delete"])
+def test_a_topic_of_its_own(kafka_broker: Broker, kafka_topic: str) -> None:
+    made = sorted(path.name for path in kafka_broker.data_dir.glob(f"{kafka_topic}-*"))
+    assert made == [f"{kafka_topic}-{partition}" for partition in range(3)]
+    assert kafka_topic.startswith("test_a_topic_of_its_own-")

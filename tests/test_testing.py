@@ -190,7 +190,7 @@ broker = Broker()
 try:
     broker.start()
 except KeyboardInterrupt:
-    print("interrupted", [each.name for each in threading.enumerate()], broker)
+    print("interrupted", [each.name for each in threading.enumerate() if each.name != "ottla-remove"], broker)
 """
 
 
@@ -205,14 +205,14 @@ import pathlib, queue, signal
 import ottla.server.broker.broker
 from ottla.testing import Broker
 
-stop, waits_again = ottla.server.broker.broker.Broker.stop, queue.SimpleQueue()
+drop, waits_again = ottla.server.broker.broker.Broker.drop, queue.SimpleQueue()
 
-async def stopping(self):
+async def dropping(self):
     waits_again.get()  # otherwise it goes on, takes the directory away and ends
-    await stop(self)
+    await drop(self)
     print("stopped", pathlib.Path(self.config.log_dirs[0]).exists())
 
-ottla.server.broker.broker.Broker.stop = stopping
+ottla.server.broker.broker.Broker.drop = dropping
 broker = Broker().start()
 directory, ended = broker.data_dir, broker._thread._ended
 wait, waits = ended.wait, []

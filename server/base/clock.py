@@ -11,7 +11,7 @@ import asyncio
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, Final, Protocol
 
 SLICE_SECONDS: Final = 0.005
@@ -88,6 +88,14 @@ class Clock(Protocol):
         """Runs `callback` on the event loop after `seconds`."""
         ...
 
+    def call_pass(self, name: str, seconds: float, callback: Callable[[], Awaitable[object] | None]) -> Cancellable:
+        """Runs a pass on the event loop after `seconds`: work over everything that is there, which asks for its next time by
+        itself whenever it has ended. `callback` returns what to wait for if the pass goes on after it. `name` says what it does.
+
+        A clock that is moved by days runs a pass once, and not at every time that it has jumped over (server/testkit/steered.py).
+        """
+        ...
+
 
 class LoopClock:
     """The clock of the running event loop, which must be running when this is made."""
@@ -104,6 +112,9 @@ class LoopClock:
         return time.time_ns() // 1_000_000
 
     def call_later(self, seconds: float, callback: Callable[[], None]) -> Cancellable:
+        return self._call_later(seconds, callback)
+
+    def call_pass(self, name: str, seconds: float, callback: Callable[[], Awaitable[object] | None]) -> Cancellable:
         return self._call_later(seconds, callback)
 
 

@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from typing import TYPE_CHECKING
 
 from ottla.log.errors import LogError, StorageError
-from ottla.server.base.clock import SLICE_SECONDS
+from ottla.server.base.clock import TURN_NS
 
 if TYPE_CHECKING:
     from ottla.log.flush import FlushJob
@@ -46,9 +46,10 @@ class Scheduler:
     def _plan(self, name: str, interval_ms: int | Callable[[], int], action: Callable[[], object]) -> None:
         if not self._stopped:
             seconds = max(interval_ms() if callable(interval_ms) else interval_ms, MIN_INTERVAL_MS) / 1000
-            self._due[name] = self._clock.call_later(seconds, lambda: self._run(name, interval_ms, action))
+            self._due[name] = self._clock.call_pass(name, seconds, lambda: self._run(name, interval_ms, action))
 
-    def _run(self, name: str, interval_ms: int | Callable[[], int], action: Callable[[], object]) -> None:
+    def _run(self, name: str, interval_ms: int | Callable[[], int], action: Callable[[], object]) -> asyncio.Task[None] | None:
+        """Begins the pass; returns the task of one that has not ended yet."""
         try:
             result = action()
         except (LogError, OSError) as error:
@@ -59,10 +60,11 @@ class Scheduler:
             result = None
         if not isinstance(result, Awaitable):
             self._plan(name, interval_ms, action)
-            return
+            return None
         task = asyncio.ensure_future(self._finish(name, interval_ms, action, result))
         self._running[name] = task
         task.add_done_callback(lambda _: self._running.pop(name, None))
+        return task
 
     async def _finish(
         self, name: str, interval_ms: int | Callable[[], int], action: Callable[[], object], result: Awaitable[object]
@@ -83,8 +85,9 @@ class Scheduler:
 
     def _slice(self, steps: Iterator[object]) -> bool:
         """Returns whether there is more to do."""
-        until = self._clock.monotonic() + SLICE_SECONDS
-        return any(self._clock.monotonic() >= until for _ in steps)
+        ticks = self._clock.ticks_ns
+        until = ticks() + TURN_NS
+        return any(ticks() >= until for _ in steps)
 
     async def _rest(self, steps: Iterator[object]) -> None:
         await asyncio.sleep(0)

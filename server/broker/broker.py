@@ -19,7 +19,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -39,6 +39,7 @@ from ottla.server.broker.passes import Compaction, schedule_passes
 from ottla.server.broker.quotas_configured import quotas_configured
 from ottla.server.broker.start import (
     check_membership,
+    find_endpoints,
     follow_partitions,
     format_directories,
     lead_partitions,
@@ -55,17 +56,13 @@ from ottla.server.dispatch.chain import Chain
 from ottla.server.dispatch.routes import Dispatch
 from ottla.server.handlers import BROKER as BROKER_ROLE
 from ottla.server.handlers import CONTROLLER
-from ottla.server.metadata.image import (
-    BROKER,
-    ConfigChanged,
-    Endpoint,
-    QuotasChanged,
-)
+from ottla.server.metadata.image import BROKER, ConfigChanged, Endpoint, QuotasChanged
 from ottla.server.network.context import NetworkContext
 from ottla.server.network.listener import Listener
+from ottla.server.network.owner import Serves
 from ottla.server.network.socket_settings import SocketSettings, max_own_connections
 from ottla.server.requests.context import BrokerContext
-from ottla.server.settings.listeners import ENCRYPTED, LOGS_IN, PROTOCOLS
+from ottla.server.settings.listeners import ENCRYPTED, LOGS_IN
 
 if TYPE_CHECKING:
     from random import Random
@@ -84,6 +81,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("ottla.server.broker")
 
+Around = Callable[["Broker", Dispatch], Serves]
+"""Takes a broker that starts and what serves the requests of its listeners; returns what is to serve them instead."""
+
 STOP_GRACE_SECONDS: Final = 0.05
 """How long a stop waits for running requests to finish."""
 
@@ -92,7 +92,7 @@ class Broker:
     """Runs one broker; see the module's docstring. Call `start` and `stop` once each, in a running event loop.
 
     `cluster_id` is given to empty log directories; formatted ones must have this id. With None they may have any, and empty ones
-    get a new one.
+    get a new one. `around` is what a test puts around the requests of all listeners (server/testkit).
     """
 
     def __init__(
@@ -104,6 +104,7 @@ class Broker:
         clock: Clock | None = None,
         random: Random | None = None,
         network: Network | None = None,
+        around: Around | None = None,
     ) -> None:
         self.config = config
         self.cluster_id = ""
@@ -123,6 +124,7 @@ class Broker:
         self._clock = clock
         self._random = random or from_system()
         self._network = network or OsNetwork()
+        self._around = around
         self._logs: LogManager | None = None
         self._scheduler: Scheduler | None = None
         self._compaction: Compaction | None = None
@@ -189,8 +191,8 @@ class Broker:
         reach_other_brokers(context, self._network, security.brokers)
         self._authorize(context)
         self._measure_requests(context, logs, cluster)
-        await self._open_listeners(context, Dispatch(context, self.chain))
-        self._endpoints = self._find_endpoints()
+        await self._open_listeners(context)
+        self._endpoints = find_endpoints(self.config, self.listeners, self._network)
         await self._open_metrics()
         self._broker_epoch = await cluster.register(self._endpoints, rack=self.config.rack)
         self._registered = True
@@ -273,7 +275,12 @@ class Broker:
             except StorageError as error:
                 logger.error("could not record in the metadata yet that %s failed: %s", ", ".join(sorted(failed)), error)
 
-    async def _open_listeners(self, context: BrokerContext, dispatch: Dispatch) -> None:
+    def _serving(self, context: BrokerContext, role: str) -> Serves:
+        """Returns what serves the requests of the listeners of a role."""
+        dispatch = Dispatch(context, self.chain, role)
+        return dispatch if self._around is None else self._around(self, dispatch)
+
+    async def _open_listeners(self, context: BrokerContext) -> None:
         values = self.config.values
         network = NetworkContext(
             context.clock,
@@ -283,13 +290,14 @@ class Broker:
             max_request_bytes=values["socket.request.max.bytes"],
         )
         settings = SocketSettings.from_broker(values)
+        dispatch = self._serving(context, BROKER_ROLE)
         for address in self.config.listeners:
             listener = self._make_listener(address, network, dispatch, settings)
             self.listeners.append(listener)
             if self._logins is not None:
                 self._logins.serve(listener, context, BROKER_ROLE)
             await listener.open(address.host, address.port)
-        controller = Dispatch(context, self.chain, CONTROLLER)
+        controller = self._serving(context, CONTROLLER)
         for address in self.config.controller_listeners:
             if address.port:
                 listener = self._make_listener(address, network, controller, settings)
@@ -310,7 +318,7 @@ class Broker:
             self._logins.check(texts, values, written)
 
     def _make_listener(
-        self, address: ListenerAddress, network: NetworkContext, dispatch: Dispatch, settings: SocketSettings
+        self, address: ListenerAddress, network: NetworkContext, dispatch: Serves, settings: SocketSettings
     ) -> Listener:
         """Returns the listener of this address; the code of security protocols is loaded with the first that has one. Raises
         ConfigError if a listener cannot be secured as the settings say."""
@@ -402,14 +410,6 @@ class Broker:
         self._metrics = MetricsServer(self.sources, self._network)
         await self._metrics.open(self.config.values["ottla.metrics.host"], self.config.values["ottla.metrics.port"])
 
-    def _find_endpoints(self) -> list[Endpoint]:
-        """Returns what the broker registers: the addresses at which clients reach its listeners."""
-        endpoints = []
-        for listener in self.listeners:
-            address = self.config.advertised_for(listener.name, listener.port, self._network)
-            endpoints.append(Endpoint(address.name, address.host, address.port, PROTOCOLS[address.protocol]))
-        return endpoints
-
     def _follow(self, event: object) -> None:
         """Passes a change of the metadata on to coordinators, listeners and the limits of clients."""
         assert self.context is not None
@@ -468,6 +468,13 @@ class Broker:
     async def stop(self) -> None:
         """Stops serving, makes everything durable and marks the stop as clean. Raises StorageError if that fails."""
         await self._close(clean=True)
+
+    async def drop(self) -> None:
+        """Closes all connections and files at once and writes nothing more, so that the log directories are left as by a process
+        that was killed. The next start runs recovery."""
+        for listener in self._all_listeners:
+            listener.drop()
+        await self._close(clean=False)
 
     @staticmethod
     async def _settle(context: BrokerContext) -> None:

@@ -18,11 +18,13 @@ from ottla.server.group.coordinator import GroupCoordinator
 from ottla.server.group.coordinator_config import GroupCoordinatorConfig
 from ottla.server.metadata.cluster import CannotJoin
 from ottla.server.metadata.controller_settings import current_settings
+from ottla.server.metadata.image import Endpoint
 from ottla.server.metadata.names import CONSUMER_OFFSETS
 from ottla.server.metadata.opening import open_standalone
 from ottla.server.partitions.fetch_sessions import UNLIMITED, FetchSessions
 from ottla.server.partitions.replicas import Replicas
 from ottla.server.requests.context import BrokerContext
+from ottla.server.settings.listeners import PROTOCOLS
 from ottla.server.txn.producer_ids import ProducerIds
 from ottla.wire.primitives import uuid_to_text
 
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
     from ottla.server.base.clock import Clock
     from ottla.server.base.network import Network
     from ottla.server.metadata.cluster import Cluster
+    from ottla.server.network.listener import Listener
     from ottla.server.security.client import ClientSecurity
     from ottla.server.settings.broker_config import BrokerConfig
 
@@ -208,6 +211,15 @@ def make_context(config: BrokerConfig, cluster: Cluster, logs: LogManager, clock
         random=random,
         optional_parts=optional_parts,
     )
+
+
+def find_endpoints(config: BrokerConfig, listeners: Iterable[Listener], network: Network) -> list[Endpoint]:
+    """Returns what the broker registers: the addresses at which clients reach its listeners, which are open."""
+    endpoints = []
+    for listener in listeners:
+        address = config.advertised_for(listener.name, listener.port, network)
+        endpoints.append(Endpoint(address.name, address.host, address.port, PROTOCOLS[address.protocol]))
+    return endpoints
 
 
 def follow_partitions(context: BrokerContext, network: Network, security: ClientSecurity | None = None) -> None:

@@ -60,6 +60,10 @@ class GroupProtocol(ABC, Generic[G]):
         went to another broker.
         """
 
+    @abstractmethod
+    def postpone_session(self, group: G, member_id: str, seconds: float) -> None:
+        """Gives a member so much more time until its session ends, because the clock is about to be moved by that much."""
+
     def topic_changed(self, topic: str, *, is_new: bool = False) -> None:
         """Notes that a topic was created (`is_new`) or deleted, or got partitions or other replicas. It may write records only
         by a timer. It may be called for many topics at once, so work that grows with the number of groups should be deferred.

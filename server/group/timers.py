@@ -36,6 +36,10 @@ class Timer:
             self._handle.cancel()
         self._arm(delay_ms / 1000)
 
+    def postpone(self, seconds: float) -> None:
+        """Moves the deadline, if there is one, by so much. The timer of the event loop stays as it is, as for `reset`."""
+        self._due += seconds
+
     def cancel(self) -> None:
         if self._handle is not None:
             self._handle.cancel()

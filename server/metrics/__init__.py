@@ -8,7 +8,7 @@ server/dispatch/measured.py, listeners, log directories), or follow from the bro
 They are read when somebody asks, on the broker's own event loop and in slices, so that a scrape of many partitions keeps no
 client waiting.
 
-`table` lists every metric; `latency` computes quantiles of times; `exposition` turns rows into Prometheus' text format; `health`
-decides whether the broker is ready; `http` answers requests; `server` puts them together. docs/metrics.md is the list for users,
-and a test compares it with the table.
+`table` lists every metric; `latency` computes quantiles of times; `exposition` turns rows into Prometheus' text format;
+`health` decides whether the broker is ready; `server` puts them together, and server/http answers requests. docs/metrics.md is
+the list for users, and a test compares it with the table.
 """

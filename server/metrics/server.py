@@ -23,8 +23,8 @@ class MetricsServer:
     def __init__(self, sources: Sources, network: Network) -> None:
         """Raises ConfigError if prometheus_client or h11 is not installed."""
         try:
+            from ottla.server.http.responder import HttpConnection, HttpServer, Page
             from ottla.server.metrics.exposition import CONTENT_TYPE, Exposition
-            from ottla.server.metrics.http import HttpConnection, HttpServer, Page
             from ottla.server.metrics.loop_lag import LoopLag
         except ImportError as error:
             package = str(error.name).replace("_", "-")

@@ -363,6 +363,13 @@ METRICS: Final[tuple[Metric, ...]] = (
         single(lambda sources: RUNNING if sources.serving else SHUTTING_DOWN),
     ),
     Metric(
+        "ottla_test_mode",
+        "gauge",
+        (),
+        "1 if the broker has a test port (ottla.test.port), where a test breaks it on purpose, else 0.",
+        single(lambda sources: sources.context.config.values["ottla.test.port"] is not None),
+    ),
+    Metric(
         "kafka_server_fetchsessioncache_numincrementalfetchsessions",
         "gauge",
         (),

@@ -107,6 +107,12 @@ class Listener:
                 for connection in list(self.connections):
                     connection.abort()
 
+    def drop(self) -> None:
+        """Gives up the address and ends all connections at once, whatever they are doing."""
+        self.stop_accepting()
+        for connection in list(self.connections):
+            connection.abort()
+
     # Called by connections
 
     def admit(self, connection: Connection) -> str | None:
@@ -172,7 +178,8 @@ class Listener:
     # Idle connections
 
     def _schedule_sweep(self) -> None:
-        self._sweep_timer = self.context.clock.call_later(self.settings.max_idle_ms / 1000 / SWEEPS, self._sweep)
+        seconds = self.settings.max_idle_ms / 1000 / SWEEPS
+        self._sweep_timer = self.context.clock.call_pass(f"idle connections of {self.name}", seconds, self._sweep)
 
     def _sweep(self) -> None:
         for connection, still in list(self.connections.items()):

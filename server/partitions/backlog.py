@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from ottla.log.errors import NoRoom
-from ottla.server.base.clock import SLICE_SECONDS
+from ottla.server.base.clock import TURN_NS
 from ottla.server.base.promise import Promise
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ class Backlog:
         self._made = self._deleted = 0
         self._waiting: list[tuple[int, int, Promise[None]]] = []
         """Promises, each with what `_made` and `_deleted` have to reach first."""
-        self._slice_ends = float("-inf")
+        self._slice_ends = 0  # in ticks
         self._has_next_slice = False
         self._has_retry = False
         self._closed = False
@@ -134,15 +134,15 @@ class Backlog:
         """Goes on with what is left of a slice, if this turn of the event loop has not used one up."""
         if self._has_next_slice:
             return
-        now = self._clock.monotonic()
+        now = self._clock.ticks_ns()
         if now >= self._slice_ends:
-            self._slice_ends = now + SLICE_SECONDS
+            self._slice_ends = now + TURN_NS
         self._run()
 
     def _next_slice(self) -> None:
         self._has_next_slice = False
         if not self._closed:
-            self._slice_ends = self._clock.monotonic() + SLICE_SECONDS
+            self._slice_ends = self._clock.ticks_ns() + TURN_NS
             self._run()
 
     def _run(self) -> None:
@@ -150,7 +150,7 @@ class Backlog:
         deleted = self._deleted
         while self._to_delete or self._to_make:
             self._step()
-            if self._clock.monotonic() >= self._slice_ends:
+            if self._clock.ticks_ns() >= self._slice_ends:
                 self._has_next_slice = True
                 self._clock.call_later(0, self._next_slice)
                 break

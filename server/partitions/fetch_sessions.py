@@ -240,6 +240,11 @@ class FetchSessions:
         """Returns about how much memory the sessions take."""
         return self.partition_count * PARTITION_BYTES
 
+    def partitions_of(self, session_id: int) -> list[Key]:
+        """Returns the partitions of a session, none if there is no such session."""
+        session = self._sessions.get(session_id)
+        return [] if session is None else list(session.partitions)
+
     def begin(
         self,
         request: FetchRequest,

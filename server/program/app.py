@@ -107,12 +107,41 @@ def serve(
             min=0, max=65535, help="ottla.metrics.port: /metrics for Prometheus, /healthz, /readyz; 0 picks a free port."
         ),
     ] = None,
+    test_port: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            max=65535,
+            help="ottla.test.port: the port where a test breaks this broker on purpose (docs/testkit.md); 0 picks a free port.",
+        ),
+    ] = None,
+    ready_file: Annotated[
+        str | None, typer.Option(metavar="FILE", help="Where to write, as JSON, the addresses and the process id once it serves.")
+    ] = None,
+    until_stdin_closes: Annotated[
+        bool, typer.Option("--until-stdin-closes", help="Stop when the standard input ends, as it does when a test dies.")
+    ] = False,
+    adopt_test_data: Annotated[
+        bool, typer.Option("--adopt-test-data", help="Keep for good the data that a broker with a test port has written.")
+    ] = False,
     version: _Version = False,
 ) -> None:
     """Run a broker until SIGTERM or Ctrl-C."""
-    raise typer.Exit(
-        run(ServeOptions(properties, tuple(override or ()), port, host, data_dir, cluster_id, node_id, metrics_port))
+    options = ServeOptions(
+        properties,
+        tuple(override or ()),
+        port,
+        host,
+        data_dir,
+        cluster_id,
+        node_id,
+        metrics_port,
+        test_port,
+        ready_file,
+        until_stdin_closes,
+        adopt_test_data,
     )
+    raise typer.Exit(run(options))
 
 
 # The everyday commands, one module each in commands/. A command of one word is added by app.command("produce")(produce), a group

@@ -31,8 +31,10 @@ _COMPLETION: Final = "_OTTLA_COMPLETE"
 """A shell that wants completions sets this variable, and gives the words typed so far in others (typer's convention)."""
 
 OPTIONS: Final = {f"--{field.name.replace('_', '-')}": field.name for field in fields(ServeOptions) if field.name != "properties"}
-"""The options of `serve`, all of which take a value."""
-_NUMBERS: Final = {"port": 65535, "metrics_port": 65535, "node_id": 2**31 - 1}
+"""The options of `serve`."""
+_FLAGS: Final = frozenset(("until_stdin_closes", "adopt_test_data"))
+"""The options that take no value."""
+_NUMBERS: Final = {"port": 65535, "metrics_port": 65535, "test_port": 65535, "node_id": 2**31 - 1}
 """The options that are numbers, with their greatest values."""
 
 
@@ -74,6 +76,11 @@ def plain_options(arguments: Sequence[str]) -> ServeOptions | None:
             if word.startswith("-") or "properties" in found:
                 return None
             found["properties"] = word
+            continue
+        if name in _FLAGS:
+            if equals:
+                return None
+            found[name] = True
             continue
         value = text if equals else next(words, None)
         if value is None or (name in _NUMBERS and not _is_number(name, value)):

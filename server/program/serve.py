@@ -30,7 +30,9 @@ from typing import TYPE_CHECKING, Final
 
 from ottla import __version__
 from ottla.log.config_def import ConfigError
+from ottla.log.disk.files import OsDisk
 from ottla.log.errors import InconsistentMetadata, LogDirLocked, LogError
+from ottla.server.program.test_data import check_directories
 from ottla.server.settings.broker_config import BrokerConfig
 from ottla.server.settings.broker_settings import BROKER_SETTINGS, advice, is_idle
 from ottla.server.settings.listeners import ENCRYPTED
@@ -38,11 +40,14 @@ from ottla.server.settings.properties import LOG_LEVEL, Given, read_environment,
 
 if TYPE_CHECKING:
     from ottla.server.broker.broker import Broker
+    from ottla.server.testkit.lives import Lives
+    from ottla.server.testkit.serving import UnderTest
 
 _log = logging.getLogger("ottla.server.serve")
 
 _LEVELS: Final = {"TRACE": logging.DEBUG, "WARN": logging.WARNING, "FATAL": logging.CRITICAL, "OFF": logging.CRITICAL + 1}
 LONGEST_LINE: Final = 4_000
+TEST_PORT: Final = "ottla.test.port"
 COLLECTOR_STEP: Final = 50_000
 """How many new objects there are between two collections of the youngest; Python's default is 700."""
 _BAD_ADDRESS: Final = (errno.EADDRINUSE, errno.EADDRNOTAVAIL, errno.EACCES, errno.EPERM, errno.EAFNOSUPPORT)
@@ -60,6 +65,10 @@ class ServeOptions:
     cluster_id: str | None = None
     node_id: int | None = None
     metrics_port: int | None = None
+    test_port: int | None = None
+    ready_file: str | None = None
+    until_stdin_closes: bool = False
+    adopt_test_data: bool = False
 
 
 class CannotStart(Exception):
@@ -104,6 +113,8 @@ def _named_options(options: ServeOptions, given: Mapping[str, Given]) -> dict[st
         result["node.id"] = Given(str(options.node_id), "--node-id")
     if options.metrics_port is not None:
         result["ottla.metrics.port"] = Given(str(options.metrics_port), "--metrics-port")
+    if options.test_port is not None:
+        result[TEST_PORT] = Given(str(options.test_port), "--test-port")
     if options.port is not None or options.host is not None:
         result |= _move_listeners(given, options.host, options.port)
     return result
@@ -163,14 +174,14 @@ def run(options: ServeOptions) -> int:
         _log_ignored_settings(config, given)
         _raise_open_files()
         with asyncio.Runner(loop_factory=loop_factory()) as runner:
-            runner.run(_serve(config))
+            runner.run(_serve(config, options))
     except CannotStart as problem:
         print(f"ottla: {problem}", file=sys.stderr)
         return 1
     return 0
 
 
-async def _serve(config: BrokerConfig) -> None:
+async def _serve(config: BrokerConfig, options: ServeOptions) -> None:
     """Runs the broker until a signal comes or no log directory works any more. Raises CannotStart."""
     from ottla.server.broker.broker import Broker  # most of the program, which is not needed to report a wrong setting
     from ottla.wire.metadata_records import MetadataError
@@ -186,39 +197,98 @@ async def _serve(config: BrokerConfig) -> None:
 
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, on_signal, number)
-    broker = Broker(config)
+    if options.until_stdin_closes:
+        _watch_stdin(loop, stop)
+    under_test = _put_under_test(config, options)
+    served = Broker(config) if under_test is None else under_test.lives
 
     def reload() -> None:
+        broker = served if isinstance(served, Broker) else served.broker
         if broker.secured is not None:  # else it is about to read them
             broker.secured.reload()
 
     if any(address.protocol in ENCRYPTED for address in config.all_listeners):
         loop.add_signal_handler(signal.SIGHUP, reload)  # before the first client can see the broker: by default it would end it
     try:
-        if not await _start(broker, stop):
+        if not await _start(served, stop):
             return
+        if under_test is not None:
+            await under_test.open()
     except ConfigError as error:
         raise CannotStart(str(error)) from error
     except (LogError, MetadataError, OSError) as error:
         raise CannotStart(_explain(error, config)) from error
     _settle_collector()
-    _announce(broker, config)
-    waiting = [asyncio.ensure_future(event.wait()) for event in (stop, broker.offline)]
-    await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-    for task in waiting:
-        task.cancel()
+    test_url = None if under_test is None else under_test.url
+    broker = served if isinstance(served, Broker) else served.broker
+    if options.ready_file is not None:
+        _tell_ready(options.ready_file, broker.bootstrap, test_url)
+    _announce(broker, config, test_url)
+    await _wait_for_either(stop, served.offline)
+    if under_test is not None:
+        under_test.close()
     try:
-        await broker.stop()
+        await served.stop()
     except (LogError, OSError) as error:
         raise CannotStart(f"log.dirs: the stop was not clean, so the next start will run recovery: {error}") from error
-    if broker.failure is not None:
-        raise CannotStart(broker.failure)
-    if broker.offline.is_set():
+    if served.failure is not None:
+        raise CannotStart(served.failure)
+    if served.offline.is_set():
         raise CannotStart("log.dirs: no directory is usable any more (the log says why); repair the disk and start again")
     _log.info("stopped")
 
 
-async def _start(broker: Broker, stop: asyncio.Event) -> bool:
+def _put_under_test(config: BrokerConfig, options: ServeOptions) -> UnderTest | None:
+    """Returns the test kit if there is a test port; its code is loaded only then. Raises CannotStart, also if the log directories
+    are not for what this broker is for."""
+    under_test = config.values[TEST_PORT] is not None
+    directories = dict.fromkeys((*config.log_dirs, config.metadata_log_dir))
+    kit = None
+    try:
+        if under_test:
+            from ottla.server.testkit.serving import UnderTest
+
+            kit = UnderTest(config, OsDisk(), os.link)
+        check_directories(OsDisk(), directories, under_test=under_test, adopt=options.adopt_test_data)
+    except ConfigError as error:
+        raise CannotStart(str(error)) from error
+    except OSError as error:
+        raise CannotStart(_explain(error, config)) from error
+    return kit
+
+
+def _watch_stdin(loop: asyncio.AbstractEventLoop, stop: asyncio.Event) -> None:
+    """Stops the broker when its standard input ends, as it does when the program at the other end dies. Raises CannotStart."""
+
+    def readable() -> None:
+        if not sys.stdin.buffer.raw.read(4096):  # type: ignore[union-attr]  # it is a BufferedReader
+            loop.remove_reader(sys.stdin.fileno())
+            _log.info("stopping because the standard input was closed")
+            stop.set()
+
+    try:
+        loop.add_reader(sys.stdin.fileno(), readable)
+    except OSError as error:
+        raise CannotStart("--until-stdin-closes: the standard input is no pipe, so nobody can close it") from error
+
+
+def _tell_ready(path: str, bootstrap: str, test_url: str | None) -> None:
+    from ottla.server.program.ready_file import write_ready_file
+
+    try:
+        write_ready_file(OsDisk(), path, bootstrap, test_url, os.getpid())
+    except OSError as error:
+        _log.error("--ready-file: %s: %s", path, error.strerror)
+
+
+async def _wait_for_either(*events: asyncio.Event) -> None:
+    waiting = [asyncio.ensure_future(event.wait()) for event in events]
+    await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+    for task in waiting:
+        task.cancel()
+
+
+async def _start(broker: Broker | Lives, stop: asyncio.Event) -> bool:
     """Starts the broker; returns False if a signal stopped it before it was ready, so that the next start will run recovery.
 
     Raises what Broker.start raises.
@@ -247,10 +317,11 @@ def _settle_collector() -> None:
     gc.set_threshold(COLLECTOR_STEP, 20, 20)
 
 
-def _announce(broker: Broker, config: BrokerConfig) -> None:
+def _announce(broker: Broker, config: BrokerConfig, test_url: str | None) -> None:
     directories = ", ".join(config.log_dirs)
-    metrics = f", metrics {broker.metrics_url}/metrics" if broker.metrics_url is not None else ""
-    print(f"ottla {__version__} ready: bootstrap {broker.bootstrap}, data {directories}, cluster {broker.cluster_id}{metrics}")
+    more = f", metrics {broker.metrics_url}/metrics" if broker.metrics_url is not None else ""
+    more += f", UNDER TEST at {test_url}" if test_url is not None else ""
+    print(f"ottla {__version__} ready: bootstrap {broker.bootstrap}, data {directories}, cluster {broker.cluster_id}{more}")
     print(f"[KafkaServer id={config.node_id}] started", flush=True)
 
 

@@ -210,6 +210,27 @@ OWN_SETTINGS: Final[dict[str, Setting]] = {
             "it can read them.",
         ),
         Setting(
+            "ottla.test.port",
+            ConfigType.INT,
+            None,
+            0,
+            65535,
+            doc="The port where a test controls this broker over HTTP, and breaks it on purpose (docs/testkit.md); 0 is a free "
+            "port. Only a directory that is empty or a test's can be served with it.",
+        ),
+        Setting(
+            "ottla.test.host",
+            ConfigType.STRING,
+            "127.0.0.1",
+            doc="The address of that port. At any other than loopback, `ottla.test.token` has to be set.",
+        ),
+        Setting(
+            "ottla.test.token",
+            ConfigType.PASSWORD,
+            None,
+            doc="What a test has to send with each request, as `Authorization: Bearer TOKEN`. If it is not set, nothing.",
+        ),
+        Setting(
             "ottla.max.partitions",
             ConfigType.INT,
             20_000,

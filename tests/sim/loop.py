@@ -116,9 +116,12 @@ class VirtualClock:
     def ticks_ns(self) -> int:
         return round(self.monotonic() * 1_000_000_000)
 
-    def call_later(self, seconds: float, callback: Callable[[], None]) -> asyncio.TimerHandle:
+    def call_later(self, seconds: float, callback: Callable[[], object]) -> asyncio.TimerHandle:
         return self._loop.call_later(seconds / self._rate, self._run, callback)
 
-    def _run(self, callback: Callable[[], None]) -> None:
+    def call_pass(self, name: str, seconds: float, callback: Callable[[], object]) -> asyncio.TimerHandle:
+        return self.call_later(seconds, callback)
+
+    def _run(self, callback: Callable[[], object]) -> None:
         if self.alive:
             callback()

@@ -70,6 +70,11 @@ class ClassicProtocol(GroupProtocol[ClassicGroup]):
 
     # Members
 
+    def postpone_session(self, group: ClassicGroup, member_id: str, seconds: float) -> None:
+        session = group.members[member_id].session
+        if session is not None:
+            session.postpone(seconds)
+
     def join(self, group_id: str, request: Join) -> JoinAnswer:
         shard = self._shard
         group = shard.groups.get(group_id)

@@ -74,6 +74,9 @@ class ConsumerProtocol(GroupProtocol[ConsumerGroup]):
     def discard(self, group: ConsumerGroup, error: ErrorCode) -> None:
         self._services.forget_members(group.group_id, group.members)
 
+    def postpone_session(self, group: ConsumerGroup, member_id: str, seconds: float) -> None:
+        self._services.timeouts.postpone_session(group.group_id, member_id, seconds)
+
     def topic_changed(self, topic: str, *, is_new: bool = False) -> None:
         self._services.topic_changed(topic, is_new=is_new)
 

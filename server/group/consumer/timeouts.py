@@ -36,6 +36,9 @@ class Timeouts:
             "session", group_id, member_id, timeout_ms, self._over(group_id, member_id, "its session has expired")
         )
 
+    def postpone_session(self, group_id: str, member_id: str, seconds: float) -> None:
+        self._timers.postpone("session", group_id, member_id, seconds)
+
     def rebalance(self, group_id: str, member: ConsumerMember) -> None:
         """Gives the member its rebalance timeout to leave its present epoch."""
         reason = f"it was still in epoch {member.epoch} after {member.rebalance_timeout_ms} ms"

@@ -48,6 +48,12 @@ class MemberTimers:
         else:
             timer.reset(delay_ms)
 
+    def postpone(self, name: str, group_id: str, member_id: str, seconds: float) -> None:
+        """Moves a deadline, if there is one, by so much."""
+        timer = self._timers.get((group_id, member_id), {}).get(name)
+        if timer is not None:
+            timer.postpone(seconds)
+
     def set_if_absent(self, name: str, group_id: str, member_id: str, delay_ms: int, over: Callable[[], None]) -> None:
         if name not in self._timers.get((group_id, member_id), {}):
             self.set(name, group_id, member_id, delay_ms, over)

@@ -114,6 +114,9 @@ class ShareProtocol(GroupProtocol[ShareGroup]):
         for member_id in group.members:
             self._timers.cancel_all(group.group_id, member_id)
 
+    def postpone_session(self, group: ShareGroup, member_id: str, seconds: float) -> None:
+        self._timers.postpone(SESSION, group.group_id, member_id, seconds)
+
     def topic_changed(self, topic: str, *, is_new: bool = False) -> None:
         self._topics.changed(topic)
         if topic not in self._shard.cluster.topics and not self._cleaning:

@@ -87,6 +87,9 @@ class StreamsProtocol(GroupProtocol[StreamsGroup]):
         if delay is not None:
             delay.cancel()
 
+    def postpone_session(self, group: StreamsGroup, member_id: str, seconds: float) -> None:
+        self._timers.postpone(SESSION, group.group_id, member_id, seconds)
+
     def topic_changed(self, topic: str, *, is_new: bool = False) -> None:
         """Notes that a topic has changed. The next heartbeat of a group that needs it handles that."""
         self._topics.changed(topic)

@@ -30,7 +30,7 @@ class StandingClock:
     def __init__(self) -> None:
         self.time = 0.0
         self.turns = Turns()
-        self.due: list[tuple[float, Handle, Callable[[], None]]] = []
+        self.due: list[tuple[float, Handle, Callable[[], object]]] = []
 
     def now_ms(self) -> int:
         return int(self.time * 1000)
@@ -41,10 +41,13 @@ class StandingClock:
     def ticks_ns(self) -> int:
         return round(self.monotonic() * 1_000_000_000)
 
-    def call_later(self, seconds: float, callback: Callable[[], None]) -> Handle:
+    def call_later(self, seconds: float, callback: Callable[[], object]) -> Handle:
         handle = Handle()
         self.due.append((self.time + seconds, handle, callback))
         return handle
+
+    def call_pass(self, name: str, seconds: float, callback: Callable[[], object]) -> Handle:
+        return self.call_later(seconds, callback)
 
     def advance(self, seconds: float) -> None:
         self.time += seconds

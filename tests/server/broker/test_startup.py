@@ -40,6 +40,8 @@ COLD = (
     "h11",
     "confluent_kafka",
     "ottla.server.metrics",
+    "ottla.server.http",
+    "ottla.server.testkit",
     "tests.memdisk",
     "ottla.commands",
     "ottla.server.peers",

@@ -35,7 +35,7 @@ class CoordinatorClock:
         self.turns = Turns()
         self._order = itertools.count()
         self.armed = 0
-        self._timers: list[tuple[float, int, Handle, Callable[[], None]]] = []
+        self._timers: list[tuple[float, int, Handle, Callable[[], object]]] = []
 
     def now_ms(self) -> int:
         return 1_700_000_000_000 + round(self._now * 1000)
@@ -46,11 +46,14 @@ class CoordinatorClock:
     def ticks_ns(self) -> int:
         return round(self.monotonic() * 1_000_000_000)
 
-    def call_later(self, seconds: float, callback: Callable[[], None]) -> Handle:
+    def call_later(self, seconds: float, callback: Callable[[], object]) -> Handle:
         handle = Handle()
         self.armed += 1
         heapq.heappush(self._timers, (self._now + seconds, next(self._order), handle, callback))
         return handle
+
+    def call_pass(self, name: str, seconds: float, callback: Callable[[], object]) -> Handle:
+        return self.call_later(seconds, callback)
 
     def advance(self, seconds: float) -> None:
         until = self._now + seconds

@@ -54,3 +54,15 @@ def test_cancel_stops_it_and_reset_starts_it_anew() -> None:
     timer.reset(1_000)
     clock.advance(1)
     assert fired == [1]
+
+
+def test_a_deadline_is_postponed_by_so_much() -> None:
+    clock, rang = CoordinatorClock(), []
+    begin, timer = clock.monotonic(), Timer(clock, lambda: rang.append(clock.monotonic()))
+    timer.reset(45_000)
+    timer.postpone(3600)
+    clock.advance(3644)
+    assert rang == []
+    timer.postpone(10)
+    clock.advance(20)
+    assert rang == [begin + 3655]

@@ -36,8 +36,8 @@ ENDPOINT = Endpoint("PLAINTEXT", "broker.test", 9092, 0)
 class Handle:
     """A callback that can be cancelled."""
 
-    def __init__(self, callback: Callable[[], None]) -> None:
-        self.callback: Callable[[], None] | None = callback
+    def __init__(self, callback: Callable[[], object]) -> None:
+        self.callback: Callable[[], object] | None = callback
 
     def cancel(self) -> None:
         self.callback = None
@@ -59,9 +59,12 @@ class StillClock:
     def ticks_ns(self) -> int:
         return round(self.monotonic() * 1_000_000_000)
 
-    def call_later(self, seconds: float, callback: Callable[[], None]) -> Handle:
+    def call_later(self, seconds: float, callback: Callable[[], object]) -> Handle:
         self._handles.append(Handle(callback))
         return self._handles[-1]
+
+    def call_pass(self, name: str, seconds: float, callback: Callable[[], object]) -> Handle:
+        return self.call_later(seconds, callback)
 
     def run(self) -> int:
         """Returns how many callbacks ran."""

@@ -88,7 +88,10 @@ def test_an_address_in_use_keeps_the_broker_from_starting_and_names_the_setting(
 
 @pytest.mark.parametrize(
     ("module", "package", "importer"),
-    [("prometheus_client", "prometheus-client", "ottla.server.metrics.exposition"), ("h11", "h11", "ottla.server.metrics.http")],
+    [
+        ("prometheus_client", "prometheus-client", "ottla.server.metrics.exposition"),
+        ("h11", "h11", "ottla.server.http.responder"),
+    ],
 )
 def test_a_missing_package_is_named_with_the_remedy(
     module: str, package: str, importer: str, monkeypatch: pytest.MonkeyPatch

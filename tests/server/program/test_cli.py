@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import select
@@ -13,6 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from urllib.request import urlopen
 
 import pytest
 
@@ -120,6 +122,58 @@ def test_a_metrics_port_that_is_taken_is_one_line_and_exit_code_1(tmp_path: Path
     assert line.startswith(
         f"ottla: ottla.metrics.port: 127.0.0.1:{port}: Address already in use; choose another (--metrics-port N"
     )
+
+
+def run_to_its_end(cwd: Path, *arguments: str, **more: Any) -> tuple[int, str]:
+    """Exit code and the last line on standard error of a command that ends by itself."""
+    ran = subprocess.run(
+        [*OTTLA, *arguments], cwd=cwd, env=ENVIRONMENT, capture_output=True, text=True, timeout=TIMEOUT_S, check=False, **more
+    )
+    return ran.returncode, ran.stderr.splitlines()[-1]
+
+
+def test_a_program_starts_a_broker_to_test_with_and_takes_it_down_with_itself(tmp_path: Path) -> None:
+    ready = tmp_path / "ready.json"
+    arguments = [*OTTLA, "--port", "0", "--test-port", "0", "--ready-file", str(ready), "--until-stdin-closes"]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(arguments, stdin=pipe, stdout=pipe, stderr=pipe, cwd=tmp_path, env=ENVIRONMENT) as process:
+        broker = Serving(process)
+        told = json.loads(ready.read_text())
+        assert broker.lines[0].endswith(f", UNDER TEST at {told['test']}")
+        assert told == {"bootstrap": "{}:{}".format(*broker.address), "test": told["test"], "pid": process.pid}
+        with urlopen(f"{told['test']}/v1/state", timeout=TIMEOUT_S) as answer:
+            assert json.load(answer)["bootstrap"] == told["bootstrap"]
+        _, errors = process.communicate(timeout=TIMEOUT_S)  # which closes its standard input
+    assert process.returncode == 0
+    assert "stopping because the standard input was closed" in errors.decode()
+    assert "this broker is under test" in errors.decode()
+
+    code, line = run_to_its_end(tmp_path, "--port", "0")
+    assert (code, line.startswith(f"ottla: log.dirs: {tmp_path}/ottla-data is a test's (.ottla-test)")) == (1, True)
+    with serving("--port", "0", "--adopt-test-data", cwd=tmp_path) as adopted:
+        assert adopted.end(signal.SIGTERM)[0] == 0
+    code, line = run_to_its_end(tmp_path, "--port", "0", "--test-port", "0")
+    assert (code, "has data that are no test's" in line) == (1, True)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--override", "ottla.test.host=0.0.0.0"], "ottla: ottla.test.host: others reach the test port at 0.0.0.0; set"),
+        (
+            ["--test-port", "{taken}"],
+            "ottla: ottla.test.port: 127.0.0.1:{taken}: Address already in use; choose another (--test-",
+        ),
+        (["--until-stdin-closes"], "ottla: --until-stdin-closes: the standard input is no pipe"),
+    ],
+)
+def test_what_keeps_a_broker_from_being_tested_is_one_line(tmp_path: Path, arguments: list[str], said: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        given = [each.format(taken=port) for each in arguments]
+        code, line = run_to_its_end(tmp_path, "--port", "0", "--test-port", "0", *given, stdin=subprocess.DEVNULL)
+    assert code == 1
+    assert line.startswith(said.format(taken=port))
 
 
 def test_kafka_s_file_and_the_image_s_variables(tmp_path: Path) -> None:
@@ -253,6 +307,7 @@ def by_typer(arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> ServeOpti
         "--data-dir= file",
         "--port 65535",
         "--metrics-port 0 --node-id 65536",
+        "--test-port 0 --until-stdin-closes --ready-file f server.properties --adopt-test-data",
     ],
 )
 def test_both_readings_are_the_same(line: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -273,6 +328,8 @@ def test_both_readings_are_the_same(line: str, monkeypatch: pytest.MonkeyPatch) 
         "--port 65536",
         "--port -1",
         "--metrics-port 65536",
+        "--test-port 65536",
+        "--until-stdin-closes=yes",
         "--port",
         "--node-id ٣",
         "a b",

@@ -1,11 +1,12 @@
-"""Answers HTTP/1.x on the broker's event loop, as simply as three pages allow: GET and HEAD, one request for each connection.
+"""Answers HTTP/1.x on the broker's event loop, one request for each connection.
 
-h11 implements the protocol: it parses the head of a request and writes that of an answer. Our part is the bounds, so that no
-client disturbs the broker: on the size of a request's head, on the number of connections, and on the time that each may take. A
-connection is closed after its answer, so nothing is pipelined. A page is made in pieces, between which the loop serves others.
+h11 implements the protocol: it parses requests and writes the heads of answers. Our part is the bounds, so that no client
+disturbs the broker: on the size of a request's head and body, on the number of connections, and on the time that each may take.
+A connection is closed after its answer, so nothing is pipelined. A page is made in pieces, between which the loop serves
+others; one that waits for something is promised.
 
 Errors have the codes that HTTP has for them: 400 for what is not HTTP, 404 for an unknown page, 405 for another method, 408 for a
-client that is too slow, 431 for a head that is too long, 505 for another version.
+client that is too slow, 413 for a body that is too long, 431 for a head that is too long, 505 for another version.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
@@ -22,9 +23,10 @@ import h11
 if TYPE_CHECKING:
     from ottla.server.base.clock import Cancellable, Clock
 
-logger = logging.getLogger("ottla.server.metrics")
+logger = logging.getLogger("ottla.server.http")
 
 MAX_HEAD_BYTES: Final = 8 * 1024
+MAX_BODY_BYTES: Final = 1024 * 1024
 MAX_CONNECTIONS: Final = 32
 REQUEST_SECONDS: Final = 10
 """How long a client may take to send a whole request."""
@@ -34,6 +36,8 @@ PLAIN: Final = "text/plain; charset=utf-8"
 _FOLDED: Final = re.compile(rb"\n[ \t]")
 _ORIGIN: Final = re.compile(r"https?://[^/?#]*", re.IGNORECASE)
 _FAILED: Final = "the broker failed to make this page; its log says why"
+READING: Final = ("GET", "HEAD")
+"""The methods of pages that are only read. A body that comes with them is not."""
 
 
 class Page(NamedTuple):
@@ -59,56 +63,92 @@ class Refused(Exception):
 class Request(NamedTuple):
     """Holds the parts of a request that matter here."""
 
-    head_only: bool
+    method: str
     path: str
+    query: str = ""
+    headers: Mapping[str, str] = {}
+    """The header fields by their names in lower case; of several with the same name, the last."""
+    body: bytes = b""
 
 
 class RequestReader:
-    """Finds the one request of a connection in what its client sends, however that is cut into pieces."""
+    """Finds the one request of a connection in what its client sends, however that is cut into pieces. `methods` are allowed."""
 
-    def __init__(self, http: h11.Connection) -> None:
+    def __init__(self, http: h11.Connection, methods: Collection[str] = READING) -> None:
         self._http = http
+        self._methods = methods
         self._received = bytearray()
+        self._request: Request | None = None
+        self._body = bytearray()
 
     def feed(self, data: bytes) -> Request | None:
-        """Returns the request once its head is complete, and None before. After it has raised Refused nothing more may be fed."""
-        self._received += data
+        """Returns the request once it is complete, and None before. After it has raised Refused nothing more may be fed."""
         try:
             self._http.receive_data(data)
-            event = self._http.next_event()
+            if self._request is None:
+                self._received += data
+                self._request = self._take_head()
+            return None if self._request is None else self._take_body(self._request)
         except h11.RemoteProtocolError as error:
             if error.error_status_hint == HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE:
                 raise _too_long() from None
             raise Refused(HTTPStatus.BAD_REQUEST, "this is not an HTTP request that can be answered here") from None
+
+    def _take_head(self) -> Request | None:
+        event = self._http.next_event()
         if not isinstance(event, h11.Request):
             return None
         body, _ = self._http.trailing_data
         head = bytes(self._received[: len(self._received) - len(body)]).rstrip(b"\r\n")
+        self._received.clear()
         if len(head) > MAX_HEAD_BYTES:  # h11 limits only a head that is not complete yet
             raise _too_long()
         if _FOLDED.search(head):  # h11 still unfolds folded fields, but RFC 9112 lets a server refuse them
             raise Refused(HTTPStatus.BAD_REQUEST, "a header field is malformed")
-        return _parse(event)
+        return _parse(event, self._methods)
+
+    def _take_body(self, request: Request) -> Request | None:
+        """Returns the request once its body is complete. That of a page that is only read is left alone."""
+        if request.method in READING:
+            return request
+        while isinstance(event := self._http.next_event(), h11.Data):
+            self._body += event.data
+            if len(self._body) > MAX_BODY_BYTES:
+                raise Refused(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"a body may have at most {MAX_BODY_BYTES} bytes")
+        return request._replace(body=bytes(self._body)) if isinstance(event, h11.EndOfMessage) else None
+
+    @property
+    def is_asked_to_continue(self) -> bool:
+        """Returns whether the client sends its body only when it is told that it may."""
+        return self._request is not None and self._http.they_are_waiting_for_100_continue
 
 
 def _too_long() -> Refused:
     return Refused(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, f"the head of a request may have at most {MAX_HEAD_BYTES} bytes")
 
 
-def _parse(event: h11.Request) -> Request:
-    """Checks a request and returns the parts of it that matter here. Raises Refused if no page can answer it."""
+def _parse(event: h11.Request, methods: Collection[str]) -> Request:
+    """Checks the head of a request and returns what matters of it here. Raises Refused if nothing can answer it."""
     if not event.http_version.startswith(b"1."):
         raise Refused(HTTPStatus.HTTP_VERSION_NOT_SUPPORTED, "this server speaks HTTP/1.1")
     if event.http_version != b"1.0" and not any(name == b"host" for name, _ in event.headers):
         raise Refused(HTTPStatus.BAD_REQUEST, "a request needs a Host field")
-    if event.method not in (b"GET", b"HEAD"):
-        raise Refused(HTTPStatus.METHOD_NOT_ALLOWED, "only GET and HEAD are allowed")
-    path = _ORIGIN.sub("", event.target.decode("ascii"), count=1).partition("?")[0]
-    return Request(event.method == b"HEAD", path or "/")
+    method = event.method.decode("ascii")
+    if method not in methods:
+        raise Refused(HTTPStatus.METHOD_NOT_ALLOWED, f"only {' and '.join(methods)} are allowed")
+    path, _, query = _ORIGIN.sub("", event.target.decode("ascii"), count=1).partition("?")
+    headers = {name.decode("ascii"): value.decode("latin-1") for name, value in event.headers}
+    return Request(method, path or "/", query, headers)
 
 
 class HttpServer:
-    """Holds the pages by path, each made anew for every request, and the connections of their readers."""
+    """Holds the pages by path, each made anew for every request, and the connections of their readers.
+
+    A subclass may answer requests otherwise: `methods` are those that it takes, and `max_connections` are open at once.
+    """
+
+    methods: Collection[str] = READING
+    max_connections = MAX_CONNECTIONS
 
     def __init__(self, pages: Mapping[str, Callable[[], Page]], clock: Clock) -> None:
         self.pages = pages
@@ -116,12 +156,16 @@ class HttpServer:
         self.connections: set[HttpConnection] = set()
         self.long_page = asyncio.Lock()
 
-    def make_page(self, path: str) -> Page:
-        """Makes the page of a path. Raises Refused if there is none."""
-        page = self.pages.get(path)
+    def make_page(self, request: Request) -> Page | Awaitable[Page]:
+        """Makes the page that answers a request, or promises it. Raises Refused if there is none."""
+        page = self.pages.get(request.path)
         if page is None:
             raise Refused(HTTPStatus.NOT_FOUND, f"the pages are {', '.join(self.pages)}")
         return page()
+
+    def make_refusal(self, refused: Refused) -> Page:
+        """Makes the page that says why a request is refused."""
+        return Page((f"{refused}\n".encode(),), refused.status)
 
     def abort(self) -> None:
         """Ends all connections at once."""
@@ -135,7 +179,7 @@ class HttpConnection(asyncio.Protocol):
     def __init__(self, server: HttpServer) -> None:
         self._server = server
         self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=MAX_HEAD_BYTES)
-        self._reader = RequestReader(self._http)
+        self._reader = RequestReader(self._http, server.methods)
         self._timer: Cancellable | None = None
         self._task: asyncio.Task[None] | None = None
         self._answered = False
@@ -144,7 +188,7 @@ class HttpConnection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
-        if len(self._server.connections) >= MAX_CONNECTIONS:
+        if len(self._server.connections) >= self._server.max_connections:
             self._answered = True
             self._transport.abort()
             return
@@ -161,6 +205,9 @@ class HttpConnection(asyncio.Protocol):
         else:
             if request is not None:
                 self._ask(request)
+            elif self._reader.is_asked_to_continue:
+                head = self._http.send(h11.InformationalResponse(status_code=HTTPStatus.CONTINUE, headers=[]))
+                self._transport.write(head or b"")
 
     def eof_received(self) -> bool:
         """Keeps the connection if the client has sent its whole request and may still read; drops it otherwise."""
@@ -177,7 +224,7 @@ class HttpConnection(asyncio.Protocol):
 
     def _ask(self, request: Request) -> None:
         try:
-            page = self._server.make_page(request.path)
+            page = self._server.make_page(request)
         except Refused as refused:
             self._refuse(refused)
             return
@@ -185,25 +232,35 @@ class HttpConnection(asyncio.Protocol):
             logger.exception("could not make the page %s", request.path)
             self._refuse(Refused(HTTPStatus.INTERNAL_SERVER_ERROR, _FAILED))
             return
-        self._set_timer(ANSWER_SECONDS, self.abort)
-        self._task = asyncio.ensure_future(self._send(page, head_only=request.head_only))
+        if isinstance(page, Page):
+            self._set_timer(ANSWER_SECONDS, self.abort)
+        else:
+            self._cancel_timer()  # what is promised comes when it comes
+        self._task = asyncio.ensure_future(self._send(page, head_only=request.method == "HEAD"))
 
-    async def _send(self, page: Page, *, head_only: bool) -> None:
+    async def _send(self, promised: Page | Awaitable[Page], *, head_only: bool) -> None:
         try:
+            page = promised if isinstance(promised, Page) else await promised
             if page.is_long:
                 async with self._server.long_page:
                     body = await _body_of(page)
             else:
                 body = await _body_of(page)
+        except Refused as refused:
+            self._refuse(refused)
+            return
         except Exception:
             logger.exception("could not make a page")
             self._refuse(Refused(HTTPStatus.INTERNAL_SERVER_ERROR, _FAILED))
             return
+        if self._timer is None and not self._answered:
+            self._set_timer(ANSWER_SECONDS, self.abort)
         self._answer(page.status, page.content_type, body, head_only=head_only)
 
     def _refuse(self, refused: Refused) -> None:
         self._set_timer(ANSWER_SECONDS, self.abort)
-        self._answer(refused.status, PLAIN, f"{refused}\n".encode())
+        page = self._server.make_refusal(refused)
+        self._answer(page.status, page.content_type, b"".join(page.pieces))
 
     def _too_slow(self) -> None:
         self._refuse(Refused(HTTPStatus.REQUEST_TIMEOUT, f"no complete request came within {REQUEST_SECONDS} s"))
@@ -213,7 +270,7 @@ class HttpConnection(asyncio.Protocol):
             return
         self._answered = True
         fields = [("Content-Type", content_type), ("Content-Length", str(len(body)))]
-        fields += [("Allow", "GET, HEAD")] if status == HTTPStatus.METHOD_NOT_ALLOWED else []
+        fields += [("Allow", ", ".join(self._server.methods))] if status == HTTPStatus.METHOD_NOT_ALLOWED else []
         fields += [("Cache-Control", "no-store"), ("X-Content-Type-Options", "nosniff"), ("Connection", "close")]
         answer = h11.Response(status_code=status, headers=fields, reason=HTTPStatus(status).phrase)
         head = self._http.send(answer) or b""

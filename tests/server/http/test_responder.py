@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import h11
 import pytest
 
-from ottla.server.metrics.http import (
+from ottla.server.http.responder import (
     ANSWER_SECONDS,
     MAX_CONNECTIONS,
     MAX_HEAD_BYTES,

@@ -1,0 +1,84 @@
+"""Everything that a test may ask of the kit, as one table of functions, which HTTP and Python both call.
+
+A `Call` is one of them: its name in Python, its method and path in HTTP, and the function. That takes the Kit and the
+`Given`, what was given with the call, and returns what JSON can hold, or an awaitable of it; it raises Refused. All run on the
+broker's loop, so a call is in force before it is answered.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from ottla.server.testkit import fault_calls, moves
+from ottla.server.testkit.fields import Refused, nearest
+from ottla.server.testkit.given import Given
+from ottla.server.testkit.topics import create_topic
+
+if TYPE_CHECKING:
+    from ottla.server.testkit.kit import Kit
+
+
+class Call(NamedTuple):
+    """One thing that a test may ask."""
+
+    name: str
+    """The name in Python."""
+    method: str
+    path: str
+    """The path in HTTP, with the names of its variables in braces."""
+    function: Callable[[Kit, Given], Any]
+    status: int = HTTPStatus.OK
+    """What HTTP answers if all is well."""
+
+
+def _state(kit: Kit, given: Given) -> Any:
+    """Says which broker this is."""
+    given.fields.done()
+    return kit.describe()
+
+
+CALLS: Final[tuple[Call, ...]] = (
+    Call("state", "GET", "/v1/state", _state),
+    Call("fault", "POST", "/v1/faults", fault_calls.install, HTTPStatus.CREATED),
+    Call("faults", "GET", "/v1/faults", fault_calls.describe_all),
+    Call("remove_faults", "DELETE", "/v1/faults", fault_calls.remove_all),
+    Call("fault.describe", "GET", "/v1/faults/{id}", fault_calls.describe),
+    Call("fault.remove", "DELETE", "/v1/faults/{id}", fault_calls.remove),
+    Call("fault.wait", "POST", "/v1/faults/{id}/wait", fault_calls.wait),
+    Call("fault.release", "POST", "/v1/faults/{id}/release", fault_calls.release),
+    Call("clock", "GET", "/v1/clock", moves.show_clock),
+    Call("advance", "POST", "/v1/clock/advance", moves.advance),
+    Call("freeze", "POST", "/v1/clock/freeze", moves.freeze),
+    Call("resume", "POST", "/v1/clock/resume", moves.resume),
+    Call("set_clock", "POST", "/v1/clock/set", moves.set_clock),
+    Call("run", "POST", "/v1/run", moves.run),
+    Call("reset", "POST", "/v1/reset", moves.reset),
+    Call("restart", "POST", "/v1/restart", moves.restart),
+    Call("snapshot", "POST", "/v1/snapshots", moves.snapshot, HTTPStatus.CREATED),
+    Call("snapshots", "GET", "/v1/snapshots", moves.list_snapshots),
+    Call("restore", "POST", "/v1/snapshots/{snapshot}/restore", moves.restore),
+    Call("delete_snapshot", "DELETE", "/v1/snapshots/{snapshot}", moves.delete_snapshot),
+    Call("create_topic", "PUT", "/v1/topics/{topic}", create_topic, HTTPStatus.CREATED),
+)
+"""The table. Beside it there are only the rules of HTTP in port.py."""
+
+
+def find_call(method: str, path: str) -> tuple[Call, dict[str, str]]:
+    """Returns the call of a path and its variables. Raises Refused, with 405 if the path has only other methods."""
+    methods = []
+    for call, pattern in _PATTERNS:
+        found = pattern.fullmatch(path)
+        if found is None:
+            continue
+        if call.method == method:
+            return call, found.groupdict()
+        methods.append(call.method)
+    if methods:
+        raise Refused(f"{path} is for {', '.join(methods)}, not for {method}", HTTPStatus.METHOD_NOT_ALLOWED)
+    raise Refused(f"there is no {path}{nearest(path, {call.path for call in CALLS})}", HTTPStatus.NOT_FOUND)
+
+
+_PATTERNS: Final = [(call, re.compile(re.sub(r"\{(\w+)\}", r"(?P<\1>[^/]+)", call.path))) for call in CALLS]

@@ -1,0 +1,96 @@
+"""What a move of the clock does to a broker: who is expelled, which transactions are aborted, which segments are deleted.
+
+Nothing in the broker reports this. It is the difference of two looks, one before and one after.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ottla.server.group.classic.members import Member
+from ottla.server.txn.errors import TransactionError
+from ottla.server.txn.state import State
+
+if TYPE_CHECKING:
+    from ottla.server.broker.broker import Broker
+    from ottla.server.group.group import Group
+    from ottla.server.group.shard import GroupShard
+    from ottla.server.requests.context import BrokerContext
+
+_ABORTED = frozenset({State.PREPARE_ABORT, State.COMPLETE_ABORT})
+
+
+class Look(NamedTuple):
+    """What there is of it at one moment."""
+
+    members: set[tuple[str, str]]
+    """The members of all groups: group id and member id."""
+    transactions: dict[str, State]
+    """The state of each transactional id."""
+    segments: dict[tuple[str, int], list[int]]
+    """The base offsets of each partition's segments."""
+
+
+def look(context: BrokerContext) -> Look:
+    """Returns what there is now."""
+    members = {(group.group_id, member_id) for _, group in _groups(context) for member_id in group.members}
+    logs = context.replicas.logs.logs
+    segments = {name: [segment.base_offset for segment in log.segments] for name, log in logs.items()}
+    return Look(members, _transactions(context), segments)
+
+
+def effects(before: Look, context: BrokerContext) -> dict[str, Any]:
+    """Returns what has happened since `before`. What clients did meanwhile is not told apart."""
+    after = look(context)
+    gone = sorted(before.members - after.members)
+    aborted = [
+        transactional_id
+        for transactional_id, state in before.transactions.items()
+        if state is State.ONGOING and after.transactions.get(transactional_id) in _ABORTED
+    ]
+    deleted = 0
+    for name, log in context.replicas.logs.logs.items():  # compaction replaces segments above the start; those are not deleted
+        left = set(after.segments[name])
+        deleted += sum(base < log.log_start_offset and base not in left for base in before.segments.get(name, ()))
+    return {
+        "expired_members": [{"group": group_id, "member": member_id} for group_id, member_id in gone],
+        "aborted_transactions": sorted(aborted),
+        "deleted_segments": deleted,
+    }
+
+
+def keep_members(broker: Broker, seconds: float) -> None:
+    """Gives the members of all groups whose client has an open connection so much more time, because the clock is moved by as
+    much. A client is known by its client id and host."""
+    context = broker.context
+    assert context is not None
+    connected = {
+        (connection.session.client_id, connection.session.client_host)
+        for listener in broker.listeners
+        for connection in listener.connections
+    }
+    for shard, group in _groups(context):
+        for member_id, member in group.members.items():
+            classic = isinstance(member, Member)
+            client_id, host = member.client if classic else (member.client_id, member.client_host)
+            if (client_id, host.removeprefix("/")) in connected:
+                shard.protocol_of(group.group_id).postpone_session(group, member_id, seconds)
+
+
+def _groups(context: BrokerContext) -> Iterator[tuple[GroupShard, Group]]:
+    """Yields all groups of shards that are loaded, each with its shard."""
+    for shard in context.groups.loaded_shards():
+        for group in shard.groups.values():
+            yield shard, group
+
+
+def _transactions(context: BrokerContext) -> dict[str, State]:
+    """Returns the state of each transactional id, of none while some are being loaded."""
+    coordinator = context.existing_transaction_coordinator
+    if coordinator is None:
+        return {}
+    try:
+        return {each.transactional_id: each.state for each in coordinator.all_transactions()}
+    except TransactionError:
+        return {}

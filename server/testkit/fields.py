@@ -1,0 +1,110 @@
+"""Reads what a test sends to the kit, field by field, and refuses what is wrong by the name of the field.
+
+A wrong name is answered with the nearest one that is known, because a misspelt fault that is silently ignored makes a test pass
+that should not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
+from http import HTTPStatus
+from typing import Any, Final, TypeVar, overload
+
+T = TypeVar("T")
+D = TypeVar("D")
+
+_MISSING: Final = object()
+_WORDS: Final[dict[type, str]] = {
+    bool: "true or false",
+    int: "a whole number",
+    float: "a number",
+    str: "a text",
+    dict: "an object",
+    list: "a list",
+}
+
+
+class Refused(Exception):
+    """Refuses what a test asked of the kit; its text says which field is wrong, and what would be right. `status` is HTTP's."""
+
+    def __init__(self, text: str, status: int = HTTPStatus.BAD_REQUEST) -> None:
+        super().__init__(text)
+        self.status = int(status)
+
+
+def nearest(wrong: object, known: Iterable[str]) -> str:
+    """Returns the end of a sentence about a wrong name: the known name that is nearest to it, or else all of them."""
+    names = sorted(known)
+    lower = {name.lower(): name for name in names}
+    found = get_close_matches(str(wrong).lower(), lower, 1)
+    if found:
+        return f"; did you mean {lower[found[0]]}?"
+    return f"; there are {', '.join(names)}" if names else ""
+
+
+class Fields:
+    """Holds the fields of an object that a test sent. Each is taken once, and `done` refuses those that nobody took.
+
+    `where` is the path of the object in what was sent, such as `on`, and is empty for the outermost one.
+    """
+
+    def __init__(self, values: object, where: str = "") -> None:
+        if not isinstance(values, Mapping):
+            raise Refused(f"{where or 'the body'} must be an object, not {values!r:.50}")
+        self._left = dict(values)
+        self._where = where
+        self._known: set[str] = set()
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._left
+
+    @overload
+    def take(self, name: str, kind: type[T]) -> T: ...
+
+    @overload
+    def take(self, name: str, kind: type[T], default: D) -> T | D: ...
+
+    def take(self, name: str, kind: type[Any], default: Any = _MISSING) -> Any:
+        """Takes out the value of a field, or returns the default if it is not there or null. Raises Refused if the value is of
+        another kind, or is not there and has no default. A whole number may stand for a number, but true is none.
+        """
+        self._known.add(name)
+        value = self._left.pop(name, None)
+        if value is None:
+            if default is _MISSING:
+                raise Refused(f"{self.path(name)} is missing; it must be {_WORDS[kind]}")
+            return default
+        wrong = type(value) not in (int, float) if kind is float else type(value) is not kind
+        if wrong:
+            raise Refused(f"{self.path(name)} must be {_WORDS[kind]}, not {value!r:.50}")
+        return value
+
+    def take_number(self, name: str, default: int | None = None, *, low: int = 0, high: int = 2**53) -> int:
+        """Takes out a whole number between two bounds; without a default it must be there. Raises Refused."""
+        value: int = self.take(name, int) if default is None else self.take(name, int, default)
+        if value != default and not low <= value <= high:
+            raise Refused(f"{self.path(name)} must be between {low} and {high}, not {value}")
+        return value
+
+    def take_any(self, name: str) -> Any:
+        """Takes out a value of any kind, None if it is not there."""
+        self._known.add(name)
+        return self._left.pop(name, None)
+
+    def all(self) -> dict[str, Any]:
+        """Returns the fields that are not taken yet, with their values."""
+        return dict(self._left)
+
+    def inside(self, name: str) -> Fields:
+        """Takes out a field that is an object, empty if it is not there; returns its fields. Raises Refused."""
+        return Fields(self.take(name, dict, {}), self.path(name))
+
+    def path(self, name: str) -> str:
+        """Returns the path of a field, as messages have it."""
+        return f"{self._where}.{name}" if self._where else name
+
+    def done(self) -> None:
+        """Raises Refused if there are fields that nobody took."""
+        for name in self._left:
+            raise Refused(f"{self.path(str(name))} is no field here{nearest(name, self._known)}")

@@ -1,0 +1,23 @@
+"""What is given with a call to the kit, by HTTP or from Python."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Any
+
+from ottla.server.testkit.fields import Fields
+
+
+class Given:
+    """Holds what was given with a call: the variables of its path, such as the id of a fault, and the body."""
+
+    def __init__(self, variables: Mapping[str, str], body: Any = None) -> None:
+        self.variables = variables
+        self.body = body
+        """What the JSON of the body stood for; None without a body. A query stands for a body of texts."""
+
+    @cached_property
+    def fields(self) -> Fields:
+        """Returns the fields of a body that is an object. Raises Refused if it is anything else."""
+        return Fields({} if self.body is None else self.body)

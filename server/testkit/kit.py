@@ -1,0 +1,64 @@
+"""The kit of one test: what it controls, over all starts of its broker.
+
+Of the two layers that it puts around requests, the outer one (frames.py) is there from the broker's start, and does nothing as
+long as no fault changes bytes; the inner one (faults.py) comes and goes with the faults.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+from ottla.server.testkit.bench import Bench
+from ottla.server.testkit.frames import Frames, Rewrites
+
+if TYPE_CHECKING:
+    from ottla.server.base.clock import Clock
+    from ottla.server.broker.broker import Broker
+    from ottla.server.dispatch.routes import Dispatch
+    from ottla.server.network.owner import Serves
+    from ottla.server.testkit.faults import Faults
+    from ottla.server.testkit.lives import Lives
+
+
+class Kit(Bench):
+    """Holds what a test controls. `around` is handed to each broker that is started for the test (`Broker(around=)`)."""
+
+    def __init__(self, clock: Clock, random: Random) -> None:
+        super().__init__(clock, random)
+        self.rewrites = Rewrites()
+        self.lives: Lives | None = None
+        """What starts the broker anew, and has its clock; whoever makes the kit sets it."""
+
+    @cached_property
+    def faults(self) -> Faults:
+        """Returns the faults; their code is loaded with the first."""
+        from ottla.server.testkit.faults import Faults
+
+        return Faults(self, self.rewrites)
+
+    @property
+    def moved(self) -> Lives:
+        """Returns `lives`, which must be there."""
+        assert self.lives is not None
+        return self.lives
+
+    def remove_faults(self) -> None:
+        """Removes all faults."""
+        if "faults" in vars(self):
+            self.faults.remove(list(self.faults))
+
+    def around(self, broker: Broker, dispatch: Dispatch) -> Serves:
+        """Returns what serves the requests of the broker's listeners in place of `dispatch`. The broker calls this in its start,
+        before any client can connect, once for each dispatch."""
+        if broker is not self._broker:
+            self._broker = broker
+            if "faults" in vars(self):
+                self.faults.refresh()
+        return Frames(dispatch, self.rewrites, self)
+
+    def describe(self) -> dict[str, Any]:
+        """Returns what `state` answers."""
+        broker = self.broker
+        return {"bootstrap": broker.bootstrap, "cluster_id": broker.cluster_id, "node_id": broker.config.node_id}

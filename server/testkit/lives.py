@@ -1,0 +1,275 @@
+"""The lives of the broker of one test: it is restarted, reset to nothing and put back to a snapshot, and keeps its address.
+
+Each life is a Broker of its own, with a clock of its own, so that nothing of an earlier one can come back. A life that goes on
+(`restart`) begins with the same files at the same time; one that begins anew (`reset`) has none, and the clock shows real time
+again.
+
+A broker that is killed here is closed without a word to its clients, and writes nothing more: its files are what `kill -9` would
+leave, and the next start recovers them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from ottla.log.disk.files import remove_tree
+from ottla.server.base.clock import sleep
+from ottla.server.broker.broker import Broker
+from ottla.server.settings.broker_config import BrokerConfig
+from ottla.server.testkit.copies import copy_tree
+from ottla.server.testkit.fields import Refused, nearest
+from ottla.server.testkit.homes import CONFLICT
+from ottla.server.testkit.ports import KeptPorts
+from ottla.server.testkit.steered import Moment, SteeredClock
+
+if TYPE_CHECKING:
+    from random import Random
+
+    from ottla.log.disk.files import Disk
+    from ottla.server.base.clock import Clock
+    from ottla.server.broker.broker import Around
+    from ottla.server.testkit.copies import Link
+    from ottla.server.testkit.homes import Home
+
+COPY_ATTEMPTS: Final = 3
+"""How often a copy is begun anew because the cleaner's process has renamed a file meanwhile."""
+REAL_TIME: Final = Moment()
+
+
+class Snapshot(NamedTuple):
+    """A copy of the log directories."""
+
+    directories: list[str]
+    moment: Moment
+    """Where the clock stood."""
+    files: int
+
+
+class Lives:
+    """The broker of one test, over all its lives; see the module's docstring.
+
+    `clock` is that of real time; `around` is what each life has around its requests. `config` and `cluster_id` are those of the
+    first life. `home` is where its log directories are, `link` gives a file a second name if the disk can.
+    """
+
+    def __init__(
+        self,
+        clock: Clock,
+        random: Random | None,
+        around: Around | None,
+        config: BrokerConfig,
+        disk: Disk,
+        home: Home,
+        *,
+        cluster_id: str | None = None,
+        link: Link | None = None,
+    ) -> None:
+        self._real_clock = clock
+        self._random = random
+        self._around = around
+        self._config = config
+        self._disk = disk
+        self._home = home
+        self._cluster_id = cluster_id
+        self._link = link
+        self._network = KeptPorts()
+        self._broker: Broker | None = None
+        self._why_down = "it was not started"
+        self._clock = SteeredClock(clock)
+        self._snapshots: dict[str, Snapshot] = {}
+        self._made = 0  # so many snapshots, deleted ones included
+        self._turn = asyncio.Lock()  # one thing happens to it at a time
+        self.offline = asyncio.Event()
+        """Set when any life cannot go on; see Broker.offline."""
+        self.failure: str | None = None
+        """Why the last life that ended could not go on in its cluster."""
+
+    @property
+    def broker(self) -> Broker:
+        """The broker that lives. Raises Refused if none does."""
+        if self._broker is None:
+            raise Refused(f"the broker is down: {self._why_down}", CONFLICT)
+        return self._broker
+
+    @property
+    def clock(self) -> SteeredClock:
+        """The clock of the present life."""
+        return self._clock
+
+    @property
+    def home(self) -> Home:
+        """Where it lives."""
+        return self._home
+
+    @property
+    def turn(self) -> asyncio.Lock:
+        """Held by whoever moves the broker or its clock."""
+        return self._turn
+
+    async def start(self) -> None:
+        """Begins the first life. Raises what Broker.start raises; nothing is left open then."""
+        try:
+            await self._begin(REAL_TIME)
+        except BaseException:
+            self._network.close()
+            raise
+
+    async def stop(self, *, clean: bool = True) -> None:
+        """Ends the last life, if there is one, and gives up the ports. Raises StorageError if a clean stop fails."""
+        async with self._turn:
+            try:
+                await self._end(clean=clean)
+            finally:
+                self._network.close()
+                await self._home.close()
+
+    async def restart(self, *, clean: bool, down_ms: int = 0) -> None:
+        """Ends the present life and begins another one on the same files, `down_ms` later, in real time. Raises what a start
+        raises; the broker is down then."""
+        async with self._turn:
+            moment = self.clock.moment if self.broker else REAL_TIME
+            await self._end(clean=clean)
+            if down_ms:
+                await sleep(self._real_clock, down_ms / 1000)
+            await self._begin(moment)
+
+    async def reset(self) -> None:
+        """Ends the present life and begins one with nothing in it. Raises Refused if the directories hold data of others."""
+        self._home.check()
+        async with self._turn:
+            await self._move()
+            await self._begin(REAL_TIME)
+
+    async def restore(self, name: str) -> None:
+        """Ends the present life and begins one with the files of a snapshot, at its time. Raises Refused."""
+        self._home.check()
+        async with self._turn:
+            snapshot = self._find(name)
+            await self._move()
+            for source, target in zip(snapshot.directories, self._directories, strict=True):
+                copy_tree(self._disk, source, target, self._link)
+            await self._begin(snapshot.moment)
+
+    # Snapshots
+
+    @property
+    def snapshots(self) -> Mapping[str, Snapshot]:
+        """All snapshots by name."""
+        return self._snapshots
+
+    async def snapshot(self, name: str | None = None) -> str:
+        """Copies the log directories between two turns of the event loop, and returns the name of the snapshot, a free one if
+        none is given. Raises Refused if there is one of this name, and OSError."""
+        async with self._turn:
+            broker, name = self.broker, name or self._free_name()
+            if name in self._snapshots:
+                raise Refused(f"there is a snapshot {name!r} already; delete it first, or use another name", CONFLICT)
+            self._made += 1
+            place = f"{self._home.snapshots}/{self._made}"
+            for attempt in range(COPY_ATTEMPTS):
+                directories = [f"{place}-{attempt}-{index}" for index in range(len(self._directories))]
+                try:
+                    copied = sum(map(self._copy, self._directories, directories))
+                    break
+                except FileNotFoundError:
+                    if attempt + 1 == COPY_ATTEMPTS:
+                        raise
+            assert broker is self._broker
+            self._snapshots[name] = Snapshot(directories, self.clock.moment, copied)
+            return name
+
+    def _copy(self, source: str, target: str) -> int:
+        return copy_tree(self._disk, source, target, self._link)
+
+    def _free_name(self) -> str:
+        numbers = range(1, len(self._snapshots) + 2)
+        return next(name for name in map("snapshot-{}".format, numbers) if name not in self._snapshots)
+
+    def check_restore(self, name: str) -> None:
+        """Raises Refused if `restore` would."""
+        self._home.check()
+        self._find(name)
+
+    def delete_snapshot(self, name: str) -> Snapshot:
+        """Deletes a snapshot and returns it. Raises Refused if there is none of this name."""
+        snapshot = self._find(name)
+        del self._snapshots[name]
+        for directory in snapshot.directories:
+            remove_tree(self._disk, directory)
+        return snapshot
+
+    def _find(self, name: str) -> Snapshot:
+        if name not in self._snapshots:
+            raise Refused(f"there is no snapshot {name!r}{nearest(name, self._snapshots)}", 404)
+        return self._snapshots[name]
+
+    # A life
+
+    @property
+    def _directories(self) -> list[str]:
+        """The directories of the present life, the one of the metadata log included."""
+        return list(dict.fromkeys((*self._config.log_dirs, self._config.metadata_log_dir)))
+
+    async def _move(self) -> None:
+        """Ends the present life, if there is one, and makes empty directories the next one's."""
+        await self._end(clean=False)
+        old = self._directories
+        new = dict(zip(old, await self._home.move(old), strict=True))
+        texts = {"log.dirs": ",".join(new[path] for path in self._config.log_dirs)}
+        if self._config.values["metadata.log.dir"]:
+            texts["metadata.log.dir"] = new[self._config.metadata_log_dir]
+        self._config = _changed(self._config, texts)
+
+    async def _begin(self, moment: Moment) -> None:
+        clock = self._clock = SteeredClock(self._real_clock, moment)
+        broker = Broker(
+            self._config,
+            cluster_id=self._cluster_id,
+            disk=self._disk,
+            clock=clock,
+            random=self._random,
+            network=self._network,
+            around=self._around,
+        )
+        broker.offline = self.offline
+        try:
+            await broker.start()
+        except BaseException as error:
+            clock.end()
+            self._why_down = f"it could not be started: {error}"
+            raise
+        self._broker = broker
+        if self._cluster_id is None:
+            self._keep_address(broker)
+
+    def _keep_address(self, broker: Broker) -> None:
+        """Gives all later lives the cluster id and the ports of the first one."""
+        self._cluster_id = broker.cluster_id
+        ports = {listener.name: listener.port for listener in (*broker.listeners, *broker.controller_listeners)}
+        addresses = [address._replace(port=ports.get(address.name, address.port)) for address in self._config.all_listeners]
+        texts = {"listeners": ",".join(map(str, addresses))}
+        kept = set(ports.values())
+        if broker.metrics_url is not None:
+            texts["ottla.metrics.port"] = broker.metrics_url.rpartition(":")[2]
+            kept.add(int(texts["ottla.metrics.port"]))
+        self._network.keep_only(kept)
+        self._config = _changed(self._config, texts)
+
+    async def _end(self, *, clean: bool) -> None:
+        broker, self._broker = self._broker, None
+        if broker is None:
+            return
+        self._why_down, self.failure = "it was stopped", broker.failure
+        clock = self._clock
+        clock.resume()  # the end waits for running requests, but not for ever
+        try:
+            await (broker.stop() if clean else broker.drop())
+        finally:
+            clock.end()
+
+
+def _changed(config: BrokerConfig, texts: Mapping[str, str]) -> BrokerConfig:
+    """Returns the configuration with some settings changed."""
+    return BrokerConfig.from_mapping({**config.texts, **texts}, config.cluster_id)[0]

@@ -1,0 +1,151 @@
+"""The test port: the calls of the kit over HTTP, for tests in any language.
+
+It is for programs on this machine, not for web pages that somebody has open there: a request with an Origin is refused (403), and
+so is one whose Host is neither loopback nor the host that was configured (421), since a page may have its own name resolve to
+loopback. At any other address it needs a token. What is sent is JSON, and so is every answer; a refusal is
+`{"error": "what is wrong, and what would be right"}`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import inspect
+import json
+from collections.abc import Awaitable
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import parse_qsl, unquote
+
+from ottla.log.config_def import ConfigError
+from ottla.server.broker.open_listeners import is_loopback
+from ottla.server.http.responder import HttpConnection, HttpServer, Page, Request
+from ottla.server.http.responder import Refused as HttpRefused
+from ottla.server.testkit.control import Call, find_call
+from ottla.server.testkit.fields import Refused
+from ottla.server.testkit.given import Given
+
+if TYPE_CHECKING:
+    from ottla.server.base.network import Network
+    from ottla.server.testkit.kit import Kit
+
+PORT: Final = "ottla.test.port"
+HOST: Final = "ottla.test.host"
+TOKEN: Final = "ottla.test.token"
+JSON: Final = "application/json"
+BACKLOG: Final = 100
+MAX_CONNECTIONS: Final = 256
+_EVERYWHERE: Final = ("", "0.0.0.0", "::")
+
+
+def check_host(host: str, token: str | None) -> None:
+    """Raises ConfigError if others could reach the port and need no token."""
+    if not token and not is_loopback(host):
+        raise ConfigError(
+            f"{HOST}: others reach the test port at {host or 'every interface'}; set {TOKEN}, or leave it at 127.0.0.1"
+        )
+
+
+class TestServer(HttpServer):
+    """Answers the calls of one kit."""
+
+    __test__ = False  # it is no test, whatever pytest thinks of its name
+    methods = ("GET", "HEAD", "POST", "PUT", "DELETE")
+    max_connections = MAX_CONNECTIONS
+
+    def __init__(self, kit: Kit, host: str, token: str | None) -> None:
+        super().__init__({}, kit.clock)
+        self._kit = kit
+        self._host = host
+        self._token = token
+
+    def make_page(self, request: Request) -> Page | Awaitable[Page]:
+        """See HttpServer."""
+        self._check_sender(request)
+        try:
+            method = "GET" if request.method == "HEAD" else request.method
+            call, variables = find_call(method, unquote(request.path))
+            answer = call.function(self._kit, Given(variables, _body_of(request)))
+        except Refused as refused:
+            raise HttpRefused(refused.status, str(refused)) from None
+        return self._promise(call, answer) if inspect.isawaitable(answer) else _page(answer, call.status)
+
+    @staticmethod
+    async def _promise(call: Call, answer: Awaitable[Any]) -> Page:
+        try:
+            return _page(await answer, call.status)
+        except Refused as refused:
+            raise HttpRefused(refused.status, str(refused)) from None
+
+    def make_refusal(self, refused: HttpRefused) -> Page:
+        """See HttpServer."""
+        return _page({"error": str(refused)}, refused.status)
+
+    def _check_sender(self, request: Request) -> None:
+        """Raises Refused if this may be a web page, or does not know the token."""
+        headers = request.headers
+        if "origin" in headers:
+            raise HttpRefused(HTTPStatus.FORBIDDEN, "web pages may not use the test port, and this request has an Origin")
+        host = headers.get("host", "")
+        name = host.rpartition(":")[0] if host.rpartition(":")[2].isdecimal() and not host.endswith("]") else host
+        name = name.strip("[]").lower()
+        if self._host not in _EVERYWHERE and not is_loopback(name) and name != self._host.lower():
+            raise HttpRefused(
+                HTTPStatus.MISDIRECTED_REQUEST, f"the test port is not {name:.100}; use 127.0.0.1, or set {HOST} to that name"
+            )
+        if self._token:
+            sent = headers.get("authorization", "").removeprefix("Bearer ")
+            if not hmac.compare_digest(sent.encode(), self._token.encode()):
+                raise HttpRefused(HTTPStatus.UNAUTHORIZED, f"send the value of {TOKEN}, as Authorization: Bearer TOKEN")
+
+
+def _page(answer: Any, status: int) -> Page:
+    return Page((json.dumps(answer, ensure_ascii=False).encode() + b"\n",), status, JSON)
+
+
+def _body_of(request: Request) -> Any:
+    """Returns what the body of a request stands for, or its query where it has no body. Raises Refused."""
+    if not request.body:
+        return dict(parse_qsl(request.query)) or None
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind != JSON:
+        raise Refused(f"the body must be {JSON}, not {kind or 'of no type'}", HTTPStatus.UNSUPPORTED_MEDIA_TYPE)
+    try:
+        return json.loads(request.body)
+    except ValueError as error:
+        raise Refused(f"the body is not JSON: {error}") from None
+
+
+class TestPort:
+    """Serves a kit at an address. `url` is known once it is open."""
+
+    __test__ = False
+
+    def __init__(self, kit: Kit, network: Network, host: str, token: str | None) -> None:
+        """Raises ConfigError if others could reach the address and need no token."""
+        check_host(host, token)
+        self._http = TestServer(kit, host, token)
+        self._network = network
+        self._host = host
+        self._server: asyncio.Server | None = None
+        self.url = ""
+
+    async def open(self, port: int) -> None:
+        """Binds the address and serves; port 0 means a free port. Raises ConfigError if the address cannot be bound."""
+        host = self._host
+        try:
+            sock = self._network.bind(host, port)
+        except OSError as error:
+            raise ConfigError(
+                f"{PORT}: {host}:{port}: {error.strerror}; choose another (--test-port N, 0 for a free one), or another {HOST}"
+            ) from error
+        self._server = await self._network.serve(lambda: HttpConnection(self._http), sock, BACKLOG)
+        await self._server.start_serving()
+        self.url = f"http://{f'[{host}]' if ':' in host else host or 'localhost'}:{sock.getsockname()[1]}"
+
+    def close(self) -> None:
+        """Gives up the address and closes all connections at once."""
+        if self._server is not None:
+            self._server.close()
+            self._server = None
+        self._http.abort()

@@ -1,0 +1,61 @@
+"""Puts a test kit and its port around a broker that `ottla serve` runs."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from ottla.log.config_def import Secret
+from ottla.server.base.clock import LoopClock
+from ottla.server.base.network import OsNetwork
+from ottla.server.base.randomness import from_seed, from_system
+from ottla.server.testkit.homes import Given
+from ottla.server.testkit.kit import Kit
+from ottla.server.testkit.lives import Lives
+from ottla.server.testkit.port import HOST, PORT, TOKEN, TestPort
+
+if TYPE_CHECKING:
+    from ottla.log.disk.files import Disk
+    from ottla.server.settings.broker_config import BrokerConfig
+    from ottla.server.testkit.copies import Link
+
+logger = logging.getLogger("ottla.server.testkit")
+
+
+class UnderTest:
+    """The kit of a served broker, and the port at which it is controlled. Call `open` when the broker serves, and `close`
+    once."""
+
+    def __init__(self, config: BrokerConfig, disk: Disk, link: Link) -> None:
+        """`link` gives a file a second name, for snapshots, which lie beside the first log directory. Raises ConfigError if the
+        port would be open to others without a token."""
+        values = config.values
+        token = values[TOKEN]
+        seed = from_system().getrandbits(32)
+        clock = LoopClock()
+        self.kit = Kit(clock, from_seed(seed))
+        directories = list(dict.fromkeys((*config.log_dirs, config.metadata_log_dir)))
+        home = Given(disk, directories, f"{directories[0]}-snapshots")
+        self.lives = self.kit.lives = Lives(clock, None, self.kit.around, config, disk, home, link=link)
+        self._port: int = values[PORT]
+        self._server = TestPort(self.kit, OsNetwork(), values[HOST], token.reveal() if isinstance(token, Secret) else None)
+        logger.warning(
+            "this broker is under test: whoever reaches its test port may break it; its chances have the seed %d", seed
+        )
+
+    @property
+    def url(self) -> str:
+        """Returns the URL of the test port, without a path."""
+        return self._server.url
+
+    async def open(self) -> None:
+        """Opens the test port, or stops the broker. Raises ConfigError if the address cannot be bound."""
+        try:
+            await self._server.open(self._port)
+        except BaseException:
+            await self.kit.broker.stop()
+            raise
+
+    def close(self) -> None:
+        """Closes the test port."""
+        self._server.close()

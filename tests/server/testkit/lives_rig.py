@@ -1,0 +1,112 @@
+"""A broker with lives, on a disk in memory, and what a test asks of it."""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+from ottla.log.disk.files import Disk, remove_tree
+from ottla.server.base.clock import LoopClock
+from ottla.server.base.randomness import from_seed
+from ottla.server.testkit.control import find_call
+from ottla.server.testkit.given import Given
+from ottla.server.testkit.homes import Home, Scratch
+from ottla.server.testkit.kit import Kit
+from ottla.server.testkit.lives import Lives
+from ottla.wire.api import APIS
+from ottla.wire.messages import list_offsets, metadata, produce
+from tests.asking import ask
+from tests.log.support import batch
+from tests.server.broker.whole_broker import config, disk
+
+
+def run(scenario: Callable[[], Awaitable[None]]) -> None:
+    """Runs a scenario in an event loop of its own."""
+    asyncio.run(asyncio.wait_for(scenario(), 30))
+
+
+class Client:
+    """A client whose connection stays open; it asks one thing at a time."""
+
+    def __init__(self, client_id: str) -> None:
+        self._client_id = client_id.encode()
+
+    async def connect(self, port: int) -> Client:
+        self._reader, self._writer = await asyncio.open_connection("127.0.0.1", port)
+        return self
+
+    async def ask(self, messages: Any, version: int, request: Any) -> Any:
+        flexible = version >= APIS[messages.API_KEY].flexible_from
+        body: list[bytes] = [b"\0"] if flexible else []
+        messages.ENCODE_REQUEST[version](request, body)
+        header = struct.pack(">hhih", messages.API_KEY, version, 7, len(self._client_id)) + self._client_id
+        frame = header + b"".join(body)
+        self._writer.write(len(frame).to_bytes(4, "big") + frame)
+        answer = await self._reader.readexactly(int.from_bytes(await self._reader.readexactly(4), "big"))
+        return messages.DECODE_RESPONSE[version](answer, 5 if flexible else 4)[0]
+
+    async def close(self) -> None:
+        self._writer.close()
+        await self._writer.wait_closed()
+
+
+class Rig:
+    """A kit whose broker has begun its first life."""
+
+    def __init__(self, home: Home | None = None, on: Disk | None = None, **settings: str) -> None:
+        self.disk = on or disk()
+        self.removed: list[str] = []
+        scratch = Scratch("/kit", self.remove)
+        clock, random = LoopClock(), from_seed(20)
+        self.kit = Kit(clock, random)
+        defaults = {"log_dirs": scratch.first(), "offsets_topic_num_partitions": "1", "transaction_state_log_num_partitions": "1"}
+        first = config(**(defaults | settings))
+        self.lives = self.kit.lives = Lives(clock, random, self.kit.around, first, self.disk, home or scratch)
+
+    def remove(self, path: str) -> None:
+        self.removed.append(path)
+        remove_tree(self.disk, path)
+
+    async def call(self, method: str, path: str, body: Any = None) -> Any:
+        """Calls a function of the kit as HTTP does."""
+        call, variables = find_call(method, path)
+        answer = call.function(self.kit, Given(variables, body))
+        return await answer if isinstance(answer, Awaitable) else answer
+
+    @property
+    def port(self) -> int:
+        return self.lives.broker.port
+
+    async def topics(self) -> list[str]:
+        answer = await ask(self.port, metadata, 5, metadata.MetadataRequest(topics=None))
+        return sorted(topic.name for topic in answer.topics)
+
+    async def produce(self, topic: str, **of_batch: Any) -> int:
+        """Appends a batch and returns its base offset."""
+        data = produce.PartitionProduceData(0, batch(**of_batch))
+        body = produce.ProduceRequest(None, -1, 1000, [produce.TopicProduceData(topic, partition_data=[data])])
+        answer = (await ask(self.port, produce, 9, body)).responses[0].partition_responses[0]
+        assert answer.error_code == 0
+        return int(answer.base_offset)
+
+    async def offset(self, topic: str, at: int) -> int:
+        """Returns the first offset of partition 0 with -2, and its end with -1."""
+        partition = list_offsets.ListOffsetsPartition(0, timestamp=at)
+        body = list_offsets.ListOffsetsRequest(-1, 0, [list_offsets.ListOffsetsTopic(topic, [partition])])
+        answer = (await ask(self.port, list_offsets, 5, body)).topics[0].partitions[0]
+        assert answer.error_code == 0
+        return int(answer.offset)
+
+
+@asynccontextmanager
+async def living(home: Home | None = None, on: Disk | None = None, **settings: str) -> AsyncIterator[Rig]:
+    """A rig from the start of its first life to the end of its last."""
+    rig = Rig(home, on, **settings)
+    await rig.lives.start()
+    try:
+        yield rig
+    finally:
+        await rig.lives.stop(clean=False)

@@ -1,0 +1,133 @@
+"""The test port: who may use it, and what it says to whom."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+
+from ottla.log.config_def import ConfigError
+from ottla.server.base.network import OsNetwork
+from ottla.server.testkit.control import CALLS
+from ottla.server.testkit.port import TestPort
+from ottla.testing import Broker
+from ottla.wire.messages import list_groups
+from tests.asking import ask
+from tests.server.metrics.served import Answer, send
+from tests.server.testkit.under_test import under_test
+
+FAULT = {"on": {"api": "ListGroups"}, "do": {"error": "NOT_COORDINATOR"}}
+
+
+async def call(url: str, method: str, path: str, body: Any = None, **headers: str) -> Answer:
+    text = b"" if body is None else body if isinstance(body, bytes) else json.dumps(body).encode()
+    sent = {"Host": "127.0.0.1:1", "Content-Type": "application/json", "Content-Length": str(len(text))}
+    sent |= {name.replace("_", "-"): value for name, value in headers.items()}
+    head = "".join(f"{name}: {value}\r\n" for name, value in sent.items() if value)
+    return await send(url, f"{method} {path} HTTP/1.1\r\n{head}\r\n".encode() + text)
+
+
+def error_of(answer: Answer) -> str:
+    text: str = json.loads(answer.body)["error"]
+    return text
+
+
+def test_the_life_of_a_fault_by_http() -> None:
+    async def scenario() -> None:
+        async with Broker(test_port=0) as broker:
+            url = str(broker.test_url)
+            made = await call(url, "POST", "/v1/faults", FAULT)
+            assert (made.status, made.fields["content-type"]) == (201, "application/json")
+            fault = json.loads(made.body)
+            waiting = asyncio.ensure_future(call(url, "POST", f"/v1/faults/{fault['id']}/wait", {"hits": 1}))
+            answer = await ask(broker.port, list_groups, 2, list_groups.ListGroupsRequest())
+            assert answer.error_code == 16
+            assert json.loads((await waiting).body)["hits"] == 1
+            assert json.loads((await call(url, "GET", "/v1/faults")).body)[0]["left"] == 0
+            assert json.loads((await call(url, "GET", "/v1/faults/f1")).body)["last_hit"]["api"] == "ListGroups"
+            assert (await call(url, "DELETE", "/v1/faults/f1")).status == 200
+            assert json.loads((await call(url, "GET", "/v1/faults")).body) == []
+            state = json.loads((await call(url, "GET", "/v1/state")).body)
+            assert state["bootstrap"] == broker.bootstrap
+
+    asyncio.run(scenario())
+
+
+REFUSED = [
+    ("POST", "/v1/faults", FAULT, {"Origin": "http://evil.example"}, 403, "web pages may not"),
+    ("GET", "/v1/faults", None, {"Origin": "null"}, 403, "web pages may not"),
+    ("GET", "/v1/faults", None, {"Host": "evil.example"}, 421, "is not evil.example; use 127.0.0.1"),
+    ("GET", "/v1/faults", None, {"Host": "evil.example:80"}, 421, "is not evil.example"),
+    ("POST", "/v1/faults", FAULT, {"Content_Type": "text/plain"}, 415, "must be application/json, not text/plain"),
+    ("POST", "/v1/faults", FAULT, {"Content_Type": ""}, 415, "not of no type"),
+    ("POST", "/v1/faults", b"{", {}, 400, "the body is not JSON"),
+    ("POST", "/v1/faults", {"do": {"error": "NON"}}, {}, 400, "did you mean NONE?"),
+    ("POST", "/v1/faults", b" " * 2**20 + b"{}", {}, 413, "at most 1048576 bytes"),
+    ("PUT", "/v1/faults", FAULT, {}, 405, "is for POST, GET, DELETE, not for PUT"),
+    ("PATCH", "/v1/faults", FAULT, {}, 405, "are allowed"),
+    ("GET", "/v1/fault", None, {}, 404, "there is no /v1/fault; did you mean /v1/faults?"),
+    ("GET", "/v1/faults/f7", None, {}, 404, "there is no fault f7; there are none"),
+    ("POST", "/v1/faults/f7/wait", {}, {}, 404, "there is no fault f7"),
+    ("GET", "/v1/state?x=1", None, {}, 400, "x is no field here"),
+]
+
+
+def test_what_is_refused() -> None:
+    async def scenario() -> None:
+        async with Broker(test_port=0) as broker:
+            for method, path, body, headers, status, said in REFUSED:
+                answer = await call(str(broker.test_url), method, path, body, **headers)
+                assert (answer.status, said in error_of(answer)) == (status, True), (path, headers, answer)
+            assert json.loads((await call(str(broker.test_url), "GET", "/v1/faults", Host="localhost:1")).body) == []
+            assert json.loads((await call(str(broker.test_url), "GET", "/v1/faults", Host="[::1]:1")).body) == []
+
+    asyncio.run(scenario())
+
+
+def test_a_wait_that_takes_too_long_is_answered_408() -> None:
+    async def scenario() -> None:
+        async with Broker(test_port=0) as broker:
+            await call(str(broker.test_url), "POST", "/v1/faults", FAULT)
+            answer = await call(str(broker.test_url), "POST", "/v1/faults/f1/wait", {"timeout_ms": 1})
+            assert (answer.status, error_of(answer)) == (
+                408,
+                "the fault f1 has 0 of 1 hits, and matched 0 requests, after 1 ms",
+            )
+
+    asyncio.run(scenario())
+
+
+def test_others_reach_it_only_with_a_token() -> None:
+    with pytest.raises(ConfigError, match=r"^ottla.test.host: others reach the test port at 0.0.0.0; set ottla.test.token"):
+        asyncio.run(opened("0.0.0.0", None))
+
+    async def scenario() -> None:
+        async with Broker(test_port=0, ottla_test_token="secret", ottla_test_host="0.0.0.0") as broker:
+            url = str(broker.test_url).replace("0.0.0.0", "127.0.0.1")
+            for token in ("", "Bearer wrong", "secret2", "Bearer säcret"):
+                assert (await call(url, "GET", "/v1/faults", Authorization=token)).status == 401
+            assert (await call(url, "GET", "/v1/faults", Host="broker:1", Authorization="Bearer secret")).status == 200
+
+    asyncio.run(scenario())
+
+
+async def opened(host: str, token: str | None, port: int = 0) -> None:
+    async with under_test() as test:
+        server = TestPort(test.kit, OsNetwork(), host, token)
+        await server.open(port)
+        server.close()
+
+
+def test_an_address_that_cannot_be_bound_is_named() -> None:
+    async def scenario() -> None:
+        async with Broker() as broker:
+            with pytest.raises(ConfigError, match=rf"^ottla.test.port: 127.0.0.1:{broker.port}: Address already in use; choose"):
+                await opened("127.0.0.1", None, broker.port)
+
+    asyncio.run(scenario())
+
+
+def test_every_call_has_a_path_of_its_own_and_a_name() -> None:
+    assert len({(call.method, call.path) for call in CALLS}) == len({call.name for call in CALLS}) == len(CALLS)
