@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import copy
 import dataclasses
 import importlib
 from collections.abc import Awaitable, Callable, Iterator
@@ -86,8 +85,9 @@ def double(body: Any, way: tuple[Place, ...]) -> None:
     entities = getattr(container, way[-1].level.asked)
     other: Any = 1 if isinstance(entities[0], int) else "other"
     if isinstance(entities[0], WireStruct):
-        other = copy.copy(entities[0])
-        for name in type(other).__slots__:
+        kind: Any = type(entities[0])
+        other = kind(*(getattr(entities[0], name) for name in kind.__slots__))
+        for name in kind.__slots__:
             value = getattr(other, name)
             if name == "topic_id":
                 setattr(other, name, TOPIC_ID[::-1])
