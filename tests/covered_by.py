@@ -109,7 +109,6 @@ COVERED_BY: Final[dict[str, str]] = {
     "server/handlers/unregister_controller.py": "tests/server/handlers/test_cluster_membership.py",
     "server/handlers/update_features.py": "tests/server/handlers/test_cluster_membership.py",
     "server/handlers/write_share_group_state.py": "tests/server/handlers/test_share_group_state.py",
-    "server/interbroker/connecting.py": "tests/server/interbroker/test_other_brokers.py",
     "server/metadata/cluster.py": "tests/server/metadata/test_standalone_cluster.py",
     "server/metadata/controller.py": "tests/server/metadata/test_standalone_cluster.py",
     "server/metadata/controller_settings.py": "tests/server/metadata/test_standalone_cluster.py",

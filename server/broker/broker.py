@@ -49,6 +49,7 @@ from ottla.server.broker.start import (
     reach_other_brokers,
     recovery_config,
     secure_connections,
+    settle,
     share_client_memory,
     start_replicas,
 )
@@ -476,13 +477,6 @@ class Broker:
             listener.drop()
         await self._close(clean=False)
 
-    @staticmethod
-    async def _settle(context: BrokerContext) -> None:
-        """Waits for what runs in threads, which has to end before the logs are closed: flushes, and openings that came late."""
-        await context.replicas.end_reopening()
-        if context.existing_flushing is not None:
-            await context.existing_flushing.settle()
-
     async def _close(self, *, clean: bool) -> None:
         """Closes all parts, each of them even if closing an earlier one failed or the wait for it was cancelled."""
         async with contextlib.AsyncExitStack() as last_first:
@@ -498,7 +492,7 @@ class Broker:
                 last_first.callback(self._metrics.close)
             if self.context is not None:
                 last_first.callback(self.context.groups.close)
-                last_first.push_async_callback(self._settle, self.context)
+                last_first.push_async_callback(settle, self.context)
                 if self.context.log_dirs is not None:
                     last_first.push_async_callback(self.context.log_dirs.stop)
             if self.context is not None and self.context.other_brokers is not None:

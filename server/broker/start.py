@@ -1,4 +1,5 @@
-"""Does the first half of a start: opens directories and partitions, finds out the cluster, makes the parts that handlers use.
+"""Does the first half of a start: opens directories and partitions, finds out the cluster, makes the parts that handlers use; and
+lets these come to rest at the end.
 
 `open_cluster` is the only place that knows which implementation of Cluster a broker runs with.
 """
@@ -287,3 +288,10 @@ def lead_partitions(context: BrokerContext, cluster: Cluster) -> None:
     context.replicas.keep_isr = leading.keep_isr
     if values["replica.selector.class"] == RACK_AWARE:
         context.read_replicas = RackAware(node_id, context.metadata)
+
+
+async def settle(context: BrokerContext) -> None:
+    """Waits for what runs in threads, which has to end before the logs are closed: flushes, and openings that came late."""
+    await context.replicas.end_reopening()
+    if context.existing_flushing is not None:
+        await context.existing_flushing.settle()
