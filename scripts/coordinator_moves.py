@@ -13,6 +13,7 @@ members share their partitions anew though nobody came or went, or clusters do n
 from __future__ import annotations
 
 import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -23,7 +24,7 @@ from typing import Final
 
 from compat_tests.cluster.coordinators import SETTINGS
 from compat_tests.cluster.mixed import Mixed
-from compat_tests.cluster.workload import KINDS, at_work, made, move_all
+from compat_tests.cluster.workload import KINDS, at_work, make_work, move_all
 from compat_tests.reference.kafka import BrokerFailed
 
 LETTERS: Final = {"o": "ottla", "k": "kafka"}
@@ -34,7 +35,7 @@ def play(letters: str, kinds: Sequence[str], moves: int, directory: Path) -> Out
     """Returns how each kind of work ended. Raises AssertionError, BrokerFailed."""
     cluster = Mixed(directory, [LETTERS[letter] for letter in letters], SETTINGS)
     with at_work(cluster) as load:
-        load.begin([made(kind, cluster, directory) for kind in kinds])
+        load.begin([make_work(kind, cluster, directory) for kind in kinds])
         for turn in range(moves):
             round = load.round(lambda: move_all(cluster, turn))  # noqa: B023 - called within the round
             said = f"{letters} {time.strftime('%H:%M:%S')} move {turn + 1} in {round.seconds:.2f} s"
@@ -61,7 +62,12 @@ def differences(found: dict[str, Outcomes]) -> list[str]:
     ]
     for letters, outcomes in found.items():
         if "o" in letters:
-            wrong += [f"{letters}, {kind}: {each['epochs']} new epochs" for kind, each in outcomes.items() if each["epochs"]]
+            wrong += [
+                f"{letters}, {kind}: {each[what]} new {what}"
+                for kind, each in outcomes.items()
+                for what in ("epochs", "assignments")
+                if each.get(what)
+            ]
     return wrong
 
 
@@ -72,6 +78,7 @@ def main() -> int:
     parser.add_argument("--brokers", default="ook,kkk", help="clusters of three, a letter for each broker")
     parser.add_argument("--apart", action="store_true", help="each kind of work on a cluster of its own")
     arguments = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # brokers end with it, and are not left behind
     kinds, clusters = arguments.kinds.split(","), arguments.brokers.split(",")
     if unknown := sorted(set(kinds) - set(KINDS)):
         parser.error(f"--kinds: there is no {unknown[0]}; take some of {', '.join(KINDS)}")

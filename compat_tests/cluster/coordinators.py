@@ -27,7 +27,6 @@ from ottla.wire.records import decode_records
 OFFSETS: Final = "__consumer_offsets"
 TRANSACTIONS: Final = "__transaction_state"
 SHARES: Final = "__share_group_state"
-INTERNAL: Final = (OFFSETS, TRANSACTIONS, SHARES)
 SETTINGS: Final = {
     "offsets.topic.num.partitions": "1",
     "offsets.topic.replication.factor": "3",
@@ -52,9 +51,8 @@ SETTINGS: Final = {
     "group.streams.initial.rebalance.delay.ms": "0",
 }
 """Of a cluster whose coordinators are asked like this."""
-_LOADING: Final = 14
-_NOT_YET: Final = (_LOADING, 15, 16)
-"""The coordinator is loading, or it is not this broker, or none is available."""
+_NOT_YET: Final = (14, 15, 16)
+"""The coordinator is loading, or none is available, or it is not this broker."""
 _NOT_THERE: Final = 69
 _UNSTABLE: Final = 88
 """An offset of a transaction is pending."""
@@ -94,9 +92,16 @@ class Coordinators:
 
     def generation(self, group: str) -> int:
         """Returns the newest generation of a classic group that is in the log of who leads it."""
-        wait_for(lambda: self._leader(OFFSETS) >= 0, self.cluster.tails)
+        leader = -1
+
+        def is_led() -> bool:
+            nonlocal leader
+            leader = self._leader(OFFSETS)
+            return leader >= 0
+
+        wait_for(is_led, self.cluster.tails)
         newest = -1
-        for segment in self.cluster.segments(self._leader(OFFSETS), OFFSETS, 0).values():
+        for segment in self.cluster.segments(leader, OFFSETS, 0).values():
             for header, batch in iter_batches(segment):
                 for record in () if header.is_control else decode_records(bytes(batch)):
                     found = None if record.key is None else decode(record.key, record.value)

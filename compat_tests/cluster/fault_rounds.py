@@ -24,9 +24,9 @@ from typing import Final, NamedTuple
 
 from confluent_kafka import KafkaException
 
-from compat_tests.brokers import Address
-from compat_tests.cluster.mixed import TERMINATED, Mixed
+from compat_tests.cluster.mixed import Mixed
 from compat_tests.cluster.networks import BOTH, FROM, TO, Networks
+from compat_tests.cluster.nodes import connect
 from compat_tests.cluster.traffic import Traffic
 from compat_tests.outside.breaking import Room
 from compat_tests.waiting import wait_for
@@ -120,8 +120,7 @@ class Rounds:
                     broker.process.send_signal(signal.SIGTERM)
                     leader_s = watch.wait_for_leader()
                     broker.process.wait(_BACK_S)
-                    code = broker.stop()
-                    assert code in (0, TERMINATED), f"it ended with {code}:\n{broker.log_tail()}"
+                    self.cluster.stop_in_order(node)
                     broker.start()
                 case "pause":
                     broker.process.send_signal(signal.SIGSTOP)
@@ -179,11 +178,7 @@ class _Watch:
 
     def __init__(self, cluster: Mixed, node: int, partition: int) -> None:
         self._node, self._partition = node, partition
-        self._connections = [
-            Connection(Address(broker.kind, broker.port, 0, str(broker.log_file), broker.host))
-            for other, broker in cluster.brokers.items()
-            if other != node
-        ]
+        self._connections = [connect(broker) for other, broker in cluster.brokers.items() if other != node]
         self._began = time.monotonic()
 
     def restart(self) -> None:

@@ -14,13 +14,11 @@ from typing import Any, Final
 from confluent_kafka import ElectionType, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from compat_tests.brokers import Address
 from compat_tests.cluster.networks import Networks
-from compat_tests.cluster.nodes import CONTROLLER_ID, KafkaBroker, KafkaController, OldController, OttlaBroker
+from compat_tests.cluster.nodes import CONTROLLER_ID, KafkaBroker, KafkaController, OttlaBroker, connect
 from compat_tests.reference.kafka import HOST, BrokerProcess
 from compat_tests.test_apache_tools import Tools
 from compat_tests.waiting import TIMEOUT_S, wait_for
-from compat_tests.wire import Connection
 from ottla.wire.batch import iter_batches
 from ottla.wire.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
@@ -29,7 +27,7 @@ from ottla.wire.messages.alter_partition_reassignments import (
 )
 
 CLASSES: Final = {"kafka": KafkaBroker, "ottla": OttlaBroker}
-TERMINATED: Final = 128 + signal.SIGTERM
+_TERMINATED: Final = 128 + signal.SIGTERM
 """The exit code of a JVM that was asked to end."""
 
 
@@ -51,12 +49,9 @@ class Mixed:
             return HOST if networks is None else networks.host(node)
 
         self._settings = settings
+        self.controller = KafkaController(directory / "controller", settings, host=host(CONTROLLER_ID))
         if release:
-            controller = OldController(directory / "controller", settings, host=host(CONTROLLER_ID))
-            controller.release = release
-            self.controller: KafkaController = controller
-        else:
-            self.controller = KafkaController(directory / "controller", settings, host=host(CONTROLLER_ID))
+            self.controller.format_options = ("--standalone", "--release-version", release)
         self.brokers: dict[int, BrokerProcess] = {
             node: CLASSES[kind](directory / f"{kind}-{node}", node, self.controller.bootstrap, settings, host(node))
             for node, kind in enumerate(kinds, 1)
@@ -74,12 +69,17 @@ class Mixed:
         for process in (*self.brokers.values(), self.controller):
             process.stop()
 
+    def stop_in_order(self, node: int) -> None:
+        """Stops a broker. Raises AssertionError if it did not end as it should."""
+        broker = self.brokers[node]
+        code = broker.stop()
+        assert code in (0, _TERMINATED), f"broker {node} ended with {code}:\n{broker.log_tail()}"
+
     def take_over(self, node: int, kind: str) -> None:
         """Stops a broker in order, and starts one of another kind on its directory and its port. Raises AssertionError if it did
         not stop in order, BrokerFailed."""
         before = self.brokers[node]
-        code = before.stop()
-        assert code in (0, TERMINATED), f"broker {node} ended with {code}:\n{before.log_tail()}"
+        self.stop_in_order(node)
         after = CLASSES[kind](before.directory, node, self.controller.bootstrap, self._settings, before.host, before.port)
         after.inside = before.inside
         self.brokers[node] = after
@@ -127,17 +127,20 @@ class Mixed:
 
     def elect_preferred(self, topic: str, partitions: int) -> None:
         """Gives each partition back to its first replica, all of which have to be in sync. Raises KafkaException."""
-        asked = [TopicPartition(topic, index) for index in range(partitions)]
-        for error in self.admin.elect_leaders(ElectionType.PREFERRED, asked).result(30).values():
+        self._elect([TopicPartition(topic, index) for index in range(partitions)])
+
+    def _elect(self, partitions: list[TopicPartition] | None) -> None:
+        """Gives partitions back to their first replicas, all of the cluster for None."""
+        for error in self.admin.elect_leaders(ElectionType.PREFERRED, partitions).result(30).values():
             if error is not None and error.code() != KafkaError.ELECTION_NOT_NEEDED:
                 raise KafkaException(error)
 
-    def wait_until_whole(self, timeout_s: float = TIMEOUT_S) -> None:
+    def wait_until_whole(self) -> None:
         """Waits until all replicas of all topics are in sync, and the first ones lead."""
 
         def wrong() -> list[str]:
             try:
-                self._elect_all()
+                self._elect(None)
                 topics = self.admin.list_topics(timeout=5).topics
             except KafkaException as error:
                 return [str(error)]
@@ -148,17 +151,11 @@ class Mixed:
                 if each.leader != each.replicas[0] or len(each.isrs) != len(each.replicas)
             ]
 
-        wait_for(lambda: not wrong(), lambda: f"{wrong()}\n{self.tails()}", timeout_s)
-
-    def _elect_all(self) -> None:
-        for error in self.admin.elect_leaders(ElectionType.PREFERRED, None).result(30).values():
-            if error is not None and error.code() != KafkaError.ELECTION_NOT_NEEDED:
-                raise KafkaException(error)
+        wait_for(lambda: not wrong(), lambda: f"{wrong()}\n{self.tails()}")
 
     def call(self, node: int, request: Any, version: int) -> Any:
         """Returns what a broker answers, on a connection of its own."""
-        broker = self.brokers[node]
-        connection = Connection(Address(broker.kind, broker.port, 0, str(broker.log_file), broker.host))
+        connection = connect(self.brokers[node])
         try:
             return connection.call(request, version)
         finally:

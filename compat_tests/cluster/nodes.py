@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from compat_tests.brokers import Ottla
+from compat_tests.brokers import Address, Ottla
 from compat_tests.reference.kafka import CONTROLLER_ID, HOST, BrokerProcess, KafkaController, RealKafka
+from compat_tests.wire import Connection
 
-__all__ = ["CONTROLLER_ID", "KafkaBroker", "KafkaController", "OldController", "OttlaBroker"]
+__all__ = ["CONTROLLER_ID", "KafkaBroker", "KafkaController", "OttlaBroker", "connect"]
 
 
 class _Joining(BrokerProcess):
@@ -49,11 +50,6 @@ class OttlaBroker(_Joining, Ottla):
     """A broker of ottla under controllers elsewhere."""
 
 
-class OldController(KafkaController):
-    """A controller of a cluster that was formatted with the features of an older release, such as 3.9-IV0."""
-
-    release = ""
-
-    def format(self) -> None:
-        self.format_options = ("--standalone", "--release-version", self.release)
-        super().format()
+def connect(broker: BrokerProcess) -> Connection:
+    """Returns a new connection to the listener of a broker."""
+    return Connection(Address(broker.kind, broker.port, 0, str(broker.log_file), broker.host))

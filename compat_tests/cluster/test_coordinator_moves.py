@@ -9,7 +9,7 @@ from pathlib import Path
 
 from compat_tests.cluster.coordinators import SETTINGS
 from compat_tests.cluster.mixed import Mixed
-from compat_tests.cluster.workload import KINDS, at_work, made, move_all
+from compat_tests.cluster.workload import KINDS, at_work, make_work, move_all
 
 MOVES = 4
 
@@ -17,7 +17,7 @@ MOVES = 4
 def test_nothing_is_lost_doubled_or_shared_anew_when_coordinators_move(tmp_path: Path) -> None:
     cluster = Mixed(tmp_path, ["ottla", "ottla", "kafka"], SETTINGS)
     with at_work(cluster) as load:
-        load.begin([made(kind, cluster, tmp_path) for kind in KINDS])
+        load.begin([make_work(kind, cluster, tmp_path) for kind in KINDS])
         for turn in range(MOVES):
             load.round(lambda: move_all(cluster, turn))  # noqa: B023 - called within the round
         outcomes = load.finish()

@@ -17,12 +17,10 @@ import pytest
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
-from compat_tests.brokers import Address
-from compat_tests.cluster.nodes import CONTROLLER_ID, KafkaController, OttlaBroker
+from compat_tests.cluster.nodes import CONTROLLER_ID, KafkaController, OttlaBroker, connect
 from compat_tests.reference.kafka import CLUSTER_ID, HOST, free_port
 from compat_tests.test_apache_tools import Tools
 from compat_tests.waiting import collect, wait_for
-from compat_tests.wire import Connection
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
@@ -275,7 +273,7 @@ def test_a_reassignment_goes_to_the_controllers(broker: OttlaBroker) -> None:
     """Both ways: the answer about a broker that does not exist is the controllers', and so is the list of what moves."""
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
     admin.create_topics([NewTopic("moved", 1, 1)])["moved"].result(30)
-    connection = Connection(Address(broker.kind, broker.port, 0, str(broker.log_file)))
+    connection = connect(broker)
     try:
         asked = ReassignableTopic("moved", [ReassignablePartition(0, [NODE_ID, 99])])
         answer = connection.call(AlterPartitionReassignmentsRequest(5000, True, [asked]), 1)

@@ -15,8 +15,7 @@ import pytest
 from confluent_kafka import Consumer, ElectionType, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
-from compat_tests.brokers import Address
-from compat_tests.cluster.nodes import KafkaBroker, KafkaController, OttlaBroker
+from compat_tests.cluster.nodes import KafkaBroker, KafkaController, OttlaBroker, connect
 from compat_tests.commands import ottla
 from compat_tests.reference.kafka import BrokerProcess
 from compat_tests.test_apache_tools import Tools
@@ -80,7 +79,7 @@ class Nodes:
 
     def connect(self) -> Connection:
         """Returns a connection to ottla."""
-        return Connection(Address(self.ottla.kind, self.ottla.port, 0, str(self.ottla.log_file)))
+        return connect(self.ottla)
 
     def consume(self, topic: str, first: int = 0, rack: str = "") -> list[str]:
         """Returns all records of the topic from an offset on, in their order."""

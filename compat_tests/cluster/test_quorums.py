@@ -13,10 +13,8 @@ from pathlib import Path
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from compat_tests.brokers import Address
-from compat_tests.cluster.nodes import CONTROLLER_ID, KafkaController, OttlaBroker
+from compat_tests.cluster.nodes import CONTROLLER_ID, KafkaController, OttlaBroker, connect
 from compat_tests.waiting import wait_for
-from compat_tests.wire import Connection
 from ottla.log.disk.checkpoint import read_meta_properties
 from ottla.log.disk.files import OsDisk
 from ottla.wire.batch import iter_batches
@@ -175,7 +173,7 @@ def test_directories_are_recorded_from_the_level_on_whose_records_have_them(tmp_
         produce(broker, "t")
         places = places_of_four(one, two)
         wish = FeatureUpdateKey("metadata.version", METADATA_VERSION, upgrade_type=1)
-        connection = Connection(Address(broker.kind, broker.port, 0, str(broker.log_file)))
+        connection = connect(broker)
         try:
             answer = connection.call(UpdateFeaturesRequest(30_000, [wish]), 1)
         finally:

@@ -22,6 +22,7 @@ PATIENCE_S: Final = 120
 QUIET: Final = logging.getLogger("traffic.librdkafka")
 """Brokers that are gone for a while are what tests are about."""
 QUIET.propagate = False
+QUIET.addHandler(logging.NullHandler())  # without any, the last resort would write to stderr
 _SLICE_S: Final = 0.02
 _MOST_WAITING: Final = 5_000
 

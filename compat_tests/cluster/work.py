@@ -7,7 +7,6 @@ record processed again that was done with, or make the members share the partiti
 
 from __future__ import annotations
 
-import logging
 import threading
 from abc import ABC, abstractmethod
 from collections import Counter
@@ -18,6 +17,7 @@ from confluent_kafka import KafkaException, Producer
 
 from compat_tests.cluster.coordinators import Coordinators, Described
 from compat_tests.cluster.mixed import Mixed
+from compat_tests.cluster.traffic import QUIET
 from compat_tests.waiting import wait_for
 
 PARTITIONS: Final = 3
@@ -29,10 +29,6 @@ PACE_S: Final = 0.01
 """From one record to the next, at least."""
 MOST_WAITING: Final = 30
 """So many records at most are written and not worked off."""
-QUIET: Final = logging.getLogger("work.librdkafka")
-"""Coordinators that are gone are what the tests are about."""
-QUIET.propagate = False
-QUIET.addHandler(logging.NullHandler())
 PASSING: Final = frozenset(
     (
         "COORDINATOR_LOAD_IN_PROGRESS",
@@ -210,7 +206,7 @@ class Work(ABC):
         assert not left, f"{left} records were not acknowledged"
 
 
-def said(what: str, found: Sequence[object]) -> list[str]:
+def counted(what: str, found: Sequence[object]) -> list[str]:
     """Returns a line about what was found, or none if nothing was."""
     return [f"{len(found)} {what}, the first is {found[0]}"] if found else []
 

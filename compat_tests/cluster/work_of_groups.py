@@ -4,17 +4,18 @@ acknowledge each record.
 
 from __future__ import annotations
 
-import threading
 from collections import Counter
+from collections.abc import Iterable
 from functools import partial
 from typing import Any, Final
 
-from confluent_kafka import Consumer, KafkaException, ShareConsumer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Message, ShareConsumer, TopicPartition
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
 from compat_tests.cluster.coordinators import Described
 from compat_tests.cluster.mixed import Mixed
-from compat_tests.cluster.work import PARTITIONS, PATIENCE_S, QUIET, Noted, Position, Work, passes, said
+from compat_tests.cluster.traffic import QUIET
+from compat_tests.cluster.work import PARTITIONS, PATIENCE_S, Noted, Position, Work, counted, passes
 from compat_tests.waiting import wait_for
 
 AT_ONCE: Final = 5
@@ -32,11 +33,22 @@ class _Group(Work):
     def described(self) -> Described:
         return self.coordinators.described(self.kind, self.group)
 
-    def _not_read_once(self) -> list[str]:
+    def _unread(self) -> list[str]:
         wanted = {(index, offset) for (_, index), end in self.ends().items() for offset in range(end)}
-        missing = sorted(wanted - self.seen.keys())
-        again = sorted(position for position, count in self.seen.items() if count > 1)
-        return said("records were never read", missing) + said("records were read again", again)
+        return counted("records were never read", sorted(wanted - self.seen.keys()))
+
+    def _take(self, records: Iterable[Message]) -> list[Position]:
+        """Returns where the records are that came, and counts the errors among what came."""
+        positions = []
+        for record in records:
+            if error := record.error():
+                self.told[error.name()] += 1
+                continue
+            partition, offset = record.partition(), record.offset()
+            assert partition is not None
+            assert offset is not None
+            positions.append((partition, offset))
+        return positions
 
 
 class Members(_Group):
@@ -77,19 +89,11 @@ class Members(_Group):
     def _run(self, consumer: Consumer) -> None:
         try:
             while not self._stop.is_set():
-                ends: dict[int, int] = {}
-                for record in consumer.consume(AT_ONCE, 0.1):
-                    if error := record.error():
-                        self.told[error.name()] += 1
-                        continue
-                    partition, offset = record.partition(), record.offset()
-                    assert partition is not None
-                    assert offset is not None
-                    with self._lock:
-                        self.seen[partition, offset] += 1
-                    ends[partition] = offset + 1
-                if ends:
-                    self._commit(consumer, ends)
+                positions = self._take(consumer.consume(AT_ONCE, 0.1))
+                with self._lock:
+                    self.seen.update(positions)
+                if positions:
+                    self._commit(consumer, {partition: offset + 1 for partition, offset in positions})
         finally:
             consumer.close()
 
@@ -124,7 +128,8 @@ class Members(_Group):
     def faults(self) -> list[str]:
         found = self.coordinators.committed(self.group)
         wrong = [f"{found} is committed of {self.ends()}"] * (found != self.ends())
-        return [f"{self.kind}: {each}" for each in wrong + self._not_read_once()]
+        again = sorted(position for position, count in self.seen.items() if count > 1)
+        return [f"{self.kind}: {each}" for each in wrong + self._unread() + counted("records were read again", again)]
 
     def outcome(self) -> dict[str, object]:
         """See Work."""
@@ -172,22 +177,12 @@ class ShareGroup(_Group):
             return len(self._acknowledged | self._unsure)
 
     def _run(self, consumer: ShareConsumer) -> None:
-        turn = threading.Event()
         try:
             while not self._stop.is_set():
-                polled: set[Position] = set()
-                for record in consumer.poll(0.2):
-                    if error := record.error():
-                        self.told[error.name()] += 1
-                        continue
-                    partition, offset = record.partition(), record.offset()
-                    assert partition is not None
-                    assert offset is not None
-                    polled.add((partition, offset))
-                if polled:
+                if polled := set(self._take(consumer.poll(0.2))):
                     self._acknowledge(consumer, polled)
                 else:
-                    turn.wait(0.01)
+                    self._stop.wait(0.01)
         finally:
             consumer.close()
 
@@ -212,8 +207,7 @@ class ShareGroup(_Group):
             lambda: f"{self.coordinators.share_lags(self.group)} are left, told {self.told}\n{self.cluster.tails()}",
             PATIENCE_S,
         )
-        missing = [each for each in self._not_read_once() if "never" in each]
-        return [f"{self.kind}: {each}" for each in said("records came again", self._doubled) + missing]
+        return [f"{self.kind}: {each}" for each in counted("records came again", self._doubled) + self._unread()]
 
     def outcome(self) -> dict[str, object]:
         """See Work."""

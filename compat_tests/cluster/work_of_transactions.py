@@ -16,7 +16,8 @@ from confluent_kafka import Consumer, TopicPartition
 from compat_tests.cluster.coordinators import Described
 from compat_tests.cluster.copying import Copier, committed_values
 from compat_tests.cluster.mixed import Mixed
-from compat_tests.cluster.work import PARTITIONS, QUIET, SPREAD, Work, said
+from compat_tests.cluster.traffic import QUIET
+from compat_tests.cluster.work import PARTITIONS, SPREAD, Work, counted
 from compat_tests.java_client import compiled
 from compat_tests.java_process import JavaProcess
 from compat_tests.word_count import APPLICATION, JARS, WORDS
@@ -45,7 +46,7 @@ class Copies(Work):
     def open(self) -> None:
         self.cluster.create(self.target, SPREAD)
         for protocol in self.protocols:
-            copier = Copier(self.cluster, self.topic, self.target, f"{self.kind}-{protocol}", protocol)
+            copier = Copier(self.cluster, self.topic, self.target, f"{self.kind}-{protocol}", protocol, self.told)
             self.copiers.append(copier)
             self._spawn(partial(self._run, copier))
 
@@ -70,17 +71,15 @@ class Copies(Work):
     def done(self) -> int:
         return min(copier.copied for copier in self.copiers)
 
-    @property
-    def aborted(self) -> int:
-        return sum(copier.aborted for copier in self.copiers)
-
     def faults(self) -> list[str]:
         """See Work."""
         found = committed_values(self.cluster, self.target, PARTITIONS)
         wanted = {number: len(self.copiers) for number in range(self.fed)}
         lost = sorted(number for number, count in wanted.items() if found[number] < count)
         doubled = sorted(number for number, count in found.items() if count > wanted.get(number, 0))
-        return [f"{self.kind}: {each}" for each in said("records are lost", lost) + said("records are there too often", doubled)]
+        return [
+            f"{self.kind}: {each}" for each in counted("records are lost", lost) + counted("records are there too often", doubled)
+        ]
 
     def outcome(self) -> dict[str, object]:
         """See Work."""

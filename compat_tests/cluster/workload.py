@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from compat_tests.cluster.coordinators import INTERNAL, OFFSETS, SHARES, TRANSACTIONS
+from compat_tests.cluster.coordinators import OFFSETS, SHARES, TRANSACTIONS
 from compat_tests.cluster.features import finalized
 from compat_tests.cluster.mixed import Mixed
 from compat_tests.cluster.work import Work
@@ -29,7 +29,7 @@ PATHS: Final = {OFFSETS: (3, 1, 3, 2), TRANSACTIONS: (1, 3, 2, 3), SHARES: (3, 2
 two of the three topics change in opposite directions."""
 
 
-def made(kind: str, cluster: Mixed, directory: Path) -> Work:
+def make_work(kind: str, cluster: Mixed, directory: Path) -> Work:
     """Returns work of a kind; `directory` is for what it keeps."""
     if kind == "streams":
         return WordCounting(cluster, directory / "streams")
@@ -118,8 +118,8 @@ def at_work(cluster: Mixed) -> Iterator[Workload]:
 
 def move_all(cluster: Mixed, turn: int) -> None:
     """Moves all coordinators to where they are due in a turn."""
-    for topic in INTERNAL:
-        cluster.lead(topic, PATHS[topic][turn % len(PATHS[topic])])
+    for topic, path in PATHS.items():
+        cluster.lead(topic, path[turn % len(path)])
 
 
 def replace_broker(cluster: Mixed, node: int, kind: str) -> None:

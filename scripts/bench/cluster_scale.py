@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import signal
 import sys
 import tempfile
@@ -28,20 +27,13 @@ from typing import Any
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from compat_tests.cluster.mixed import Mixed
-from compat_tests.reference.kafka import BrokerProcess
+from scripts.bench.kload import Process
 
 NODES = (1, 2, 3)
 SESSION_MS = 9_000
 TOPIC = "scale"
 LIMIT_S = 240.0
 SETTINGS = {"broker.session.timeout.ms": str(SESSION_MS), "broker.heartbeat.interval.ms": "2000"}
-
-
-def cpu_seconds(node: BrokerProcess) -> float:
-    """Returns the CPU time that a broker has used, with all its threads."""
-    assert node.process is not None
-    fields = Path(f"/proc/{node.process.pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 class Run:
@@ -77,10 +69,9 @@ class Run:
         self.admin.create_topics([NewTopic(TOPIC, self.partitions, len(NODES))], request_timeout=LIMIT_S)[TOPIC].result(LIMIT_S)
         self.until(lambda state: all(len(each.isrs) == len(NODES) for each in state))
         figures: dict[str, Any] = {"created_s": round(time.monotonic() - began, 2)}
-        before = [cpu_seconds(broker) for broker in self.brokers.values()]
+        processes = [Process(broker.process.pid) for broker in self.brokers.values() if broker.process is not None]
         time.sleep(idle_s)  # this is the measurement, not a wait for something
-        after = [cpu_seconds(broker) for broker in self.brokers.values()]
-        figures["idle_percent"] = [round(100 * (b - a) / idle_s, 1) for a, b in zip(before, after, strict=True)]
+        figures["idle_percent"] = [round(100 * (each.cpu_seconds() - each.before) / idle_s, 1) for each in processes]
         victim = NODES[-1]
         self.brokers[victim].kill()
         waited = self.until(lambda state: all(each.leader not in (victim, -1) for each in state))

@@ -20,7 +20,6 @@ import signal
 import statistics
 import sys
 import tempfile
-import threading
 import time
 from collections import deque
 from contextlib import ExitStack
@@ -29,8 +28,8 @@ from typing import Final, NamedTuple
 
 from compat_tests.cluster.mixed import Mixed
 from compat_tests.waiting import wait_for
-from scripts.bench.kload import Process, percentiles
-from scripts.bench.kload_wire import Connection, produce_error, produce_request, record_batch
+from scripts.bench.kload import Process, in_threads, percentiles
+from scripts.bench.kload_wire import Connection, Refused, produce_error, produce_request, record_batch
 
 LETTERS: Final = {"o": "ottla", "k": "kafka"}
 NODES: Final = (1, 2, 3)
@@ -65,19 +64,21 @@ def wait_until_served(cluster: Mixed, topic: str, assignment: list[list[int]]) -
 
 
 def measure(cluster: Mixed, topic: str, records: int, assignment: list[list[int]], seconds: float) -> Figures:
-    """Produces for some seconds to all leaders at once. Raises RuntimeError if a broker refuses that."""
+    """Produces for some seconds to all leaders at once. Raises Refused if a broker refuses that, or OSError."""
     batch = record_batch([os.urandom(1000)] * records, int(time.time() * 1000))
     processes = [Process(broker.process.pid) for broker in cluster.brokers.values() if broker.process is not None]
     samples: list[float] = []
-    refused: list[int] = []
+    problems: list[Exception] = []
+    leaders = sorted({replicas[0] for replicas in assignment})
     deadline = time.perf_counter() + seconds
 
-    def produce(node: int) -> None:
+    def produce(number: int) -> None:
+        node = leaders[number]
         broker = cluster.brokers[node]
         led = [at for at, replicas in enumerate(assignment) if replicas[0] == node]
         requests = [produce_request(topic, at, batch, -1) for at in led]
         connection, sent, mine, turn = Connection((broker.host, broker.port)), deque[float](), [], 0
-        while not refused:
+        while not problems:
             while len(sent) < DEPTH and time.perf_counter() < deadline:
                 sent.append(time.perf_counter())
                 connection.send(requests[turn % len(requests)])
@@ -85,20 +86,14 @@ def measure(cluster: Mixed, topic: str, records: int, assignment: list[list[int]
             if not sent:
                 break
             if code := produce_error(connection.receive(), topic):
-                refused.append(code)
+                raise Refused(f"Produce: error {code}")
             mine.append(time.perf_counter() - sent.popleft())
         connection.close()
         samples.extend(mine)
 
-    threads = [threading.Thread(target=produce, args=(node,)) for node in sorted({replicas[0] for replicas in assignment})]
     began = time.perf_counter()
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    in_threads(produce, len(leaders), problems)
     took = time.perf_counter() - began
-    if refused:
-        raise RuntimeError(f"Produce was refused with error {refused[0]}")
     used = sum(process.cpu_seconds() - process.before for process in processes)
     size = len(samples) * len(batch)
     return Figures(size / took / 2**20, percentiles(samples)["p50_ms"], used / (size / 2**30))

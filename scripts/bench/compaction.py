@@ -17,11 +17,9 @@ the figures are added to docs/benchmarks.*. Exit code 1 where a target of rows.p
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import random
 import re
-import subprocess
 import sys
 import tempfile
 import time
@@ -29,7 +27,7 @@ from pathlib import Path
 
 from compat_tests.reference.kafka import HOST, BrokerFailed, BrokerProcess
 from ottla.wire.records import Record, build_batch
-from scripts.bench.compare import BROKERS, KLOAD, ROOT, Figures, Ottla
+from scripts.bench.compare import BROKERS, Figures, Ottla, kload
 from scripts.bench.kload_wire import Connection, Refused, create_topics, produce_error, produce_request, request, string
 from scripts.bench.report import tell
 from scripts.bench.rows import COMPACTION_ROWS
@@ -145,10 +143,8 @@ def cpu_seconds(broker: BrokerProcess) -> float:
 def e2e_p99_ms(broker: BrokerProcess, topic: str, seconds: int) -> float:
     """Returns the 99th percentile of kload's e2e at 500/s in ms."""
     assert broker.process is not None
-    command = [*KLOAD, "--bootstrap", broker.bootstrap, "--pid", str(broker.process.pid)]
-    command += ["--topic", topic, "e2e", "--rate", "500", "--seconds", str(seconds), "--record-bytes", "100"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True, timeout=600)
-    return float(json.loads(done.stdout)["e2e_p99_ms"])
+    words = ["--topic", topic, "e2e", "--rate", "500", "--seconds", str(seconds), "--record-bytes", "100"]
+    return float(kload(broker.bootstrap, broker.process.pid, *words)["e2e_p99_ms"])
 
 
 def under_load(broker: BrokerProcess, name: str, options: argparse.Namespace) -> dict[str, float]:

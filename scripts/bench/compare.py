@@ -156,6 +156,14 @@ def run_load(broker: BrokerProcess, load: Load, tag: str, *extra: str) -> dict[s
     return figures
 
 
+def kload(bootstrap: str, pid: int, *words: str) -> dict[str, Any]:
+    """Runs the load generator against a broker with this process id; returns its figures. Raises CalledProcessError."""
+    command = [*KLOAD, "--bootstrap", bootstrap, "--pid", str(pid), *words]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True, timeout=600)
+    figures: dict[str, Any] = json.loads(done.stdout)
+    return figures
+
+
 def settle(brokers: Sequence[BrokerProcess]) -> None:
     """Returns when the brokers are at rest: freeing the GiB of a deleted topic is no part of the next load."""
     deadline = time.monotonic() + MOST_SETTLING_SECONDS

@@ -140,7 +140,7 @@ def run_produce(options: argparse.Namespace, address: Address) -> dict[str, Any]
                 raise Refused(f"Produce: error {error}")
         samples.extend(mine)
 
-    _in_threads(worker, options.conns, problems)
+    in_threads(worker, options.conns, problems)
     took = time.perf_counter() - begin
     count, size = len(samples), len(samples) * len(batch)
     return {
@@ -218,7 +218,7 @@ def run_e2e(options: argparse.Namespace, address: Address) -> dict[str, Any]:
             samples.extend(now - sent_at[at] for at in range(offset, upto))
             offset = upto
 
-    _in_threads(worker, 2, problems)
+    in_threads(worker, 2, problems)
     return {
         "rate_per_s": options.rate,
         "acks": options.acks,
@@ -332,7 +332,7 @@ def run_commits(options: argparse.Namespace, address: Address) -> dict[str, Any]
                 raise Refused(f"OffsetCommit: error {error}")
         samples.extend(mine)
 
-    _in_threads(worker, options.conns, problems)
+    in_threads(worker, options.conns, problems)
     took = time.perf_counter() - begin
     figures = process.figures(requests=len(samples))
     for member in members:
@@ -368,7 +368,7 @@ def run_transactions(options: argparse.Namespace, address: Address) -> dict[str,
             mine.append(time.perf_counter() - now)
         samples.extend(mine)
 
-    _in_threads(worker, options.conns, problems)
+    in_threads(worker, options.conns, problems)
     took = time.perf_counter() - begin
     figures = process.figures(requests=len(samples))
     if figures:
@@ -423,7 +423,10 @@ def half_a_frame(address: Address, count: int) -> list[Connection]:
     return stuck
 
 
-def _in_threads(worker: Callable[[int], None], count: int, problems: list[Exception]) -> None:
+def in_threads(worker: Callable[[int], None], count: int, problems: list[Exception]) -> None:
+    """Runs `worker` with each number below `count`, at once. When all have ended, it raises the first OSError or Refused that one
+    of them raised; they find it in `problems`, too.
+    """
     _finish(_start(worker, count, problems), problems)
 
 

@@ -17,6 +17,7 @@ half an hour. Exit code 1 where a target is missed.
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 import tempfile
 from pathlib import Path
@@ -37,6 +38,7 @@ def main() -> int:
     parser.add_argument("--handshakes", type=int, default=1000, help="in each run")
     parser.add_argument("--mib", type=int, default=512, help="that Spark reads and writes")
     arguments = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # brokers end with it, and are not left behind
     compiled = not str(ottla.wire.records.__file__).endswith(".py")
     print("compiled" if compiled else "uncompiled: ratios only", flush=True)
     kinds = ["ottla", "kafka"] if arguments.kafka else ["ottla"]

@@ -11,6 +11,7 @@ import socket
 import statistics
 import struct
 import time
+from collections import defaultdict
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -28,6 +29,7 @@ from ottla.wire.messages import api_versions, produce, sasl_authenticate, sasl_h
 from scripts.bench.compare import settle
 from scripts.bench.security_costs.neighbour import Neighbour
 from scripts.bench.security_costs.table import Figures, Row
+from scripts.bench.stalls import forget_peak, peak_mib
 
 SECONDS: Final = 4.0
 """How long each attack is repeated."""
@@ -97,25 +99,23 @@ def bombs(codec: int) -> Attack:
     return attack
 
 
-def attacks() -> dict[str, Attack]:
-    """Returns the attacks by name."""
-    return {
-        "nothing": lambda _: time.sleep(1),
-        "10,000 half-open TLS handshakes": half_open_handshakes,
-        "whole TLS handshakes, one after the other": whole_handshakes,
-        "plain text at the TLS listener": garbage,
-        "1,000 connections that never log in": silent_logins,
-        "1,000 logins half done": half_open_logins,
-        "wrong passwords of SCRAM": wrong_passwords,
-        "200 frames of 100 MB announced before a login": announced_frames,
-        "names of 30 kB before a login": long_words,
-        **{f"bombs of {NAMES[codec]}": bombs(codec) for codec in attack_list.BOMBS},
-    }
+ATTACKS: Final[dict[str, Attack]] = {
+    "nothing": lambda _: time.sleep(1),
+    "10,000 half-open TLS handshakes": half_open_handshakes,
+    "whole TLS handshakes, one after the other": whole_handshakes,
+    "plain text at the TLS listener": garbage,
+    "1,000 connections that never log in": silent_logins,
+    "1,000 logins half done": half_open_logins,
+    "wrong passwords of SCRAM": wrong_passwords,
+    "200 frames of 100 MB announced before a login": announced_frames,
+    "names of 30 kB before a login": long_words,
+    **{f"bombs of {NAMES[codec]}": bombs(codec) for codec in attack_list.BOMBS},
+}
 
 
 def _rows() -> list[Row]:
     rows = []
-    for name in attacks():
+    for name in ATTACKS:
         rows.append(Row(f"{name}: the neighbour's p99", "during", f"{name} p99", "ms", "before", at_most=2.0))
         rows.append(Row("the same: memory", "during", f"{name} mib", "MiB", absolute=attack_list.MOST_GROWTH / 2**20))
     return rows
@@ -145,14 +145,9 @@ def _p99_ms(neighbour: Neighbour, meanwhile: Callable[[], None]) -> float:
     return statistics.quantiles(neighbour.waits_s(), n=100)[98] * 1e3
 
 
-def _kib(place: Path, name: str) -> int:
-    (found,) = (each for each in (place / "status").read_text().splitlines() if each.startswith(f"{name}:"))
-    return int(found.split()[1])
-
-
 def measure(directory: Path, rounds: int) -> Figures:
     """Returns the figures of ROWS. Raises BrokerFailed."""
-    found: Figures = {}
+    found: Figures = defaultdict(list)
     directory.mkdir(parents=True)
     house = OpenHouse(directory)
     house.start()
@@ -160,22 +155,21 @@ def measure(directory: Path, rounds: int) -> Figures:
         make_topics(house.broker.bootstrap, 1, attack_list.TOPIC)
         house.greet_the_neighbour()
         assert house.broker.process is not None
-        place = Path(f"/proc/{house.broker.process.pid}")
-        neighbour = Neighbour(house.broker.process.pid, house.tls_port)
+        pid = house.broker.process.pid
+        neighbour = Neighbour(pid, house.tls_port)
         try:
             neighbour.waits_s()
             for number in range(rounds):
-                for name, attack in attacks().items():
+                for name, attack in ATTACKS.items():
                     wait_for(lambda: house.number(WAITING, "TLS") == 0, "the last attack's handshakes have ended")
                     settle([house.broker])
                     before = _p99_ms(neighbour, lambda: time.sleep(SECONDS / 2))
-                    (place / "clear_refs").write_text("5")  # the peak of memory begins anew
-                    resident = _kib(place, "VmRSS")
+                    resident = forget_peak(pid)
                     during = _p99_ms(neighbour, partial(_repeat, attack, house))
-                    grown = (_kib(place, "VmHWM") - resident) / 1024
-                    found.setdefault(("before", f"{name} p99"), []).append(before)
-                    found.setdefault(("during", f"{name} p99"), []).append(during)
-                    found.setdefault(("during", f"{name} mib"), []).append(grown)
+                    grown = peak_mib(pid) - resident
+                    found["before", f"{name} p99"].append(before)
+                    found["during", f"{name} p99"].append(during)
+                    found["during", f"{name} mib"].append(grown)
                     print(f"{number + 1}: {name}: {before:.2f} ms before, {during:.2f} ms, {grown:.1f} MiB", flush=True)
         finally:
             neighbour.end()

@@ -16,8 +16,8 @@ from confluent_kafka.admin import AdminClient, ScramCredentialInfo, ScramMechani
 from compat_tests.certificates import PASSWORD, authority, issue
 from compat_tests.reference.kafka import HOST, BrokerProcess, free_port
 from compat_tests.security.tls_files import Files
-from scripts.bench.cluster_scale import cpu_seconds
 from scripts.bench.compare import BROKERS, SETTINGS
+from scripts.bench.kload import Process
 
 LISTENERS: Final = {"TLS": "SSL", "SECURE": "SASL_SSL"}
 MECHANISM: Final = "SCRAM-SHA-512"
@@ -58,7 +58,7 @@ class Secured:
 
     def cpu_seconds(self) -> float:
         """Returns the CPU time that the broker has used so far, in steps of 10 ms."""
-        return cpu_seconds(self.broker)
+        return Process(self.pid).before
 
     def start(self) -> None:
         """Starts the broker and makes the user. Raises BrokerFailed."""

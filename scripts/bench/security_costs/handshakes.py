@@ -10,17 +10,18 @@ from __future__ import annotations
 import socket
 import ssl
 import struct
-import threading
 import time
+from collections import defaultdict
 from typing import Final
 
 from compat_tests.certificates import client_context
 from compat_tests.reference.kafka import HOST
 from compat_tests.wire import encode
 from ottla.wire.messages.api_versions import ApiVersionsRequest
+from scripts.bench.kload import in_threads
 from scripts.bench.kload_wire import TLS_VERSIONS
 from scripts.bench.security_costs.brokers import Secured
-from scripts.bench.security_costs.table import Figures, Row
+from scripts.bench.security_costs.table import Figures, Row, in_turn
 
 THREADS: Final = 4
 WARM_UP: Final = 2000
@@ -60,7 +61,9 @@ class Client:
             encrypted.sendall(self._request)
             size: int = struct.unpack(">i", encrypted.recv(4))[0]
             while size > 0:
-                size -= len(encrypted.recv(size))
+                if not (data := encrypted.recv(size)):
+                    raise ConnectionError("the broker closed the connection")
+                size -= len(data)
             self.resumed += bool(encrypted.session_reused)
             return encrypted.session
 
@@ -73,14 +76,10 @@ class Client:
 
 
 def measure_once(broker: Secured, version: str, count: int, *, resumed: bool) -> tuple[float, float, float]:
-    """Returns CPU in us for a connection, connections a second, and which share of them was resumed."""
+    """Returns CPU in us for a connection, connections a second, and which share of them was resumed. Raises OSError."""
     clients = [Client(broker, version) for _ in range(THREADS)]
-    threads = [threading.Thread(target=each.run, args=(count // THREADS,), kwargs={"resumed": resumed}) for each in clients]
     before, began = broker.cpu_seconds(), time.perf_counter()
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    in_threads(lambda at: clients[at].run(count // THREADS, resumed=resumed), THREADS, [])
     took, used = time.perf_counter() - began, broker.cpu_seconds() - before
     made = count // THREADS * THREADS
     return used / made * 1e6, made / took, sum(each.resumed for each in clients) / made
@@ -88,7 +87,7 @@ def measure_once(broker: Secured, version: str, count: int, *, resumed: bool) ->
 
 def measure(brokers: list[Secured], pairs: int, count: int) -> Figures:
     """Returns the figures of ROWS. Those of resumed handshakes hold whole ones as well where a broker does not resume all."""
-    found: Figures = {}
+    found: Figures = defaultdict(list)
     for broker in brokers:
         for version in TLS_VERSIONS:
             for resumed in KINDS.values():
@@ -96,12 +95,12 @@ def measure(brokers: list[Secured], pairs: int, count: int) -> Figures:
     for number in range(pairs):
         for version in TLS_VERSIONS:
             for kind, resumed in KINDS.items():
-                for broker in brokers[:: 1 if number % 2 else -1]:
+                for broker in in_turn(brokers, number):
                     us, per_s, share = measure_once(broker, version, count, resumed=resumed)
                     print(
                         f"{number + 1}: TLS {version}, {kind}, {broker.kind}: {us:.0f} us, {per_s:.0f}/s, {share:.0%} resumed",
                         flush=True,
                     )
                     for figure, value in (("us", us), ("per_s", per_s), ("share", share * 100)):
-                        found.setdefault((broker.kind, f"{version} {kind} {figure}"), []).append(value)
+                        found[broker.kind, f"{version} {kind} {figure}"].append(value)
     return found

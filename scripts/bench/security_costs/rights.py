@@ -6,15 +6,13 @@ brokers are ottla's: the question is what rules add. A pair of runs gives one ra
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
+from collections import defaultdict
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Final
 
-from scripts.bench.compare import ROOT, SETTINGS, Ottla
-from scripts.bench.security_costs.table import Figures, Row
+from scripts.bench.compare import SETTINGS, Ottla, kload
+from scripts.bench.security_costs.table import Figures, Row, in_turn
 
 AUTHORIZER: Final = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
@@ -29,7 +27,7 @@ ROWS: Final = (
 
 def measure(directory: Path, pairs: int, seconds: float) -> Figures:
     """Returns the figures of ROWS without and with access rules; the broker that begins changes from pair to pair."""
-    found: Figures = {}
+    found: Figures = defaultdict(list)
     with ExitStack() as stack:
         brokers = {
             "without": Ottla(directory / "without", SETTINGS),
@@ -40,18 +38,13 @@ def measure(directory: Path, pairs: int, seconds: float) -> Figures:
             broker.start()
             _produce(broker, 1)
         for number in range(pairs):
-            for name in list(brokers)[:: 1 if number % 2 else -1]:
+            for name in in_turn(list(brokers), number):
                 figures = _produce(brokers[name], seconds)
-                found.setdefault((name, "us"), []).append(figures["broker_cpu_us_per_request"])
-                found.setdefault((name, "per_s"), []).append(figures["requests_per_s"])
+                found[name, "us"].append(figures["broker_cpu_us_per_request"])
+                found[name, "per_s"].append(figures["requests_per_s"])
     return found
 
 
 def _produce(broker: Ottla, seconds: float) -> dict[str, Any]:
     assert broker.process is not None
-    command = [sys.executable, "-m", "scripts.bench.kload", "--bootstrap", broker.bootstrap, "--pid", str(broker.process.pid)]
-    done = subprocess.run(
-        [*command, "produce", "--seconds", str(seconds)], cwd=ROOT, capture_output=True, text=True, check=True, timeout=120
-    )
-    figures: dict[str, Any] = json.loads(done.stdout)
-    return figures
+    return kload(broker.bootstrap, broker.process.pid, "produce", "--seconds", str(seconds))

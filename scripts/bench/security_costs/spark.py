@@ -7,6 +7,7 @@ reads and writes at both in turn, after a warm-up of each.
 from __future__ import annotations
 
 import time
+from collections import defaultdict
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -16,7 +17,7 @@ from ottla.wire.compression import NONE
 from scripts.bench.compare import settle
 from scripts.bench.kload_wire import create_topics, delete_topics
 from scripts.bench.security_costs.brokers import Secured
-from scripts.bench.security_costs.table import Figures, Row
+from scripts.bench.security_costs.table import Figures, Row, in_turn
 from scripts.bench.spark_read import PARTITIONS, fill, run
 
 RECORD_BYTES: Final = 1000
@@ -42,7 +43,7 @@ def measure(brokers: list[Secured], pairs: int, mib: int) -> Figures:
     for broker in brokers:
         fill((HOST, broker.broker.port), SOURCE, RECORD_BYTES, records, NONE)
     spark = session(SparkOptions(conf={"spark.driver.memory": "2g"}), name="bench")
-    found: Figures = {}
+    found: Figures = defaultdict(list)
     try:
         for job in JOBS:
             for broker in brokers:
@@ -51,12 +52,12 @@ def measure(brokers: list[Secured], pairs: int, mib: int) -> Figures:
                     spent += _timed(broker, job, work)[0]
         for number in range(pairs):
             for job in JOBS:
-                for broker in brokers[:: 1 if number % 2 else -1]:
+                for broker in in_turn(brokers, number):
                     settle([each.broker for each in brokers])
                     seconds, cpu = _timed(broker, job, _job(spark, broker, job, records))
                     print(f"{number + 1}: Spark, {job}, {broker.kind}: {seconds:.2f} s, {cpu:.2f} s of CPU", flush=True)
-                    found.setdefault((broker.kind, f"{job} s"), []).append(seconds)
-                    found.setdefault((broker.kind, f"{job} cpu"), []).append(cpu)
+                    found[broker.kind, f"{job} s"].append(seconds)
+                    found[broker.kind, f"{job} cpu"].append(cpu)
     finally:
         spark.stop()
     return found

@@ -8,6 +8,9 @@ from __future__ import annotations
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
+
+T = TypeVar("T")
 
 Figures = dict[tuple[str, str], list[float]]
 """(who, figure) -> a value a pair"""
@@ -25,6 +28,11 @@ class Row:
     at_most: float | None = None
     at_least: float | None = None
     absolute: float | None = None
+
+
+def in_turn(measured: Sequence[T], pair: int) -> Sequence[T]:
+    """Returns who is measured in a pair, in order: the one that begins changes from pair to pair."""
+    return measured[:: 1 if pair % 2 else -1]
 
 
 def median(found: Mapping[tuple[str, str], Sequence[float]], who: str, figure: str) -> float | None:

@@ -7,14 +7,13 @@ agree on by default: AES-256-GCM, with ECDHE and ECDSA in TLS 1.2.
 
 from __future__ import annotations
 
-import json
-import subprocess
+from collections import defaultdict
 from typing import Any, Final
 
 from compat_tests.reference.kafka import HOST
-from scripts.bench.compare import KLOAD, ROOT, settle, touch_memory
+from scripts.bench.compare import kload, settle, touch_memory
 from scripts.bench.security_costs.brokers import Secured
-from scripts.bench.security_costs.table import Figures, Row
+from scripts.bench.security_costs.table import Figures, Row, in_turn
 
 LOADS: Final = {
     "produce of 16 × 1 kB": "produce --conns 4 --depth 5 --partitions 4 --records 16 --record-bytes 1000 --seconds {seconds}",
@@ -41,7 +40,7 @@ ROWS: Final = tuple(_rows())
 
 def measure(brokers: list[Secured], pairs: int, seconds: float) -> Figures:
     """Returns the figures of ROWS. Raises CalledProcessError."""
-    found: Figures = {}
+    found: Figures = defaultdict(list)
     for broker in brokers:
         for way in WAYS:
             for load in LOADS:
@@ -49,12 +48,12 @@ def measure(brokers: list[Secured], pairs: int, seconds: float) -> Figures:
     for number in range(pairs):
         for load in LOADS:
             for way in WAYS:
-                for broker in brokers[:: 1 if number % 2 else -1]:
+                for broker in in_turn(brokers, number):
                     settle([each.broker for each in brokers])
                     touch_memory()
                     figures = run(broker, load, way, seconds)
-                    found.setdefault((broker.kind, f"{load} {way} cpu"), []).append(figures["broker_cpu_s_per_gib"])
-                    found.setdefault((broker.kind, f"{load} {way} rate"), []).append(figures["mib_per_s"])
+                    found[broker.kind, f"{load} {way} cpu"].append(figures["broker_cpu_s_per_gib"])
+                    found[broker.kind, f"{load} {way} rate"].append(figures["mib_per_s"])
                     print(
                         f"{number + 1}: {load}, {way}, {broker.kind}: {figures['broker_cpu_s_per_gib']} s/GiB, "
                         f"{figures['mib_per_s']} MiB/s",
@@ -69,7 +68,4 @@ def run(broker: Secured, load: str, way: str, seconds: float) -> dict[str, Any]:
     port = broker.ports["TLS"] if version else broker.broker.port
     words = LOADS[load].format(seconds=seconds, passes=round(4 * seconds)).split()
     scheme = f"tls{version}://" if version else ""
-    command = [*KLOAD, "--bootstrap", f"{scheme}{HOST}:{port}", "--pid", str(broker.pid), *words]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True, timeout=600)
-    figures: dict[str, Any] = json.loads(done.stdout)
-    return figures
+    return kload(f"{scheme}{HOST}:{port}", broker.pid, *words)

@@ -66,7 +66,7 @@ class Watermarks:
             yield Anomaly("hw-stuck", key, what)
 
 
-async def watch_return(world: ClusterWorld, node: Node, note: Callable[[Anomaly], object]) -> None:
+async def watch_return(world: ClusterWorld, node: Node, note: Callable[[str, str, str], object]) -> None:
     """Looks at a node that begins to run again now, until it must know what has happened since."""
     life, partitions = node.life, world.quorum.controller.partitions
     ends = {}
@@ -82,5 +82,5 @@ async def watch_return(world: ClusterWorld, node: Node, note: Callable[[Anomaly]
             elif replica.log.log_end_offset > end:
                 key = f"{replica.topic}-{replica.partition}"
                 what = f"{node.host} wrote {end} to {replica.log.log_end_offset} in epoch {epoch}, which is over"
-                note(Anomaly("led-while-fenced", key, what))
+                note("led-while-fenced", key, what)
         await asyncio.sleep(_LOOKED_AT_S)

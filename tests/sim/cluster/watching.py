@@ -88,15 +88,12 @@ class Watcher:
         """Checks, at the moment at which the controllers write down who is in sync, that this is so."""
         if state.leader > 0:
             leader = self._world.nodes[state.leader]
-            for replica in leader.replicas():
-                if (replica.topic, replica.partition) == (state.topic, state.index):
-                    self._look_at_in_sync(leader, replica)
+            replica = _replica_of(leader, state)
+            if replica is not None:
+                self._look_at_in_sync(leader, replica)
 
     def _look_at_return(self, node: Node) -> None:
-        def note(anomaly: Anomaly) -> None:
-            self._note(*anomaly)
-
-        self._returns.append(asyncio.ensure_future(watch_return(self._world, node, note)))
+        self._returns.append(asyncio.ensure_future(watch_return(self._world, node, self._note)))
 
     def _look_at(self, node: Node, replica: Replica) -> None:
         key = f"{replica.topic}-{replica.partition}"
@@ -153,6 +150,9 @@ class Watcher:
         """Compares all in-sync replicas of each partition from their beginning to their end."""
         self._seen.clear()
         self.look()
+        for each in self._returns:
+            if each.done():
+                each.result()  # raises what the check itself raised
         for state in self._world.partitions():
             logs = {node_id: self._log_of(node_id, state) for node_id in state.isr}
             found = {node_id: log for node_id, log in logs.items() if log is not None}
@@ -161,10 +161,8 @@ class Watcher:
                 self._look_for_losses(state.key, node_id, log)
 
     def _log_of(self, node_id: int, state: PartitionState) -> PartitionLog | None:
-        for replica in self._world.nodes[node_id].replicas():
-            if (replica.topic, replica.partition) == (state.topic, state.index):
-                return replica.log
-        return None
+        replica = _replica_of(self._world.nodes[node_id], state)
+        return None if replica is None else replica.log
 
     def _compare(self, state: PartitionState, logs: dict[int, PartitionLog]) -> None:
         start = max((log.log_start_offset for log in logs.values()), default=0)
@@ -182,6 +180,14 @@ class Watcher:
                 self._note(
                     "lost-replicated", key, f"node {by} had {batch} at {base_offset}; node {node_id} has {there.get(base_offset)}"
                 )
+
+
+def _replica_of(node: Node, state: PartitionState) -> Replica | None:
+    """Returns a node's replica of a partition, if it has one."""
+    for replica in node.replicas():
+        if (replica.topic, replica.partition) == (state.topic, state.index):
+            return replica
+    return None
 
 
 def batches(log: PartitionLog, offset: int) -> list[tuple[int, Batch]]:
