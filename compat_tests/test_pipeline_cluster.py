@@ -88,6 +88,32 @@ def running(spark: SparkSession, bootstrap: str, directory: Path) -> Iterator[Ru
             spark.catalog.dropTempView("events")
 
 
+def check_segments(spark: SparkSession, cluster: ottla.testing.Cluster) -> None:
+    """The segments of all brokers are one table, though one of them is dead and its logs end earlier."""
+    assert [broker.is_running for broker in cluster.brokers].count(False) == 1
+    register(spark)
+    paths = [str(broker.data_dir) for broker in cluster.brokers]
+    pattern = f"{cluster.data_dir}/broker-*/data"
+
+    def rows(path: str | list[str], topic: str, **options: str) -> list[tuple[int, int, bytes]]:
+        frame = spark.read.format("ottla").option("topic", topic).options(**options).load(path)
+        return [tuple(row) for row in frame.select("partition", "offset", "value").orderBy("partition", "offset").collect()]
+
+    found: list[tuple[int, int, bytes]] = []
+
+    def all_are_there() -> bool:
+        found[:] = rows(pattern, "events")
+        return len(found) >= 2 * RECORDS
+
+    wait_for(all_are_there, lambda: f"{len(found)} rows")
+    each = 2 * RECORDS // PARTITIONS
+    assert [row[:2] for row in found] == [(partition, offset) for partition in range(PARTITIONS) for offset in range(each)]
+    assert sorted(int(value) for _, _, value in found) == list(range(2 * RECORDS))
+    assert rows(paths, "events") == found
+    copies = rows(pattern, "copies", **{"isolation.level": "read_committed"})
+    assert sorted(int(value) for _, _, value in copies) == list(range(2 * RECORDS))
+
+
 def test_archive_and_run_go_on_when_a_broker_dies(spark: SparkSession, cluster: ottla.testing.Cluster, tmp_path: Path) -> None:
     bootstrap, directory = cluster.bootstrap, str(tmp_path / "archive")
     fill(bootstrap, 0, RECORDS)
@@ -121,29 +147,4 @@ def test_archive_and_run_go_on_when_a_broker_dies(spark: SparkSession, cluster: 
     assert archive.run(spark, archive.Archive(kafka, "events", directory), said.append).records == RECORDS
     report = audited(spark, bootstrap, "events", directory)
     assert (report.records, report.findings) == (2 * RECORDS, [])
-
-
-def test_segments_of_all_brokers_are_one_table(spark: SparkSession, cluster: ottla.testing.Cluster) -> None:
-    """One of them is dead, and its logs end earlier: the test before this one has killed it."""
-    assert [broker.is_running for broker in cluster.brokers].count(False) == 1
-    register(spark)
-    paths = [str(broker.data_dir) for broker in cluster.brokers]
-    pattern = f"{cluster.data_dir}/broker-*/data"
-
-    def rows(path: str | list[str], topic: str, **options: str) -> list[tuple[int, int, bytes]]:
-        frame = spark.read.format("ottla").option("topic", topic).options(**options).load(path)
-        return [tuple(row) for row in frame.select("partition", "offset", "value").orderBy("partition", "offset").collect()]
-
-    found: list[tuple[int, int, bytes]] = []
-
-    def all_are_there() -> bool:
-        found[:] = rows(pattern, "events")
-        return len(found) >= 2 * RECORDS
-
-    wait_for(all_are_there, lambda: f"{len(found)} rows")
-    each = 2 * RECORDS // PARTITIONS
-    assert [row[:2] for row in found] == [(partition, offset) for partition in range(PARTITIONS) for offset in range(each)]
-    assert sorted(int(value) for _, _, value in found) == list(range(2 * RECORDS))
-    assert rows(paths, "events") == found
-    copies = rows(pattern, "copies", **{"isolation.level": "read_committed"})
-    assert sorted(int(value) for _, _, value in copies) == list(range(2 * RECORDS))
+    check_segments(spark, cluster)

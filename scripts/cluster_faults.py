@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Final
 
 from compat_tests.cluster.fault_rounds import FAULTS, SESSION_S, Round, Rounds, settings
-from compat_tests.cluster.mixed import Mixed
+from compat_tests.cluster.mixed import LETTERS, Mixed, named_clusters
 from compat_tests.cluster.networks import Networks
 from compat_tests.cluster.nodes import CONTROLLER_ID
 from compat_tests.outside.breaking import Room
@@ -36,7 +36,6 @@ from compat_tests.reference.kafka import BrokerFailed
 from scripts import proofs
 from scripts.namespaces import is_inside, run_inside
 
-KINDS: Final = {"o": "ottla", "k": "kafka"}
 CLUSTERS: Final = ("ook", "okk", "ooo")
 _SMALL: Final = "96m"
 _START_S: Final = 300
@@ -51,7 +50,7 @@ def bound_s(fault: str, session_s: float) -> float:
 @contextmanager
 def cluster_of(letters: str, directory: Path, networks: Networks, session_s: float) -> Iterator[tuple[Mixed, dict[int, Room]]]:
     """Yields a cluster that runs, and the room on the file system of each broker."""
-    cluster = Mixed(directory, [KINDS[letter] for letter in letters], settings(session_s), networks)
+    cluster = Mixed(directory, [LETTERS[letter] for letter in letters], settings(session_s), networks)
     rooms = {}
     try:
         for node, broker in cluster.brokers.items():
@@ -118,23 +117,20 @@ def main() -> int:
     parser = ArgumentParser(description=__doc__, formatter_class=RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=1, help="of each fault, for each cluster")
     parser.add_argument("--faults", default=",".join(FAULTS))
-    parser.add_argument("--brokers", default=",".join(CLUSTERS))
+    parser.add_argument("--brokers", type=named_clusters, default=",".join(CLUSTERS))
     parser.add_argument("--session", type=float, default=SESSION_S, metavar="SECONDS", help="broker.session.timeout.ms")
     parser.add_argument("--record", action="store_true", help="note the rounds in docs/proofs.md")
     arguments = parser.parse_args()
     faults = arguments.faults.split(",")
-    clusters = arguments.brokers.split(",")
     if not {*faults} <= {*FAULTS}:
         parser.error(f"no such faults: {', '.join(sorted({*faults} - {*FAULTS}))}")
-    if not all(len(letters) == 3 and {*letters} <= {*KINDS} for letters in clusters):
-        parser.error("a cluster is three letters, each o for ottla or k for Apache Kafka")
     if not is_inside():
         return run_inside("scripts.cluster_faults")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # brokers end with it, and are not left behind
     networks = Networks([1, 2, 3, CONTROLLER_ID])
     origin = proofs.origin()
     played, failed = 0, 0
-    for letters in clusters:
+    for letters in arguments.brokers:
         rounds, count, wrong = play(letters, faults, networks, arguments)
         if arguments.record:
             record(letters, rounds, count, wrong, arguments.session, origin)

@@ -20,14 +20,12 @@ import time
 from argparse import ArgumentParser, RawDescriptionHelpFormatter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
 
 from compat_tests.cluster.coordinators import SETTINGS
-from compat_tests.cluster.mixed import Mixed
+from compat_tests.cluster.mixed import LETTERS, Mixed, named_clusters
 from compat_tests.cluster.workload import KINDS, at_work, make_work, move_all
 from compat_tests.reference.kafka import BrokerFailed
 
-LETTERS: Final = {"o": "ottla", "k": "kafka"}
 Outcomes = dict[str, dict[str, object]]
 
 
@@ -75,15 +73,13 @@ def main() -> int:
     parser = ArgumentParser(description=__doc__, formatter_class=RawDescriptionHelpFormatter)
     parser.add_argument("--moves", type=int, default=50)
     parser.add_argument("--kinds", default=",".join(KINDS))
-    parser.add_argument("--brokers", default="ook,kkk", help="clusters of three, a letter for each broker")
+    parser.add_argument("--brokers", type=named_clusters, default="ook,kkk", help="clusters of three, a letter for each broker")
     parser.add_argument("--apart", action="store_true", help="each kind of work on a cluster of its own")
     arguments = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # brokers end with it, and are not left behind
-    kinds, clusters = arguments.kinds.split(","), arguments.brokers.split(",")
+    kinds, clusters = arguments.kinds.split(","), arguments.brokers
     if unknown := sorted(set(kinds) - set(KINDS)):
         parser.error(f"--kinds: there is no {unknown[0]}; take some of {', '.join(KINDS)}")
-    if wrong := [each for each in clusters if len(each) != 3 or set(each) - LETTERS.keys()]:
-        parser.error(f"--brokers: {wrong[0]} is not three letters o and k")
     found: dict[str, Outcomes] = {letters: {} for letters in clusters}
     for some in [[kind] for kind in kinds] if arguments.apart else [kinds]:
         for letters in clusters:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import signal
+from argparse import ArgumentTypeError
 from collections.abc import Iterable, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -26,9 +27,21 @@ from ottla.wire.messages.alter_partition_reassignments import (
     ReassignableTopic,
 )
 
+LETTERS: Final = {"o": "ottla", "k": "kafka"}
+"""By which the clusters of scripts are named, as in `ook`."""
 CLASSES: Final = {"kafka": KafkaBroker, "ottla": OttlaBroker}
 _TERMINATED: Final = 128 + signal.SIGTERM
 """The exit code of a JVM that was asked to end."""
+
+
+def named_clusters(words: str) -> list[str]:
+    """Returns the words that each name a cluster of three, a letter for each broker, as in `ook,kkk`. Raises
+    ArgumentTypeError."""
+    names = words.split(",")
+    for name in names:
+        if len(name) != 3 or set(name) - LETTERS.keys():
+            raise ArgumentTypeError(f"a cluster is three letters, each o for ottla or k for Apache Kafka, and not {name!r}")
+    return names
 
 
 class Mixed:

@@ -12,23 +12,21 @@ import os
 import re
 import shlex
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 
-from compat_tests.commands import ENVIRONMENT, read_until
+from compat_tests.commands import ENVIRONMENT, OTTLA, read_until
+from compat_tests.pages import steps
 from compat_tests.reference import jvm, maven
 from compat_tests.reference.kafka import HOST, free_port
 from compat_tests.waiting import wait_for
 from ottla.commands.cluster.layout import is_free
 
-PAGE: Final = Path(__file__).resolve().parents[2] / "docs" / "cluster.md"
 SECTIONS: Final = {"Three brokers by one command": 6, "From one broker to a cluster of both kinds, and back": 8}
 """How many steps each has."""
-STEP: Final = re.compile(r"^# (\d+)\. .*\n", re.MULTILINE)
 PRINTS: Final = re.compile(r" +# (\d+)$", re.MULTILINE)
 READY: Final = {
     "ottla cluster": "ottla cluster ready",
@@ -45,7 +43,7 @@ START_S: Final = 120
 
 def programs(folder: Path) -> Path:
     """Writes what the page calls, as an unpacked Kafka and an installed ottla have it; returns the directory."""
-    commands = {"ottla": [sys.executable, "-m", "ottla"], "kafka-server-start.sh": [*jvm.java("kafka"), "kafka.Kafka"]}
+    commands = {"ottla": OTTLA, "kafka-server-start.sh": [*jvm.java("kafka"), "kafka.Kafka"]}
     for name, main in TOOLS.items():
         commands[name] = [*jvm.java("kafka-tools", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"), main]
     folder.mkdir()
@@ -58,10 +56,7 @@ def programs(folder: Path) -> Path:
 def units(section: str) -> Iterator[str]:
     """Yields the commands of a section's block, as much at once as can be done without waiting: a unit ends behind what starts in
     the background, and a description is one of its own."""
-    block = PAGE.read_text().partition(f"## {section}\n")[2].partition("```bash\n")[2].partition("```")[0]
-    _, *steps = STEP.split(block)
-    assert steps[::2] == [str(number) for number in range(1, SECTIONS[section] + 1)]
-    for step in steps[1::2]:
+    for step in steps("cluster.md", section, SECTIONS[section]):
         unit = ""
         for line in step.strip().splitlines(keepends=True):
             if unit and line.startswith("ottla topic describe "):

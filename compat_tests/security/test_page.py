@@ -15,10 +15,10 @@ from typing import Any
 
 from compat_tests.brokers import Ottla
 from compat_tests.commands import ENVIRONMENT
+from compat_tests.pages import DOCS, steps
 from compat_tests.reference.kafka import free_port
 from compat_tests.waiting import wait_for
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "security.md"
 BLOCK = re.compile(r"^```(console|properties)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 COMMANDS = re.compile(r"^\$ (.*)$", re.MULTILINE)
 OTTLA = f'ottla() {{ {shlex.quote(sys.executable)} -m ottla "$@"; }}\n'
@@ -83,7 +83,7 @@ class Reader:
 
 
 def test_the_page(tmp_path: Path) -> None:
-    page = PAGE.read_text().partition("## Access rules")[0]
+    page = (DOCS / "security.md").read_text().partition("## Access rules")[0]
     reader = Reader(tmp_path)
     try:
         for kind, block in BLOCK.findall(page):
@@ -103,15 +103,6 @@ def test_the_page(tmp_path: Path) -> None:
 # "In ten commands"
 
 
-def ten_commands() -> list[str]:
-    """The commands of the page's first section, each of which follows a comment with its number."""
-    section = PAGE.read_text().partition("## In ten commands")[2]
-    block = section.partition("```bash\n")[2].partition("```")[0]
-    parts = re.split(r"^# (\d+)\. .*\n", block, flags=re.MULTILINE)[1:]
-    assert parts[::2] == [str(number) for number in range(1, 11)]
-    return [part.rstrip() for part in parts[1::2]]
-
-
 def test_ten_commands(tmp_path: Path) -> None:
     port = str(free_port())
 
@@ -121,7 +112,7 @@ def test_ten_commands(tmp_path: Path) -> None:
         return subprocess.run(["bash", "-c", script], check=False, **given)
 
     with ExitStack() as stack:
-        for command in ten_commands():
+        for command in (step.rstrip() for step in steps("security.md", "In ten commands", 10)):
             if command == "ottla serve server.properties &":
                 log = stack.enter_context((tmp_path / "broker.log").open("wb"))
                 serve = [sys.executable, "-m", "ottla", "serve", "server.properties"]

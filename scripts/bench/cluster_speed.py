@@ -26,12 +26,11 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from compat_tests.cluster.mixed import Mixed
+from compat_tests.cluster.mixed import LETTERS, Mixed, named_clusters
 from compat_tests.waiting import wait_for
 from scripts.bench.kload import Process, in_threads, percentiles
 from scripts.bench.kload_wire import Connection, Refused, produce_error, produce_request, record_batch
 
-LETTERS: Final = {"o": "ottla", "k": "kafka"}
 NODES: Final = (1, 2, 3)
 DEPTH: Final = 5
 ROWS: Final = ((1, 1), (1, 100), (64, 1), (64, 100))
@@ -101,7 +100,7 @@ def measure(cluster: Mixed, topic: str, records: int, assignment: list[list[int]
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--clusters", default="ooo,kkk")
+    parser.add_argument("--clusters", type=named_clusters, default="ooo,kkk")
     parser.add_argument("--leaders", choices=("all", "first"), default="all")
     parser.add_argument("--rounds", type=int, default=4)
     parser.add_argument("--seconds", type=float, default=5)
@@ -109,7 +108,7 @@ def main() -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that no process is left
     with tempfile.TemporaryDirectory(prefix="ottla-speed-") as directory, ExitStack() as stack:
         clusters: dict[str, Mixed] = {}
-        for letters in arguments.clusters.split(","):
+        for letters in arguments.clusters:
             cluster = clusters[letters] = Mixed(Path(directory, letters), [LETTERS[letter] for letter in letters])
             stack.callback(cluster.stop)
             cluster.start()

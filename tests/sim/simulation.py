@@ -113,12 +113,12 @@ def play(world: Stage, story: Coroutine[Any, Any, None]) -> list[Anomaly]:
 async def run_to_end(story: Coroutine[Any, Any, None], beside: Sequence[Coroutine[Any, Any, None]], limit_s: float) -> None:
     """Runs a story with what goes on beside it. Raises what either raises, and TimeoutError if the story does not end in time."""
     others = [asyncio.ensure_future(each) for each in beside]
-    told = asyncio.ensure_future(story)
-    await asyncio.wait((*others, told), timeout=limit_s, return_when=asyncio.FIRST_COMPLETED)
-    for task in (*others, told):
+    telling = asyncio.ensure_future(story)
+    await asyncio.wait((*others, telling), timeout=limit_s, return_when=asyncio.FIRST_COMPLETED)
+    for task in (*others, telling):
         if task.done():
             task.result()
-    if not told.done():
+    if not telling.done():
         raise TimeoutError(f"it does not end within {limit_s} s")
 
 

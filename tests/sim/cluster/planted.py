@@ -38,7 +38,7 @@ _LEADING: Final = (
         ("        if info.waits and (body.acks == ALL or replica", "        if info.waits and (replica"),
     ),
     fault(
-        "who waits for acks=all is told success when the leadership ends",
+        "whoever waits for acks=all is told of success when the leadership ends",
         "lost-write unseen inconsistent-offsets",
         "server/partitions/high_watermark.py",
         (
@@ -91,7 +91,7 @@ _LEADING: Final = (
         ),
     ),
     fault(
-        "a new leader tells the latest offset before it knows the high watermark",
+        "a new leader answers with the latest offset before it knows the high watermark",
         "latest-backwards",
         "server/handlers/list_offsets.py",
         ("    return timestamp == LATEST or found is None\n", "    return False\n"),
