@@ -142,17 +142,20 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
     with ExitStack() as faults:
         for marker in markers:
             try:
-                faults.enter_context(broker.fault(**marker.kwargs))
+                faults.enter_context(broker.fault(**_keywords(marker)))
             except ValueError as error:
                 raise pytest.UsageError(f"the marker {FAULT_MARKER}: {error}") from error
         return (yield)
 
 
 def _given(request: pytest.FixtureRequest, name: str) -> dict[str, Any]:
-    """Returns what the marker of this name gives. Raises UsageError if that is not keywords."""
+    """Returns what the marker of this name gives, nothing if there is none. Raises UsageError if that is not keywords."""
     marker = request.node.get_closest_marker(name)
-    if marker is None:
-        return {}
+    return {} if marker is None else _keywords(marker)
+
+
+def _keywords(marker: pytest.Mark) -> dict[str, Any]:
+    """Returns what a marker gives. Raises UsageError if that is not keywords."""
     if marker.args:
-        raise pytest.UsageError(f"the marker {name} takes settings as keywords, as in num_partitions=3; not {marker.args}")
+        raise pytest.UsageError(f"the marker {marker.name} takes settings as keywords, as in name=value; not {marker.args}")
     return dict(marker.kwargs)

@@ -74,7 +74,7 @@ class Broker(Moving):
 
     `data_dir` is kept, and may come from an earlier broker or from Apache Kafka; without it, a temporary directory is made and
     removed. `port` 0 is a free one. `fault` breaks it on purpose (docs/testkit.md); `test_port` (0: a free one) lets other
-    programs do so, by HTTP at `test_url`. With a `seed` it does by chance what it did before with that seed. `settings` are
+    programs do so, by HTTP at `test_url`. With the same `seed`, whatever is left to chance comes out the same. `settings` are
     Kafka's, as keywords with `_` for `.`: `log_retention_ms=1000`. True and False are written as Kafka does; a list or tuple is
     joined by commas.
 
@@ -254,7 +254,7 @@ class Broker(Moving):
         if self._test_port is not None:
             self._check_directory(config)
         disk = OsDisk() if self._keeps else UnsyncedDisk()
-        home: Home = Given(disk, config.log_dirs, scratch.snapshots) if self._keeps else scratch
+        home: Home = Given(disk, config.all_log_dirs, scratch.snapshots) if self._keeps else scratch
         clock = LoopClock()
         kit = Kit(clock, Random(self._seed))
         kit.lives = Lives(clock, self._random, kit.around, config, disk, home, cluster_id=self._cluster_id, link=os.link)
@@ -269,9 +269,9 @@ class Broker(Moving):
 
     def _check_directory(self, config: BrokerConfig) -> None:
         """Raises ConfigError if a test must not touch the directory."""
-        from ottla.server.program.test_data import check_directories
+        from ottla.server.broker.test_data import check_directories
 
-        check_directories(OsDisk(), config.log_dirs, under_test=True, adopt=False)
+        check_directories(OsDisk(), config.all_log_dirs, under_test=True, adopt=False)
 
     async def _open_test_port(self, kit: Kit, config: BrokerConfig, port: int) -> None:
         from ottla.server.base.network import OsNetwork

@@ -93,6 +93,7 @@ def test_a_fault_by_a_marker_lasts_as_long_as_its_test(tmp_path: Path) -> None:
             "breaks kafka_broker, which this test does not use",
         ),
         ("@pytest.mark.kafka_fault(apy='Fetch')\ndef test_it(kafka_broker): pass", "did you mean api?"),
+        ("@pytest.mark.kafka_fault('Fetch', hold=True)\ndef test_it(kafka_broker): pass", "takes settings as keywords"),
         ("@pytest.mark.kafka_fault(api='Fetc', hold=True)\ndef test_it(kafka_broker): pass", "did you mean Fetch?"),
     ],
 )

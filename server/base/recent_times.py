@@ -11,7 +11,7 @@ PERIOD_S: Final = 60.0
 
 
 class RecentTimes:
-    """Counts times in two periods, the present one and the one before, whatever there are of them."""
+    """Counts times in two periods, the present one and the one before, in the same memory, however many they are."""
 
     __slots__ = ("_clock", "_now", "_previous", "_until")
 

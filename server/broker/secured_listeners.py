@@ -103,7 +103,7 @@ class SecuredListeners:
 def check_before_formatting(config: BrokerConfig, disk: Disk, clock: Clock) -> None:
     """Checks the listeners of a broker whose log directories are all new, so that a start that fails leaves nothing behind. In
     used ones there may be settings that were written while a broker ran. Raises ConfigError."""
-    if read_identities(disk, (*config.log_dirs, config.metadata_log_dir)).formatted:
+    if read_identities(disk, config.all_log_dirs).formatted:
         return
     for address in config.all_listeners:
         security = ListenerSecurity(address.name, address.protocol, config.texts, config.values)

@@ -76,7 +76,7 @@ async def check_membership(
 
     Raises CannotJoin and InconsistentMetadata.
     """
-    found = read_identities(disk, (*config.log_dirs, config.metadata_log_dir))
+    found = read_identities(disk, config.all_log_dirs)
     cluster_id = _agreed_cluster_id(found.formatted.values(), config, wanted_cluster_id)
     if cluster_id is None:
         raise CannotJoin(

@@ -1,4 +1,4 @@
-"""Tells another program that the broker serves, and where: by a file that is complete from the moment it exists."""
+"""Lets another program know that the broker serves, and where, by a file that is complete from the moment it exists."""
 
 from __future__ import annotations
 
@@ -12,6 +12,4 @@ if TYPE_CHECKING:
 def write_ready_file(disk: Disk, path: str, bootstrap: str, test: str | None, process_id: int) -> None:
     """Writes the addresses of the broker and of its test port, None if it has none. Raises OSError."""
     text = json.dumps({"bootstrap": bootstrap, "test": test, "pid": process_id})
-    beside = f"{path}.part"
-    disk.write_bytes(beside, text.encode() + b"\n", False)
-    disk.rename(beside, path)
+    disk.write_bytes(path, text.encode() + b"\n", False)  # in one step

@@ -32,7 +32,7 @@ from ottla import __version__
 from ottla.log.config_def import ConfigError
 from ottla.log.disk.files import OsDisk
 from ottla.log.errors import InconsistentMetadata, LogDirLocked, LogError
-from ottla.server.program.test_data import check_directories
+from ottla.server.broker.test_data import check_directories
 from ottla.server.settings.broker_config import BrokerConfig
 from ottla.server.settings.broker_settings import BROKER_SETTINGS, advice, is_idle
 from ottla.server.settings.listeners import ENCRYPTED
@@ -202,8 +202,11 @@ async def _serve(config: BrokerConfig, options: ServeOptions) -> None:
     under_test = _put_under_test(config, options)
     served = Broker(config) if under_test is None else under_test.lives
 
+    def living() -> Broker:
+        return served if isinstance(served, Broker) else served.broker
+
     def reload() -> None:
-        broker = served if isinstance(served, Broker) else served.broker
+        broker = living()
         if broker.secured is not None:  # else it is about to read them
             broker.secured.reload()
 
@@ -220,9 +223,9 @@ async def _serve(config: BrokerConfig, options: ServeOptions) -> None:
         raise CannotStart(_explain(error, config)) from error
     _settle_collector()
     test_url = None if under_test is None else under_test.url
-    broker = served if isinstance(served, Broker) else served.broker
+    broker = living()
     if options.ready_file is not None:
-        _tell_ready(options.ready_file, broker.bootstrap, test_url)
+        _write_ready_file(options.ready_file, broker.bootstrap, test_url)
     _announce(broker, config, test_url)
     await _wait_for_either(stop, served.offline)
     if under_test is not None:
@@ -242,14 +245,13 @@ def _put_under_test(config: BrokerConfig, options: ServeOptions) -> UnderTest | 
     """Returns the test kit if there is a test port; its code is loaded only then. Raises CannotStart, also if the log directories
     are not for what this broker is for."""
     under_test = config.values[TEST_PORT] is not None
-    directories = dict.fromkeys((*config.log_dirs, config.metadata_log_dir))
     kit = None
     try:
         if under_test:
             from ottla.server.testkit.serving import UnderTest
 
             kit = UnderTest(config, OsDisk(), os.link)
-        check_directories(OsDisk(), directories, under_test=under_test, adopt=options.adopt_test_data)
+        check_directories(OsDisk(), config.all_log_dirs, under_test=under_test, adopt=options.adopt_test_data)
     except ConfigError as error:
         raise CannotStart(str(error)) from error
     except OSError as error:
@@ -272,7 +274,7 @@ def _watch_stdin(loop: asyncio.AbstractEventLoop, stop: asyncio.Event) -> None:
         raise CannotStart("--until-stdin-closes: the standard input is no pipe, so nobody can close it") from error
 
 
-def _tell_ready(path: str, bootstrap: str, test_url: str | None) -> None:
+def _write_ready_file(path: str, bootstrap: str, test_url: str | None) -> None:
     from ottla.server.program.ready_file import write_ready_file
 
     try:

@@ -95,6 +95,11 @@ class BrokerConfig:
         return os.path.abspath(path) if path else self.log_dirs[0]
 
     @property
+    def all_log_dirs(self) -> list[str]:
+        """The log directories and the one of the metadata log, each once."""
+        return list(dict.fromkeys((*self.log_dirs, self.metadata_log_dir)))
+
+    @property
     def all_listeners(self) -> tuple[ListenerAddress, ...]:
         """The listeners of clients, and those of controllers."""
         return (*self.listeners, *self.controller_listeners)

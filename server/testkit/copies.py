@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from ottla.log.names import LOG_SUFFIX
-from ottla.server.testkit.homes import MARK
+from ottla.server.broker.test_data import MARKER
 
 if TYPE_CHECKING:
     from ottla.log.disk.files import Disk
@@ -21,7 +21,7 @@ Link = Callable[[str, str], object]
 LINKED_BYTES: Final = 1024 * 1024
 """Segments from this size on are linked: below, a copy takes no longer, and whoever damages it for a test damages it alone."""
 PIECE_BYTES: Final = 4 * 1024 * 1024
-NOT_COPIED: Final = frozenset({".lock", MARK})
+NOT_COPIED: Final = frozenset({".lock", MARKER})
 """A process that closes any descriptor of the lock loses the lock that it has. The mark is the directory's, not the data's."""
 
 

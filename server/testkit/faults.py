@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final
 
 from ottla.server.base.promise import Promise
@@ -233,7 +234,7 @@ class Faults:
         fault = self._faults.get(fault_id)
         if fault is None:
             known = f"; there are {', '.join(self._faults)}" if self._faults else "; there are none"
-            raise Refused(f"there is no fault {fault_id:.50}{known}", 404)
+            raise Refused(f"there is no fault {fault_id:.50}{known}", HTTPStatus.NOT_FOUND)
         return fault
 
     def remove(self, faults: list[Fault]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import inspect
 from collections.abc import Mapping
 from http import HTTPStatus
@@ -61,7 +62,7 @@ class Controls:
         return asyncio.run_coroutine_threadsafe(self._run(call, given), self._loop).result()
 
     async def call_awaited(self, name: str, body: Any = None, **variables: str) -> Any:
-        """Does the same for who awaits the answer, in any loop."""
+        """Does the same for callers that await the answer, in any loop."""
         call, given = _BY_NAME[name], Given(variables, body)
         if asyncio.get_running_loop() is self._loop:
             return await self._run(call, given)
@@ -132,7 +133,8 @@ class Fault:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
-        self.remove()
+        with contextlib.suppress(ValueError):  # it is gone already: removed by hand, or by a reset
+            self.remove()
 
     def __repr__(self) -> str:
         return f"<fault {self.id}: {self._installed.get('do')} on {self._installed.get('on', 'everything')}>"
@@ -168,7 +170,8 @@ class AsyncFault:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        await self.remove()
+        with contextlib.suppress(ValueError):  # as in Fault
+            await self.remove()
 
 
 class AsyncControls:

@@ -9,19 +9,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Final, Protocol
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Protocol
 
 from ottla.log.disk.files import remove_tree
+from ottla.server.broker.test_data import STAYS, is_for_tests
 from ottla.server.testkit.fields import Refused
 
 if TYPE_CHECKING:
     from ottla.log.disk.files import Disk
-
-MARK: Final = ".ottla-test"
-"""The file that says of a directory that its data are a test's. server/program/test_data.py writes it."""
-OF_OTHERS: Final = frozenset({MARK, "lost+found"})
-"""What is no broker's data and stays."""
-CONFLICT: Final = 409
 
 
 class Home(Protocol):
@@ -31,7 +27,7 @@ class Home(Protocol):
     """The directory for snapshots, which need not exist yet."""
 
     def check(self) -> None:
-        """Raises Refused if nothing may be deleted here, by the clock neither."""
+        """Raises Refused if nothing may be deleted here, not even by moving the clock."""
 
     async def move(self, directories: Sequence[str]) -> list[str]:
         """Returns as many directories as there are in `directories`, for a life that begins with empty ones: they are empty or do
@@ -39,7 +35,7 @@ class Home(Protocol):
         ...
 
     async def close(self) -> None:
-        """Removes what is nobody's when the last life is over."""
+        """Removes what nobody needs after the last life."""
 
 
 class Scratch:
@@ -75,18 +71,14 @@ class Given:
     def __init__(self, disk: Disk, directories: Sequence[str], snapshots: str) -> None:
         self.snapshots = snapshots
         self._disk = disk
-        self._kept = next(filter(self._holds_data, directories), None)
-
-    def _holds_data(self, path: str) -> bool:
-        names = self._disk.list(path) if self._disk.is_dir(path) else []
-        return MARK not in names and not OF_OTHERS.issuperset(names)
+        self._kept = next((each for each in directories if not is_for_tests(disk, each)), None)
 
     def check(self) -> None:
         """See Home."""
         if self._kept is not None:
             raise Refused(
                 f"{self._kept} held data before the test, which this would delete; start the broker on an empty directory",
-                CONFLICT,
+                HTTPStatus.CONFLICT,
             )
 
     async def close(self) -> None:
@@ -102,7 +94,7 @@ class Given:
 
     def _empty(self, directories: Sequence[str]) -> None:
         for directory in directories:
-            for name in set(self._disk.list(directory)) - OF_OTHERS:
+            for name in set(self._disk.list(directory)) - STAYS:
                 path = f"{directory}/{name}"
                 if self._disk.is_dir(path):
                     remove_tree(self._disk, path)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ottla.log.disk.files import remove_tree
@@ -20,7 +21,6 @@ from ottla.server.broker.broker import Broker
 from ottla.server.settings.broker_config import BrokerConfig
 from ottla.server.testkit.copies import copy_tree
 from ottla.server.testkit.fields import Refused, nearest
-from ottla.server.testkit.homes import CONFLICT
 from ottla.server.testkit.ports import KeptPorts
 from ottla.server.testkit.steered import Moment, SteeredClock
 
@@ -90,7 +90,7 @@ class Lives:
     def broker(self) -> Broker:
         """The broker that lives. Raises Refused if none does."""
         if self._broker is None:
-            raise Refused(f"the broker is down: {self._why_down}", CONFLICT)
+            raise Refused(f"the broker is down: {self._why_down}", HTTPStatus.CONFLICT)
         return self._broker
 
     @property
@@ -127,9 +127,10 @@ class Lives:
 
     async def restart(self, *, clean: bool, down_ms: int = 0) -> None:
         """Ends the present life and begins another one on the same files, `down_ms` later, in real time. Raises what a start
-        raises; the broker is down then."""
+        raises; the broker is down then. Raises Refused if it is down already."""
         async with self._turn:
-            moment = self.clock.moment if self.broker else REAL_TIME
+            _ = self.broker  # or Refused: only a reset or a restore begins anew
+            moment = self.clock.moment
             await self._end(clean=clean)
             if down_ms:
                 await sleep(self._real_clock, down_ms / 1000)
@@ -148,8 +149,8 @@ class Lives:
         async with self._turn:
             snapshot = self._find(name)
             await self._move()
-            for source, target in zip(snapshot.directories, self._directories, strict=True):
-                copy_tree(self._disk, source, target, self._link)
+            for source, target in zip(snapshot.directories, self._config.all_log_dirs, strict=True):
+                self._copy(source, target)
             await self._begin(snapshot.moment)
 
     # Snapshots
@@ -163,20 +164,21 @@ class Lives:
         """Copies the log directories between two turns of the event loop, and returns the name of the snapshot, a free one if
         none is given. Raises Refused if there is one of this name, and OSError."""
         async with self._turn:
-            broker, name = self.broker, name or self._free_name()
+            _, name = self.broker, name or self._free_name()
             if name in self._snapshots:
-                raise Refused(f"there is a snapshot {name!r} already; delete it first, or use another name", CONFLICT)
+                raise Refused(f"there is a snapshot {name!r} already; delete it first, or use another name", HTTPStatus.CONFLICT)
             self._made += 1
             place = f"{self._home.snapshots}/{self._made}"
             for attempt in range(COPY_ATTEMPTS):
-                directories = [f"{place}-{attempt}-{index}" for index in range(len(self._directories))]
+                directories = [f"{place}-{attempt}-{index}" for index in range(len(self._config.all_log_dirs))]
                 try:
-                    copied = sum(map(self._copy, self._directories, directories))
+                    copied = sum(map(self._copy, self._config.all_log_dirs, directories))
                     break
-                except FileNotFoundError:
-                    if attempt + 1 == COPY_ATTEMPTS:
+                except OSError as error:
+                    for directory in directories:
+                        remove_tree(self._disk, directory)
+                    if not isinstance(error, FileNotFoundError) or attempt + 1 == COPY_ATTEMPTS:
                         raise
-            assert broker is self._broker
             self._snapshots[name] = Snapshot(directories, self.clock.moment, copied)
             return name
 
@@ -202,20 +204,15 @@ class Lives:
 
     def _find(self, name: str) -> Snapshot:
         if name not in self._snapshots:
-            raise Refused(f"there is no snapshot {name!r}{nearest(name, self._snapshots)}", 404)
+            raise Refused(f"there is no snapshot {name!r}{nearest(name, self._snapshots)}", HTTPStatus.NOT_FOUND)
         return self._snapshots[name]
 
     # A life
 
-    @property
-    def _directories(self) -> list[str]:
-        """The directories of the present life, the one of the metadata log included."""
-        return list(dict.fromkeys((*self._config.log_dirs, self._config.metadata_log_dir)))
-
     async def _move(self) -> None:
         """Ends the present life, if there is one, and makes empty directories the next one's."""
         await self._end(clean=False)
-        old = self._directories
+        old = self._config.all_log_dirs
         new = dict(zip(old, await self._home.move(old), strict=True))
         texts = {"log.dirs": ",".join(new[path] for path in self._config.log_dirs)}
         if self._config.values["metadata.log.dir"]:
@@ -241,11 +238,10 @@ class Lives:
             self._why_down = f"it could not be started: {error}"
             raise
         self._broker = broker
-        if self._cluster_id is None:
-            self._keep_address(broker)
+        self._keep_address(broker)
 
     def _keep_address(self, broker: Broker) -> None:
-        """Gives all later lives the cluster id and the ports of the first one."""
+        """Gives all later lives the cluster id and the ports of this one."""
         self._cluster_id = broker.cluster_id
         ports = {listener.name: listener.port for listener in (*broker.listeners, *broker.controller_listeners)}
         addresses = [address._replace(port=ports.get(address.name, address.port)) for address in self._config.all_listeners]

@@ -62,7 +62,8 @@ async def advance(kit: Kit, given: Given) -> dict[str, Any]:
 
 
 async def set_clock(kit: Kit, given: Given) -> dict[str, Any]:
-    """Moves the clock to the time `at`, ISO 8601 or ms since 1970, and returns what that did. Raises Refused if that is over."""
+    """Moves the clock to the time `at`, ISO 8601 or ms since 1970, and returns what that did. Raises Refused if that time is
+    past."""
     fields, lives = given.fields, kit.moved
     at_ms, keep = _time(fields), fields.take("keep_members", bool, False)
     fields.done()

@@ -1,6 +1,6 @@
 """The calls about time and lives as Python methods, for `ottla.testing.Broker`: the same as over HTTP (control.py).
 
-Each has taken effect when it returns. `Awaited` has the same methods for who awaits them.
+Each has taken effect when it returns. `Awaited` has the same methods for callers that await them.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ class Moving:
     def create_topic(self, name: str, partitions: int | None = None, **settings: object) -> None:
         """Creates a topic, which can be used when this returns. `settings` are the topic's, written as the broker's:
         `retention_ms=1000`."""
-        configs = {key.replace("_", "."): as_text(value) for key, value in settings.items()}
+        configs = {key.replace("_", "."): value for key, value in settings.items()}
         self._call("create_topic", {"partitions": partitions, "configs": configs}, topic=name)
 
 

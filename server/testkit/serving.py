@@ -34,8 +34,7 @@ class UnderTest:
         seed = from_system().getrandbits(32)
         clock = LoopClock()
         self.kit = Kit(clock, from_seed(seed))
-        directories = list(dict.fromkeys((*config.log_dirs, config.metadata_log_dir)))
-        home = Given(disk, directories, f"{directories[0]}-snapshots")
+        home = Given(disk, config.all_log_dirs, f"{config.log_dirs[0]}-snapshots")
         self.lives = self.kit.lives = Lives(clock, None, self.kit.around, config, disk, home, link=link)
         self._port: int = values[PORT]
         self._server = TestPort(self.kit, OsNetwork(), values[HOST], token.reveal() if isinstance(token, Secret) else None)
@@ -53,7 +52,7 @@ class UnderTest:
         try:
             await self._server.open(self._port)
         except BaseException:
-            await self.kit.broker.stop()
+            await self.lives.stop()
             raise
 
     def close(self) -> None:

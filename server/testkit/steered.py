@@ -218,7 +218,7 @@ class SteeredClock:
             self._go_on()
 
     def end(self) -> None:
-        """Forgets everything that was to run, because the broker is no more that it was for."""
+        """Forgets everything that was to run, because the broker that it was for is gone."""
         self._ended = True
         self._timers, self._cancelled = [], 0
         self._set_alarm()
@@ -226,9 +226,10 @@ class SteeredClock:
     async def advance(self, seconds: float) -> Jump:
         """Moves it forward, as the module's docstring says, and returns what has run. Two advances come one after the other."""
         async with self._moving:
+            self._advancing = True
+            self._stand(self.monotonic(), self.now_ms())  # or the real time could go past the end while it is moved
             until_s, until_ms = self.monotonic() + seconds, self.now_ms() + round(seconds * 1000)
             timers, passes = 0, list[_Timer]()
-            self._advancing = True
             try:
                 while self._timers and self._timers[0][0] <= until_s:
                     due = max(self._timers[0][0], self.monotonic())

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from ottla.server.base.answers import wait_for
 from ottla.server.testkit.fields import Refused
+from ottla.server.testkit.moving import as_text
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 
@@ -21,7 +22,7 @@ async def create_topic(kit: Kit, given: Given) -> dict[str, Any]:
     partitions = fields.take_number("partitions", -1, low=1)
     settings = fields.take("configs", dict, {})
     fields.done()
-    configs = [CreatableTopicConfig(str(key), None if value is None else str(value)) for key, value in settings.items()]
+    configs = [CreatableTopicConfig(str(key), None if value is None else as_text(value)) for key, value in settings.items()]
     context = kit.moved.broker.context
     assert context is not None
     topic = CreatableTopic(name, partitions, -1, configs=configs)

@@ -1,4 +1,4 @@
-"""What is told of recent times, and until when."""
+"""What is reported of recent times, and for how long."""
 
 from __future__ import annotations
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import struct
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -16,11 +15,11 @@ from ottla.server.testkit.given import Given
 from ottla.server.testkit.homes import Home, Scratch
 from ottla.server.testkit.kit import Kit
 from ottla.server.testkit.lives import Lives
-from ottla.wire.api import APIS
 from ottla.wire.messages import list_offsets, metadata, produce
 from tests.asking import ask
 from tests.log.support import batch
 from tests.server.broker.whole_broker import config, disk
+from tests.server.testkit.under_test import answer_header, frame_of
 
 
 def run(scenario: Callable[[], Awaitable[None]]) -> None:
@@ -32,21 +31,17 @@ class Client:
     """A client whose connection stays open; it asks one thing at a time."""
 
     def __init__(self, client_id: str) -> None:
-        self._client_id = client_id.encode()
+        self._client_id = client_id
 
     async def connect(self, port: int) -> Client:
         self._reader, self._writer = await asyncio.open_connection("127.0.0.1", port)
         return self
 
     async def ask(self, messages: Any, version: int, request: Any) -> Any:
-        flexible = version >= APIS[messages.API_KEY].flexible_from
-        body: list[bytes] = [b"\0"] if flexible else []
-        messages.ENCODE_REQUEST[version](request, body)
-        header = struct.pack(">hhih", messages.API_KEY, version, 7, len(self._client_id)) + self._client_id
-        frame = header + b"".join(body)
+        frame = frame_of(messages, version, request, self._client_id)
         self._writer.write(len(frame).to_bytes(4, "big") + frame)
         answer = await self._reader.readexactly(int.from_bytes(await self._reader.readexactly(4), "big"))
-        return messages.DECODE_RESPONSE[version](answer, 5 if flexible else 4)[0]
+        return messages.DECODE_RESPONSE[version](answer, answer_header(messages, version))[0]
 
     async def close(self) -> None:
         self._writer.close()

@@ -35,6 +35,19 @@ def test_a_fault_is_in_force_while_its_block_lasts() -> None:
             _ = fault.hits
 
 
+def test_a_fault_may_be_gone_before_its_block_ends() -> None:
+    with Broker() as broker:
+        with broker.fault(api="ListGroups", error="NOT_COORDINATOR", times=-1):
+            broker.reset()
+            assert code_of(broker) == 0
+
+        async def scenario() -> None:
+            async with await broker.aio.fault(api="ListGroups", error="NOT_COORDINATOR") as fault:
+                await fault.remove()
+
+        asyncio.run(scenario())
+
+
 def test_what_is_wrong_is_said_where_it_was_written() -> None:
     with Broker() as broker:
         with pytest.raises(ValueError, match=r"eror is no keyword of a fault; did you mean error\?"):

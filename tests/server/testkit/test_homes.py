@@ -7,8 +7,9 @@ import asyncio
 import pytest
 
 from ottla.log.disk.files import remove_tree
+from ottla.server.broker.test_data import MARKER
 from ottla.server.testkit.fields import Refused
-from ottla.server.testkit.homes import MARK, Given, Scratch
+from ottla.server.testkit.homes import Given, Scratch
 from tests.server.broker.whole_broker import disk
 
 
@@ -24,7 +25,7 @@ def test_scratch_moves_on_and_has_the_old_ones_removed() -> None:
     home.check()
 
 
-@pytest.mark.parametrize(("files", "allowed"), [((), True), ((MARK, "orders"), True), (("orders",), False)])
+@pytest.mark.parametrize(("files", "allowed"), [((), True), ((MARKER, "orders"), True), (("orders",), False)])
 def test_directories_are_emptied_if_they_were_empty_or_have_the_mark(files: tuple[str, ...], allowed: bool) -> None:
     on = disk()
     on.makedirs("/data")
@@ -35,7 +36,7 @@ def test_directories_are_emptied_if_they_were_empty_or_have_the_mark(files: tupl
     on.write_bytes("/data/meta.properties", b"")
     if allowed:
         assert asyncio.run(home.move(["/data"])) == ["/data"]
-        assert on.list("/data") == ([MARK] if MARK in files else [])
+        assert on.list("/data") == ([MARKER] if MARKER in files else [])
     else:
         with pytest.raises(Refused, match="/data held data before the test, which this would delete; start the broker on an"):
             asyncio.run(home.move(["/data"]))

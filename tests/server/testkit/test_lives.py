@@ -11,8 +11,9 @@ import pytest
 
 from ottla.log.disk.checkpoint import CLEAN_SHUTDOWN
 from ottla.server.base.clock import LoopClock
+from ottla.server.broker.test_data import MARKER
 from ottla.server.testkit.fields import Refused
-from ottla.server.testkit.homes import MARK, Given
+from ottla.server.testkit.homes import Given
 from ottla.server.testkit.steered import SteeredClock
 from tests.server.broker.whole_broker import disk
 from tests.server.testkit.lives_rig import living, run
@@ -179,13 +180,13 @@ def test_directories_that_somebody_named_are_emptied_if_their_data_are_a_test_s(
         on = disk()
         home = Given(on, ["/data"], "/snapshots")
         async with living(home, on, log_dirs="/data") as rig:
-            on.write_bytes(f"/data/{MARK}", b"")
+            on.write_bytes(f"/data/{MARKER}", b"")
             await rig.call("PUT", "/v1/topics/orders")
             await rig.call("POST", "/v1/snapshots", {"name": "orders"})
             await rig.call("POST", "/v1/reset")
             assert await rig.topics() == []
             assert "orders-0" not in on.list("/data")
-            assert MARK in on.list("/data")
+            assert MARKER in on.list("/data")
             await rig.call("POST", "/v1/snapshots/orders/restore")
             assert await rig.topics() == ["orders"]
             assert rig.lives.broker.config.log_dirs == ["/data"]

@@ -39,7 +39,7 @@ async def advance(rig: Rig, ms: int, **fields: Any) -> Any:
 def test_retention_deletes_what_an_advance_makes_old() -> None:
     async def scenario() -> None:
         async with living() as rig:
-            configs = {"retention.ms": 7 * DAY_MS, "segment.bytes": MIB}
+            configs = {"retention.ms": 7 * DAY_MS, "segment.bytes": MIB, "cleanup.policy": ["delete"]}
             await rig.call("PUT", "/v1/topics/orders", {"configs": configs})
             now_ms = (await rig.call("GET", "/v1/clock"))["now_ms"]
             for _ in range(4):

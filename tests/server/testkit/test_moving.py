@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 
@@ -78,3 +79,21 @@ def test_in_the_broker_s_own_loop_they_are_awaited() -> None:
                 broker.reset()
 
     asyncio.run(scenario())
+
+
+def test_the_address_stays_where_the_cluster_id_was_given() -> None:
+    with Broker(cluster_id="MkU3OEVBNTcwNTJENDM2Qg") as broker:
+        port = broker.port
+        broker.reset()
+        broker.restart()
+        assert broker.port == port
+
+
+def test_a_directory_of_the_metadata_log_that_held_data_is_not_emptied(tmp_path: Path) -> None:
+    old = tmp_path / "old"
+    old.mkdir()
+    (old / "kept").write_text("x")
+    with Broker(data_dir=tmp_path / "new", metadata_log_dir=old) as broker:
+        with pytest.raises(ValueError, match="old held data before the test"):
+            broker.reset()
+    assert (old / "kept").read_text() == "x"

@@ -302,3 +302,28 @@ def test_a_year_with_a_thousand_timers_takes_no_time_at_all() -> None:
         assert ran == [each * 3600.0 + 1 for each in range(1000)]
 
     run(scenario)
+
+
+class Busy(LoopTurns):
+    """A clock below that goes on the first four times that somebody looks at it, and whose timers are late."""
+
+    looks = 0
+
+    def monotonic(self) -> float:
+        self.looks = min(self.looks + 1, 4)
+        return self.looks / 1000
+
+    def call_later(self, seconds: float, callback: Callable[[], object]) -> asyncio.Handle:  # type: ignore[override]  # as above
+        return super().call_later(seconds if seconds <= 0 else DAY_S, callback)
+
+
+def test_it_never_goes_back() -> None:
+    """Also where a timer is overdue, and rings later than at the end of an advance that moves it by nothing."""
+
+    async def scenario() -> None:
+        clock, seen = SteeredClock(Busy()), list[float]()
+        clock.call_later(0.001, lambda: seen.append(clock.monotonic()))
+        await clock.advance(0)
+        assert clock.monotonic() >= seen[0]
+
+    run(scenario)

@@ -16,7 +16,14 @@ if TYPE_CHECKING:
 
 MARKER: Final = ".ottla-test"
 _TEXT: Final = b"A broker with a test port has written here. Its records may be of any time, and may be deleted at any time.\n"
-_OF_THE_FILE_SYSTEM: Final = "lost+found"
+STAYS: Final = frozenset({MARKER, "lost+found"})
+"""What is no broker's data."""
+
+
+def is_for_tests(disk: Disk, path: str) -> bool:
+    """Returns whether a test may delete what a broker has in a directory: it is marked, or there is nothing. Raises OSError."""
+    names = disk.list(path) if disk.is_dir(path) else []
+    return MARKER in names or STAYS.issuperset(names)
 
 
 def check_directories(disk: Disk, directories: Iterable[str], *, under_test: bool, adopt: bool) -> None:
@@ -36,7 +43,7 @@ def check_directories(disk: Disk, directories: Iterable[str], *, under_test: boo
                 )
             disk.remove(marker)
         elif under_test:
-            if disk.exists(directory) and [name for name in disk.list(directory) if name != _OF_THE_FILE_SYSTEM]:
+            if not is_for_tests(disk, directory):
                 raise ConfigError(
                     f"log.dirs: {directory} has data that are no test's, which a test could delete; use an empty directory "
                     "(--data-dir DIR), or no --test-port"
