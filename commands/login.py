@@ -46,7 +46,7 @@ def send_token(properties: Mapping[str, str], exchange: Exchange, now_s: float) 
     words = dict(word.split("=", 1) for word in properties.get("sasl.oauthbearer.config", "").split() if "=" in word)
     claims: dict[str, object] = {
         words.get("principalClaimName", "sub"): words.get("principal", ""),
-        "iat": int(now_s),  # a broker that rounds to ms would take it for one of the future within the same millisecond
+        "iat": int(now_s),  # with a fraction, a broker that rounds to ms may find it issued in the future
         "exp": now_s + float(words.get("lifeSeconds", "3600")),
     }
     if scope := words.get("scope"):

@@ -6,8 +6,8 @@ watermarks down every few seconds (`replica.high.watermark.checkpoint.interval.m
 higher one is newer, for a high watermark never goes back. A log that lost its end with the power of its machine ends below its
 own high watermark; so the replica that promises most is opened, and the next one only if that might have more.
 
-meta.properties says whose a directory is. With the directories of one broker, or of nobody known, a partition must be there once,
-and everything in its log is read.
+meta.properties says whose a directory is. With the directories of one broker, or where it is not known whose they are, a
+partition must be there once, and everything in its log is read.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from ottla.log.disk import checkpoint
 from ottla.log.disk.checkpoint import MetaProperties
 from ottla.log.disk.errors import InconsistentMetadata
-from ottla.pipeline.segments import Place, SourceError, find
+from ottla.pipeline.segments import Place, SourceError, find, log_directories
 from ottla.pipeline.segments_disk import ReadOnlyDisk
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def find_replicas(path: str, wants_topic: Callable[[str], bool] | None = None) -
     cannot be told which of the two counts.
     """
     places = find(path, wants_topic)
-    owners = _owners(sorted({os.path.dirname(place.path) for place in places}))
+    owners = _owners(sorted(log_directories(path)))
     if len({meta.node_id for meta in owners.values()}) > 1:
         places = [replace(place, up_to_high_watermark=True) for place in places]
     groups: dict[tuple[str, int], list[Place]] = {}
@@ -67,12 +67,10 @@ def choose(replicas: Replicas, seen: SeenPartitions) -> Place:
         lines = seen.checkpoint(f"{os.path.dirname(place.path)}/{name}")
         return lines.get((place.topic, place.partition), 0)
 
-    def promise(place: Place) -> tuple[int, int, str]:
-        return -line(place, checkpoint.HIGH_WATERMARKS), line(place, checkpoint.LOG_START_OFFSETS), place.path
-
+    promised = {place: line(place, checkpoint.HIGH_WATERMARKS) for place in replicas.places}
     best, most = replicas.places[0], -1
-    for place in sorted(replicas.places, key=promise):
-        if most >= line(place, checkpoint.HIGH_WATERMARKS):
+    for place in sorted(promised, key=lambda each: (-promised[each], line(each, checkpoint.LOG_START_OFFSETS))):
+        if most >= promised[place]:
             break
         end = seen.with_log(place, lambda log: log.high_watermark)
         if end > most:

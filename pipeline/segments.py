@@ -69,8 +69,8 @@ class DataLoss(SourceError):
 
 @dataclass(frozen=True)
 class Place:
-    """A partition and its directory. With `up_to_high_watermark`, records from the high watermark on are not read that its broker
-    has written down; else everything in the log is."""
+    """A partition and its directory. With `up_to_high_watermark`, only records below the high watermark that its broker has
+    written down are read; otherwise everything in the log."""
 
     path: str
     topic: str
@@ -119,34 +119,39 @@ class Slice:
 def find(path: str, wants_topic: Callable[[str], bool] | None = None) -> list[Place]:
     """Returns the partitions at `path`, which may be several paths or patterns (`*`, `?`, `[...]`), separated by commas. Raises
     SourceError if there are none."""
-    places = {
-        place.path: place
-        for one in _paths(path)
-        for place in _places(one.removeprefix("file://").rstrip("/") or "/", wants_topic)
-    }
+    places = {place.path: place for one in _paths(path) for place in _places(one, wants_topic)}
     return sorted(places.values(), key=lambda place: (place.topic, place.partition, place.path))
 
 
+def log_directories(path: str) -> set[str]:
+    """Returns the log directories that `path`, as `find` takes it, leads to, whatever topics they have."""
+    return {one if os.path.exists(f"{one}/{checkpoint.META_PROPERTIES}") else os.path.dirname(one) for one in _paths(path)}
+
+
 def _paths(path: str) -> list[str]:
-    """Returns the paths that are named. A pattern in front of a topic's name stands for those directories that have the topic."""
+    """Returns the paths that are named, without a slash at the end. A pattern in front of a topic's name stands for those
+    directories that have the topic."""
     if os.path.isdir(path):
-        return [path]
+        return [_bare(path)]
     found: list[str] = []
     for word in path.split(","):
-        one = word.strip()
+        one = _bare(word.strip())
         if not glob.has_magic(one) or os.path.exists(one):
             found.append(one)
             continue
-        pattern = one.removeprefix("file://")
-        matching = sorted(name for name in glob.glob(pattern) if os.path.isdir(name))
+        matching = sorted(name for name in glob.glob(one) if os.path.isdir(name))
         if not matching:
-            parent, topic = os.path.split(pattern)
+            parent, topic = os.path.split(one)
             parents = [name for name in sorted(glob.glob(parent)) if os.path.isdir(name)]
             matching = [f"{name}/{topic}" for name in parents if any(place.topic == topic for place in _inside(name))]
         if not matching:
             raise SourceError(f"{one} matches neither a directory nor a topic in one")
         found += matching
     return found
+
+
+def _bare(path: str) -> str:
+    return path.removeprefix("file://").rstrip("/") or "/"
 
 
 def _places(path: str, wants_topic: Callable[[str], bool] | None) -> list[Place]:

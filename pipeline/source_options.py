@@ -154,9 +154,12 @@ def parse(options: Mapping[str, str]) -> Options:
 def _joined(text: str) -> str:
     """Returns the list of paths that Spark was given, as one path."""
     try:
-        return ",".join(json.loads(text))
-    except (ValueError, TypeError):
-        raise SourceError(f"paths is {text!r}; it must be a list of paths in JSON, as Spark makes it of load([...])") from None
+        paths = json.loads(text)
+    except ValueError:
+        paths = None
+    if not isinstance(paths, list) or not all(isinstance(one, str) for one in paths):
+        raise SourceError(f"paths is {text!r}; it must be a list of paths in JSON, as Spark makes it of load([...])")
+    return ",".join(paths)
 
 
 def _words(text: str) -> list[str]:

@@ -2,7 +2,8 @@
 
 - `count` is the new total. Existing records stay where they are, so a key may map to another partition from now on.
 - The new partitions have as many replicas as the topic's others, placed by the controller or assigned in the request.
-  `validate_only` makes all checks and changes nothing.
+  `validate_only` makes all checks and changes nothing. In a cluster the answer waits two seconds at most for this broker's part
+  of them.
 - A client over its quota of changes (controller_mutation_rate) is told how long to wait. Since v3 (KIP-599) topics that may not
   get partitions now are answered 89 THROTTLING_QUOTA_EXCEEDED.
 - Errors of a topic: 3 UNKNOWN_TOPIC_OR_PARTITION, 37 INVALID_PARTITIONS (`count` is no increase), 38 INVALID_REPLICATION_FACTOR,
@@ -43,6 +44,6 @@ async def handle(body: CreatePartitionsRequest, request: Request) -> CreateParti
             results=[CreatePartitionsTopicResult(topic.name, code, str(error)) for topic in body.topics]
         )
     if not body.validate_only:
-        await wait_for(request.broker.replicas.settled())
+        await wait_for(request.broker.replicas.settled_soon())
     response.throttle_time_ms = permits.throttle_time_ms
     return response

@@ -50,6 +50,6 @@ async def handle(body: CreateTopicsRequest, request: Request) -> CreateTopicsRes
             topics=[CreatableTopicResult(topic.name, error_code=code, error_message=str(error)) for topic in body.topics]
         )
     if not body.validate_only:
-        await wait_for(request.broker.replicas.settled())
+        await wait_for(request.broker.replicas.settled_soon())
     response.throttle_time_ms = permits.throttle_time_ms
     return response

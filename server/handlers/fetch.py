@@ -156,7 +156,6 @@ class _Fetch:
         "_is_first",
         "_is_special",
         "_is_stranger",
-        "_known_follower",
         "_max_bytes",
         "_min_bytes",
         "_rack",
@@ -179,7 +178,6 @@ class _Fetch:
         self._tells_followers = replica_id >= 0 and request.broker.read_replicas is not None
         """Whether a follower's fetch is answered as soon as the high watermark moves, because consumers read from there."""
         self._is_stranger = replica_id >= 0 and _is_stranger(request)
-        self._known_follower = (replica_id, broker_epoch) if self._follower and not self._is_stranger else None
         self._is_first = True
         """Whether the attempt is the first: a follower's fetch says only once how far it has come."""
         self._read_committed = body.isolation_level == READ_COMMITTED
@@ -221,7 +219,7 @@ class _Fetch:
     def _read_all(self, partitions: Iterable[CachedPartition], attempt: Attempt) -> None:
         """Reads partitions, and adds what each is answered."""
         ask = self._request.ask()
-        results, found, follower = attempt.results, attempt.found, self._known_follower
+        results, found, may_be_quiet = attempt.results, attempt.found, self._follower and not self._is_stranger
         for cached in partitions:
             replica = self._find(cached)
             if ask is not None and not self._may_fetch(cached, ask):
@@ -229,7 +227,11 @@ class _Fetch:
                 continue
             if cached.name is None and replica is not None:
                 cached.name = replica.topic
-            if replica is not None and follower is not None and is_quiet(replica, cached, *follower, is_first=self._is_first):
+            if (
+                may_be_quiet
+                and replica is not None
+                and is_quiet(replica, cached, self._replica_id, self._broker_epoch, is_first=self._is_first)
+            ):
                 attempt.quiet += 1
                 continue
             if replica is None:

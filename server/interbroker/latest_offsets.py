@@ -80,10 +80,11 @@ class LatestOffsets:
 
 
 def _request(waiting: Iterable[_Waiting]) -> ListOffsetsRequest:
-    topics: dict[str, list[ListOffsetsPartition]] = {}
-    for each in waiting:
-        topics.setdefault(each.topic, []).append(ListOffsetsPartition(each.partition, timestamp=_LATEST))
-    return ListOffsetsRequest(_CONSUMER, _UNCOMMITTED, [ListOffsetsTopic(*each) for each in topics.items()])
+    topics: dict[str, dict[int, ListOffsetsPartition]] = {}
+    for each in waiting:  # a partition that is named twice is answered with 42 INVALID_REQUEST
+        topics.setdefault(each.topic, {})[each.partition] = ListOffsetsPartition(each.partition, timestamp=_LATEST)
+    wanted = [ListOffsetsTopic(name, list(partitions.values())) for name, partitions in topics.items()]
+    return ListOffsetsRequest(_CONSUMER, _UNCOMMITTED, wanted)
 
 
 def _answered(leader: int, sent: Sequence[_Waiting], answer: Promise[ListOffsetsResponse]) -> None:

@@ -35,7 +35,7 @@ class Pass(NamedTuple):
 
 
 class Tie(NamedTuple):
-    """How close a broker is to controllers that are others, for metrics."""
+    """How well a broker keeps up with controllers on other nodes, for metrics."""
 
     heartbeat_age_s: float
     """Time since a controller last answered a heartbeat."""

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Final
 
+from ottla.server.metrics.rows import Row, Rows
 from ottla.server.metrics.sources import Sources
 
 if TYPE_CHECKING:
     from ottla.log.compaction.cleaner_manager import LogCleaner
-
-Rows = Callable[[Sources], Iterator[tuple[tuple[str, ...], float]]]
-Row = tuple[str, Literal["counter", "gauge"], tuple[str, ...], str, Rows]
 
 
 def _cleaner_row(value: Callable[[LogCleaner, Sources], float]) -> Rows:

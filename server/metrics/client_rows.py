@@ -7,13 +7,11 @@ Every client names its metrics and their attributes as it likes, so here the nam
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Final, Literal
+from collections.abc import Iterator
+from typing import Final
 
+from ottla.server.metrics.rows import Row
 from ottla.server.metrics.sources import Sources
-
-Rows = Callable[[Sources], Iterator[tuple[tuple[str, ...], float]]]
-Row = tuple[str, Literal["counter", "gauge"], tuple[str, ...], str, Rows]
 
 
 def _instance_row(sources: Sources) -> Iterator[tuple[tuple[str, ...], float]]:

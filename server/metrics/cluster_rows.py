@@ -6,15 +6,14 @@ A broker that is its own controller has none of them, but for the lag of its eve
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Final
 
+from ottla.server.metrics.rows import Row, Rows
 from ottla.server.metrics.sources import Sources
 
 if TYPE_CHECKING:
     from ottla.server.metadata.cluster import Tie
 
-Rows = Callable[[Sources], Iterator[tuple[tuple[str, ...], float]]]
-Row = tuple[str, Literal["counter", "gauge"], tuple[str, ...], str, Rows]
 
 _METADATA: Final = "kafka_server_brokermetadatametrics_last_applied_record_"
 

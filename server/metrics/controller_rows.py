@@ -3,28 +3,19 @@ cluster, as this broker's metadata have them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Final, Literal
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
 
+from ottla.server.metrics.rows import Row, Rows, single
 from ottla.server.metrics.sources import Sources
 
 if TYPE_CHECKING:
     from ottla.server.metadata.image import PartitionImage
 
-Rows = Callable[[Sources], Iterator[tuple[tuple[str, ...], float]]]
-Row = tuple[str, Literal["gauge"], tuple[str, ...], str, Rows]
-
-
-def _single(value: Callable[[Sources], int]) -> Rows:
-    def rows(sources: Sources) -> Iterator[tuple[tuple[str, ...], float]]:
-        yield (), value(sources)
-
-    return rows
-
 
 def _partitions_where(holds: Callable[[PartitionImage], bool]) -> Rows:
     """Makes a row of the number of the cluster's partitions for which this holds."""
-    return _single(
+    return single(
         lambda sources: sum(
             holds(partition) for topic in sources.context.metadata.topics.values() for partition in topic.partitions.values()
         )
@@ -38,7 +29,7 @@ def _is_controller(sources: Sources) -> int:
 
 
 def _brokers(*, fenced: bool) -> Rows:
-    return _single(lambda sources: sum(broker.fenced == fenced for broker in sources.context.metadata.brokers.values()))
+    return single(lambda sources: sum(broker.fenced == fenced for broker in sources.context.metadata.brokers.values()))
 
 
 _CONTROLLER: Final = "kafka_controller_kafkacontroller_"
@@ -49,7 +40,7 @@ CONTROLLER_ROWS: Final[tuple[Row, ...]] = (
         "gauge",
         (),
         "1: this broker is its own controller. In a cluster it is 0: the controllers there count themselves.",
-        _single(_is_controller),
+        single(_is_controller),
     ),
     (f"{_CONTROLLER}activebrokercount", "gauge", (), "Brokers that are registered and not fenced.", _brokers(fenced=False)),
     (f"{_CONTROLLER}fencedbrokercount", "gauge", (), "Brokers that are fenced.", _brokers(fenced=True)),
@@ -58,7 +49,7 @@ CONTROLLER_ROWS: Final[tuple[Row, ...]] = (
         "gauge",
         (),
         "Topics of the cluster.",
-        _single(lambda sources: len(sources.context.metadata.topics)),
+        single(lambda sources: len(sources.context.metadata.topics)),
     ),
     (
         f"{_CONTROLLER}globalpartitioncount",

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from ottla.server.metadata.names import CONSUMER_OFFSETS, SHARE_GROUP_STATE, TRANSACTION_STATE
-from ottla.server.metrics.group_rows import Row
+from ottla.server.metrics.rows import Row
 from ottla.server.metrics.sources import Sources
 
 

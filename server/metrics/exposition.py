@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 PIECE: Final = 250
 PIECE_SECONDS: Final = 0.001
+_PIECE_NS: Final = int(PIECE_SECONDS * 1e9)
 BOUNDS: Final = range(14, 36)
 """The buckets of the histogram that are shown: up to 2**14 ns (16 us), then doubling, up to 2**35 ns (34 s)."""
 _NS_PER_MS: Final = 1_000_000
@@ -45,10 +46,10 @@ class BrokerCollector(Collector):
 
     def pieces(self) -> Iterator[Family]:
         """Yields what `collect` yields, but large families in pieces, each a family of the same name, and no empty families."""
-        monotonic = self._sources.context.clock.monotonic
+        ticks_ns = self._sources.context.clock.ticks_ns
         for metric in METRICS:
             samples = self._samples(metric)
-            while piece := _piece(samples, monotonic):
+            while piece := _piece(samples, ticks_ns):
                 family = _family(metric)
                 family.samples.extend(piece)
                 yield family
@@ -78,13 +79,13 @@ class BrokerCollector(Collector):
             yield Sample(f"{metric.name}_sum", labels, times.sum_ns / _NS_PER_MS)
 
 
-def _piece(samples: Iterator[Sample], monotonic: Callable[[], float]) -> list[Sample]:
+def _piece(samples: Iterator[Sample], ticks_ns: Callable[[], int]) -> list[Sample]:
     """Takes as many of the next samples as fit into one piece; returns an empty list when there are no more."""
     piece: list[Sample] = []
-    until = monotonic() + PIECE_SECONDS
+    until = ticks_ns() + _PIECE_NS
     for sample in samples:
         piece.append(sample)
-        if len(piece) == PIECE or monotonic() >= until:
+        if len(piece) == PIECE or ticks_ns() >= until:
             break
     return piece
 

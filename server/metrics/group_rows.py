@@ -6,14 +6,12 @@ Names and labels are those of Kafka's group-coordinator-metrics. A state without
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
-from typing import Final, Literal
+from collections.abc import Iterator
+from typing import Final
 
 from ottla.server.group.kind import Kind
+from ottla.server.metrics.rows import Row, Rows
 from ottla.server.metrics.sources import Sources
-
-Rows = Callable[[Sources], Iterator[tuple[tuple[str, ...], float]]]
-Row = tuple[str, Literal["counter", "gauge"], tuple[str, ...], str, Rows]
 
 _COORDINATOR: Final = "kafka_server_groupcoordinatormetrics_"
 _STATES: Final[dict[Kind, tuple[str, ...]]] = {

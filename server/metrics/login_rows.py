@@ -7,15 +7,14 @@ rights. As in Kafka, an authentication is a TLS handshake where nothing but a ce
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final
 
+from ottla.server.metrics.rows import Row, Rows
 from ottla.server.metrics.sources import Sources
 
 if TYPE_CHECKING:
     from ottla.server.security.authorizer import Authorizer
 
-Rows = Callable[[Sources], Iterator[tuple[tuple[str, ...], float]]]
-Row = tuple[str, Literal["counter", "gauge"], tuple[str, ...], str, Rows]
 
 _SOCKETS: Final = "kafka_server_socketservermetrics_"
 _LISTENER: Final = ("listener",)

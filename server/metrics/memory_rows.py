@@ -5,16 +5,14 @@ server/metrics/table.py.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Final
 
 from ottla.log.producers import PRODUCER_BYTES
+from ottla.server.metrics.rows import Row, Rows
 from ottla.server.metrics.sources import Sources
 
 if TYPE_CHECKING:
     from ottla.server.network.client_memory import ClientMemory
-
-Rows = Callable[[Sources], Iterator[tuple[tuple[str, ...], float]]]
-Row = tuple[str, Literal["counter", "gauge"], tuple[str, ...], str, Rows]
 
 
 def _account_row(value: Callable[[ClientMemory], float]) -> Rows:

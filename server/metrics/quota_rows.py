@@ -6,13 +6,11 @@ until the last quota of its kind is removed, or until so many others came (serve
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Final, Literal
+from collections.abc import Iterator
+from typing import Final
 
+from ottla.server.metrics.rows import Row, Rows
 from ottla.server.metrics.sources import Sources
-
-Rows = Callable[[Sources], Iterator[tuple[tuple[str, ...], float]]]
-Row = tuple[str, Literal["counter", "gauge"], tuple[str, ...], str, Rows]
 
 _SHARE: Final = ("user", "client_id")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final, Literal
 
+from ottla.server.metrics.rows import Row, Rows
 from ottla.server.metrics.sources import Sources
 from ottla.server.partitions.roles import Leader
 
@@ -12,9 +13,6 @@ if TYPE_CHECKING:
     from ottla.server.metadata.image import PartitionImage
     from ottla.server.partitions.high_watermark import HighWatermark
     from ottla.server.replication.fetchers import Fetchers
-
-Rows = Callable[[Sources], Iterator[tuple[tuple[str, ...], float]]]
-Row = tuple[str, Literal["counter", "gauge"], tuple[str, ...], str, Rows]
 
 
 def _led(sources: Sources) -> Iterator[PartitionImage]:

@@ -29,6 +29,7 @@ from ottla.server.metrics.login_rows import LOGIN_ROWS
 from ottla.server.metrics.memory_rows import MEMORY_ROWS
 from ottla.server.metrics.quota_rows import QUOTA_ROWS
 from ottla.server.metrics.replication_rows import REPLICATION_ROWS
+from ottla.server.metrics.rows import single
 from ottla.server.metrics.sources import Sources
 from ottla.wire.api import APIS
 from ottla.wire.errors import ErrorCode
@@ -53,11 +54,6 @@ class Metric(NamedTuple):
     labels: tuple[str, ...]
     doc: str
     rows: Callable[[Sources], Iterable[Row] | Iterable[TimesRow]]
-
-
-def single(value: Callable[[Sources], float]) -> Callable[[Sources], list[Row]]:
-    """Makes the only row of a metric without labels."""
-    return lambda sources: [((), value(sources))]
 
 
 # Topics
@@ -123,7 +119,7 @@ def members(sources: Sources) -> Iterator[Row]:
             yield (group.group_id,), group.member_count
 
 
-def group_count_in(*states: State) -> Callable[[Sources], list[Row]]:
+def group_count_in(*states: State) -> Callable[[Sources], Iterator[Row]]:
     return single(
         lambda sources: sum(
             not states or (isinstance(group, ClassicGroup) and group.state in states)

@@ -76,7 +76,8 @@ class Watch:
         self.expired = False
         """Whether the next attempt must return an answer."""
         self.is_woken = False
-        """Whether something has changed since `change` was called last; the end of the time is no change."""
+        """Whether something may have changed since `change` was called last. The end of the time alone does not count, unless it
+        came during an attempt."""
         self._changed = False
         self._promise: Promise[None] | None = None
         self.watched: list[Watchable] = []

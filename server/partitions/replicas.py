@@ -104,11 +104,14 @@ class Replicas:
     def settled(self) -> Promise[None] | None:
         """Returns a promise that is kept when all partitions that the metadata names now are here, and the files of all others
         are deleted; None if that is so already. Partitions for which there is no room are not waited for.
-
-        In a cluster it is kept after SETTLED_SECONDS at the latest: other brokers have most of what was created, and nobody
-        waits for theirs. Kafka's clients give up on an answer after 30 s.
         """
-        promise = self._backlog.settled()
+        return self._backlog.settled()
+
+    def settled_soon(self) -> Promise[None] | None:
+        """Returns what an answer about new partitions waits for: `settled`, but in a cluster for SETTLED_SECONDS at most. Other
+        brokers have most of what was created there, and nobody waits for theirs; Kafka's clients give up on an answer after 30 s.
+        """
+        promise = self.settled()
         if promise is not None and self.keep_isr is not None:
             self._clock.call_later(SETTLED_SECONDS, lambda: None if promise.done() else promise.set_result(None))
         return promise

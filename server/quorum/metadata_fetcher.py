@@ -23,7 +23,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ottla.log.errors import CorruptRecord, NoRoom
-from ottla.server.base.clock import SLICE_SECONDS, sleep
+from ottla.server.base.clock import TURN_NS, sleep
 from ottla.server.base.promise import Promise
 from ottla.server.base.scheduler import flush_in_thread
 from ottla.server.metadata.cluster import CannotJoin
@@ -225,11 +225,11 @@ class MetadataFetcher:
 
     async def _apply(self) -> None:
         """Applies what counts, with a turn of the event loop where it takes long."""
-        until = self._clock.monotonic() + SLICE_SECONDS
+        until = self._clock.ticks_ns() + TURN_NS
         for _ in self._log.apply(self._image):
-            if self._clock.monotonic() >= until:
+            if self._clock.ticks_ns() >= until:
                 await asyncio.sleep(0)
-                until = self._clock.monotonic() + SLICE_SECONDS
+                until = self._clock.ticks_ns() + TURN_NS
 
     async def _fetch_snapshot(self, snapshot_id: SnapshotId, address: Address) -> None:
         """Fetches a snapshot and makes it the image. Raises MetadataError and StorageError."""

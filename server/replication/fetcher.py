@@ -20,7 +20,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from ottla.log.errors import NoRoom, StorageError
-from ottla.server.base.clock import SLICE_SECONDS
+from ottla.server.base.clock import TURN_NS
 from ottla.server.base.scheduler import flush_in_thread
 from ottla.server.peers.outcomes import PeerError
 from ottla.server.replication.fetch_session import FetchSession
@@ -208,15 +208,15 @@ class Fetcher:
     # Answers
 
     async def _take(self, answer: FetchResponse) -> None:
-        since_turn, until = 0, self._clock.monotonic() + SLICE_SECONDS
+        since_turn, until = 0, self._clock.ticks_ns() + TURN_NS
         for topic in answer.responses:
             for data in topic.partitions:
                 size = len(data.records or b"")
                 self.bytes_in += size
                 since_turn += size
-                if since_turn > SLICE_BYTES or self._clock.monotonic() >= until:
+                if since_turn > SLICE_BYTES or self._clock.ticks_ns() >= until:
                     await asyncio.sleep(0)  # before the look at what is followed, since this broker may lead it afterwards
-                    since_turn, until = 0, self._clock.monotonic() + SLICE_SECONDS
+                    since_turn, until = 0, self._clock.ticks_ns() + TURN_NS
                 following = self._followings.get((topic.topic_id, data.partition_index))
                 if following is None or following.asked is None or not following.expects(following.asked.fetch_offset):
                     continue
@@ -266,7 +266,7 @@ class Fetcher:
     async def _take_care_of_set_back(self) -> None:
         """Ends pauses, cuts logs, and asks for the ranges of those that are not in their leader's."""
         now = self._clock.monotonic()
-        until = now + SLICE_SECONDS
+        until = self._clock.ticks_ns() + TURN_NS
         for key, following in list(self._set_back.items()):
             if self._set_back.get(key) is not following:  # removed during another one's turn
                 continue
@@ -275,9 +275,9 @@ class Fetcher:
             if following.state is State.TRUNCATING:
                 begin(following, self._delay_until())
             self._put_forward(following)
-            if self._clock.monotonic() >= until:
+            if self._clock.ticks_ns() >= until:
                 await asyncio.sleep(0)
-                until = self._clock.monotonic() + SLICE_SECONDS
+                until = self._clock.ticks_ns() + TURN_NS
         outside = [following for following in self._set_back.values() if following.state is State.LOOKING_UP]
         if outside:
             await self._look_up(outside)

@@ -71,6 +71,16 @@ def test_the_higher_of_two_high_watermarks_counts_and_nothing_above_it(tmp_path:
     assert offsets(source(f"{tmp_path}/broker-1")) == list(range(90)), "one broker alone: all that is in the log"
 
 
+def test_a_topic_that_only_one_of_the_brokers_has_ends_at_the_high_watermark_as_well(
+    tmp_path: Path, broker: Callable[..., Path]
+) -> None:
+    broker(1, 9, 20)
+    (tmp_path / "broker-2").mkdir()
+    owned(tmp_path / "broker-2", 2)
+    assert offsets(source(f"{tmp_path}/broker-*", subscribe="t")) == list(range(20))
+    assert offsets(source(f"{tmp_path}/broker-1/,{tmp_path}/broker-2")) == list(range(20))
+
+
 def test_a_log_that_ends_below_its_high_watermark_has_only_what_is_there(tmp_path: Path, broker: Callable[..., Path]) -> None:
     """As after a power cut: the checkpoint is on the disk, and the end of the log is not."""
     broker(1, 3, 60)

@@ -63,6 +63,17 @@ def test_what_is_asked_in_one_turn_of_one_broker_is_one_request() -> None:
     assert not d.done()
 
 
+def test_what_is_asked_twice_in_one_turn_is_named_once() -> None:
+    """A partition that is named twice would be answered with INVALID_REQUEST."""
+    rig = Rig()
+    b, again = rig.ask("b"), rig.ask("b")
+    rig.broker.clock.advance()
+    (one,) = rig.others.asked
+    assert one.request.topics == [ListOffsetsTopic("b", [ListOffsetsPartition(0, timestamp=-1)])]
+    one.answer.set_result(answer(b=(0, 7)))
+    assert (b.result(), again.result()) == (Latest(7), Latest(7))
+
+
 def test_the_next_turn_asks_again() -> None:
     rig = Rig()
     rig.ask("b")

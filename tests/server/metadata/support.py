@@ -156,7 +156,7 @@ class Node:
             settings=current_settings(self.config, self.image),
             metadata=self.image,
             controller=self.controller,
-            replicas=SimpleNamespace(settled=lambda: None, deleted=lambda: None),
+            replicas=SimpleNamespace(settled_soon=lambda: None, deleted=lambda: None),
             producer_ids=ProducerIds(self.controller),
             kept_answers=KeptAnswers(),
             long_answers=LongAnswers(self.config.values["ottla.response.max.bytes"]),

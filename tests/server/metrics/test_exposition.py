@@ -55,8 +55,8 @@ def test_a_large_family_comes_in_pieces_under_one_head(monkeypatch: pytest.Monke
 
 def test_what_takes_long_comes_in_small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     broker = MemoryBroker({"t": 5})
-    ticks = (tick * 0.4 * PIECE_SECONDS for tick in range(1_000_000))
-    monkeypatch.setattr(broker.clock, "monotonic", lambda: next(ticks))
+    ticks = (int(tick * 0.4 * PIECE_SECONDS * 1e9) for tick in range(1_000_000))
+    monkeypatch.setattr(broker.clock, "ticks_ns", lambda: next(ticks))
     pieces = [family.samples for family in BrokerCollector(sources(broker)).pieces() if family.name == "kafka_log_log_size"]
     assert [len(samples) for samples in pieces] == [3, 2]
 

@@ -63,7 +63,7 @@ def test_an_answer_about_many_partitions_leaves_turns_to_others_however_small_th
         for following in followings:
             rig.leader_log(following).fill(1)
         await turns()
-        monkeypatch.setattr("ottla.server.replication.fetcher.SLICE_SECONDS", 0)
+        monkeypatch.setattr("ottla.server.replication.fetcher.TURN_NS", 0)
         rig.leader.answer()
         seen = set()
         for _ in range(30):
@@ -76,7 +76,7 @@ def test_an_answer_about_many_partitions_leaves_turns_to_others_however_small_th
 
 def test_nothing_is_connected_any_more_once_it_is_to_end(monkeypatch: pytest.MonkeyPatch) -> None:
     """A connection that it made then would be closed by nobody, and an answer waited for up to replica.socket.timeout.ms."""
-    monkeypatch.setattr("ottla.server.replication.fetcher.SLICE_SECONDS", 0)
+    monkeypatch.setattr("ottla.server.replication.fetcher.TURN_NS", 0)
 
     async def scenario(rig: Rig) -> None:
         rig.follow()
