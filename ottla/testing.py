@@ -230,7 +230,7 @@ class Broker(Moving):
     def _lives(self) -> Lives:
         if self._kit is None:
             raise RuntimeError("this broker is not running: enter it with `with` or `async with`, or call start()")
-        return self._kit.moved
+        return self._kit.lives
 
     def _begin(self) -> None:
         if self._kit is not None or self._temporary is not None:

@@ -120,6 +120,7 @@ COVERED_BY: Final[dict[str, str]] = {
     "server/metadata/quorum_state.py": "tests/server/metadata/test_metadata_log.py",
     "server/metadata/snapshot.py": "tests/server/metadata/test_snapshot_keeper.py",
     "server/metadata/snapshot_writer.py": "tests/server/metadata/test_snapshot_keeper.py",
+    "server/http/port.py": "tests/server/metrics/test_server.py",
     "server/metrics/rows.py": "tests/server/metrics/test_table.py",
     "server/metrics/coordinator_rows.py": "tests/server/broker/test_damaged_state.py",
     "server/metrics/group_rows.py": "tests/server/metrics/test_table.py",

@@ -5,9 +5,10 @@ These functions make one answer of others. Where nothing has to wait, they make 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from typing import TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from ottla.server.base.promise import Promise
 
@@ -16,7 +17,7 @@ U = TypeVar("U")
 E = TypeVar("E", bound=Exception)
 
 
-def _settle(promise: Promise[T], compute: Callable[[], T]) -> None:
+def settle(promise: Promise[T], compute: Callable[[], T]) -> None:
     """Keeps `promise` with what `compute` returns, or breaks it with what that raises, unless nobody waits any more."""
     if promise.done():
         return
@@ -28,6 +29,17 @@ def _settle(promise: Promise[T], compute: Callable[[], T]) -> None:
         promise.set_result(value)
 
 
+def kept(answer: Awaitable[Any]) -> asyncio.Future[Any]:
+    """Has the loop work on an answer, whoever waits for it: the loop itself keeps no reference to its tasks."""
+    task = asyncio.ensure_future(answer)
+    _under_way.add(task)
+    task.add_done_callback(_under_way.discard)
+    return task
+
+
+_under_way: set[asyncio.Future[Any]] = set()
+
+
 def map_answer(answer: T | Promise[T], make: Callable[[T], U]) -> U | Promise[U]:
     """Returns what `make` makes of the answer, or a promise of that if the answer comes later. The promise fails if `answer`
     fails or `make` raises.
@@ -35,7 +47,7 @@ def map_answer(answer: T | Promise[T], make: Callable[[T], U]) -> U | Promise[U]
     if not isinstance(answer, Promise):
         return make(answer)
     made: Promise[U] = Promise()
-    answer.add_done_callback(lambda done: _settle(made, lambda: make(done.result())))
+    answer.add_done_callback(lambda done: settle(made, lambda: make(done.result())))
     return made
 
 
@@ -47,7 +59,7 @@ def combine_answers(answers: Sequence[T | Promise[T]], make: Callable[[list[T]],
         return make(values)
     made: Promise[U] = Promise()
 
-    def settle(index: int, done: Promise[T]) -> None:
+    def take(index: int, done: Promise[T]) -> None:
         nonlocal left
         values[index] = done.result()
         left -= 1
@@ -56,7 +68,7 @@ def combine_answers(answers: Sequence[T | Promise[T]], make: Callable[[list[T]],
 
     for index, answer in enumerate(answers):
         if isinstance(answer, Promise):
-            answer.add_done_callback(partial(settle, index))
+            answer.add_done_callback(partial(take, index))
     return made
 
 
@@ -73,7 +85,7 @@ def chain_answer(answer: T | Promise[T], go_on: Callable[[T], U | Promise[U]]) -
         return go_on(answer)
     chained: Promise[U] = Promise()
 
-    def settle(done: Promise[T]) -> None:
+    def take(done: Promise[T]) -> None:
         if chained.done():  # nobody waits any more
             return
         try:
@@ -83,11 +95,11 @@ def chain_answer(answer: T | Promise[T], go_on: Callable[[T], U | Promise[U]]) -
             return
         if isinstance(then, Promise):
             chained.add_done_callback(lambda outer: then.cancel() if outer.cancelled() else None)
-            then.add_done_callback(lambda end: None if end.cancelled() else _settle(chained, end.result))
+            then.add_done_callback(lambda end: None if end.cancelled() else settle(chained, end.result))
         else:
             chained.set_result(then)
 
-    answer.add_done_callback(settle)
+    answer.add_done_callback(take)
     return chained
 
 
@@ -105,5 +117,5 @@ def recover_answer(answer: T | Promise[T], kind: type[E] | tuple[type[E], ...], 
         except kind as error:
             return make(error)
 
-    answer.add_done_callback(lambda done: _settle(recovered, partial(compute, done)))
+    answer.add_done_callback(lambda done: settle(recovered, partial(compute, done)))
     return recovered

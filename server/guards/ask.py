@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from functools import partial, wraps
 from typing import Any, Final, TypeVar
 
-from ottla.server.base.answers import map_answer
+from ottla.server.base.answers import kept, map_answer
 from ottla.server.base.errors import CloseConnection
 from ottla.server.base.promise import Promise
 from ottla.server.base.turns import Steps, take_steps
@@ -38,7 +38,6 @@ TEXTS: Final = {
 }
 
 
-_under_way: Final[set[asyncio.Future[Any]]] = set()
 """The answers of coroutines that are not done."""
 
 Guard = Callable[[Ask, Handle, Any, Request], Any]
@@ -83,19 +82,11 @@ def answered(answer: Any) -> Steps[Any]:
     if answer is None or isinstance(answer, WireStruct):
         return answer
     if not isinstance(answer, Promise):
-        answer = asyncio.shield(_kept(answer))
+        answer = asyncio.shield(kept(answer))
     yield answer
     if answer.cancelled():
         raise CloseConnection("its request was cancelled")
     return answer.result()
-
-
-def _kept(answer: Awaitable[Any]) -> asyncio.Future[Any]:
-    """Has the loop work on an answer, whoever waits for it: the loop itself keeps no reference to its tasks."""
-    task = asyncio.ensure_future(answer)
-    _under_way.add(task)
-    task.add_done_callback(_under_way.discard)
-    return task
 
 
 def select(items: Iterable[T], fits: Callable[[T], object]) -> Steps[list[T]]:

@@ -37,7 +37,7 @@ _FOLDED: Final = re.compile(rb"\n[ \t]")
 _ORIGIN: Final = re.compile(r"https?://[^/?#]*", re.IGNORECASE)
 _FAILED: Final = "the broker failed to make this page; its log says why"
 READING: Final = ("GET", "HEAD")
-"""The methods of pages that are only read. A body that comes with them is not."""
+"""The methods of pages that are only read. A body that comes with them is ignored."""
 
 
 class Page(NamedTuple):
@@ -135,7 +135,8 @@ def _parse(event: h11.Request, methods: Collection[str]) -> Request:
         raise Refused(HTTPStatus.BAD_REQUEST, "a request needs a Host field")
     method = event.method.decode("ascii")
     if method not in methods:
-        raise Refused(HTTPStatus.METHOD_NOT_ALLOWED, f"only {' and '.join(methods)} are allowed")
+        *most, last = methods
+        raise Refused(HTTPStatus.METHOD_NOT_ALLOWED, f"only {', '.join(most)} and {last} are allowed")
     path, _, query = _ORIGIN.sub("", event.target.decode("ascii"), count=1).partition("?")
     headers = {name.decode("ascii"): value.decode("latin-1") for name, value in event.headers}
     return Request(method, path or "/", query, headers)

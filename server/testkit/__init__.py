@@ -2,5 +2,5 @@
 
 A broker loads none of it unless it is told to serve a test (`ottla serve --test-port`, `ottla.testing`). Then a Kit (kit.py) is
 put around its requests, and stays when the broker is started anew. What a test may do is one table of functions (control.py),
-which HTTP (test_port.py) and Python (`ottla.testing.Broker`) both call.
+which HTTP (port.py) and Python (`ottla.testing.Broker`) both call.
 """

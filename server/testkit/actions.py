@@ -17,7 +17,7 @@ from ottla.server.testkit.entities import shape_of
 from ottla.server.testkit.fields import Fields, Refused, nearest
 from ottla.server.testkit.frames import CutAfter, Drip, Garble, Rewrite, Rewrites
 from ottla.server.testkit.refusals import Refusal, Selected, opened, refuse
-from ottla.server.testkit.session_refusals import Partition, refuse_partitions
+from ottla.server.testkit.session_refusals import IN_SESSIONS, Partition, refuse_partitions
 from ottla.server.testkit.waits import forward, outlive_frame, settle_with, until_gone
 from ottla.wire.errors import ErrorCode
 
@@ -70,11 +70,11 @@ class Hit(NamedTuple):
 class Action(Protocol):
     """Declares what a fault does."""
 
-    times: int
+    times: int = 1
     """How often, unless the test says."""
-    may_be_after: bool
+    may_be_after: bool = False
     """Whether `act` means anything: whether it can come before the broker acted, or after."""
-    only: frozenset[int]
+    only: frozenset[int] = frozenset()
     """The keys of the only APIs that it means anything for; empty for all."""
 
     def run(self, hit: Hit, act: str | None) -> Any:
@@ -82,11 +82,10 @@ class Action(Protocol):
         ...
 
 
-class Error:
+class Error(Action):
     """Answers with an error, or with each error of a stack in turn."""
 
     may_be_after = True
-    only: frozenset[int] = frozenset()
 
     def __init__(self, codes: Sequence[ErrorCode], message: str | None, *, top_level: bool) -> None:
         self.times = len(codes)
@@ -109,12 +108,8 @@ class Error:
         return refuse_partitions(selected, refusal, hit.handle, hit.body, request, acts=acts)
 
 
-class Throttle:
+class Throttle(Action):
     """Serves the request, says in the answer for how long the client is throttled, and reads nothing from it for so long."""
-
-    may_be_after = False
-    only: frozenset[int] = frozenset()
-    times = 1
 
     def __init__(self, ms: int) -> None:
         self._ms = ms
@@ -133,12 +128,10 @@ class Throttle:
         return answer
 
 
-class Delay:
+class Delay(Action):
     """Has the request, or its answer, wait for a time."""
 
     may_be_after = True
-    only: frozenset[int] = frozenset()
-    times = 1
 
     def __init__(self, ms: int, jitter_ms: int) -> None:
         self._ms = ms
@@ -150,12 +143,10 @@ class Delay:
         return _later(hit, act, lambda go_on: hit.bench.clock.call_later(seconds, go_on))
 
 
-class Hold:
+class Hold(Action):
     """Has the request, or its answer, wait until the fault is released or removed."""
 
     may_be_after = True
-    only: frozenset[int] = frozenset()
-    times = 1
 
     def run(self, hit: Hit, act: str | None) -> Any:
         """See Action."""
@@ -175,12 +166,10 @@ def _later(hit: Hit, act: str | None, when: Callable[[Callable[[], None]], objec
     return promise
 
 
-class Disconnect:
+class Disconnect(Action):
     """Ends the connection in place of an answer."""
 
     may_be_after = True
-    only: frozenset[int] = frozenset()
-    times = 1
 
     def __init__(self, how: str) -> None:
         self._resets = how == "reset"
@@ -197,12 +186,10 @@ class Disconnect:
         raise CloseConnection(f"the fault {hit.fault.id} of the test kit disconnects its client")
 
 
-class Blackhole:
+class Blackhole(Action):
     """Reads the request, never answers it, and keeps the connection."""
 
     may_be_after = True
-    only: frozenset[int] = frozenset()
-    times = 1
 
     def run(self, hit: Hit, act: str | None) -> Any:
         """See Action."""
@@ -211,12 +198,8 @@ class Blackhole:
         return until_gone(Promise(), hit.request)
 
 
-class Rewritten:
+class Rewritten(Action):
     """Serves the request, and changes the bytes of its answer, or how they are sent."""
-
-    may_be_after = False
-    only: frozenset[int] = frozenset()
-    times = 1
 
     def __init__(self, rewrite: Rewrite) -> None:
         self._rewrite = rewrite
@@ -227,12 +210,10 @@ class Rewritten:
         return hit.serve()
 
 
-class CorruptRecords:
+class CorruptRecords(Action):
     """Serves a fetch, and changes one byte of a record batch. An answer without records is no hit."""
 
-    may_be_after = False
-    only = frozenset({1, 78})
-    times = 1
+    only = IN_SESSIONS
 
     def run(self, hit: Hit, act: str | None) -> Any:
         """See Action."""
@@ -246,11 +227,9 @@ class CorruptRecords:
         return answer
 
 
-class Observe:
+class Observe(Action):
     """Only counts. An observer never keeps another fault from acting."""
 
-    may_be_after = False
-    only: frozenset[int] = frozenset()
     times = FOR_EVER
 
     def run(self, hit: Hit, act: str | None) -> Any:

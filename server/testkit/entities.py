@@ -10,7 +10,7 @@ Not every version has every field, so a `Shape` is of one version. Which codes t
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from enum import StrEnum
 from functools import cache
 from importlib import import_module
@@ -139,7 +139,6 @@ SAME: Final = (
 """Names of fields that mean the same in requests and answers. A plain number or text in a list has no name: it is the first of
 these that an element of the answer has."""
 _CLASS_OF: Final = {name: at for at, names in enumerate(SAME) for name in names}
-_TOPIC_ID: Final = _CLASS_OF["topic_id"]
 _NAME: Final = _CLASS_OF["name"]
 CODES: Final = ("error_code", "partition_error_code")
 _TRIED: Final = 77
@@ -360,17 +359,33 @@ def roles_of(api: Api) -> set[Role]:
 def make_element(kind: type[WireStruct], asked: Any) -> Any:
     """Returns an element of an answer that names what an element of a request, or of another answer, names."""
     element = kind()
-    slots = kind.__slots__
     if not isinstance(asked, WireStruct):
-        field = next(name for names in SAME for name in names if name in slots and name != "topic_id")
-        setattr(element, field, asked)
+        setattr(element, _field_of_plain(kind), asked)
         return element
-    for class_, names in enumerate(SAME):
-        value = _field(asked, class_)
-        known = next((name for name in names if name in slots), None)
-        if known is not None and value is not None:
-            setattr(element, known, _copy_entity(kind, value) if known == "entity" else value)
+    for mine, other in _shared(type(asked), kind):
+        value = getattr(asked, mine)
+        if value is not None:
+            setattr(element, other, _copy_entity(kind, value) if other == "entity" else value)
     return element
+
+
+def _find_shared(asked: type[WireStruct], answered: type[WireStruct]) -> tuple[tuple[str, str], ...]:
+    """Returns the fields that mean the same in an element of a request and in one of an answer."""
+    pairs = []
+    for names in SAME:
+        mine, other = (next((name for name in names if name in kind.__slots__), None) for kind in (asked, answered))
+        if mine is not None and other is not None:
+            pairs.append((mine, other))
+    return tuple(pairs)
+
+
+def _find_field_of_plain(kind: type[WireStruct]) -> str:
+    """Returns the field in which an element of an answer has what is a plain value in the request."""
+    return next(name for names in SAME for name in names if name in kind.__slots__ and name != "topic_id")
+
+
+_shared: Callable[[Any, Any], tuple[tuple[str, str], ...]] = cache(_find_shared)
+_field_of_plain: Callable[[Any], str] = cache(_find_field_of_plain)
 
 
 def _copy_entity(kind: type[WireStruct], entity: list[Any]) -> list[Any]:
@@ -382,23 +397,18 @@ def _copy_entity(kind: type[WireStruct], entity: list[Any]) -> list[Any]:
 def is_same(asked: Any, answered: Any) -> bool:
     """Returns whether an element of an answer is about what an element of the request names."""
     if not isinstance(asked, WireStruct):
-        slots = answered.__slots__
-        return bool(
-            asked == next(getattr(answered, name) for names in SAME for name in names if name in slots and name != "topic_id")
-        )
+        return bool(asked == getattr(answered, _field_of_plain(type(answered))))
     topic_id = getattr(asked, "topic_id", ZERO_UUID)
     if topic_id != ZERO_UUID and hasattr(answered, "topic_id"):
         return bool(topic_id == answered.topic_id)
-    for class_ in range(len(SAME)):
-        if class_ == _TOPIC_ID:
+    for mine, other in _shared(type(asked), type(answered)):
+        one, two = getattr(asked, mine), getattr(answered, other)
+        if other == "topic_id" or one is None or two is None:
             continue
-        mine, other = _field(asked, class_), _field(answered, class_)
-        if mine is None or other is None:
-            continue
-        if class_ == _CLASS_OF["entity"]:
-            if _parts_of(mine) != _parts_of(other):
+        if other == "entity":
+            if _parts_of(one) != _parts_of(two):
                 return False
-        elif mine != other:
+        elif one != two:
             return False
     return True
 

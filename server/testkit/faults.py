@@ -29,7 +29,7 @@ from ottla.server.testkit.actions import (
 from ottla.server.testkit.fields import Fields, Refused
 from ottla.server.testkit.refusals import Selected, select
 from ottla.server.testkit.selectors import On
-from ottla.server.testkit.session_refusals import FETCH, SHARE_FETCH, Partition, select_partitions
+from ottla.server.testkit.session_refusals import IN_SESSIONS, Partition, select_partitions
 from ottla.wire.api import APIS
 
 if TYPE_CHECKING:
@@ -53,8 +53,7 @@ class Fault:
         self._bench = bench
         self._refresh = refresh
         self.sent = {name: value for name, value in fields.all().items() if name in ("on", "do")}
-        on = fields.take("on", dict, {})
-        self.on = On(Fields(on, "on"), on, bench.broker.config.node_id)
+        self.on = On(Fields(fields.take("on", dict, {}), "on"), bench.broker.config.node_id)
         self.action: Action = read_action(Fields(fields.take("do", dict), "do"))
         self.times = fields.take_number("times", self.action.times, low=FOR_EVER, high=MOST_TIMES)
         if self.times == 0:
@@ -71,7 +70,7 @@ class Fault:
         self.hits = 0
         self.removed = False
         self._last_hit: dict[str, Any] | None = None
-        self._held: dict[Callable[[], None], Request] = {}
+        self._held: dict[Request, Callable[[], None]] = {}
         self._waiting: list[tuple[int, Promise[None]]] = []
         self._end: Cancellable | None = None
 
@@ -126,9 +125,7 @@ class Fault:
         """Returns what of a request it matches and is to act on, and counts it; None if it lets the request pass."""
         if not self.on.matches(body, request):
             return None
-        selected = (
-            select_partitions(body, request, self.on) if request.api_key in _IN_SESSIONS else select(body, request, self.on)
-        )
+        selected = select_partitions(body, request, self.on) if request.api_key in IN_SESSIONS else select(body, request, self.on)
         if selected is None:
             return None
         self.matches += 1
@@ -180,13 +177,13 @@ class Fault:
         if self.removed:
             go_on()
             return
-        self._held[go_on] = request
-        request.session.on_close(lambda _: self._held.pop(go_on, None))
+        self._held[request] = go_on
+        request.session.on_close(lambda _: self._held.pop(request, None))
 
     def release(self) -> int:
         """Lets go of all requests that it holds; returns how many."""
         held, self._held = self._held, {}
-        for go_on in held:
+        for go_on in held.values():
             go_on()
         return len(held)
 
@@ -201,9 +198,6 @@ class Fault:
         if self._end is not None:
             self._end.cancel()
         self.release()
-
-
-_IN_SESSIONS: Final = frozenset({FETCH, SHARE_FETCH})
 
 
 class Faults:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from ottla.log.disk.files import FileSlice
 from ottla.server.base.promise import Acknowledgement, Promise
-from ottla.server.dispatch.route import Route, Waiting
+from ottla.server.dispatch.route import SIZE_BYTES, Route, Waiting
 from ottla.server.testkit.waits import forward, until_gone
 
 if TYPE_CHECKING:
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from ottla.server.testkit.bench import Bench
     from ottla.wire.primitives import Buffer, Parts
 
-SIZE_BYTES: Final = 4
 CORRELATION_ID_END: Final = 8
 
 

@@ -25,11 +25,12 @@ if TYPE_CHECKING:
 class Kit(Bench):
     """Holds what a test controls. `around` is handed to each broker that is started for the test (`Broker(around=)`)."""
 
+    lives: Lives
+    """What starts the broker anew, and has its clock; whoever makes the kit sets it."""
+
     def __init__(self, clock: Clock, random: Random) -> None:
         super().__init__(clock, random)
         self.rewrites = Rewrites()
-        self.lives: Lives | None = None
-        """What starts the broker anew, and has its clock; whoever makes the kit sets it."""
 
     @cached_property
     def faults(self) -> Faults:
@@ -37,12 +38,6 @@ class Kit(Bench):
         from ottla.server.testkit.faults import Faults
 
         return Faults(self, self.rewrites)
-
-    @property
-    def moved(self) -> Lives:
-        """Returns `lives`, which must be there."""
-        assert self.lives is not None
-        return self.lives
 
     def remove_faults(self) -> None:
         """Removes all faults."""

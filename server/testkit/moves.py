@@ -34,21 +34,21 @@ PASSES: Final = {
 def show_clock(kit: Kit, given: Given) -> dict[str, Any]:
     """Returns what the broker's clock shows."""
     given.fields.done()
-    clock = kit.moved.clock
+    clock = kit.lives.clock
     return {"now_ms": clock.now_ms(), "offset_ms": clock.offset_ms, "frozen": clock.frozen}
 
 
 def freeze(kit: Kit, given: Given) -> dict[str, Any]:
     """Lets the clock stand still."""
     given.fields.done()
-    kit.moved.clock.freeze()
+    kit.lives.clock.freeze()
     return show_clock(kit, given)
 
 
 def resume(kit: Kit, given: Given) -> dict[str, Any]:
     """Lets the clock go on from where it stands."""
     given.fields.done()
-    kit.moved.clock.resume()
+    kit.lives.clock.resume()
     return show_clock(kit, given)
 
 
@@ -58,13 +58,13 @@ async def advance(kit: Kit, given: Given) -> dict[str, Any]:
     fields = given.fields
     ms, keep = fields.take_number("ms", high=MOST_MS), fields.take("keep_members", bool, False)
     fields.done()
-    return await _move(kit.moved, lambda: ms, keep=keep)
+    return await _move(kit.lives, lambda: ms, keep=keep)
 
 
 async def set_clock(kit: Kit, given: Given) -> dict[str, Any]:
     """Moves the clock to the time `at`, ISO 8601 or ms since 1970, and returns what that did. Raises Refused if that time is
     past."""
-    fields, lives = given.fields, kit.moved
+    fields, lives = given.fields, kit.lives
     at_ms, keep = _time(fields), fields.take("keep_members", bool, False)
     fields.done()
     return await _move(lives, lambda: at_ms - lives.clock.now_ms(), keep=keep)
@@ -102,7 +102,7 @@ def _time(fields: Fields) -> int:
 
 async def run(kit: Kit, given: Given) -> dict[str, Any]:
     """Runs retention, compaction or expiry now (`what`), and returns what that did."""
-    what, lives = given.fields.take("what", str), kit.moved
+    what, lives = given.fields.take("what", str), kit.lives
     given.fields.done()
     if what not in PASSES:
         raise Refused(f"what: there is no {what!r:.50}{nearest(what, PASSES)}")
@@ -123,9 +123,9 @@ async def reset(kit: Kit, given: Given) -> dict[str, Any]:
     """Begins anew with an empty broker at the same address. `keep` may name the faults."""
     keep = _take_kept(given.fields)
     given.fields.done()
-    kit.moved.home.check()
+    kit.lives.home.check()
     _forget(kit, keep)
-    await kit.moved.reset()
+    await kit.lives.reset()
     return _address(kit)
 
 
@@ -136,13 +136,13 @@ async def restart(kit: Kit, given: Given) -> dict[str, Any]:
     fields.done()
     if how not in WAYS:
         raise Refused(f"how: there is no {how!r:.50}{nearest(how, WAYS)}")
-    await kit.moved.restart(clean=how == WAYS[0], down_ms=down_ms)
+    await kit.lives.restart(clean=how == WAYS[0], down_ms=down_ms)
     return _address(kit)
 
 
 async def snapshot(kit: Kit, given: Given) -> dict[str, Any]:
     """Copies the log directories; the copy gets a `name` if none is given."""
-    wanted, lives = given.fields.take("name", str, None), kit.moved
+    wanted, lives = given.fields.take("name", str, None), kit.lives
     given.fields.done()
     name = await lives.snapshot(wanted)
     return {"name": name, "files": lives.snapshots[name].files}
@@ -151,16 +151,16 @@ async def snapshot(kit: Kit, given: Given) -> dict[str, Any]:
 def list_snapshots(kit: Kit, given: Given) -> list[dict[str, Any]]:
     """Returns all snapshots."""
     given.fields.done()
-    return [{"name": name, "files": each.files} for name, each in kit.moved.snapshots.items()]
+    return [{"name": name, "files": each.files} for name, each in kit.lives.snapshots.items()]
 
 
 async def restore(kit: Kit, given: Given) -> dict[str, Any]:
     """Begins anew with the files of a snapshot. `keep` is that of a reset."""
     keep, name = _take_kept(given.fields), given.variables["snapshot"]
     given.fields.done()
-    kit.moved.check_restore(name)
+    kit.lives.check_restore(name)
     _forget(kit, keep)
-    await kit.moved.restore(name)
+    await kit.lives.restore(name)
     return _address(kit)
 
 
@@ -168,7 +168,7 @@ def delete_snapshot(kit: Kit, given: Given) -> dict[str, Any]:
     """Deletes a snapshot; answers with what it was."""
     given.fields.done()
     name = given.variables["snapshot"]
-    return {"name": name, "files": kit.moved.delete_snapshot(name).files}
+    return {"name": name, "files": kit.lives.delete_snapshot(name).files}
 
 
 def _take_kept(fields: Fields) -> list[Any]:
@@ -185,5 +185,5 @@ def _forget(kit: Kit, keep: list[Any]) -> None:
 
 
 def _address(kit: Kit) -> dict[str, Any]:
-    broker = kit.moved.broker
+    broker = kit.lives.broker
     return {"bootstrap": broker.bootstrap, "cluster_id": broker.cluster_id}

@@ -8,7 +8,6 @@ loopback. At any other address it needs a token. What is sent is JSON, and so is
 
 from __future__ import annotations
 
-import asyncio
 import hmac
 import inspect
 import json
@@ -19,7 +18,8 @@ from urllib.parse import parse_qsl, unquote
 
 from ottla.log.config_def import ConfigError
 from ottla.server.broker.open_listeners import is_loopback
-from ottla.server.http.responder import HttpConnection, HttpServer, Page, Request
+from ottla.server.http.port import HttpPort
+from ottla.server.http.responder import HttpServer, Page, Request
 from ottla.server.http.responder import Refused as HttpRefused
 from ottla.server.testkit.control import Call, find_call
 from ottla.server.testkit.fields import Refused
@@ -33,7 +33,6 @@ PORT: Final = "ottla.test.port"
 HOST: Final = "ottla.test.host"
 TOKEN: Final = "ottla.test.token"
 JSON: Final = "application/json"
-BACKLOG: Final = 100
 MAX_CONNECTIONS: Final = 256
 _EVERYWHERE: Final = ("", "0.0.0.0", "::")
 
@@ -64,8 +63,9 @@ class TestServer(HttpServer):
         self._check_sender(request)
         try:
             method = "GET" if request.method == "HEAD" else request.method
-            call, variables = find_call(method, unquote(request.path))
-            answer = call.function(self._kit, Given(variables, _body_of(request)))
+            call, variables = find_call(method, request.path)
+            given = Given({name: unquote(text) for name, text in variables.items()}, _body_of(request))
+            answer = call.function(self._kit, given)
         except Refused as refused:
             raise HttpRefused(refused.status, str(refused)) from None
         return self._promise(call, answer) if inspect.isawaitable(answer) else _page(answer, call.status)
@@ -87,7 +87,9 @@ class TestServer(HttpServer):
         if "origin" in headers:
             raise HttpRefused(HTTPStatus.FORBIDDEN, "web pages may not use the test port, and this request has an Origin")
         host = headers.get("host", "")
-        name = host.rpartition(":")[0] if host.rpartition(":")[2].isdecimal() and not host.endswith("]") else host
+        name, _, port = host.rpartition(":")
+        if not port.isdecimal():
+            name = host
         name = name.strip("[]").lower()
         if self._host not in _EVERYWHERE and not is_loopback(name) and name != self._host.lower():
             raise HttpRefused(
@@ -100,7 +102,7 @@ class TestServer(HttpServer):
 
 
 def _page(answer: Any, status: int) -> Page:
-    return Page((json.dumps(answer, ensure_ascii=False).encode() + b"\n",), status, JSON)
+    return Page((json.dumps(answer).encode() + b"\n",), status, JSON)
 
 
 def _body_of(request: Request) -> Any:
@@ -112,7 +114,7 @@ def _body_of(request: Request) -> Any:
         raise Refused(f"the body must be {JSON}, not {kind or 'of no type'}", HTTPStatus.UNSUPPORTED_MEDIA_TYPE)
     try:
         return json.loads(request.body)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise Refused(f"the body is not JSON: {error}") from None
 
 
@@ -124,28 +126,18 @@ class TestPort:
     def __init__(self, kit: Kit, network: Network, host: str, token: str | None) -> None:
         """Raises ConfigError if others could reach the address and need no token."""
         check_host(host, token)
-        self._http = TestServer(kit, host, token)
-        self._network = network
+        self._port = HttpPort(TestServer(kit, host, token), network, "test")
         self._host = host
-        self._server: asyncio.Server | None = None
-        self.url = ""
+
+    @property
+    def url(self) -> str:
+        """Returns the URL of the address, without a path."""
+        return self._port.url
 
     async def open(self, port: int) -> None:
         """Binds the address and serves; port 0 means a free port. Raises ConfigError if the address cannot be bound."""
-        host = self._host
-        try:
-            sock = self._network.bind(host, port)
-        except OSError as error:
-            raise ConfigError(
-                f"{PORT}: {host}:{port}: {error.strerror}; choose another (--test-port N, 0 for a free one), or another {HOST}"
-            ) from error
-        self._server = await self._network.serve(lambda: HttpConnection(self._http), sock, BACKLOG)
-        await self._server.start_serving()
-        self.url = f"http://{f'[{host}]' if ':' in host else host or 'localhost'}:{sock.getsockname()[1]}"
+        await self._port.open(self._host, port)
 
     def close(self) -> None:
         """Gives up the address and closes all connections at once."""
-        if self._server is not None:
-            self._server.close()
-            self._server = None
-        self._http.abort()
+        self._port.close()

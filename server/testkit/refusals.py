@@ -159,7 +159,7 @@ def refuse(selected: Selected, refusal: Refusal, handle: Handle, body: Any, requ
     completion = _Completion(parts, refusal, request, acted=acts)
     if acts:
         return mend(handle(body, request), completion.add)
-    is_served = _cut(body, parts, request) or shape.api.module in ALWAYS_SERVED
+    is_served = _cut(body, shape, parts, request) or shape.api.module in ALWAYS_SERVED
     if is_served:
         return mend(handle(body, request), completion.add)
     return completion.add(shape.response())
@@ -208,28 +208,31 @@ def set_error(element: Any, code: str, refusal: Refusal) -> None:
 # Cutting
 
 
-def _cut(body: Any, parts: Iterable[Refused], request: Request) -> bool:
+def _cut(body: Any, shape: Shape, parts: Iterable[Refused], request: Request) -> bool:
     """Takes the entities out of a request; returns whether anything is left that it names."""
     for way, entities in parts:
-        _cut_below(body, way, {named.positions for named in entities}, ())
+        gone = {named.positions for named in entities}
+        partly = {each[:depth] for each in gone for depth in range(1, len(each))}
+        _cut_below(body, way, gone, partly, ())
     if request.api_key == _METADATA and request.api_version == 0 and not body.topics:
         body.topics = [MetadataRequestTopic(name=_NO_TOPIC)]
-    return any(getattr(body, way[0].level.asked) for way, _ in parts)
+    return any(getattr(body, way[0].level.asked) for way in shape.ways)
 
 
 _METADATA: Final = 3
+_Positions = tuple[int, ...]
 
 
-def _cut_below(container: Any, way: tuple[Place, ...], gone: set[tuple[int, ...]], above: tuple[int, ...]) -> None:
-    """Takes the entities out of a list, and with them what has none left."""
+def _cut_below(container: Any, way: tuple[Place, ...], gone: set[_Positions], partly: set[_Positions], above: _Positions) -> None:
+    """Takes the entities out of a list, and with them what has none left. `partly` are the positions of what has some."""
     field = way[len(above)].level.asked
     kept = []
     for at, element in enumerate(getattr(container, field)):
         positions = (*above, at)
         if positions in gone:
             continue
-        if any(each[: len(positions)] == positions for each in gone):
-            _cut_below(element, way, gone, positions)
+        if positions in partly:
+            _cut_below(element, way, gone, partly, positions)
             if not getattr(element, way[len(positions)].level.asked):
                 continue
         kept.append(element)
@@ -275,13 +278,14 @@ class _Completion:
                 continue
             refused = self._make(answer, place, asked, topic)
             position = named.positions[at]
-            same = [i for i, each in enumerate(elements) if is_same(asked, each)] if not level.by_position else []
-            if level.by_position and self._acted:
-                same = [position]
-            if same:
-                elements[same[0]] = refused
+            if level.by_position:
+                found = position if self._acted else None
             else:
+                found = next((i for i, each in enumerate(elements) if is_same(asked, each)), None)
+            if found is None:
                 elements.insert(position, refused)
+            else:
+                elements[found] = refused
 
     def _make(self, answer: Any, place: Place, asked: Any, topic: Any) -> Any:
         element = make_element(place.element, asked)
@@ -306,11 +310,11 @@ def add_leader_hint(answer: Any, element: Any, topic: Any, code: int, request: R
     if code not in HINTED or since is None or request.api_version < since:
         return
     image = request.broker.metadata
-    name = next((name for _, name in names_of(topic, Role.TOPIC, None, image.topics_by_id)), None)
+    name = topic_of(topic, image.topics_by_id)
     index = element.index if hasattr(element, "index") else element.partition_index
     if name is None:
         return
-    hint = leader_hint(image, str(name), index, request.session.listener)
+    hint = leader_hint(image, name, index, request.session.listener)
     kinds: dict[str, Any] = {field: kind for field, kind, _ in (*type(element).NESTED, *type(answer).NESTED)}
     element.current_leader = kinds["current_leader"](hint.leader_id, hint.leader_epoch)
     if hint.host is not None and all(each.node_id != hint.leader_id for each in answer.node_endpoints):

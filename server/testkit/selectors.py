@@ -6,7 +6,7 @@ test with such a fault passes for the wrong reason: an API without topics, a ver
 
 from __future__ import annotations
 
-import base64
+import operator
 import re
 from collections.abc import Callable, Iterable
 from fnmatch import fnmatchcase, translate
@@ -16,7 +16,7 @@ from ottla.server.handlers import BROKER, CONTROLLER, served
 from ottla.server.testkit.entities import Role, messages_of, roles_of
 from ottla.server.testkit.fields import Fields, Refused, nearest
 from ottla.wire.api import Api
-from ottla.wire.primitives import WireStruct
+from ottla.wire.primitives import WireStruct, uuid_to_text
 
 if TYPE_CHECKING:
     from ottla.server.requests.request import Request
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 _VERSION: Final = re.compile(r"(>=|<=|>|<|==|=)?\s*(\d+)")
 _UUID_BYTES: Final = 16
 _COMPARE: Final[dict[str, Callable[[int, int], bool]]] = {
-    ">=": lambda version, bound: version >= bound,
-    "<=": lambda version, bound: version <= bound,
-    ">": lambda version, bound: version > bound,
-    "<": lambda version, bound: version < bound,
-    "=": lambda version, bound: version == bound,
-    "==": lambda version, bound: version == bound,
+    ">=": operator.ge,
+    "<=": operator.le,
+    ">": operator.gt,
+    "<": operator.lt,
+    "=": operator.eq,
+    "==": operator.eq,
 }
 
 
@@ -66,11 +66,10 @@ class Condition(NamedTuple):
 
 
 class On:
-    """Says which requests a fault is for. `text` is what the test sent."""
+    """Says which requests a fault is for."""
 
-    def __init__(self, fields: Fields, text: dict[str, Any], node_id: int) -> None:
+    def __init__(self, fields: Fields, node_id: int) -> None:
         """Raises Refused."""
-        self.text = text
         self.apis = _read_apis(fields)
         self.entities: dict[Role, Pattern | Numbers] = {}
         for role in (Role.TOPIC, Role.GROUP, Role.TRANSACTION, Role.RESOURCE):
@@ -96,8 +95,8 @@ class On:
         names = ", ".join(api.name for api in apis) if self.apis else "any API"
         of_version = [api for api in apis if any(map(self._has_version, range(api.min_version, api.max_version + 1)))]
         if not of_version:
-            versions = ", ".join(f"v{api.min_version} to v{api.max_version}" for api in apis[:3])
-            raise Refused(f"on.version: this can never match, because {names} is served in {versions}")
+            versions = ", ".join(f"{api.name} is served in v{api.min_version} to v{api.max_version}" for api in apis[:3])
+            raise Refused(f"on.version: this can never match, because {versions}")
         for role in self.entities:
             if not any(role in roles_of(api) for api in of_version):
                 raise Refused(f"on.{role}: this can never match, because requests of {names} cannot be selected by {role}")
@@ -227,7 +226,7 @@ def _is(value: Any, wanted: tuple[Any, ...]) -> bool:
     """Returns whether a decoded value is one of those that were given in JSON."""
     if isinstance(value, (bytes, bytearray, memoryview)):
         data = bytes(value)
-        texts = [base64.urlsafe_b64encode(data).decode().rstrip("=")] if len(data) == _UUID_BYTES else []
+        texts = [uuid_to_text(data)] if len(data) == _UUID_BYTES else []
         texts.append(data.decode("utf-8", "replace"))
         return any(text in wanted for text in texts)
     if isinstance(value, str):

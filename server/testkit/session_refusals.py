@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from ottla.server.guards.ask import mend
+from ottla.server.guards.ask import mend, without
 from ottla.server.share.persister import ShareError
 from ottla.server.share.sessions import FINAL_EPOCH, INITIAL_EPOCH, SessionKey, ShareSession
 from ottla.server.testkit.entities import Role
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 FETCH: Final = 1
 SHARE_FETCH: Final = 78
+IN_SESSIONS: Final = frozenset({FETCH, SHARE_FETCH})
+"""The APIs whose requests belong to sessions, which are also those whose answers have records."""
 _TOPIC_IDS_SINCE: Final = 13
 
 
@@ -109,13 +111,13 @@ def refuse_partitions(
 def _refuse_in_share_session(
     partitions: list[Partition], refusal: Refusal, handle: Handle, body: share_fetch.ShareFetchRequest, request: Request
 ) -> Any:
-    """Takes the partitions out of the request and its session, and puts them into the session when it is answered."""
+    """Takes the partitions out of the request and its session, and puts them back into the session when it is answered."""
     gone = set(partitions)
     acknowledging = set()
     for topic in body.topics:
         mine = [each for each in topic.partitions if (topic.topic_id, each.partition_index) in gone]
         acknowledging |= {Partition(topic.topic_id, each.partition_index) for each in mine if each.acknowledgement_batches}
-        topic.partitions = [each for each in topic.partitions if each not in mine]
+        topic.partitions = without(topic.partitions, mine)
     body.topics = [topic for topic in body.topics if topic.partitions]
     if body.share_session_epoch > INITIAL_EPOCH:
         session = _share_session(body, request)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from ottla.server.base.answers import kept, settle
 from ottla.server.base.promise import Promise
 from ottla.wire.primitives import WireStruct
 
@@ -23,28 +24,15 @@ def forward(answer: Any, promise: Promise[Any]) -> None:
             promise.set_result(answer)
         return
     if not isinstance(answer, Promise):
-        answer = asyncio.ensure_future(answer)
-        _under_way.add(answer)
-        answer.add_done_callback(_under_way.discard)
-    answer.add_done_callback(partial(_settle, promise))
+        answer = kept(answer)
+    answer.add_done_callback(partial(_pass_on, promise))
 
 
-_under_way: set[asyncio.Future[Any]] = set()
-"""Refers to the tasks of handlers until they are done, since the loop does not."""
-
-
-def _settle(promise: Promise[Any], answer: Promise[Any] | asyncio.Future[Any]) -> None:
-    if promise.done():
-        return
+def _pass_on(promise: Promise[Any], answer: Promise[Any] | asyncio.Future[Any]) -> None:
     if answer.cancelled():
         promise.cancel()
-        return
-    try:
-        result = answer.result()
-    except Exception as error:  # noqa: BLE001 - for whoever waits for the promise
-        promise.set_exception(error)
     else:
-        promise.set_result(result)
+        settle(promise, answer.result)
 
 
 def settle_with(promise: Promise[Any], compute: Callable[[], Any]) -> None:

@@ -9,6 +9,7 @@ from typing import Any, cast
 
 import pytest
 
+from ottla.server.base import answers
 from ottla.server.base.clock import TURN_NS
 from ottla.server.base.errors import CloseConnection
 from ottla.server.base.promise import Acknowledgement, InTurns, Promise
@@ -250,10 +251,10 @@ def test_a_coroutine_is_kept_until_it_is_done() -> None:
     async def scenario() -> None:
         gate = asyncio.Event()
         waiting = next(ask.answered(later(gate)))
-        assert len(ask._under_way) == 1
+        assert len(answers._under_way) == 1
         gate.set()
         await cast(Any, waiting)
-        assert not ask._under_way
+        assert not answers._under_way
 
     asyncio.run(scenario())
 

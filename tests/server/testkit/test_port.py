@@ -63,6 +63,7 @@ REFUSED = [
     ("POST", "/v1/faults", FAULT, {"Content_Type": "text/plain"}, 415, "must be application/json, not text/plain"),
     ("POST", "/v1/faults", FAULT, {"Content_Type": ""}, 415, "not of no type"),
     ("POST", "/v1/faults", b"{", {}, 400, "the body is not JSON"),
+    ("POST", "/v1/faults", b"[" * 100_000, {}, 400, "the body is not JSON"),
     ("POST", "/v1/faults", {"do": {"error": "NON"}}, {}, 400, "did you mean NONE?"),
     ("POST", "/v1/faults", b" " * 2**20 + b"{}", {}, 413, "at most 1048576 bytes"),
     ("PUT", "/v1/faults", FAULT, {}, 405, "is for POST, GET, DELETE, not for PUT"),
@@ -131,3 +132,16 @@ def test_an_address_that_cannot_be_bound_is_named() -> None:
 
 def test_every_call_has_a_path_of_its_own_and_a_name() -> None:
     assert len({(call.method, call.path) for call in CALLS}) == len({call.name for call in CALLS}) == len(CALLS)
+
+
+def test_names_may_have_any_characters() -> None:
+    async def scenario() -> None:
+        async with Broker(test_port=0) as broker:
+            url = str(broker.test_url)
+            half = b'{"on": {"topic": "\\ud800"}, "do": {"observe": true}}'  # of a pair, which UTF-8 does not have
+            assert (await call(url, "POST", "/v1/faults", half)).status == 201
+            assert json.loads((await call(url, "GET", "/v1/faults")).body)[0]["on"] == {"topic": "\ud800"}
+            assert (await call(url, "POST", "/v1/snapshots", {"name": "a/b"})).status == 201
+            assert (await call(url, "DELETE", "/v1/snapshots/a%2Fb")).status == 200
+
+    asyncio.run(scenario())

@@ -16,6 +16,7 @@ from ottla.server.handlers import BROKER, CONTROLLER, served
 from ottla.server.testkit.entities import Place, Role, Shape, named_in, names_of, shape_of, top_names
 from ottla.wire.api import Api
 from ottla.wire.errors import ErrorCode
+from ottla.wire.messages import alter_user_scram_credentials as scram
 from ottla.wire.messages import api_versions, create_acls, create_topics, metadata, offset_fetch, produce
 from ottla.wire.primitives import WireStruct
 from tests.log.support import batch
@@ -336,3 +337,17 @@ def test_top_level_refuses_the_whole_although_an_entity_is_selected() -> None:
         assert (answer.error_code, answer.topics) == (16, [])
 
     run(scenario)
+
+
+def test_what_one_list_names_is_served_though_all_of_another_is_refused() -> None:
+    """AlterUserScramCredentials has two lists."""
+
+    async def scenario() -> None:
+        async with under_test() as test:
+            test.fault({"api": "AlterUserScramCredentials", "resource": "alice"}, {"error": "NOT_CONTROLLER"})
+            deletions = [scram.ScramCredentialDeletion("alice", 1)]
+            upsertions = [scram.ScramCredentialUpsertion("bob", 1, 4096, b"salt" * 4, b"p" * 32)]
+            answer = await test.ask(scram, 0, scram.AlterUserScramCredentialsRequest(deletions, upsertions))
+            assert {each.user: each.error_code for each in answer.results} == {"alice": 41, "bob": 0}
+
+    asyncio.run(scenario())

@@ -19,8 +19,7 @@ from ottla.server.testkit.control import find_call
 from ottla.server.testkit.frames import joined
 from ottla.server.testkit.given import Given
 from ottla.server.testkit.kit import Kit
-from ottla.wire.api import BY_MODULE
-from ottla.wire.header import API_VERSIONS
+from ottla.wire.header import decode_response_header, encode_request_header
 from tests.fakes import NOW_MS
 from tests.memdisk import MemDisk
 from tests.server.broker.whole_broker import config
@@ -63,26 +62,16 @@ class UnderTest:
         return module.DECODE_RESPONSE[version](body, answer_header(module, version))[0]
 
 
-def api_of(module: Any) -> Any:
-    return BY_MODULE[module.__name__.rpartition(".")[2]]
-
-
 def answer_header(module: Any, version: int) -> int:
     """How long the header of an answer is, behind its size."""
-    api = api_of(module)
-    return 5 if version >= api.flexible_from and api.key != API_VERSIONS else 4
+    return decode_response_header(module.API_KEY, version, bytes(5), 0)[1]
 
 
 def frame_of(module: Any, version: int, request: Any, client_id: str | None, correlation_id: int = 7) -> bytes:
     """The frame of a request, without its size."""
-    api = api_of(module)
-    name = b"\xff\xff" if client_id is None else len(client_id).to_bytes(2, "big") + client_id.encode()
-    tags = b"\0" if version >= api.flexible_from else b""
-    body: list[bytes] = []
-    module.ENCODE_REQUEST[version](request, body)
-    head = api.key.to_bytes(2, "big") + version.to_bytes(2, "big") + correlation_id.to_bytes(4, "big")
-    frame: bytes = head + name + tags + b"".join(body)
-    return frame
+    parts: list[Any] = [encode_request_header(module.API_KEY, version, correlation_id, client_id)]
+    module.ENCODE_REQUEST[version](request, parts)
+    return b"".join(parts)
 
 
 async def sent(answer: Any) -> bytes:
