@@ -146,6 +146,7 @@ def test_the_smoke_test_verifies_its_results_though_its_clients_are_killed(
         last.wait_for_text("processed")
         assert driver.wait(240) == 0, driver.tail()
         assert driver.last[-1] == "verified true"
-        record_property("verifications", 2 if again.is_set() else 1)
+        if again.is_set():
+            record_property("second_try", "the driver verified the results once more; see SmokeTest.java")
         assert last.stop() in (0, 143)
         assert any("SMOKE-TEST-CLIENT-CLOSED" in line for line in last.last)

@@ -40,6 +40,8 @@ _LONGEST: Final = 200
 PASSED: Final = "passed"
 FAILED: Final = "failed"
 SKIPPED: Final = "skipped"
+SECOND_TRY: Final = "second_try"
+"""The property by which a test says what it had to try twice."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +63,7 @@ class Test:
 @dataclass(frozen=True)
 class SecondTry:
     """A test that failed at first and was run again, alone: `test` has the verdict that counts, `failure` is the first line of
-    why it failed."""
+    why it failed. Or one that says, by the property SECOND_TRY, that it tried something twice."""
 
     test: Test
     failure: str
@@ -109,10 +111,12 @@ def read(folder: Path, kept: Path = KEPT, kafka_tests: Path = KAFKA_TESTS) -> Re
     again: dict[tuple[str, str], SecondTry] = {}
     reports = sorted(folder.glob("*.xml"), key=lambda file: file.stat().st_mtime)
     for file in reports:
-        for test, failure in _junit(file):
+        for test, failure, own in _junit(file):
             place = test.file, test.name
             if place in failures:
                 again[place] = SecondTry(test, failures[place])
+            elif own is not None:
+                again[place] = SecondTry(test, own)
             if failure is not None:
                 failures.setdefault(place, failure)
             found[place] = test
@@ -145,8 +149,9 @@ def _json(file: Path) -> Any:
     return json.loads(file.read_text()) if file.exists() else None
 
 
-def _junit(file: Path) -> Iterable[tuple[Test, str | None]]:
-    """Yields the tests of a file, each with the first line of its failure, None if it did not fail."""
+def _junit(file: Path) -> Iterable[tuple[Test, str | None, str | None]]:
+    """Yields the tests of a file, each with the first line of its failure, None if it did not fail, and with what it tried twice
+    by itself, None if nothing."""
     for case in ElementTree.parse(file).iter("testcase"):
         module, _, owner = case.get("classname", "").removeprefix("compat_tests.").partition(".Test")
         name = case.get("name", "")
@@ -158,7 +163,8 @@ def _junit(file: Path) -> Iterable[tuple[Test, str | None]]:
             _outcome(case),
             float(case.get("time", 0)),
         )
-        yield test, _failure(case) if test.outcome == FAILED else None
+        own = case.find(f"properties/property[@name='{SECOND_TRY}']")
+        yield test, _failure(case) if test.outcome == FAILED else None, None if own is None else own.get("value")
 
 
 def _outcome(case: ElementTree.Element) -> str:

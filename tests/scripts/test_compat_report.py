@@ -84,6 +84,14 @@ def test_tests_are_read_with_their_broker_and_a_second_try_counts(tmp_path: Path
     assert (again.test, again.failure) == (tests()["test_a_group[ottla-range]"], "no")
 
 
+def test_what_a_test_has_tried_twice_by_itself_is_a_second_try_as_well(tmp_path: Path) -> None:
+    said = '<properties><property name="second_try" value="it looked twice"/></properties>'
+    case = f'<testcase classname="compat_tests.test_streams" name="test_it[kafka]" time="1">{said}</testcase>'
+    (tmp_path / "compat.xml").write_text(JUNIT.replace("</testsuite>", f"{case}</testsuite>", 1))
+    (again,) = read(tmp_path).second_tries
+    assert (again.test.name, again.failure) == ("test_it[kafka]", "it looked twice")
+
+
 def test_every_second_try_is_named_with_its_first_failure(tmp_path: Path) -> None:
     (tmp_path / "compat.xml").write_text(JUNIT.replace('message="no"', 'message="&#10;AssertionError: late | 7&#10;more"'))
     os.utime(tmp_path / "compat.xml", (1.0, 1.0))
