@@ -188,6 +188,7 @@ NAMES: Final = ("first", "second")
 
 def _member(bootstrap: str, group: str, topic: str, client_id: str) -> Consumer:
     settings = {"session.timeout.ms": 1000, "heartbeat.interval.ms": 100, "socket.timeout.ms": 2000, "log_level": 0}
+    settings |= {"max.poll.interval.ms": 6000}  # a JoinGroup that is never answered is given up so much later, and 3 s
     member = Consumer({"bootstrap.servers": bootstrap, "group.id": group, "client.id": client_id, **settings})
     member.subscribe([topic])
     return member
