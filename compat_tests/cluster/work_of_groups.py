@@ -194,8 +194,9 @@ class ShareGroup(_Group):
         for where, error in consumer.commit_sync(30.0).items():
             if error is not None:
                 failed.add(where.partition)
-                failure = error.args[0] if isinstance(error, KafkaException) else error
-                self.told[failure.name()] += 1
+                failure = error if isinstance(error, KafkaException) else KafkaException(error)
+                if not passes(failure, self.told):
+                    raise failure
         with self._lock:
             self._acknowledged |= {each for each in polled if each[0] not in failed}
             self._unsure |= {each for each in polled if each[0] in failed}
