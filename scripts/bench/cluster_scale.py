@@ -4,8 +4,9 @@
 
 A controller of Apache Kafka and three brokers of one kind hold a topic with a replication factor of 3. Prints one JSON object:
 
-    created_s     from the request that creates the topic until every partition has all its replicas in sync
-    idle_percent  the CPU time of each broker while nothing happens, in percent of a core
+    created_s     from the request that creates the topic until every partition has all its replicas in sync, as the metadata
+                  have it, and every broker has made its log
+    idle_percent  the CPU time of each broker while nothing happens, once all are at rest, in percent of a core
     failover_s    from a kill -9 of one broker until no partition is led by it, less the session time, which both kinds wait for
     start_s       from the start of that broker until all its replicas are in sync again
 
@@ -27,6 +28,7 @@ from typing import Any
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from compat_tests.cluster.mixed import Mixed
+from scripts.bench.compare import settle
 from scripts.bench.kload import Process
 
 NODES = (1, 2, 3)
@@ -50,6 +52,10 @@ class Run:
         found = self.admin.list_topics(TOPIC, 30).topics.get(TOPIC)
         return [] if found is None else list(found.partitions.values())
 
+    def logs_are_made(self) -> bool:
+        """Returns whether every broker has a directory for every partition."""
+        return all(sum(1 for _ in broker.data_dir.glob(f"{TOPIC}-*")) == self.partitions for broker in self.brokers.values())
+
     def until(self, holds: Callable[[list[Any]], bool]) -> float:
         """Waits until this holds of all partitions; returns how long that took."""
         began = time.monotonic()
@@ -67,8 +73,9 @@ class Run:
         self.admin = AdminClient({"bootstrap.servers": ",".join(self.brokers[each].bootstrap for each in NODES[:2])})
         began = time.monotonic()
         self.admin.create_topics([NewTopic(TOPIC, self.partitions, len(NODES))], request_timeout=LIMIT_S)[TOPIC].result(LIMIT_S)
-        self.until(lambda state: all(len(each.isrs) == len(NODES) for each in state))
+        self.until(lambda state: all(len(each.isrs) == len(NODES) for each in state) and self.logs_are_made())
         figures: dict[str, Any] = {"created_s": round(time.monotonic() - began, 2)}
+        settle(list(self.brokers.values()))
         processes = [Process(broker.process.pid) for broker in self.brokers.values() if broker.process is not None]
         time.sleep(idle_s)  # this is the measurement, not a wait for something
         figures["idle_percent"] = [round(100 * (each.cpu_seconds() - each.before) / idle_s, 1) for each in processes]
