@@ -35,6 +35,8 @@ HOT_PATHS = [
     "ottla/server/dispatch/measured.py",
     "ottla/server/partitions/fetch_answers.py",
     "ottla/server/partitions/fetch_sessions.py",
+    "ottla/server/partitions/follower_state.py",
+    "ottla/server/partitions/high_watermark.py",
     "ottla/server/group/offsets.py",
     "ottla/server/group/records.py",
     "ottla/server/group/requests.py",
@@ -44,9 +46,11 @@ HOT_PATHS = [
     "ottla/server/handlers/offset_commit.py",
     "ottla/server/handlers/produce.py",
     "ottla/server/partitions/purgatory.py",
+    "ottla/server/replication/isr.py",
 ]
 """Plain Python. Compiled, a small Produce takes 0.70 of the CPU, a commit of 4 partitions 0.61, a transaction of 100 records
-0.78, counting the items of a long request 0.5, and a record reaches who waits for it in 0.88 of the time. The other modules of
+0.78, counting the items of a long request 0.5, a record reaches who waits for it in 0.88 of the time,
+and an idle broker that leads and follows thousands of partitions takes 0.75. The other modules of
 server/group were tried and gain nothing."""
 
 MYPY = ["--config-file=", "--ignore-missing-imports"]
