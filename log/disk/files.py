@@ -1,5 +1,5 @@
 """The IO seam: everything that the log asks of a disk, as two small protocols, `File` and `Disk`, and their implementation by the
-operating system. The one in memory lives with the tests.
+operating system. The one in memory is the test kit's (server/testkit/memory_disk.py).
 
 `log` never touches `os` or `open` outside this file, so that a test can fail the next write, lose what was not synced or stop at
 any operation, and one seed replays a crash (kfake's `persist_fs.go` and FoundationDB's `IAsyncFile` are the models).
@@ -9,8 +9,8 @@ Rules that the rest of the log leans on:
 - A `File` appends at its own end (`size`), not at a shared position: `pwritev` says where, so reads and other handles never move
   it.
 - `append` may write less than it was given, as the system call may. The caller compares and cuts back.
-- Nothing is durable before `File.sync`, and no create, rename or remove before `sync_dir` of its directory. `MemDisk.crash` takes
-  that literally.
+- Nothing is durable before `File.sync`, and no create, rename or remove before `sync_dir` of its directory. `MemoryDisk.crash`
+  takes that literally.
 - What is made has the mode of the directory around it, less the umask. A log directory that is made is for its owner alone (0700,
   and so 0600 for its files); one that exists keeps the mode that somebody gave it.
 - Nobody closes a file that is being read. An owner drops its reference; the descriptor closes with the last one. A `FileSlice`

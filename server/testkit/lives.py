@@ -20,6 +20,8 @@ from ottla.server.base.clock import sleep
 from ottla.server.broker.broker import Broker
 from ottla.server.settings.broker_config import BrokerConfig
 from ottla.server.testkit.copies import copy_tree
+from ottla.server.testkit.disk_faults import DiskFaults
+from ottla.server.testkit.faulty_disk import FaultyDisk
 from ottla.server.testkit.fields import Refused, nearest
 from ottla.server.testkit.ports import KeptPorts
 from ottla.server.testkit.steered import Moment, SteeredClock
@@ -71,6 +73,8 @@ class Lives:
         self._around = around
         self._config = config
         self._disk = disk
+        self.disk_faults = DiskFaults()
+        """What a test broke of the disk. The copies of snapshots do not meet it."""
         self._home = home
         self._cluster_id = cluster_id
         self._link = link
@@ -224,7 +228,7 @@ class Lives:
         broker = Broker(
             self._config,
             cluster_id=self._cluster_id,
-            disk=self._disk,
+            disk=FaultyDisk(self._disk, self.disk_faults),
             clock=clock,
             random=self._random,
             network=self._network,

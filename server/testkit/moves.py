@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final
 
+from ottla.log.errors import LogError
 from ottla.server.testkit.effects import effects, keep_members, look
 from ottla.server.testkit.fields import Refused, nearest
 from ottla.server.testkit.steered import UnknownPass
@@ -136,7 +137,10 @@ async def restart(kit: Kit, given: Given) -> dict[str, Any]:
     fields.done()
     if how not in WAYS:
         raise Refused(f"how: there is no {how!r:.50}{nearest(how, WAYS)}")
-    await kit.lives.restart(clean=how == WAYS[0], down_ms=down_ms)
+    try:
+        await kit.lives.restart(clean=how == WAYS[0], down_ms=down_ms)
+    except (LogError, OSError) as error:  # a test may have broken the disk
+        raise Refused(f"the broker was stopped, and could not be started: {error}", HTTPStatus.CONFLICT) from error
     return _address(kit)
 
 
@@ -182,6 +186,7 @@ def _take_kept(fields: Fields) -> list[Any]:
 def _forget(kit: Kit, keep: list[Any]) -> None:
     if FAULTS not in keep:
         kit.remove_faults()
+        kit.lives.disk_faults.clear()
 
 
 def _address(kit: Kit) -> dict[str, Any]:

@@ -8,14 +8,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from datetime import datetime, timedelta
-from typing import Any, Protocol
+from typing import Any
 
-
-class Calls(Protocol):
-    """Calls a function of the kit by its name, with its body and the variables of its path. Raises ValueError for what is
-    refused."""
-
-    def __call__(self, name: str, body: Any = None, **variables: str) -> Any: ...
+from ottla.server.testkit.calling import Calls
+from ottla.server.testkit.disk_handles import Disk
 
 
 class Clock:
@@ -75,6 +71,8 @@ class Moving:
         self._call = call
         self.clock = Clock(call)
         """The broker's clock."""
+        self.disk = Disk(call)
+        """The broker's disk."""
 
     def run(self, what: str) -> dict[str, Any]:
         """Runs "retention", "compaction" or "expiry" now, and returns what that did, as `Clock.advance`."""
@@ -130,7 +128,7 @@ class Awaited:
         if isinstance(getattr(type(self._target), name, None), property):
             return asyncio.to_thread(getattr, self._target, name)
         found = getattr(self._target, name)
-        if isinstance(found, Clock):
+        if isinstance(found, Clock | Disk):
             return Awaited(found)
 
         async def call(*arguments: Any, **named: Any) -> Any:

@@ -20,7 +20,7 @@ from ottla.server.base.randomness import from_seed
 from ottla.server.broker.broker import Broker
 from ottla.server.settings.broker_config import BrokerConfig
 from tests.memdisk import MemDisk
-from tests.memloss import random_choice
+from ottla.server.testkit.power_loss import random_choice
 from tests.sim.loop import LIFE, VirtualClock
 from tests.sim.network import Port
 from tests.sim.stage import Stage

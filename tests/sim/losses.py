@@ -1,6 +1,6 @@
 """Every disk that a power cut may leave at one moment, or, where they are too many, a seeded sample of them.
 
-`survivors` walks through all answers that `tests.memloss` may ask for, as an odometer does, and stops if they are more than
+`survivors` walks through all answers that `ottla.server.testkit.power_loss` may ask for, as an odometer does, and stops if they are more than
 `bound`; then it takes the two ends (all lost, all kept) and as many seeded ones as fit. Outcomes that leave one disk are one.
 """
 
@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from random import Random
 
 from tests.memdisk import MemDisk
-from tests.memloss import keep_all, lose_all, random_choice
+from ottla.server.testkit.power_loss import keep_all, lose_all, random_choice
 
 
 class _Odometer:

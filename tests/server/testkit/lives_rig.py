@@ -81,11 +81,24 @@ class Rig:
 
     async def produce(self, topic: str, **of_batch: Any) -> int:
         """Appends a batch and returns its base offset."""
-        data = produce.PartitionProduceData(0, batch(**of_batch))
-        body = produce.ProduceRequest(None, -1, 1000, [produce.TopicProduceData(topic, partition_data=[data])])
-        answer = (await ask(self.port, produce, 9, body)).responses[0].partition_responses[0]
+        answer = await self._produce(topic, **of_batch)
         assert answer.error_code == 0
         return int(answer.base_offset)
+
+    async def produce_error(self, topic: str, **of_batch: Any) -> int:
+        """Appends a batch, if that succeeds, and returns the error code."""
+        return int((await self._produce(topic, **of_batch)).error_code)
+
+    async def _produce(self, topic: str, **of_batch: Any) -> Any:
+        data = produce.PartitionProduceData(0, batch(**of_batch))
+        body = produce.ProduceRequest(None, -1, 1000, [produce.TopicProduceData(topic, partition_data=[data])])
+        return (await ask(self.port, produce, 9, body)).responses[0].partition_responses[0]
+
+    def place_of(self, topic: str, partition: int) -> str:
+        """Returns the directory of a partition."""
+        context = self.lives.broker.context
+        assert context is not None
+        return str(context.replicas.logs.logs[topic, partition].path)
 
     async def offset(self, topic: str, at: int) -> int:
         """Returns the first offset of partition 0 with -2, and its end with -1."""

@@ -1,11 +1,11 @@
-"""tests/memloss.py: what a power cut may leave of a simulated disk, and what not."""
+"""server/testkit/power_loss.py: what a power cut may leave of a simulated disk, and what not."""
 
 from __future__ import annotations
 
 import pytest
 
 from tests.memdisk import MemDisk
-from tests.memloss import Choose, Inode, keep_all, lose_all
+from ottla.server.testkit.power_loss import Choose, Inode, keep_all, lose_all
 from tests.sim.losses import content, survivors
 
 SECTOR = 4

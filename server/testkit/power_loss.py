@@ -1,4 +1,4 @@
-"""What a power cut may take from a disk in memory: the rules of `tests.memdisk`'s crashes. For tests only.
+"""What a power cut may take from a disk in memory (memory_disk.py).
 
 POSIX promises nothing that was not fsynced; file systems promise more, and not the same. The rules here are the union of what
 the study behind ALICE and BOB found on ext3, ext4, btrfs, xfs and others (Pillai and others, "All File Systems Are Not Created
@@ -33,6 +33,8 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from typing import Final
+
+from ottla.log.disk.files import Buffer
 
 SECTOR_BYTES: Final = 512
 _FOREIGN: Final = b"\x5a"  # what was in a block before it became this file's
@@ -69,28 +71,25 @@ class Inode:
 
     __slots__ = ("changes", "data", "modified_ms", "synced")
 
-    def __init__(self, modified_ms: int, synced: bytes = b"") -> None:
+    def __init__(self, modified_ms: int, synced: Buffer = b"") -> None:
         self.data = bytearray(synced)
-        self.synced = synced
+        self.synced = bytearray(synced)
         self.changes: list[tuple[int, bytes | None]] = []  # (position, bytes written there), or (size, None): cut to that
         self.modified_ms = modified_ms
 
     def write(self, position: int, data: bytes) -> None:
-        if position > len(self.data):
-            self.data += bytes(position - len(self.data))
-        self.data[position : position + len(data)] = data
+        _change(self.data, position, data)
         self.changes.append((position, data))
 
     def cut(self, size: int) -> None:
         """To `size` bytes, or, with zeros, up to them."""
-        if size < len(self.data):
-            del self.data[size:]
-        else:
-            self.data += bytes(size - len(self.data))
+        _change(self.data, size, None)
         self.changes.append((size, None))
 
     def sync(self) -> None:
-        self.synced = bytes(self.data)
+        """What was changed is as durable as the rest; a large file is not copied for that."""
+        for position, data in self.changes:
+            _change(self.synced, position, data)
         self.changes.clear()
 
     def copied(self) -> Inode:
@@ -102,7 +101,7 @@ class Inode:
     def surviving(self, choose: Choose, sector_bytes: int) -> bytes:
         """The bytes after a power cut."""
         if not self.changes:
-            return self.synced
+            return bytes(self.synced)
         sizes, sectors = self._outcomes(sector_bytes)
         size = sizes[choose(len(sizes))]
         result = bytearray()
@@ -133,6 +132,16 @@ class Inode:
         borders = range(-(-least // sector_bytes) * sector_bytes, greatest, sector_bytes)
         between = sorted({*seen, *borders} - {len(self.synced), len(now)})
         return [len(self.synced), *between, *([len(now)] if len(now) != len(self.synced) else [])], sectors
+
+
+def _change(content: bytearray, position: int, data: bytes | None) -> None:
+    """Writes data at a position, or cuts the content there if that is None; what was not there before is zeros."""
+    if data is None:
+        del content[position:]
+    if position > len(content):
+        content += bytes(position - len(content))
+    if data is not None:
+        content[position : position + len(data)] = data
 
 
 def _sector(data: bytearray, at: int, sector_bytes: int) -> bytes:
