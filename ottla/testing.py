@@ -30,6 +30,7 @@ import os
 import threading
 import weakref
 from concurrent.futures import Future
+from functools import partial
 from pathlib import Path
 from random import Random, SystemRandom
 from types import TracebackType
@@ -37,17 +38,19 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 from ottla.commands.cluster.errors import ClusterError
 from ottla.log.config_def import ConfigError
-from ottla.log.disk.files import OsDisk
+from ottla.log.disk.files import OsDisk, remove_tree
 from ottla.server.settings.broker_config import BrokerConfig
 from ottla.server.settings.broker_settings import advice, is_idle
 from ottla.server.testkit.moving import Moving, as_text
 from ottla.throwaway import TemporaryDirectory, UnsyncedDisk, remove_soon
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from ottla.commands.cluster.process import NodeProcess
     from ottla.commands.cluster.running import RunningCluster
+    from ottla.log.disk.files import Disk
+    from ottla.server.base.clock import Clock
     from ottla.server.broker.broker import Broker as ServerBroker
     from ottla.server.testkit.handles import AsyncControls, Controls, Fault
     from ottla.server.testkit.homes import Home
@@ -65,6 +68,7 @@ QUICK: Final[Mapping[str, str]] = {
     "transaction.state.log.num.partitions": "1",
 }
 """Where a throwaway broker departs from Kafka's defaults."""
+MEMORY: Final = "memory"
 _PLACES: Final = frozenset({"log.dir", "log.dirs", "metadata.log.dir"})
 """The settings that say where a broker's data are."""
 
@@ -74,7 +78,8 @@ class Broker(Moving):
 
     `data_dir` is kept, and may come from an earlier broker or from Apache Kafka; without it, a temporary directory is made and
     removed. `port` 0 is a free one. `fault` breaks it on purpose (docs/testkit.md); `test_port` (0: a free one) lets other
-    programs do so, by HTTP at `test_url`. With the same `seed`, whatever is left to chance comes out the same. `settings` are
+    programs do so, by HTTP at `test_url`. With the same `seed`, whatever is left to chance comes out the same. `disk="memory"`
+    keeps everything in memory, where its power can be cut (`restart("power_cut")`). `settings` are
     Kafka's, as keywords with `_` for `.`: `log_retention_ms=1000`. True and False are written as Kafka does; a list or tuple is
     joined by commas.
 
@@ -91,6 +96,7 @@ class Broker(Moving):
         cluster_id: str | None = None,
         test_port: int | None = None,
         seed: int | None = None,
+        disk: str | None = None,
         **settings: object,
     ) -> None:
         self._data_dir = None if data_dir is None else Path(data_dir)
@@ -101,7 +107,12 @@ class Broker(Moving):
         self._random = None if seed is None else Random(seed)
         self._settings = {name.replace("_", "."): as_text(value) for name, value in settings.items()}
         super().__init__(lambda name, body=None, **variables: self._under_test().call(name, body, **variables))
-        self._keeps = data_dir is not None or not _PLACES.isdisjoint(self._settings)
+        if disk not in (None, MEMORY):
+            raise ConfigError(f"disk: there is no {disk!r:.50}; leave it out for the system's files, or give {MEMORY!r}")
+        if disk is not None and data_dir is not None:
+            raise ConfigError("disk: nothing of a disk in memory is kept; leave out disk, or data_dir")
+        self._in_memory = disk is not None
+        self._keeps = not self._in_memory and (data_dir is not None or not _PLACES.isdisjoint(self._settings))
         self._temporary: TemporaryDirectory | None = None
         self._kit: Kit | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -132,7 +143,9 @@ class Broker(Moving):
 
     @property
     def data_dir(self) -> Path:
-        """The directory of the logs, for a look at the files while it runs."""
+        """The directory of the logs, for a look at the files while it runs. Raises RuntimeError if they are in memory."""
+        if self._in_memory:
+            raise RuntimeError("the files of this broker are in memory; archive() writes a snapshot of them to a file")
         return Path(self._running().config.log_dirs[0])
 
     # Under test
@@ -249,15 +262,17 @@ class Broker(Moving):
         from ottla.server.testkit.lives import Lives
 
         assert self._temporary is not None
-        scratch = Scratch(self._temporary.path, remove_soon)
-        config = self._configured(str(self._data_dir or scratch.first()))
-        if self._test_port is not None:
-            self._check_directory(config)
-        disk = OsDisk() if self._keeps else UnsyncedDisk()
-        home: Home = Given(disk, config.all_log_dirs, scratch.snapshots) if self._keeps else scratch
         clock = LoopClock()
+        disk, remove = self._make_disk(clock)
+        scratch = Scratch(self._temporary.path, remove)
+        config = self._configured(str(self._data_dir or scratch.first()))
+        if self._test_port is not None and not self._in_memory:
+            self._check_directory(config)
+        given = not _PLACES.isdisjoint(self._settings) or self._keeps
+        home: Home = Given(disk, config.all_log_dirs, scratch.snapshots) if given else scratch
+        link = None if self._in_memory else os.link
         kit = Kit(clock, Random(self._seed))
-        kit.lives = Lives(clock, self._random, kit.around, config, disk, home, cluster_id=self._cluster_id, link=os.link)
+        kit.lives = Lives(clock, self._random, kit.around, config, disk, home, cluster_id=self._cluster_id, link=link)
         await kit.lives.start()
         self._loop, self._kit = asyncio.get_running_loop(), kit
         if self._test_port is not None:
@@ -266,6 +281,15 @@ class Broker(Moving):
             except BaseException:
                 await self._stop()
                 raise
+
+    def _make_disk(self, clock: Clock) -> tuple[Disk, Callable[[str], None]]:
+        """Returns the disk and what removes a directory of it."""
+        if self._in_memory:
+            from ottla.server.testkit.memory_disk import MemoryDisk
+
+            memory = MemoryDisk(clock.now_ms)
+            return memory, partial(remove_tree, memory)
+        return OsDisk() if self._keeps else UnsyncedDisk(), remove_soon
 
     def _check_directory(self, config: BrokerConfig) -> None:
         """Raises ConfigError if a test must not touch the directory."""

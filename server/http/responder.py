@@ -50,6 +50,9 @@ class Page(NamedTuple):
     status: int = 200
     content_type: str = PLAIN
     is_long: bool = False
+    size: int | None = None
+    """How many bytes the pieces have together, if they are not to be collected but sent as they are made, no faster than the
+    client reads them. If making one fails, the connection ends in the middle."""
 
 
 class Refused(Exception):
@@ -184,6 +187,9 @@ class HttpConnection(asyncio.Protocol):
         self._timer: Cancellable | None = None
         self._task: asyncio.Task[None] | None = None
         self._answered = False
+        self._room = asyncio.Event()
+        """Set while the transport takes more bytes."""
+        self._room.set()
 
     # The transport's calls
 
@@ -242,6 +248,9 @@ class HttpConnection(asyncio.Protocol):
     async def _send(self, promised: Page | Awaitable[Page], *, head_only: bool) -> None:
         try:
             page = promised if isinstance(promised, Page) else await promised
+            if page.size is not None:
+                await self._stream(page, page.size, head_only=head_only)
+                return
             if page.is_long:
                 async with self._server.long_page:
                     body = await _body_of(page)
@@ -258,6 +267,31 @@ class HttpConnection(asyncio.Protocol):
             self._set_timer(ANSWER_SECONDS, self.abort)
         self._answer(page.status, page.content_type, body, head_only=head_only)
 
+    async def _stream(self, page: Page, size: int, *, head_only: bool) -> None:
+        """Sends a page as it is made. The client has ANSWER_SECONDS for each piece."""
+        if self._answered:
+            return
+        self._transport.write(self._take_head(page.status, page.content_type, size))
+        try:
+            for piece in () if head_only else page.pieces:
+                self._set_timer(ANSWER_SECONDS, self.abort)
+                self._transport.write(piece)
+                await self._room.wait()
+                await asyncio.sleep(0)
+        except OSError:
+            logger.exception("could not send the whole of a page")
+            self.abort()
+        else:
+            self._transport.close()
+
+    def pause_writing(self) -> None:
+        """Is called when the client does not read as fast as it is sent to."""
+        self._room.clear()
+
+    def resume_writing(self) -> None:
+        """Is called when the client has read."""
+        self._room.set()
+
     def _refuse(self, refused: Refused) -> None:
         self._set_timer(ANSWER_SECONDS, self.abort)
         page = self._server.make_refusal(refused)
@@ -269,14 +303,18 @@ class HttpConnection(asyncio.Protocol):
     def _answer(self, status: int, content_type: str, body: bytes, *, head_only: bool = False) -> None:
         if self._answered:
             return
+        head = self._take_head(status, content_type, len(body))
+        self._transport.write(head + (b"" if head_only else body))
+        self._transport.close()  # once it is sent
+
+    def _take_head(self, status: int, content_type: str, size: int) -> bytes:
+        """Returns the head of the answer, of which there is only one."""
         self._answered = True
-        fields = [("Content-Type", content_type), ("Content-Length", str(len(body)))]
+        fields = [("Content-Type", content_type), ("Content-Length", str(size))]
         fields += [("Allow", ", ".join(self._server.methods))] if status == HTTPStatus.METHOD_NOT_ALLOWED else []
         fields += [("Cache-Control", "no-store"), ("X-Content-Type-Options", "nosniff"), ("Connection", "close")]
         answer = h11.Response(status_code=status, headers=fields, reason=HTTPStatus(status).phrase)
-        head = self._http.send(answer) or b""
-        self._transport.write(head + (b"" if head_only else body))
-        self._transport.close()  # once it is sent
+        return self._http.send(answer) or b""
 
     def abort(self) -> None:
         """Closes the connection at once."""

@@ -115,6 +115,12 @@ def serve(
             help="ottla.test.port: the port where a test breaks this broker on purpose (docs/testkit.md); 0 picks a free port.",
         ),
     ] = None,
+    test_disk: Annotated[
+        str | None,
+        typer.Option(
+            metavar="DISK", help="ottla.test.disk: where a test's broker has its data, files or memory, which can lose its power."
+        ),
+    ] = None,
     ready_file: Annotated[
         str | None, typer.Option(metavar="FILE", help="Where to write, as JSON, the addresses and the process id once it serves.")
     ] = None,
@@ -137,6 +143,7 @@ def serve(
         node_id,
         metrics_port,
         test_port,
+        test_disk,
         ready_file,
         until_stdin_closes,
         adopt_test_data,

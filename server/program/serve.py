@@ -48,6 +48,8 @@ _log = logging.getLogger("ottla.server.serve")
 _LEVELS: Final = {"TRACE": logging.DEBUG, "WARN": logging.WARNING, "FATAL": logging.CRITICAL, "OFF": logging.CRITICAL + 1}
 LONGEST_LINE: Final = 4_000
 TEST_PORT: Final = "ottla.test.port"
+TEST_DISK: Final = "ottla.test.disk"
+REAL: Final = "files"
 COLLECTOR_STEP: Final = 50_000
 """How many new objects there are between two collections of the youngest; Python's default is 700."""
 _BAD_ADDRESS: Final = (errno.EADDRINUSE, errno.EADDRNOTAVAIL, errno.EACCES, errno.EPERM, errno.EAFNOSUPPORT)
@@ -66,6 +68,7 @@ class ServeOptions:
     node_id: int | None = None
     metrics_port: int | None = None
     test_port: int | None = None
+    test_disk: str | None = None
     ready_file: str | None = None
     until_stdin_closes: bool = False
     adopt_test_data: bool = False
@@ -115,6 +118,8 @@ def _named_options(options: ServeOptions, given: Mapping[str, Given]) -> dict[st
         result["ottla.metrics.port"] = Given(str(options.metrics_port), "--metrics-port")
     if options.test_port is not None:
         result[TEST_PORT] = Given(str(options.test_port), "--test-port")
+    if options.test_disk is not None:
+        result[TEST_DISK] = Given(options.test_disk, "--test-disk")
     if options.port is not None or options.host is not None:
         result |= _move_listeners(given, options.host, options.port)
     return result
@@ -244,19 +249,19 @@ async def _serve(config: BrokerConfig, options: ServeOptions) -> None:
 def _put_under_test(config: BrokerConfig, options: ServeOptions) -> UnderTest | None:
     """Returns the test kit if there is a test port; its code is loaded only then. Raises CannotStart, also if the log directories
     are not for what this broker is for."""
-    under_test = config.values[TEST_PORT] is not None
-    kit = None
     try:
-        if under_test:
+        if config.values[TEST_PORT] is not None:
             from ottla.server.testkit.serving import UnderTest
 
-            kit = UnderTest(config, OsDisk(), os.link)
-        check_directories(OsDisk(), config.all_log_dirs, under_test=under_test, adopt=options.adopt_test_data)
+            return UnderTest(config, OsDisk(), os.link)
+        if config.values[TEST_DISK] != REAL:
+            raise ConfigError(f"{TEST_DISK}: a disk in memory is for tests only; give the broker a test port (--test-port N)")
+        check_directories(OsDisk(), config.all_log_dirs, under_test=False, adopt=options.adopt_test_data)
     except ConfigError as error:
         raise CannotStart(str(error)) from error
     except OSError as error:
         raise CannotStart(_explain(error, config)) from error
-    return kit
+    return None
 
 
 def _watch_stdin(loop: asyncio.AbstractEventLoop, stop: asyncio.Event) -> None:

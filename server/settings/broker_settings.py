@@ -231,6 +231,13 @@ OWN_SETTINGS: Final[dict[str, Setting]] = {
             doc="What a test has to send with each request, as `Authorization: Bearer TOKEN`. If it is not set, nothing.",
         ),
         Setting(
+            "ottla.test.disk",
+            ConfigType.STRING,
+            "files",
+            choices=("files", "memory"),
+            doc="Where a broker with a test port has its data. `memory` is gone with the process, and can lose its power.",
+        ),
+        Setting(
             "ottla.max.partitions",
             ConfigType.INT,
             20_000,

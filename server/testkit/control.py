@@ -1,8 +1,8 @@
 """Everything that a test may ask of the kit, as one table of functions, which HTTP and Python both call.
 
 A `Call` is one of them: its name in Python, its method and path in HTTP, and the function. That takes the Kit and the
-`Given`, what was given with the call, and returns what JSON can hold, or an awaitable of it; it raises Refused. All run on the
-broker's loop, so a call is in force before it is answered.
+`Given`, what was given with the call, and returns what JSON can hold, or an awaitable of it, or an Archive; it raises Refused.
+All run on the broker's loop, so a call is in force before it is answered.
 """
 
 from __future__ import annotations
@@ -60,6 +60,7 @@ CALLS: Final[tuple[Call, ...]] = (
     Call("snapshot", "POST", "/v1/snapshots", moves.snapshot, HTTPStatus.CREATED),
     Call("snapshots", "GET", "/v1/snapshots", moves.list_snapshots),
     Call("restore", "POST", "/v1/snapshots/{snapshot}/restore", moves.restore),
+    Call("archive", "GET", "/v1/snapshots/{snapshot}/archive", moves.archive),
     Call("delete_snapshot", "DELETE", "/v1/snapshots/{snapshot}", moves.delete_snapshot),
     Call("disk", "GET", "/v1/disk", disk_calls.describe_disk),
     Call("disk.break", "POST", "/v1/disk", disk_calls.break_disk, HTTPStatus.CREATED),

@@ -5,13 +5,14 @@ Each life is a Broker of its own, with a clock of its own, so that nothing of an
 again.
 
 A broker that is killed here is closed without a word to its clients, and writes nothing more: its files are what `kill -9` would
-leave, and the next start recovers them.
+leave, and the next start recovers them. If its power is cut, it also loses what was not synced, for which its disk has to be in
+memory (memory_disk.py).
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -19,10 +20,12 @@ from ottla.log.disk.files import remove_tree
 from ottla.server.base.clock import sleep
 from ottla.server.broker.broker import Broker
 from ottla.server.settings.broker_config import BrokerConfig
+from ottla.server.testkit.archives import Archive
 from ottla.server.testkit.copies import copy_tree
 from ottla.server.testkit.disk_faults import DiskFaults
 from ottla.server.testkit.faulty_disk import FaultyDisk
 from ottla.server.testkit.fields import Refused, nearest
+from ottla.server.testkit.memory_disk import MemoryDisk
 from ottla.server.testkit.ports import KeptPorts
 from ottla.server.testkit.steered import Moment, SteeredClock
 
@@ -129,16 +132,30 @@ class Lives:
                 self._network.close()
                 await self._home.close()
 
-    async def restart(self, *, clean: bool, down_ms: int = 0) -> None:
-        """Ends the present life and begins another one on the same files, `down_ms` later, in real time. Raises what a start
-        raises; the broker is down then. Raises Refused if it is down already."""
+    async def restart(self, *, clean: bool, down_ms: int = 0, meanwhile: Callable[[], object] | None = None) -> None:
+        """Ends the present life and begins another one on the same files, `down_ms` later, in real time; `meanwhile` is called
+        when it has ended. Raises what a start raises; the broker is down then. Raises Refused if it is down already."""
         async with self._turn:
             _ = self.broker  # or Refused: only a reset or a restore begins anew
             moment = self.clock.moment
             await self._end(clean=clean)
+            if meanwhile is not None:
+                meanwhile()
             if down_ms:
                 await sleep(self._real_clock, down_ms / 1000)
             await self._begin(moment)
+
+    async def cut_power(self, random: Random, *, down_ms: int = 0) -> None:
+        """Restarts it as if the power were cut: what was not synced is lost, as far as `random` says. Raises Refused if the disk
+        is not in memory, and what `restart` raises."""
+        disk = self._disk
+        if not isinstance(disk, MemoryDisk):
+            raise Refused(
+                "a power cut needs a disk in memory, because the system does not take back what was written to its own; "
+                'start the broker with Broker(disk="memory") or --test-disk memory',
+                HTTPStatus.CONFLICT,
+            )
+        await self.restart(clean=False, down_ms=down_ms, meanwhile=lambda: disk.crash(random))
 
     async def reset(self) -> None:
         """Ends the present life and begins one with nothing in it. Raises Refused if the directories hold data of others."""
@@ -187,7 +204,11 @@ class Lives:
             return name
 
     def _copy(self, source: str, target: str) -> int:
-        return copy_tree(self._disk, source, target, self._link)
+        """Copies a directory, and returns how many files. No power cut takes the copy away."""
+        copied = copy_tree(self._disk, source, target, self._link)
+        if isinstance(self._disk, MemoryDisk):
+            self._disk.sync_tree(target)
+        return copied
 
     def _free_name(self) -> str:
         numbers = range(1, len(self._snapshots) + 2)
@@ -197,6 +218,10 @@ class Lives:
         """Raises Refused if `restore` would."""
         self._home.check()
         self._find(name)
+
+    def archive(self, name: str) -> Archive:
+        """Returns an archive of a snapshot. Raises Refused if there is none of this name."""
+        return Archive(self._disk, self._find(name).directories)
 
     def delete_snapshot(self, name: str) -> Snapshot:
         """Deletes a snapshot and returns it. Raises Refused if there is none of this name."""

@@ -158,6 +158,19 @@ class MemoryDisk:
         with self.one_at_a_time:
             return self._names.survivors(choose, left)
 
+    def sync_tree(self, path: str) -> None:
+        """Makes a directory durable, with all that is in it and its place in the directories above."""
+        for name in self.list(path):
+            inner = f"{path}/{name}"
+            if self.is_dir(inner):
+                self.sync_tree(inner)
+            else:
+                self.open(inner).sync()
+        while path:
+            self.sync_dir(path)
+            path = os.path.dirname(path).rstrip("/")
+        self.sync_dir("/")
+
     def note_change(self, operation: str, path: str) -> None:
         """Called ahead of every change. Nothing happens here; a disk of a test may count them, or fail."""
 
@@ -314,7 +327,9 @@ class MemoryDisk:
 
 
 def _is_in(directory: Directory, inode: Inode) -> bool:
-    return any(node is inode or (isinstance(node, Directory) and _is_in(node, inode)) for node in list(directory.entries.values()))
+    return any(
+        node is inode or (isinstance(node, Directory) and _is_in(node, inode)) for node in list(directory.entries.values())
+    )
 
 
 def _bytes_in(directory: Directory) -> int:

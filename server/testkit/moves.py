@@ -14,6 +14,7 @@ from ottla.server.testkit.fields import Refused, nearest
 from ottla.server.testkit.steered import UnknownPass
 
 if TYPE_CHECKING:
+    from ottla.server.testkit.archives import Archive
     from ottla.server.testkit.fields import Fields
     from ottla.server.testkit.given import Given
     from ottla.server.testkit.kit import Kit
@@ -23,7 +24,8 @@ MOST_MS: Final = 100 * 366 * 86_400_000
 """How far the clock may be moved at once: a century."""
 LONGEST_DOWN_MS: Final = 600_000
 FAULTS: Final = "faults"
-WAYS: Final = ("clean", "kill")
+POWER_CUT: Final = "power_cut"
+WAYS: Final = ("clean", "kill", POWER_CUT)
 PASSES: Final = {
     "retention": ("retention", "delete"),
     "compaction": ("cleaner",),
@@ -131,14 +133,17 @@ async def reset(kit: Kit, given: Given) -> dict[str, Any]:
 
 
 async def restart(kit: Kit, given: Given) -> dict[str, Any]:
-    """Stops the broker and starts it again, `how` it is stopped: clean, or kill."""
+    """Stops the broker and starts it again, `how` it is stopped: clean, kill or power_cut."""
     fields = given.fields
     how, down_ms = fields.take("how", str, WAYS[0]), fields.take_number("down_ms", 0, high=LONGEST_DOWN_MS)
     fields.done()
     if how not in WAYS:
         raise Refused(f"how: there is no {how!r:.50}{nearest(how, WAYS)}")
     try:
-        await kit.lives.restart(clean=how == WAYS[0], down_ms=down_ms)
+        if how == POWER_CUT:
+            await kit.lives.cut_power(kit.random, down_ms=down_ms)
+        else:
+            await kit.lives.restart(clean=how == WAYS[0], down_ms=down_ms)
     except (LogError, OSError) as error:  # a test may have broken the disk
         raise Refused(f"the broker was stopped, and could not be started: {error}", HTTPStatus.CONFLICT) from error
     return _address(kit)
@@ -166,6 +171,12 @@ async def restore(kit: Kit, given: Given) -> dict[str, Any]:
     _forget(kit, keep)
     await kit.lives.restore(name)
     return _address(kit)
+
+
+def archive(kit: Kit, given: Given) -> Archive:
+    """Returns a snapshot as a tar."""
+    given.fields.done()
+    return kit.lives.archive(given.variables["snapshot"])
 
 
 def delete_snapshot(kit: Kit, given: Given) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from datetime import datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 from ottla.server.testkit.calling import Calls
@@ -84,8 +85,8 @@ class Moving:
         self._call("reset", {"keep": list(keep)})
 
     def restart(self, how: str = "clean", *, down_ms: int = 0) -> None:
-        """Stops it, "clean" or by "kill", and starts it again at the same address, `down_ms` later. It serves when this
-        returns."""
+        """Stops it, "clean", by "kill" or by "power_cut", and starts it again at the same address, `down_ms` later. It serves
+        when this returns. A power cut takes what was not synced, and needs a broker whose disk is in memory."""
         self._call("restart", {"how": how, "down_ms": down_ms})
 
     def snapshot(self, name: str | None = None) -> str:
@@ -95,6 +96,12 @@ class Moving:
     def restore(self, name: str) -> None:
         """Puts it back to a snapshot, its clock included. The address stays the same; connections are lost."""
         self._call("restore", snapshot=name)
+
+    def archive(self, name: str, path: str | Path) -> None:
+        """Writes a snapshot to a tar file. Unpacked, it is the log directory of a broker, of ottla or of Apache Kafka."""
+        pieces = self._call("archive", snapshot=name).pieces()
+        with open(path, "wb") as file:
+            file.writelines(pieces)
 
     def delete_snapshot(self, name: str) -> None:
         """Deletes a snapshot."""

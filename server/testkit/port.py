@@ -2,7 +2,7 @@
 
 It is for programs on this machine, not for web pages that somebody has open there: a request with an Origin is refused (403), and
 so is one whose Host is neither loopback nor the host that was configured (421), since a page may have its own name resolve to
-loopback. At any other address it needs a token. What is sent is JSON, and so is every answer; a refusal is
+loopback. At any other address it needs a token. What is sent is JSON, and so is every answer but an archive; a refusal is
 `{"error": "what is wrong, and what would be right"}`.
 """
 
@@ -21,6 +21,7 @@ from ottla.server.broker.open_listeners import is_loopback
 from ottla.server.http.port import HttpPort
 from ottla.server.http.responder import HttpServer, Page, Request
 from ottla.server.http.responder import Refused as HttpRefused
+from ottla.server.testkit.archives import TAR, Archive
 from ottla.server.testkit.control import Call, find_call
 from ottla.server.testkit.fields import Refused
 from ottla.server.testkit.given import Given
@@ -102,6 +103,8 @@ class TestServer(HttpServer):
 
 
 def _page(answer: Any, status: int) -> Page:
+    if isinstance(answer, Archive):
+        return Page(answer.pieces(), status, TAR, size=answer.size())
     return Page((json.dumps(answer).encode() + b"\n",), status, JSON)
 
 

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from ottla.log.config_def import Secret
 from ottla.server.base.clock import LoopClock
 from ottla.server.base.network import OsNetwork
 from ottla.server.base.randomness import from_seed, from_system
+from ottla.server.broker.test_data import check_directories
 from ottla.server.testkit.homes import Given
 from ottla.server.testkit.kit import Kit
 from ottla.server.testkit.lives import Lives
+from ottla.server.testkit.memory_disk import MemoryDisk
 from ottla.server.testkit.port import HOST, PORT, TOKEN, TestPort
 
 if TYPE_CHECKING:
@@ -19,6 +21,8 @@ if TYPE_CHECKING:
     from ottla.server.settings.broker_config import BrokerConfig
     from ottla.server.testkit.copies import Link
 
+DISK: Final = "ottla.test.disk"
+MEMORY: Final = "memory"
 logger = logging.getLogger("ottla.server.testkit")
 
 
@@ -27,15 +31,20 @@ class UnderTest:
     once."""
 
     def __init__(self, config: BrokerConfig, disk: Disk, link: Link) -> None:
-        """`link` gives a file a second name, for snapshots, which lie beside the first log directory. Raises ConfigError if the
-        port would be open to others without a token."""
+        """`disk` is where the log directories are, unless the settings say that they are in memory. `link` gives a file a second
+        name, for snapshots, which lie beside the first log directory. Raises ConfigError if the port would be open to others
+        without a token, or if a test must not touch the directories; and OSError."""
         values = config.values
         token = values[TOKEN]
         seed = from_system().getrandbits(32)
         clock = LoopClock()
         self.kit = Kit(clock, from_seed(seed))
-        home = Given(disk, config.all_log_dirs, f"{config.log_dirs[0]}-snapshots")
-        self.lives = self.kit.lives = Lives(clock, None, self.kit.around, config, disk, home, link=link)
+        in_memory = values[DISK] == MEMORY
+        used: Disk = MemoryDisk(clock.now_ms) if in_memory else disk
+        check_directories(used, config.all_log_dirs, under_test=True, adopt=False)
+        home = Given(used, config.all_log_dirs, f"{config.log_dirs[0]}-snapshots")
+        around, linked = self.kit.around, None if in_memory else link
+        self.lives = self.kit.lives = Lives(clock, None, around, config, used, home, link=linked)
         self._port: int = values[PORT]
         self._server = TestPort(self.kit, OsNetwork(), values[HOST], token.reveal() if isinstance(token, Secret) else None)
         logger.warning(

@@ -19,8 +19,8 @@ from ottla.log.errors import LogError
 from ottla.server.base.randomness import from_seed
 from ottla.server.broker.broker import Broker
 from ottla.server.settings.broker_config import BrokerConfig
-from tests.memdisk import MemDisk
 from ottla.server.testkit.power_loss import random_choice
+from tests.memdisk import MemDisk
 from tests.sim.loop import LIFE, VirtualClock
 from tests.sim.network import Port
 from tests.sim.stage import Stage

@@ -6,10 +6,12 @@ import asyncio
 import errno
 import socket
 import time
+from pathlib import Path
 
 import pytest
 
 from ottla.log.disk.checkpoint import CLEAN_SHUTDOWN
+from ottla.log.disk.files import OsDisk
 from ottla.server.base.clock import LoopClock
 from ottla.server.broker.test_data import MARKER
 from ottla.server.testkit.fields import Refused
@@ -165,7 +167,7 @@ def test_a_start_that_fails_leaves_it_down_and_says_why() -> None:
         on = disk()
         async with living(on=on) as rig:
             on.fail("list", errno.EIO, path="/kit/data")
-            with pytest.raises(OSError, match="Input/output error"):
+            with pytest.raises(Refused, match="could not be started: .*Input/output error"):
                 await rig.call("POST", "/v1/restart", {"how": "kill"})
             with pytest.raises(Refused, match=r"the broker is down: it could not be started: .*Input/output error"):
                 await rig.call("POST", "/v1/clock/advance", {"ms": 1})
@@ -244,5 +246,51 @@ def test_two_things_at_once_come_one_after_the_other() -> None:
             )
             assert time.monotonic() - began < 30
             assert await rig.topics() == []
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("synced", [True, False])
+def test_a_power_cut_takes_what_was_not_synced(synced: bool) -> None:
+    async def scenario() -> None:
+        settings = {"log_flush_interval_messages": "1"} if synced else {}
+        ends = set()
+        async with living(**settings) as rig:
+            for _ in range(12):
+                await rig.call("PUT", "/v1/topics/orders", {"partitions": 1})
+                for _ in range(3):
+                    await rig.produce("orders")
+                await rig.call("POST", "/v1/restart", {"how": "power_cut"})
+                assert await rig.topics() == ["orders"]  # metadata are always synced
+                ends.add(await rig.offset("orders", -1))
+                await rig.call("POST", "/v1/reset")
+        assert ends == {3} if synced else min(ends) < 3
+
+    run(scenario)
+
+
+def test_a_power_cut_leaves_snapshots_and_what_was_restored() -> None:
+    async def scenario() -> None:
+        async with living() as rig:
+            await rig.call("PUT", "/v1/topics/orders", {"partitions": 1})
+            await rig.produce("orders", count=3)
+            await rig.call("POST", "/v1/snapshots", {"name": "seeded"})
+            await rig.call("POST", "/v1/restart", {"how": "power_cut"})
+            for _ in range(5):
+                await rig.call("POST", "/v1/snapshots/seeded/restore")
+                assert await rig.offset("orders", -1) == 3
+                await rig.call("POST", "/v1/restart", {"how": "power_cut"})
+                assert await rig.offset("orders", -1) == 3
+
+    run(scenario)
+
+
+def test_the_power_of_a_real_disk_cannot_be_cut(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with living(on=OsDisk(), log_dirs=f"{tmp_path}/data") as rig:
+            before = rig.lives.broker
+            with pytest.raises(Refused, match="--test-disk memory"):
+                await rig.call("POST", "/v1/restart", {"how": "power_cut"})
+            assert rig.lives.broker is before
 
     run(scenario)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.memdisk import MemDisk
 from ottla.server.testkit.power_loss import Choose, Inode, keep_all, lose_all
+from tests.memdisk import MemDisk
 from tests.sim.losses import content, survivors
 
 SECTOR = 4
