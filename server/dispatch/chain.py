@@ -29,7 +29,9 @@ class Place(IntEnum):
     QUOTAS = 1
     FAULTS = 2
     """The faults of a test kit are outside the quotas, so that a request that never arrives is counted against nobody."""
-    PRESENCE = 3
+    VERSIONS = 3
+    """What a test pretends to serve is told in place of what is served, whatever a fault does to that."""
+    PRESENCE = 4
     """A broker in a quorum first of all looks whether it stood still (server/broker/absence.py)."""
 
 

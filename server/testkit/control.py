@@ -12,7 +12,7 @@ from collections.abc import Callable
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from ottla.server.testkit import disk_calls, fault_calls, moves
+from ottla.server.testkit import disk_calls, fault_calls, moves, version_calls
 from ottla.server.testkit.fields import Refused, nearest
 from ottla.server.testkit.given import Given
 from ottla.server.testkit.topics import create_topic
@@ -66,6 +66,9 @@ CALLS: Final[tuple[Call, ...]] = (
     Call("disk.break", "POST", "/v1/disk", disk_calls.break_disk, HTTPStatus.CREATED),
     Call("disk.clear", "DELETE", "/v1/disk", disk_calls.clear_disk),
     Call("disk.remove", "DELETE", "/v1/disk/{id}", disk_calls.remove_disk_fault),
+    Call("pretend", "POST", "/v1/versions", version_calls.pretend),
+    Call("versions", "GET", "/v1/versions", version_calls.describe_versions),
+    Call("be_itself", "DELETE", "/v1/versions", version_calls.be_itself),
     Call("create_topic", "PUT", "/v1/topics/{topic}", create_topic, HTTPStatus.CREATED),
 )
 """The table. Beside it there are only the rules of HTTP in port.py."""

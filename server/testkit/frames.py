@@ -9,6 +9,7 @@ connection waits for an answer to the request, so that nothing overtakes anythin
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from ottla.log.disk.files import FileSlice
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
     from ottla.server.requests.session import Session
     from ottla.server.testkit.bench import Bench
     from ottla.wire.primitives import Buffer, Parts
+
+Serve = Callable[["Buffer", "Session"], "bytes | Parts | Waiting | None"]
+"""What Dispatch.serve is."""
 
 CORRELATION_ID_END: Final = 8
 
@@ -143,7 +147,12 @@ class Frames:
         self._dispatch = dispatch
         self._bench = bench
         self._rewrites = rewrites
-        self._serve = dispatch.serve
+        self._serve: Serve = dispatch.serve
+
+    def put_around(self, around: Callable[[Serve], Serve] | None) -> None:
+        """Puts something between these frames and the dispatch, or with None takes away what is there."""
+        serve = self._dispatch.serve
+        self._serve = serve if around is None else around(serve)
 
     def serve(self, frame: Buffer, session: Session) -> bytes | Parts | Waiting | None:
         """See Dispatch.serve."""

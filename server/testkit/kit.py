@@ -10,6 +10,7 @@ from functools import cached_property
 from random import Random
 from typing import TYPE_CHECKING, Any
 
+from ottla.server.dispatch.chain import Place
 from ottla.server.testkit.bench import Bench
 from ottla.server.testkit.frames import Frames, Rewrites
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from ottla.server.network.owner import Serves
     from ottla.server.testkit.faults import Faults
     from ottla.server.testkit.lives import Lives
+    from ottla.server.testkit.versions import Versions
 
 
 class Kit(Bench):
@@ -31,6 +33,9 @@ class Kit(Bench):
     def __init__(self, clock: Clock, random: Random) -> None:
         super().__init__(clock, random)
         self.rewrites = Rewrites()
+        self.versions: Versions | None = None
+        """The versions that the broker pretends to serve; None if they are its own."""
+        self._frames: list[Frames] = []  # those of the present broker
 
     @cached_property
     def faults(self) -> Faults:
@@ -49,9 +54,20 @@ class Kit(Bench):
         before any client can connect, once for each dispatch."""
         if broker is not self._broker:
             self._broker = broker
+            self._frames.clear()
             if "faults" in vars(self):
                 self.faults.refresh()
-        return Frames(dispatch, self.rewrites, self)
+        frames = Frames(dispatch, self.rewrites, self)
+        self._frames.append(frames)
+        self.pretend(self.versions)
+        return frames
+
+    def pretend(self, versions: Versions | None) -> None:
+        """Has the broker, and those after it, pretend to serve these versions; with None, its own."""
+        self.versions = versions
+        self.broker.chain.put(Place.VERSIONS, versions)
+        for frames in self._frames:
+            frames.put_around(None if versions is None else versions.around_serve)
 
     def describe(self) -> dict[str, Any]:
         """Returns what `state` answers."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ottla.log.errors import LogError
 from ottla.server.testkit.effects import effects, keep_members, look
+from ottla.server.testkit.emptying import delete_all_topics
 from ottla.server.testkit.fields import Refused, nearest
 from ottla.server.testkit.steered import UnknownPass
 
@@ -24,8 +25,12 @@ MOST_MS: Final = 100 * 366 * 86_400_000
 """How far the clock may be moved at once: a century."""
 LONGEST_DOWN_MS: Final = 600_000
 FAULTS: Final = "faults"
+VERSIONS: Final = "versions"
+KEPT: Final = (FAULTS, VERSIONS)
+"""What `keep` may name."""
 POWER_CUT: Final = "power_cut"
 WAYS: Final = ("clean", "kill", POWER_CUT)
+CONNECTIONS: Final = ("drop", "keep")
 PASSES: Final = {
     "retention": ("retention", "delete"),
     "compaction": ("cleaner",),
@@ -123,12 +128,22 @@ async def run(kit: Kit, given: Given) -> dict[str, Any]:
 
 
 async def reset(kit: Kit, given: Given) -> dict[str, Any]:
-    """Begins anew with an empty broker at the same address. `keep` may name the faults."""
+    """Begins anew with an empty broker at the same address. `keep` may name the faults and the versions. With `connections` =
+    keep the broker goes on and deletes its topics and groups."""
     keep = _take_kept(given.fields)
+    connections = given.fields.take("connections", str, CONNECTIONS[0])
     given.fields.done()
+    if connections not in CONNECTIONS:
+        raise Refused(f"connections: there is no {connections!r:.50}{nearest(connections, CONNECTIONS)}")
     kit.lives.home.check()
     _forget(kit, keep)
-    await kit.lives.reset()
+    if connections == CONNECTIONS[0]:
+        await kit.lives.reset()
+    else:
+        async with kit.lives.turn:
+            context = kit.lives.broker.context
+            assert context is not None
+            await delete_all_topics(context)
     return _address(kit)
 
 
@@ -189,8 +204,8 @@ def delete_snapshot(kit: Kit, given: Given) -> dict[str, Any]:
 def _take_kept(fields: Fields) -> list[Any]:
     keep = fields.take("keep", list, [])
     for each in keep:
-        if each != FAULTS:
-            raise Refused(f"keep: there is no {each!r:.50}{nearest(each, (FAULTS,))}")
+        if each not in KEPT:
+            raise Refused(f"keep: there is no {each!r:.50}{nearest(each, KEPT)}")
     return keep
 
 
@@ -198,6 +213,8 @@ def _forget(kit: Kit, keep: list[Any]) -> None:
     if FAULTS not in keep:
         kit.remove_faults()
         kit.lives.disk_faults.clear()
+    if VERSIONS not in keep:
+        kit.pretend(None)
 
 
 def _address(kit: Kit) -> dict[str, Any]:

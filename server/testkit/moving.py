@@ -79,10 +79,13 @@ class Moving:
         """Runs "retention", "compaction" or "expiry" now, and returns what that did, as `Clock.advance`."""
         return dict(self._call("run", {"what": what}))
 
-    def reset(self, *, keep: Sequence[str] = ()) -> None:
+    def reset(self, *, keep: Sequence[str] = (), connections: str = "drop") -> None:
         """Empties it: no topics, no groups, no faults, settings as at the start, the real time. The address stays the same;
-        connections are lost. What `keep` names is kept: ["faults"]."""
-        self._call("reset", {"keep": list(keep)})
+        connections are lost. What `keep` names is kept: "faults", "versions".
+
+        With `connections="keep"` it goes on instead, and deletes its topics, groups and transactions, as its clients could have
+        done; its settings, its users and its clock stay as they are."""
+        self._call("reset", {"keep": list(keep), "connections": connections})
 
     def restart(self, how: str = "clean", *, down_ms: int = 0) -> None:
         """Stops it, "clean", by "kill" or by "power_cut", and starts it again at the same address, `down_ms` later. It serves
@@ -106,6 +109,14 @@ class Moving:
     def delete_snapshot(self, name: str) -> None:
         """Deletes a snapshot."""
         self._call("delete_snapshot", snapshot=name)
+
+    def pretend(self, as_: str | None = None, **versions: Sequence[int] | None) -> dict[str, Any]:
+        """Has it pretend to serve fewer versions than it does: those of an older release of Apache Kafka (`as_="3.5"`), of single
+        APIs (`Produce=[3, 9]`), or no version of them (None). Without arguments it serves all again. Returns all versions."""
+        if as_ is None and not versions:
+            return dict(self._call("be_itself"))
+        ranges = {name: None if found is None else list(found) for name, found in versions.items()}
+        return dict(self._call("pretend", {"as": as_, **ranges}))
 
     def create_topic(self, name: str, partitions: int | None = None, **settings: object) -> None:
         """Creates a topic, which can be used when this returns. `settings` are the topic's, written as the broker's:

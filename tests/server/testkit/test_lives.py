@@ -167,7 +167,7 @@ def test_a_start_that_fails_leaves_it_down_and_says_why() -> None:
         on = disk()
         async with living(on=on) as rig:
             on.fail("list", errno.EIO, path="/kit/data")
-            with pytest.raises(Refused, match="could not be started: .*Input/output error"):
+            with pytest.raises(Refused, match=r"could not be started: .*Input/output error"):
                 await rig.call("POST", "/v1/restart", {"how": "kill"})
             with pytest.raises(Refused, match=r"the broker is down: it could not be started: .*Input/output error"):
                 await rig.call("POST", "/v1/clock/advance", {"ms": 1})

@@ -212,7 +212,7 @@ def test_the_clock_stands_and_goes_on() -> None:
         ("/v1/clock/set", {"at": "2001-01-01"}, "at must not be before what the clock shows"),
         ("/v1/clock/set", {"at": 9_999_999_999_999}, "at must not be a century or more ahead of what the clock shows"),
         ("/v1/run", {"what": "compactoin"}, "what: there is no 'compactoin'; did you mean compaction?"),
-        ("/v1/restart", {"how": "power"}, "how: there is no 'power'; there are clean, kill"),
+        ("/v1/restart", {"how": "power"}, "how: there is no 'power'; did you mean power_cut?"),
         ("/v1/restart", {"down_ms": -1}, "down_ms must be between 0 and 600000"),
         ("/v1/reset", {"kep": []}, "kep is no field here"),
         ("/v1/snapshots", {"name": 7}, "name must be a text, not 7"),

@@ -1,0 +1,84 @@
+"""Asks releases of Apache Kafka which versions of which APIs they serve, and prints the tables of testkit/kafka_releases.py.
+
+    python -m scripts.kafka_versions 3.3.2 3.5.2 4.0.2
+
+Each is fetched by Maven once, started as a single node and asked by ApiVersions. What it says to a client at a listener for
+brokers is what counts.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any, Final
+
+from compat_tests.reference.jvm import SMALL
+from compat_tests.reference.kafka import HOST, RealKafka
+from ottla.commands.cluster import jars
+from ottla.wire.header import encode_request_header
+from ottla.wire.messages.api_versions import API_KEY, DECODE_RESPONSE, ENCODE_REQUEST, ApiVersionsRequest, ApiVersionsResponse
+
+_VERSION: Final = 3
+"""The first that has features, which all of these releases serve."""
+_STANDALONE_SINCE: Final = (3, 9)
+"""The first release whose voters are in its log. An older one has them in its settings."""
+
+
+class Release(RealKafka):
+    """A node of some release."""
+
+    def __init__(self, directory: Path, release: str) -> None:
+        super().__init__(directory)
+        self._release = release
+        self.settings = {name: text for name, text in self.settings.items() if not name.startswith("share.")}
+        if tuple(map(int, release.split(".")[:2])) < _STANDALONE_SINCE:
+            self.format_options = ()
+            self.settings["controller.quorum.voters"] = f"1@{self.settings.pop('controller.quorum.bootstrap.servers')}"
+
+    def _java(self) -> list[str]:
+        return ["java", "-Xmx512m", *SMALL, "-cp", f"{jars.fetched(self._release)}/*"]
+
+
+def ask(port: int) -> ApiVersionsResponse:
+    """Returns what a broker says it serves."""
+    parts: list[Any] = [encode_request_header(API_KEY, _VERSION, 1, None)]
+    ENCODE_REQUEST[_VERSION](ApiVersionsRequest("ottla", "1", None, -1), parts)
+    request = b"".join(parts)
+    with socket.create_connection((HOST, port), timeout=10) as connection:
+        connection.sendall(struct.pack(">i", len(request)) + request)
+        (size,) = struct.unpack(">i", connection.recv(4, socket.MSG_WAITALL))
+        answer = connection.recv(size, socket.MSG_WAITALL)
+    decoded: ApiVersionsResponse = DECODE_RESPONSE[_VERSION](answer, 4)[0]
+    return decoded
+
+
+def main() -> int:
+    """Prints the rows of the table."""
+    releases = sys.argv[1:]
+    found: list[dict[int, tuple[int, int]]] = []
+    features: list[dict[str, int]] = []
+    for release in releases:
+        with tempfile.TemporaryDirectory(prefix="release-") as directory:
+            broker = Release(Path(directory) / "broker", release)
+            broker.start()
+            try:
+                answer = ask(broker.port)
+                found.append({each.api_key: (each.min_version, each.max_version) for each in answer.api_keys})
+                features.append({each.name: each.max_version_level for each in answer.finalized_features})
+            finally:
+                broker.stop()
+        print(f"{release}: {len(found[-1])} APIs", file=sys.stderr)
+    print(f"RELEASES = {tuple(release.rpartition('.')[0] for release in releases)}")
+    for key in sorted(set().union(*found)):
+        cells = ["-".join(map(str, ranges[key])) if key in ranges else "no" for ranges in found]
+        print(f'    {key}: "{" ".join(cells)}",')
+    for release, levels in zip(releases, features, strict=True):
+        print(f"    {release!r}: {levels},")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
