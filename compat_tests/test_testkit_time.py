@@ -5,43 +5,21 @@ from __future__ import annotations
 import gc
 import json
 import os
-import threading
 import urllib.request
-from functools import partial
 from typing import Any
 
 import pytest
-from confluent_kafka import OFFSET_BEGINNING, TIMESTAMP_LOG_APPEND_TIME, Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME, Consumer, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
 import ottla.testing
-from compat_tests.waiting import collect, wait_for
+from compat_tests.acknowledging import acknowledged_over, connect, read
+from compat_tests.forms import FULL, LONGER_IN_FULL
+from compat_tests.waiting import wait_for
 
 DAY_MS = 86_400_000
-RECONNECTS = {"reconnect.backoff.ms": 10, "reconnect.backoff.max.ms": 50, "log_level": 0}
-KILLS = 20
-RESETS = 100
-
-
-def connect(broker: ottla.testing.Broker, **settings: object) -> dict[str, Any]:
-    named = {name.replace("_", "."): value for name, value in settings.items()}
-    return {"bootstrap.servers": broker.bootstrap, **RECONNECTS, **named}
-
-
-def read(broker: ottla.testing.Broker, topic: str, count: int, **settings: object) -> list[Any]:
-    """Reads partition 0 of a topic from its beginning."""
-    consumer = Consumer(connect(broker, group_id="reader", enable_auto_commit=False, **settings))
-    consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])
-
-    def poll() -> list[Any]:
-        messages = consumer.consume(10_000, 0.2)
-        assert [message.error() for message in messages if message.error()] == []
-        return messages
-
-    try:
-        return collect(poll, count)
-    finally:
-        consumer.close()
+KILLS = 200 if FULL else 20
+RESETS = 1000 if FULL else 100
 
 
 def open_files() -> int:
@@ -105,43 +83,18 @@ def test_a_silent_member_is_expelled_and_comes_back() -> None:
         consumer.close()
 
 
+@LONGER_IN_FULL
 def test_nothing_that_was_acknowledged_is_lost_by_kills() -> None:
     """Two producers go on while the broker is killed and restarted; each record that was acknowledged is there, once."""
-    acknowledged: list[bytes] = []
-    stop = threading.Event()
-
-    def acknowledge(error: Any, message: Any) -> None:
-        assert error is None
-        acknowledged.append(message.value())
-
-    def more_than(before: int) -> bool:
-        return len(acknowledged) > before
-
-    def work(name: str, broker: ottla.testing.Broker) -> None:
-        producer = Producer(connect(broker, acks="all", enable_idempotence=True, linger_ms=1))
-        number = 0
-        while not stop.is_set():
-            producer.produce("orders", f"{name}{number}".encode(), on_delivery=acknowledge)
-            number += 1
-            producer.poll(0.01)
-        assert producer.flush(60) == 0
-
     with ottla.testing.Broker() as broker:
         broker.create_topic("orders", 1)
-        workers = [threading.Thread(target=work, args=(name, broker)) for name in "ab"]
-        for worker in workers:
-            worker.start()
-        for _ in range(KILLS):
-            wait_for(partial(more_than, len(acknowledged)), "something is acknowledged between two kills")
-            broker.restart("kill")
-        stop.set()
-        for worker in workers:
-            worker.join()
+        acknowledged = acknowledged_over(broker, "orders", KILLS, lambda: broker.restart("kill"))
         found = [message.value() for message in read(broker, "orders", len(acknowledged))]
         assert sorted(found) == sorted(acknowledged)
 
 
-def test_a_hundred_tests_with_a_reset_between_them() -> None:
+@LONGER_IN_FULL
+def test_many_tests_with_a_reset_between_them() -> None:
     with ottla.testing.Broker() as broker:
         address, cluster_id, before = broker.bootstrap, broker.cluster_id, open_files()
         for number in range(RESETS):
