@@ -13,7 +13,7 @@ import ottla.testing
 from compat_tests.acknowledging import acknowledged_over, connect, read
 from compat_tests.forms import FULL, LONGER_IN_FULL
 from compat_tests.reference.kafka import RealKafka
-from compat_tests.waiting import wait_for
+from compat_tests.waiting import collect, wait_for
 
 POWER_CUTS = 200 if FULL else 3
 
@@ -124,11 +124,8 @@ def test_apache_kafka_starts_on_an_archive(tmp_path: Path) -> None:
     try:
         consumer = Consumer({"bootstrap.servers": kafka.bootstrap, "group.id": "reader", "auto.offset.reset": "earliest"})
         consumer.assign([TopicPartition("orders", partition, 0) for partition in range(3)])
-        found: list[bytes | None] = []
-        wait_for(
-            lambda: (found.extend(each.value() for each in consumer.consume(100, 0.2)), len(found) >= 100)[1], "not all there"
-        )
-        assert sorted(each or b"" for each in found) == sorted(values)
+        found = [message.value() or b"" for message in collect(lambda: consumer.consume(100, 0.2), len(values))]
+        assert sorted(found) == sorted(values)
         consumer.close()
     finally:
         kafka.stop()

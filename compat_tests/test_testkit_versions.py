@@ -15,7 +15,7 @@ import ottla.testing
 from compat_tests import java_client
 from compat_tests.acknowledging import connect, read
 from compat_tests.java_client import Java
-from compat_tests.waiting import TIMEOUT_S, wait_for
+from compat_tests.waiting import TIMEOUT_S, collect, wait_for
 
 Unique = Callable[[str], str]
 PRETENDED: Final = ("3.3", "3.9")
@@ -76,8 +76,7 @@ def test_java_copies_in_a_transaction_as_a_member_of_a_group(broker: ottla.testi
     java.call("produce", topic=source, records=[{"value": f"v{number}"} for number in range(5)])
     assert "transaction.version" not in java.call("describe_features")
     java.call("copier_open", name=target, source=source, count=5)
-    found: list[Any] = []
-    wait_for(lambda: found.extend(java.call("copier_read")) or len(found) >= 5, "it does not read")
+    found = collect(lambda: java.call("copier_read"), 5)
     java.call("copier_write", target=target, records=[[0, value] for _, _, value in found], offsets={"0": 5})
     java.call("copier_commit")
     assert java.call("copier_committed", partitions=[0]) == {"0": 5}

@@ -174,3 +174,8 @@ async def wait_at_most(clock: Clock, seconds: float, futures: Iterable[asyncio.F
         for future in watched:
             future.remove_done_callback(note)
     return all(future.done() for future in watched)
+
+
+def stop_thread(seconds: float) -> None:
+    """Has the calling thread wait, and with it whatever runs there, as if for a slow disk. The broker itself never waits so."""
+    time.sleep(seconds)

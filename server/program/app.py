@@ -42,6 +42,20 @@ _SERVE_HELP: Final = (
     "variables as Kafka's container image reads them (KAFKA_LOG_RETENTION_MS is log.retention.ms), then from --override, then "
     "from the other options."
 )
+_TestPort = Annotated[
+    int | None,
+    typer.Option(
+        min=0,
+        max=65535,
+        help="ottla.test.port: the port where a test breaks this broker on purpose (docs/testkit.md); 0 picks a free port.",
+    ),
+]
+_TestDisk = Annotated[
+    str | None,
+    typer.Option(
+        metavar="DISK", help="ottla.test.disk: where a test's broker has its data, files or memory, which can lose its power."
+    ),
+]
 _Version = Annotated[bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version.")]
 
 
@@ -107,20 +121,8 @@ def serve(
             min=0, max=65535, help="ottla.metrics.port: /metrics for Prometheus, /healthz, /readyz; 0 picks a free port."
         ),
     ] = None,
-    test_port: Annotated[
-        int | None,
-        typer.Option(
-            min=0,
-            max=65535,
-            help="ottla.test.port: the port where a test breaks this broker on purpose (docs/testkit.md); 0 picks a free port.",
-        ),
-    ] = None,
-    test_disk: Annotated[
-        str | None,
-        typer.Option(
-            metavar="DISK", help="ottla.test.disk: where a test's broker has its data, files or memory, which can lose its power."
-        ),
-    ] = None,
+    test_port: _TestPort = None,
+    test_disk: _TestDisk = None,
     ready_file: Annotated[
         str | None, typer.Option(metavar="FILE", help="Where to write, as JSON, the addresses and the process id once it serves.")
     ] = None,

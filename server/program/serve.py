@@ -325,7 +325,7 @@ def _settle_collector() -> None:
 
 
 def _announce(broker: Broker, config: BrokerConfig, test_url: str | None) -> None:
-    directories = ", ".join(config.log_dirs)
+    directories = ", ".join(config.log_dirs) if config.values[TEST_DISK] == REAL else f"in {config.values[TEST_DISK]}"
     more = f", metrics {broker.metrics_url}/metrics" if broker.metrics_url is not None else ""
     more += f", UNDER TEST at {test_url}" if test_url is not None else ""
     print(f"ottla {__version__} ready: bootstrap {broker.bootstrap}, data {directories}, cluster {broker.cluster_id}{more}")

@@ -80,6 +80,18 @@ class Archive:
         file.close()
 
 
+def write_archive(archive: Archive, disk: Disk, path: str) -> None:
+    """Writes an archive to a file, in place of one that is there. Raises OSError."""
+    if disk.exists(path):
+        disk.remove(path)
+    file = disk.open(path, create=True)
+    for piece in archive.pieces():
+        rest = memoryview(piece)
+        while rest:  # after a short write the next one raises the reason
+            rest = rest[file.append([rest]) :]
+    file.close()
+
+
 def _padded(size: int) -> int:
     """Returns how many bytes a content of `size` bytes takes."""
     return -(-size // tarfile.BLOCKSIZE) * tarfile.BLOCKSIZE

@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import errno
 import os
-import time
+from collections.abc import Callable
 from fnmatch import fnmatchcase
 from http import HTTPStatus
 from threading import Lock
 from typing import Any, Final
 
 from ottla.log.disk.files import StateUnknown
+from ottla.server.base.clock import stop_thread
 from ottla.server.testkit.fields import Fields, Refused, nearest
 
 GROW: Final = "grow"
@@ -115,8 +116,10 @@ class DiskFault:
 class DiskFaults:
     """Everything that is wrong with the disk at present, in the order in which it was installed."""
 
-    def __init__(self) -> None:
+    def __init__(self, stop_thread: Callable[[float], None] = stop_thread) -> None:
+        """`stop_thread` has the calling thread wait for so many seconds, as for a slow disk."""
         self.all: tuple[DiskFault, ...] = ()
+        self._stop_thread = stop_thread
         self._count = 0
 
     def install(self, sent: object) -> DiskFault:
@@ -164,5 +167,5 @@ class DiskFaults:
         """Takes as long as an fsync of a path is to take, beside what it really takes. Raises StateUnknown if it is to fail."""
         for fault in self.all:
             if fault.fsync_ms and fault.matches(path) and fault.count():
-                time.sleep(fault.fsync_ms / 1000)
+                self._stop_thread(fault.fsync_ms / 1000)
         self.check(SYNC, path)

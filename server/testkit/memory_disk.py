@@ -127,7 +127,7 @@ class MemoryDisk:
     # Crashes
 
     def crash(self, rng: Random | None = None) -> None:
-        """The power is cut: drops what was not synced, or, with `rng`, an arbitrary allowed part of it. Open handles are void."""
+        """Cuts the power: drops what was not synced, or, with `rng`, an arbitrary allowed part of it. Open handles are void."""
         self._names = self._after_cut(random_choice(rng) if rng else lose_all)
         self._boot += 1
         self._locks.clear()
@@ -201,7 +201,7 @@ class MemoryDisk:
 
     def _place(self, path: str) -> tuple[Directory, str]:
         """Returns the directory that a path's last name is in, and that name."""
-        parent, name = os.path.split(path)
+        parent, name = os.path.dirname(path), os.path.basename(path)
         directory = self._find(parent)
         if not isinstance(directory, Directory):
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)

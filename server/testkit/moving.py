@@ -8,9 +8,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from datetime import datetime, timedelta
-from pathlib import Path
 from typing import Any
 
+from ottla.log.disk.files import OsDisk
+from ottla.server.testkit.archives import write_archive
 from ottla.server.testkit.calling import Calls
 from ottla.server.testkit.disk_handles import Disk
 
@@ -100,11 +101,10 @@ class Moving:
         """Puts it back to a snapshot, its clock included. The address stays the same; connections are lost."""
         self._call("restore", snapshot=name)
 
-    def archive(self, name: str, path: str | Path) -> None:
-        """Writes a snapshot to a tar file. Unpacked, it is the log directory of a broker, of ottla or of Apache Kafka."""
-        pieces = self._call("archive", snapshot=name).pieces()
-        with open(path, "wb") as file:
-            file.writelines(pieces)
+    def archive(self, name: str, path: object) -> None:
+        """Writes a snapshot to a tar file at `path`, a text or a Path. Unpacked, it is the log directory of a broker, of ottla or
+        of Apache Kafka."""
+        write_archive(self._call("archive", snapshot=name), OsDisk(), str(path))
 
     def delete_snapshot(self, name: str) -> None:
         """Deletes a snapshot."""

@@ -87,19 +87,19 @@ class Inode:
         self.changes.append((size, None))
 
     def sync(self) -> None:
-        """What was changed is as durable as the rest; a large file is not copied for that."""
+        """Makes all changes durable. That takes as long as they are large, not as the file is."""
         for position, data in self.changes:
             _change(self.synced, position, data)
         self.changes.clear()
 
     def copied(self) -> Inode:
-        """The same file once more."""
+        """Returns the same file once more."""
         other = Inode(self.modified_ms, self.synced)
         other.data, other.changes = self.data.copy(), self.changes.copy()
         return other
 
     def surviving(self, choose: Choose, sector_bytes: int) -> bytes:
-        """The bytes after a power cut."""
+        """Returns the bytes after a power cut."""
         if not self.changes:
             return bytes(self.synced)
         sizes, sectors = self._outcomes(sector_bytes)
@@ -191,7 +191,7 @@ class Names:
         self._pending: list[_Step] = []
 
     def change(self, *entries: Entry) -> None:
-        """One step: each of the names now stands for its node, or for nothing."""
+        """Changes names in one step: each now stands for its node, or for nothing."""
         step = _Step(entries, {each for at, name, node in entries for each in (node, at.entries.get(name)) if each is not None})
         step.apply(lambda directory: directory.entries)
         self._pending.append(step)
@@ -213,7 +213,7 @@ class Names:
         self._pending = rest[::-1]
 
     def copied(self) -> Names:
-        """The same tree once more, with its changes. By hand, because a general deep copy takes ten times as long."""
+        """Returns the same tree once more, with its changes. By hand, because a general deep copy takes ten times as long."""
         copies: dict[Node, Node] = {}
 
         def of_directory(old: Directory) -> Directory:
@@ -257,7 +257,7 @@ class Names:
         return kept
 
     def survivors(self, choose: Choose, file: Callable[[Inode], Inode]) -> Names:
-        """The tree after a power cut; `file` says what became of a file."""
+        """Returns the tree after a power cut; `file` says what became of a file."""
         changed: dict[Directory, dict[str, Node]] = {}
         for step in self._kept(choose):
             step.apply(lambda directory: changed.setdefault(directory, dict(directory.durable)))

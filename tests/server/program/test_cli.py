@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
-from urllib.request import urlopen
+from urllib.request import Request, urlopen
 
 import pytest
 
@@ -156,9 +156,30 @@ def test_a_program_starts_a_broker_to_test_with_and_takes_it_down_with_itself(tm
     assert (code, "has data that are no test's" in line) == (1, True)
 
 
+def test_a_broker_in_memory_loses_its_power_and_leaves_no_directory(tmp_path: Path) -> None:
+    ready = tmp_path / "ready.json"
+    arguments = ("--port", "0", "--test-port", "0", "--test-disk", "memory", "--ready-file", str(ready))
+    with serving(*arguments, cwd=tmp_path) as broker:
+        assert ", data in memory, " in broker.lines[0]
+        url = json.loads(ready.read_text())["test"]
+        for path, body in (("/v1/restart", b'{"how": "power_cut"}'), ("/v1/reset", b"{}")):
+            request = Request(url + path, body, {"Content-Type": "application/json"})
+            with urlopen(request, timeout=TIMEOUT_S) as answer:
+                assert json.load(answer)["bootstrap"] == json.loads(ready.read_text())["bootstrap"]
+        assert broker.end(signal.SIGTERM)[0] == 0
+    assert [path.name for path in tmp_path.iterdir()] == ["ready.json"]
+
+    code, line = run_to_its_end(tmp_path, "--port", "0", "--test-disk", "memory")
+    assert (code, line) == (
+        1,
+        "ottla: ottla.test.disk: a disk in memory is for tests only; give the broker a test port (--test-port N)",
+    )
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
+        (["--test-disk", "ram"], "ottla: ottla.test.disk: "),
         (["--override", "ottla.test.host=0.0.0.0"], "ottla: ottla.test.host: others reach the test port at 0.0.0.0; set"),
         (
             ["--test-port", "{taken}"],
@@ -307,7 +328,7 @@ def by_typer(arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> ServeOpti
         "--data-dir= file",
         "--port 65535",
         "--metrics-port 0 --node-id 65536",
-        "--test-port 0 --until-stdin-closes --ready-file f server.properties --adopt-test-data",
+        "--test-port 0 --test-disk memory --until-stdin-closes --ready-file f server.properties --adopt-test-data",
     ],
 )
 def test_both_readings_are_the_same(line: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -28,7 +28,8 @@ async def told(tested: UnderTest, version: int = 3) -> api_versions.ApiVersionsR
 
 def serve(tested: UnderTest, module: Any, version: int, request: Any) -> bytes:
     """The frame of an answer, from the outermost layer."""
-    answer: bytes = tested.kit._frames[0].serve(frame_of(module, version, request, "app"), tested.session)
+    answer = tested.kit._frames[0].serve(frame_of(module, version, request, "app"), tested.session)
+    assert isinstance(answer, bytes)
     return answer
 
 
