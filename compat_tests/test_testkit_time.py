@@ -5,6 +5,8 @@ from __future__ import annotations
 import gc
 import json
 import os
+import subprocess
+import sys
 import urllib.request
 from typing import Any
 
@@ -20,10 +22,26 @@ from compat_tests.waiting import wait_for
 DAY_MS = 86_400_000
 KILLS = 200 if FULL else 20
 RESETS = 1000 if FULL else 100
+WORKERS, STARTS = (8, 125) if FULL else (3, 10)
+MORE_MEMORY_BYTES = 32 << 20
+"""How much more memory a process may have after the last reset than after the first tenth of them."""
+START_MANY = """
+import socket, sys, ottla.testing
+for _ in range(int(sys.argv[1])):
+    with ottla.testing.Broker() as broker:
+        broker.restart("kill")
+        socket.create_connection(("127.0.0.1", broker.port)).close()
+        print(broker.port)
+"""
 
 
 def open_files() -> int:
     return len(os.listdir("/proc/self/fd"))
+
+
+def memory_bytes() -> int:
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 def test_records_grow_old_and_the_broker_notes_the_advanced_time() -> None:
@@ -107,10 +125,24 @@ def test_many_tests_with_a_reset_between_them() -> None:
             assert len(list(broker.data_dir.glob("orders-*"))) == 3
             broker.reset()
             assert (broker.bootstrap, broker.cluster_id) == (address, cluster_id)
+            if number == RESETS // 10:
+                gc.collect()
+                memory = memory_bytes()
         admin = AdminClient(connect(broker))
         assert not admin.list_topics(timeout=30).topics
         gc.collect()  # brokers are cycles
+        assert memory_bytes() - memory < MORE_MEMORY_BYTES
         wait_for(lambda: open_files() < before + 20, lambda: f"{open_files()} descriptors, {before} before")
+
+
+@LONGER_IN_FULL
+def test_workers_with_a_broker_each_never_take_each_other_s_ports() -> None:
+    command = [sys.executable, "-c", START_MANY, str(STARTS)]
+    workers = [subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for _ in range(WORKERS)]
+    for worker in workers:
+        told, errors = worker.communicate()
+        assert worker.returncode == 0, errors
+        assert len(told.splitlines()) == STARTS
 
 
 def test_a_clean_restart_and_a_restored_snapshot_keep_what_was_there() -> None:
