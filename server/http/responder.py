@@ -278,7 +278,7 @@ class HttpConnection(asyncio.Protocol):
                 self._transport.write(piece)
                 await self._room.wait()
                 await asyncio.sleep(0)
-        except OSError:
+        except Exception:
             logger.exception("could not send the whole of a page")
             self.abort()
         else:

@@ -235,6 +235,61 @@ def test_of_long_pages_one_is_made_at_a_time() -> None:
     asyncio.run(scenario())
 
 
+def test_a_page_that_is_sent_as_it_is_made_waits_for_its_reader() -> None:
+    made = []
+
+    def pieces() -> Iterator[bytes]:
+        for piece in (b"a", b"b", b"c", b"d"):
+            made.append(piece)
+            yield piece
+
+    async def scenario() -> None:
+        http = HttpServer({"/p": lambda: Page(pieces(), size=4)}, ManualClock())
+        connection, transport = connect(http)
+        transport.full = True
+        connection.data_received(GET)
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert made == [b"a"]  # the first did not fit
+        assert transport.held.endswith(b"\r\n\r\na")
+        assert b"Content-Length: 4\r\n" in transport.held
+        transport.drain()
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert made == [b"a", b"b"]
+        transport.full = False
+        transport.drain()
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert transport.sent.endswith(b"\r\n\r\nabcd")
+        assert transport.closed
+
+    asyncio.run(scenario())
+
+
+def test_a_page_that_fails_while_it_is_sent_ends_the_connection(caplog: pytest.LogCaptureFixture) -> None:
+    def pieces() -> Iterator[bytes]:
+        yield b"a"
+        raise OSError("a file is shorter than it was")
+
+    async def scenario() -> None:
+        connection, transport = connect(HttpServer({"/p": lambda: Page(pieces(), size=4)}, ManualClock()))
+        connection.data_received(GET)
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert transport.aborted
+
+    asyncio.run(scenario())
+    assert "could not send the whole of a page" in caplog.text
+
+
+def test_head_of_a_page_that_is_sent_as_it_is_made_makes_nothing() -> None:
+    http = HttpServer({"/p": lambda: Page(failing(), size=4)}, ManualClock())
+    answer = ask(GET.replace(b"GET", b"HEAD"), http)
+    assert answer.endswith(b"\r\n\r\n")
+    assert b"Content-Length: 4\r\n" in answer
+
+
 def test_who_goes_while_a_page_is_made_ends_the_making() -> None:
     made = []
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import threading
 import time
+from pathlib import Path
 
 import pytest
 
-from ottla.log.disk.files import FileSlice
+from ottla.log.disk.files import FileSlice, OsDisk
 from ottla.server.testkit.disk_faults import DiskFaults
 from ottla.server.testkit.faulty_disk import FaultyDisk
 from ottla.server.testkit.fields import Refused
@@ -51,14 +52,21 @@ def test_a_full_disk_can_be_read_cut_and_tidied_up() -> None:
     assert disk.read_bytes("/d/a") == b"x"
 
 
-def test_reads_that_fail_are_not_left_to_the_system() -> None:
-    disk, faults = faulty()
-    file = disk.open("/d/a", create=True)
+def test_reads_that_fail_are_not_left_to_the_system(tmp_path: Path) -> None:
+    faults, directory = DiskFaults(), str(tmp_path)
+    disk = FaultyDisk(OsDisk(), faults)
+    file = disk.open(f"{directory}/a", create=True)
     file.append([b"abc"])
+    assert FileSlice(file, 0, 3).descriptor() >= 0
     faults.install({"fail": "eio", "operations": ["read"]})
     file.append([b"d"])
     assert FileSlice(file, 0, 4).descriptor() == -1
-    for read in (lambda: file.pread(1, 0), lambda: disk.open("/d/a"), lambda: disk.read_bytes("/d/a"), lambda: disk.list("/d")):
+    for read in (
+        lambda: file.pread(1, 0),
+        lambda: disk.open(f"{directory}/a"),
+        lambda: disk.read_bytes(f"{directory}/a"),
+        lambda: disk.list(directory),
+    ):
         with pytest.raises(OSError, match="Input/output"):
             read()
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-import sys
-import threading
+from collections.abc import Callable
 from random import Random
 
+import pytest
+
+from ottla.log.disk.files import File
 from ottla.server.testkit.memory_disk import MemoryDisk
+from ottla.server.testkit.power_loss import Inode, Names
 
 
 def test_a_synced_tree_outlasts_the_power() -> None:
@@ -34,28 +37,29 @@ def test_a_lock_knows_whether_the_power_was_cut() -> None:
     assert not disk.lock("/d/.lock").same_boot
 
 
-def test_what_is_written_beside_an_fsync_is_durable_with_the_next() -> None:
+@pytest.mark.parametrize(
+    ("changed", "do"),
+    [
+        (Inode.write, lambda file, disk: file.append([b"a"])),
+        (Inode.cut, lambda file, disk: file.truncate(0)),
+        (Inode.sync, lambda file, disk: file.sync()),
+        (Names.change, lambda file, disk: disk.rename("/d/log", "/d/other")),
+        (Names.sync, lambda file, disk: disk.sync_dir("/d")),
+    ],
+)
+def test_threads_change_one_thing_at_a_time(
+    changed: Callable[..., None], do: Callable[[File, MemoryDisk], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
     disk = MemoryDisk()
     disk.makedirs("/d")
     file = disk.open("/d/log", create=True)
-    disk.sync_tree("/d")
-    stop = threading.Event()
+    held = []
 
-    def sync() -> None:
-        while not stop.is_set():
-            file.sync()
+    def look(*arguments: object) -> None:
+        held.append(disk.one_at_a_time.locked())
+        changed(*arguments)
 
-    interval = sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)
-    thread = threading.Thread(target=sync)
-    thread.start()
-    try:
-        for number in range(3000):
-            file.append([bytes((number % 256,))])
-    finally:
-        stop.set()
-        thread.join()
-        sys.setswitchinterval(interval)
-    file.sync()
-    disk.crash()
-    assert disk.read_bytes("/d/log") == bytes(number % 256 for number in range(3000))
+    kind = Inode if changed.__qualname__.startswith("Inode") else Names
+    monkeypatch.setattr(kind, changed.__name__, look)
+    do(file, disk)
+    assert held == [True]
