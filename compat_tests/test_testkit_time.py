@@ -20,7 +20,7 @@ from compat_tests.forms import FULL, LONGER_IN_FULL
 from compat_tests.waiting import wait_for
 
 DAY_MS = 86_400_000
-KILLS = 200 if FULL else 20
+KILLS = 200 if FULL else 12
 RESETS = 1000 if FULL else 100
 WORKERS, STARTS = (8, 125) if FULL else (3, 10)
 MORE_MEMORY_BYTES = 32 << 20
