@@ -12,7 +12,7 @@ from collections.abc import Callable
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from ottla.server.testkit import fault_calls, moves
+from ottla.server.testkit import fault_calls, moves, recording_calls
 from ottla.server.testkit.fields import Refused, nearest
 from ottla.server.testkit.given import Given
 from ottla.server.testkit.topics import create_topic
@@ -62,6 +62,10 @@ CALLS: Final[tuple[Call, ...]] = (
     Call("restore", "POST", "/v1/snapshots/{snapshot}/restore", moves.restore),
     Call("delete_snapshot", "DELETE", "/v1/snapshots/{snapshot}", moves.delete_snapshot),
     Call("create_topic", "PUT", "/v1/topics/{topic}", create_topic, HTTPStatus.CREATED),
+    Call("record", "POST", "/v1/recording", recording_calls.record),
+    Call("recording", "GET", "/v1/recording", recording_calls.describe),
+    Call("requests", "GET", "/v1/requests", recording_calls.requests),
+    Call("forget_requests", "DELETE", "/v1/requests", recording_calls.forget),
 )
 """The table. Beside it there are only the rules of HTTP in port.py."""
 

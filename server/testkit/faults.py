@@ -180,6 +180,10 @@ class Fault:
         self._held[request] = go_on
         request.session.on_close(lambda _: self._held.pop(request, None))
 
+    def holds(self, request: Request) -> bool:
+        """Returns whether it holds a request."""
+        return request in self._held
+
     def release(self) -> int:
         """Lets go of all requests that it holds; returns how many."""
         held, self._held = self._held, {}
@@ -248,6 +252,11 @@ class Faults:
         for fault in faults:
             fault.end()
 
+    def note(self, fault: Fault, request: Request) -> None:
+        """Notes in the recording, if there is one, that a fault acts on a request."""
+        if self._bench.recorder is not None:
+            self._bench.recorder.note_fault(request, fault.id)
+
     def hit(
         self,
         fault: Fault,
@@ -291,5 +300,6 @@ class _FaultLink:
             if fault.hits == fault.times:
                 self._faults.refresh()
             if not fault.observes:
+                self._faults.note(fault, request)
                 return fault.action.run(self._faults.hit(fault, selected, number, handle, body, request), fault.act)
         return handle(body, request)

@@ -9,6 +9,7 @@ connection waits for an answer to the request, so that nothing overtakes anythin
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from ottla.log.disk.files import FileSlice
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from ottla.server.dispatch.routes import Dispatch
     from ottla.server.requests.request import Request
     from ottla.server.requests.session import Session
+    from ottla.server.security.login import Serve
     from ottla.server.testkit.bench import Bench
     from ottla.wire.primitives import Buffer, Parts
 
@@ -143,9 +145,14 @@ class Frames:
         self._dispatch = dispatch
         self._bench = bench
         self._rewrites = rewrites
-        self._serve = dispatch.serve
+        self._serve: Serve = dispatch.serve
 
-    def serve(self, frame: Buffer, session: Session) -> bytes | Parts | Waiting | None:
+    def put_around(self, around: Callable[[Serve], Serve] | None) -> None:
+        """Has requests served by what `around` returns for the dispatch; None is for nothing between."""
+        serve = self._dispatch.serve
+        self._serve = serve if around is None else around(serve)
+
+    def serve(self, frame: Buffer, session: Session) -> Any:
         """See Dispatch.serve."""
         if not self._rewrites.active:
             return self._serve(frame, session)
@@ -154,7 +161,7 @@ class Frames:
     def _serve_rewriting(self, frame: Buffer, session: Session) -> bytes | Parts | Waiting | None:
         rewrites = self._rewrites
         rewrites.forget_last()
-        answer = self._serve(frame, session)
+        answer: bytes | Parts | Waiting | None = self._serve(frame, session)
         if isinstance(answer, Waiting):
             if type(answer.answer) is Acknowledgement and not rewrites.expects(answer.request):
                 return answer

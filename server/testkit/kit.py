@@ -6,7 +6,7 @@ long as no fault changes bytes; the inner one (faults.py) comes and goes with th
 
 from __future__ import annotations
 
-from functools import cached_property
+from functools import cached_property, partial
 from random import Random
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from ottla.server.network.owner import Serves
     from ottla.server.testkit.faults import Faults
     from ottla.server.testkit.lives import Lives
+    from ottla.server.testkit.recording import Recorder
 
 
 class Kit(Bench):
@@ -31,6 +32,7 @@ class Kit(Bench):
     def __init__(self, clock: Clock, random: Random) -> None:
         super().__init__(clock, random)
         self.rewrites = Rewrites()
+        self._frames: list[Frames] = []  # of the broker that was started last
 
     @cached_property
     def faults(self) -> Faults:
@@ -49,9 +51,33 @@ class Kit(Bench):
         before any client can connect, once for each dispatch."""
         if broker is not self._broker:
             self._broker = broker
+            self._frames = []
             if "faults" in vars(self):
                 self.faults.refresh()
-        return Frames(dispatch, self.rewrites, self)
+        frames = Frames(dispatch, self.rewrites, self)
+        self._frames.append(frames)
+        self._connect_recorder()
+        return frames
+
+    def record(self, most: int, *, records: bool) -> Recorder:
+        """Has the latest `most` requests recorded, with or without the records in them; 0 ends the recording. Its code is loaded
+        with the first."""
+        if self.recorder is None:
+            from ottla.server.testkit.recording import Recorder
+
+            self.recorder = Recorder(self.clock)
+        self.recorder.configure(most, records=records)
+        self._connect_recorder()
+        return self.recorder
+
+    def _connect_recorder(self) -> None:
+        broker, recorder = self.broker, self.recorder
+        if recorder is None:
+            return
+        assert broker.context is not None
+        around = partial(recorder.around, broker.config.node_id, broker.context.clock.now_ms) if recorder.max else None
+        for frames in self._frames:
+            frames.put_around(around)
 
     def describe(self) -> dict[str, Any]:
         """Returns what `state` answers."""

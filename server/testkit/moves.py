@@ -182,6 +182,8 @@ def _take_kept(fields: Fields) -> list[Any]:
 def _forget(kit: Kit, keep: list[Any]) -> None:
     if FAULTS not in keep:
         kit.remove_faults()
+    if kit.recorder is not None:
+        kit.recorder.clear()
 
 
 def _address(kit: Kit) -> dict[str, Any]:

@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any, Protocol
 
+from ottla.server.testkit.seen_requests import Recording
+
 
 class Calls(Protocol):
     """Calls a function of the kit by its name, with its body and the variables of its path. Raises ValueError for what is
@@ -68,8 +70,8 @@ class Clock:
         self._call("resume")
 
 
-class Moving:
-    """What a test may do to the time and the lives of its broker."""
+class Moving(Recording):
+    """What a test may do to the time and the lives of its broker, and ask about its requests."""
 
     def __init__(self, call: Calls) -> None:
         self._call = call
