@@ -66,6 +66,7 @@ CALLS: Final[tuple[Call, ...]] = (
     Call("recording", "GET", "/v1/recording", recording_calls.describe),
     Call("requests", "GET", "/v1/requests", recording_calls.requests),
     Call("forget_requests", "DELETE", "/v1/requests", recording_calls.forget),
+    Call("report", "GET", "/v1/report", recording_calls.report),
 )
 """The table. Beside it there are only the rules of HTTP in port.py."""
 

@@ -41,9 +41,14 @@ class Kit(Bench):
 
         return Faults(self, self.rewrites)
 
+    @property
+    def has_faults(self) -> bool:
+        """Returns whether there was ever a fault."""
+        return "faults" in vars(self)
+
     def remove_faults(self) -> None:
         """Removes all faults."""
-        if "faults" in vars(self):
+        if self.has_faults:
             self.faults.remove(list(self.faults))
 
     def around(self, broker: Broker, dispatch: Dispatch) -> Serves:
@@ -52,7 +57,7 @@ class Kit(Bench):
         if broker is not self._broker:
             self._broker = broker
             self._frames = []
-            if "faults" in vars(self):
+            if self.has_faults:
                 self.faults.refresh()
         frames = Frames(dispatch, self.rewrites, self)
         self._frames.append(frames)

@@ -63,6 +63,23 @@ def requests(kit: Kit, given: Given) -> Any:
     return _shown(found, recorder, form)
 
 
+def report(kit: Kit, given: Given) -> Any:
+    """Answers with what a failed test wants to know: the last requests, at most `limit`, and all faults, also removed ones. With
+    the `last_seq` and `last_fault` of an earlier report as `since` and `since_fault`, it leaves out what was before."""
+    fields, recorder = given.fields, kit.recorder
+    since, since_fault, limit = (_number(fields, name) or 0 for name in ("since", "since_fault", "limit"))
+    fields.done()
+    faults = kit.faults if kit.has_faults else None
+    removed = [] if faults is None else [fault for fault in faults.removed if fault.number > since_fault]
+    found = [] if recorder is None else [entry for entry in recorder if entry.seq > since]
+    return {
+        "last_seq": 0 if recorder is None else recorder.last_seq,
+        "last_fault": 0 if faults is None else faults.count,
+        "faults": [fault.describe() for fault in sorted([*(faults or ()), *removed], key=lambda fault: fault.number)],
+        "requests": [] if recorder is None else _shown(found[max(0, len(found) - limit) :], recorder, FORMATS[0]),
+    }
+
+
 def _shown(found: list[Entry], recorder: Recorder, form: str) -> list[dict[str, Any]]:
     from ottla.server.testkit.recorded import show, show_frames
 
@@ -85,7 +102,7 @@ def _recorder(kit: Kit) -> Recorder:
 
 
 def _is_held(kit: Kit, entry: Entry) -> bool:
-    return entry.request is not None and any(fault.holds(entry.request) for fault in kit.faults)
+    return entry.request is not None and kit.has_faults and any(fault.holds(entry.request) for fault in kit.faults)
 
 
 def _number(fields: Fields, name: str) -> int | None:

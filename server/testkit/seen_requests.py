@@ -70,6 +70,19 @@ class Recording:
         Path(path).write_text(json.dumps(frames) + "\n")
         return len(frames)
 
+    def begin_report(self) -> dict[str, int]:
+        """Returns where it stands now, for a later `report` to leave out what was before."""
+        found = self._call("report")
+        return {"since": found["last_seq"], "since_fault": found["last_fault"]}
+
+    def report(self, *, since: int = 0, since_fault: int = 0, limit: int = 50) -> str:
+        """Returns the last recorded requests, a line each, and all faults with their hits, those that are removed as well: for
+        people who look for why a test failed."""
+        from ottla.server.testkit.failure_report import write_report
+
+        found = self._call("report", {"since": since, "since_fault": since_fault, "limit": limit})
+        return write_report(found["requests"], found["faults"])
+
     def forget_requests(self) -> int:
         """Forgets what is recorded; returns how many requests that were."""
         return int(self._call("forget_requests")["forgotten"])
