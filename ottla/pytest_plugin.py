@@ -128,10 +128,10 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
     """Adds to the report of a failed test what its broker knows."""
     report: Any = yield
-    broker: Broker | None = getattr(item, "funcargs", {}).get("kafka_broker")
-    if broker is not None and report.failed and report.when != "teardown":
+    running = item.config.stash.get(_RUNNING, []) if "kafka_broker" in getattr(item, "fixturenames", ()) else []
+    if running and report.failed and report.when != "teardown":
         try:
-            text = broker.report(**item.stash.get(_BEFORE, {}), limit=REPORTED)
+            text = running[-1].report(**item.stash.get(_BEFORE, {}), limit=REPORTED)
         except Exception as error:  # noqa: BLE001 - the test's own failure is what counts
             text = f"the broker does not say what happened: {error!r}"
         if text:

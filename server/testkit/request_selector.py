@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from ottla.server.testkit.bench import Bench
     from ottla.server.testkit.recording import Entry
 
-LISTS: Final = ("api", "client_id", "client_host", "topic", "group", "transactional_id", "resource", "node", "partition")
+NUMBERS: Final = ("api", "node", "partition")
+LISTS: Final = (*NUMBERS, "client_id", "client_host", "topic", "group", "transactional_id", "resource")
 NAMES: Final = (*LISTS, "version", "where")
 """What requests are selected by."""
 
@@ -56,8 +57,8 @@ class RequestSelector:
 
 def from_query(values: dict[str, Any]) -> dict[str, Any]:
     """Returns the fields of a query, which are texts, as a body would have them: lists at commas, and numbers."""
-    return {name: _listed(value) if name in LISTS and isinstance(value, str) else value for name, value in values.items()}
+    return {name: _listed(name, value) if name in LISTS and isinstance(value, str) else value for name, value in values.items()}
 
 
-def _listed(text: str) -> list[Any]:
-    return [int(part) if part.isdecimal() else part for part in text.split(",")]
+def _listed(name: str, text: str) -> list[Any]:
+    return [int(part) if name in NUMBERS and part.isdecimal() else part for part in text.split(",")]
