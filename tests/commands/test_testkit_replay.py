@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 
+from ottla.commands.output import Failure
+from ottla.commands.testkit_replay import read_recording
 from ottla.testing import Broker
 from ottla.wire.messages import create_topics, list_groups, metadata, produce
 from tests.asking import ask
@@ -117,9 +119,8 @@ def test_no_answer_and_a_new_connection_for_the_rest(recorded: Path) -> None:
 @pytest.mark.parametrize("content", ["{}x", '[{"seq": 1}]', "[3]", "null"])
 def test_a_file_of_something_else(tmp_path: Path, content: str) -> None:
     (tmp_path / "f").write_text(content)
-    ran = run(tmp_path / "f")
-    assert ran.returncode == 1
-    assert "is not the answer to GET /v1/requests?format=frames" in ran.stderr
+    with pytest.raises(Failure, match="is not the answer to GET"):
+        read_recording(tmp_path / "f")
 
 
 def test_no_file_and_no_broker(recorded: Path, tmp_path: Path) -> None:
