@@ -106,7 +106,7 @@ def test_which_requests_a_fault_holds() -> None:
 # The same seed, the same script
 
 
-def standing_broker(seed: int = SEED, **settings: object) -> ottla.testing.Broker:
+def standing_broker(seed: int = SEED, **settings: Any) -> ottla.testing.Broker:
     """A broker whose clock stands, and which has coordinators; its requests are recorded from now on."""
     kafka = ottla.testing.Broker(seed=seed, **settings).start()
     kafka.clock.freeze()
@@ -200,7 +200,7 @@ def administer(kafka: ottla.testing.Broker) -> None:
     ("script", "settings"), [(play, {"advertised_listeners": "PLAINTEXT://127.0.0.1:9092"}), (administer, {})]
 )
 def test_the_same_seed_and_the_same_script_give_the_same_bytes(
-    script: Callable[[ottla.testing.Broker], None], settings: dict[str, object]
+    script: Callable[[ottla.testing.Broker], None], settings: dict[str, Any]
 ) -> None:
     def recorded(seed: int) -> list[str]:
         kafka = standing_broker(seed, **settings)

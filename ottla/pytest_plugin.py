@@ -37,7 +37,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, Final
 
@@ -125,9 +125,9 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Adds to the report of a failed test what its broker knows."""
-    report: Any = yield
+    report = yield
     running = item.config.stash.get(_RUNNING, []) if "kafka_broker" in getattr(item, "fixturenames", ()) else []
     if running and report.failed and report.when != "teardown":
         try:
@@ -136,7 +136,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
             text = f"the broker does not say what happened: {error!r}"
         if text:
             report.sections.append(("kafka_broker", text))
-    return report  # type: ignore[no-any-return]
+    return report
 
 
 @pytest.fixture

@@ -10,11 +10,11 @@ from __future__ import annotations
 import re
 from base64 import b64encode
 from functools import cache
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 from ottla.server.dispatch.route import SIZE_BYTES
 from ottla.server.requests.session import UNKNOWN_SOFTWARE
+from ottla.server.testkit.entities import messages_of
 from ottla.wire.api import APIS
 from ottla.wire.batch import iter_batches
 from ottla.wire.compression import NAMES
@@ -42,8 +42,7 @@ def decode_request(entry: Entry) -> Any:
         return None
     try:
         header, start = decode_request_header(entry.frame, 0)
-        messages = import_module(f"ottla.wire.messages.{APIS[header.api_key].module}")
-        return messages.DECODE_REQUEST[header.api_version](entry.frame, start)[0]
+        return messages_of(APIS[header.api_key]).DECODE_REQUEST[header.api_version](entry.frame, start)[0]
     except (*MALFORMED, KeyError):
         return None
 
@@ -56,8 +55,7 @@ def decode_answer(entry: Entry) -> Any:
     key, version, *_ = entry.header
     try:
         _, start = decode_response_header(key, version, frame, SIZE_BYTES)
-        messages = import_module(f"ottla.wire.messages.{APIS[key].module}")
-        return messages.DECODE_RESPONSE[version](frame, start)[0]
+        return messages_of(APIS[key]).DECODE_RESPONSE[version](frame, start)[0]
     except (*MALFORMED, KeyError):
         return None
 

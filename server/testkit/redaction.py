@@ -13,11 +13,11 @@ Brokers never send a password in the answer to DescribeConfigs. Such frames are 
 from __future__ import annotations
 
 from collections.abc import Callable
-from importlib import import_module
 from typing import Any, Final
 
 from ottla.server.dispatch.route import SIZE_BYTES
 from ottla.server.settings.broker_settings import is_hidden
+from ottla.server.testkit.entities import messages_of
 from ottla.wire.api import APIS
 from ottla.wire.frame import MALFORMED
 from ottla.wire.header import decode_request_header, decode_response_header
@@ -76,7 +76,7 @@ def redact_request(frame: bytes) -> bytes:
     """Returns the frame of a request without its credentials, and nothing but its fixed header if it does not decode."""
     try:
         header, start = decode_request_header(frame, 0)
-        module = import_module(f"ottla.wire.messages.{APIS[header.api_key].module}")
+        module = messages_of(APIS[header.api_key])
         message, _ = module.DECODE_REQUEST[header.api_version](frame, start)
         _IN_REQUESTS[header.api_key](message)
         parts: list[Any] = [frame[:start]]
@@ -90,7 +90,7 @@ def redact_answer(api_key: int, api_version: int, parts: tuple[bytes | int, ...]
     """Returns the frame of an answer, with its size in front, without its credentials."""
     frame = b"".join(part for part in parts if isinstance(part, bytes))
     _, start = decode_response_header(api_key, api_version, frame, SIZE_BYTES)
-    module = import_module(f"ottla.wire.messages.{APIS[api_key].module}")
+    module = messages_of(APIS[api_key])
     message, _ = module.DECODE_RESPONSE[api_version](frame, start)
     _IN_ANSWERS[api_key](message)
     body: list[Any] = []

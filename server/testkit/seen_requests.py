@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from base64 import b64decode
 from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 
@@ -30,7 +29,7 @@ class Seen:
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Seen) and vars(self) == vars(other)
 
-    __hash__ = None  # type: ignore[assignment]  # as a dict
+    __hash__ = None  # type: ignore[assignment]  # as a dict, which it is for who reads it
 
     def __repr__(self) -> str:
         return f"<{', '.join(f'{name}={value!r}' for name, value in vars(self).items())}>"
@@ -63,12 +62,10 @@ class Recording:
         """
         return [Seen(each) for each in self._call("requests", selected_by)]
 
-    def save_requests(self, path: str | Path, **selected_by: Any) -> int:
-        """Writes the frames of recorded requests, which are selected as by `requests`, to a file for `ottla testkit replay`;
-        returns how many they are. Raises OSError."""
-        frames = self._call("requests", {**selected_by, "format": "frames"})
-        Path(path).write_text(json.dumps(frames) + "\n")
-        return len(frames)
+    def frames(self, **selected_by: Any) -> str:
+        """Returns the frames of recorded requests, which are selected as by `requests`, as the text that `ottla testkit replay`
+        reads from a file."""
+        return json.dumps(self._call("requests", {**selected_by, "format": "frames"}))
 
     def begin_report(self) -> dict[str, int]:
         """Returns where it stands now, for a later `report` to leave out what was before."""

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from ottla.commands import testkit
 from ottla.commands.output import Failure
 from ottla.commands.testkit_replay import read_recording
 from ottla.testing import Broker
@@ -45,8 +46,12 @@ def recorded(tmp_path: Path) -> Path:
         broker.clock.set(AT)
         broker.record(records=True)
         asyncio.run(converse(broker.port))
-        assert broker.save_requests(tmp_path / "frames.json") == 3
+        (tmp_path / "frames.json").write_text(broker.frames())
     return tmp_path / "frames.json"
+
+
+def test_it_is_a_command() -> None:
+    assert "replay" in {command.name for command in testkit.app.registered_commands}
 
 
 def run(file: Path, *arguments: str) -> subprocess.CompletedProcess[str]:

@@ -15,7 +15,7 @@ from ottla.server.requests.request import Request
 from ottla.server.requests.session import Session
 from ottla.server.testkit import recording
 from ottla.server.testkit.frames import Frames, joined
-from ottla.server.testkit.recording import ANSWERED, CLOSED, SILENT, WAITING, Entry, Recorder
+from ottla.server.testkit.recording import ANSWERED, CLOSED, SILENT, WAITING, Entry
 from ottla.wire.messages import create_topics, fetch, join_group, list_groups, metadata, produce
 from tests.log.support import batch
 from tests.server.testkit.under_test import UnderTest, frame_of, in_loop, under_test
@@ -340,13 +340,3 @@ async def test_a_request_is_counted_before_it_is_served() -> None:
         asked = join_group.JoinGroupRequest("g", 10_000, 10_000, "", None, "consumer", [])
         kept.serve(frame_of(join_group, 3, asked, "app"))
         assert seen == [WAITING]
-
-
-def test_an_empty_recorder() -> None:
-    class Clock:
-        @staticmethod
-        def ticks_ns() -> int:
-            return 0
-
-    recorder = Recorder(Clock())  # type: ignore[arg-type]
-    assert (len(recorder), recorder.max, recorder.last_seq) == (0, 0, 0)

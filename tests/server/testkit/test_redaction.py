@@ -9,6 +9,7 @@ import pytest
 
 from ottla.server.handlers import BROKER as BROKER_ROLE
 from ottla.server.handlers import CONTROLLER, served
+from ottla.server.requests.session import Session
 from ottla.server.testkit.recorded import decode_answer, decode_request
 from ottla.server.testkit.recording import Entry, Recorder
 from ottla.server.testkit.redaction import redact_request
@@ -30,6 +31,7 @@ from tests.server.testkit.under_test import answer_header, frame_of, in_loop, se
 SECRET = b"a secret of sixteen bytes or more"
 TEXT = SECRET.decode()
 BROKER, TOPIC = 4, 2
+SECRET_KEY: dict[str, Any] = {"delegation.token.secret.key": "key"}
 PASSWORD = "listener.name.x.ssl.keystore.password"
 
 scram = alter_user_scram_credentials.ScramCredentialUpsertion("ann", 1, 4096, SECRET, SECRET)
@@ -103,6 +105,11 @@ async def test_answers(module: Any, answer: Any) -> None:
         recorder = Recorder(tested.kit.clock)
         recorder.configure(100, records=True)
         name = APIS[module.API_KEY].name
+        sent = b""
+
+        def serve(frame: Any, session: Session) -> bytes:
+            return sent
+
         for version in versions(module):
             body: list[Any] = [b"\0"] if version >= APIS[module.API_KEY].flexible_from else []
             module.ENCODE_RESPONSE[version](answer, body)
@@ -110,7 +117,7 @@ async def test_answers(module: Any, answer: Any) -> None:
             sent = len(sent).to_bytes(4, "big") + sent
             assert SECRET in sent
             request = frame_of(module, version, getattr(module, f"{name}Request")(), "app")
-            recorder.around(1, lambda: 0, lambda frame, session, sent=sent: sent)(request, tested.session)
+            recorder.around(1, lambda: 0, serve)(request, tested.session)
         for entry in recorder:
             assert SECRET not in held(entry)
             shown = decode_answer(entry)
@@ -138,7 +145,7 @@ def test_what_does_not_decode_is_not_kept() -> None:
 @in_loop
 async def test_a_token_that_the_broker_makes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ottla.server.handlers.create_delegation_token.may_ask", lambda listeners, session: True)
-    async with under_test(**{"delegation.token.secret.key": "key"}) as tested:
+    async with under_test(1, **SECRET_KEY) as tested:
         recorder = tested.kit.record(10, records=False)
         tested.session.principal = "User:ann"
         frame = frame_of(create_delegation_token, 3, create_delegation_token.CreateDelegationTokenRequest(), "app")
