@@ -143,12 +143,16 @@ async def test_the_bytes_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 @in_loop
 async def test_an_answer_to_a_forgotten_request_is_not_counted() -> None:
     async with under_test() as tested:
-        kept = await recording_of(tested, 1)
-        waiting = kept.serve(fetching(60_000, 1 << 20))
-        kept.serve(asking())
-        held = kept.recorder.held_bytes
-        waiting.answer.cancel()
-        assert kept.recorder.held_bytes == held
+        kept = await recording_of(tested, 1, records=True)
+        waiting = kept.serve(fetching(60_000))
+        (forgotten,) = kept.entries()
+        await kept.send(producing())
+        tested.context.purgatory.run_checks()
+        assert waiting.answer.done()
+        assert forgotten.outcome == ANSWERED
+        (last,) = kept.entries()
+        assert kept.recorder.held_bytes == last.held_bytes
+        assert forgotten.held_bytes == 0
 
 
 @in_loop
@@ -288,6 +292,34 @@ async def test_a_fault_that_had_nothing_to_act_on_is_not_noted() -> None:
         await kept.send(producing())
         await kept.send(fetching())
         assert [entry.fault for entry in kept.entries()] == [None, None, fault["id"]]
+
+
+@in_loop
+async def test_a_fault_that_turns_out_later_to_have_had_nothing_to_act_on() -> None:
+    async with under_test() as tested:
+        kept = await recording_of(tested)
+        tested.fault({"api": "Fetch"}, {"corrupt": "crc"})
+        waiting = kept.serve(fetching(max_wait_ms=1))
+        (entry,) = kept.entries()
+        assert entry.fault == "f1"
+        await asyncio.wait_for(_until(waiting.answer), 10)
+        assert (entry.fault, entry.outcome) == (None, ANSWERED)
+
+
+@in_loop
+async def test_a_request_is_the_one_that_is_served_again_after_one_within_it() -> None:
+    async with under_test() as tested:
+        kept = await recording_of(tested)
+        recorder, request = kept.recorder, Request(tested.context, tested.session, 3, 12, 9, "app")
+        inner = recorder.around(1, lambda: 0, lambda frame, session: None)
+
+        def serve(frame: Any, session: Session) -> None:
+            inner(frame, session)
+            recorder.note_fault(request, "f9")
+
+        recorder.around(1, lambda: 0, serve)(asking(), tested.session)
+        recorder.note_fault(request, "f8")  # none is served now
+        assert [entry.fault for entry in kept.entries()] == ["f9", None]
 
 
 @in_loop
