@@ -17,7 +17,6 @@ from typing import Any, Final
 
 from ottla.server.dispatch.route import SIZE_BYTES
 from ottla.server.settings.broker_settings import is_hidden
-from ottla.server.testkit.entities import messages_of
 from ottla.wire.api import APIS
 from ottla.wire.frame import MALFORMED
 from ottla.wire.header import decode_request_header, decode_response_header
@@ -74,6 +73,8 @@ ANSWERS_WITH_SECRETS: Final = _as_bytes(_IN_ANSWERS)
 
 def redact_request(frame: bytes) -> bytes:
     """Returns the frame of a request without its credentials, and nothing but its fixed header if it does not decode."""
+    from ottla.server.testkit.entities import messages_of  # not loaded by recordings without such requests
+
     try:
         header, start = decode_request_header(frame, 0)
         module = messages_of(APIS[header.api_key])
@@ -88,6 +89,8 @@ def redact_request(frame: bytes) -> bytes:
 
 def redact_answer(api_key: int, api_version: int, parts: tuple[bytes | int, ...]) -> tuple[bytes, ...]:
     """Returns the frame of an answer, with its size in front, without its credentials."""
+    from ottla.server.testkit.entities import messages_of
+
     frame = b"".join(part for part in parts if isinstance(part, bytes))
     _, start = decode_response_header(api_key, api_version, frame, SIZE_BYTES)
     module = messages_of(APIS[api_key])
