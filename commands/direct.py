@@ -74,17 +74,8 @@ class Connection:
         self.correlation_id += 1
         parts: list[Any] = [encode_request_header(module.API_KEY, version, self.correlation_id, CLIENT_ID)]
         module.ENCODE_REQUEST[version](request, parts)
-        frame = b"".join(bytes(part) for part in parts)
-        try:
-            self.stream.sendall(struct.pack(">i", len(frame)) + frame)
-            (size,) = struct.unpack(">i", self._exactly(4))
-            if not 0 <= size <= MAX_ANSWER_BYTES:
-                raise Failure(f"{self.who}: not a Kafka broker")
-            answer = self._exactly(size)
-        except TimeoutError:
-            raise Failure(f"{self.who}: no answer in time") from None
-        except OSError as error:
-            raise Failure(f"{self.who}: {error.strerror or error}") from None
+        self.send(b"".join(bytes(part) for part in parts))
+        answer = self.receive()
         try:
             correlation_id, at = decode_response_header(module.API_KEY, version, answer, 0)
             if correlation_id != self.correlation_id:
@@ -92,6 +83,28 @@ class Connection:
             return module.DECODE_RESPONSE[version](answer, at)[0]
         except (IndexError, ValueError, struct.error):
             raise Failure(f"{self.who}: the answer cannot be decoded; this is not a Kafka broker") from None
+
+    def send(self, frame: bytes) -> None:
+        """Sends the frame of a request, which comes without its size."""
+        with self._in_words():
+            self.stream.sendall(struct.pack(">i", len(frame)) + frame)
+
+    def receive(self) -> bytes:
+        """Returns the next frame, without its size."""
+        with self._in_words():
+            (size,) = struct.unpack(">i", self._exactly(4))
+            if not 0 <= size <= MAX_ANSWER_BYTES:
+                raise Failure(f"{self.who}: not a Kafka broker")
+            return self._exactly(size)
+
+    @contextmanager
+    def _in_words(self) -> Iterator[None]:
+        try:
+            yield
+        except TimeoutError:
+            raise Failure(f"{self.who}: no answer in time") from None
+        except OSError as error:
+            raise Failure(f"{self.who}: {error.strerror or error}") from None
 
     def _version(self, module: Any) -> int:
         low, high = self.versions.get(module.API_KEY, (0, -1))

@@ -22,6 +22,8 @@ is the name of a new topic of that broker, which no other test has.
 
 breaks the broker on purpose for as long as the test runs (docs/testkit.md), also one that tests share.
 
+The broker's latest requests are recorded, and the report of a test that failed has the last of them, and the faults.
+
     def test_failover(kafka_cluster):
         kafka_cluster.brokers[0].kill()
 
@@ -35,7 +37,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, Final
 
@@ -52,6 +54,13 @@ TOPIC_MARKER: Final = "kafka_topic"
 CLUSTER_SCOPE: Final = "kafka_cluster_scope"
 CLUSTER_MARKER: Final = "kafka_cluster"
 
+RECORDED: Final = 1000
+"""So many requests are recorded, without their records."""
+REPORTED: Final = 50
+"""So many of them are in the report of a test that failed."""
+
+_BEFORE: Final = pytest.StashKey[dict[str, int]]()
+"""What a test's report leaves out, because it was before the test."""
 _RUNNING: Final = pytest.StashKey[list["Broker"]]()
 """The brokers that run."""
 _NUMBERS: Final = itertools.count(1)
@@ -96,6 +105,7 @@ def kafka_broker(request: pytest.FixtureRequest) -> Iterator[Broker]:
 
     running = request.config.stash.setdefault(_RUNNING, [])
     with Broker(**_given(request, MARKER)) as broker:
+        broker.record(RECORDED)
         running.append(broker)
         try:
             yield broker
@@ -106,9 +116,27 @@ def kafka_broker(request: pytest.FixtureRequest) -> Iterator[Broker]:
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Resets the broker that earlier tests have had, before any fixture of this one can use it."""
-    if item.config.getini(RESET) and "kafka_broker" in getattr(item, "fixturenames", ()):
-        for broker in item.config.stash.get(_RUNNING, []):
+    if "kafka_broker" not in getattr(item, "fixturenames", ()):
+        return
+    for broker in item.config.stash.get(_RUNNING, []):
+        if item.config.getini(RESET):
             broker.reset()
+        item.stash[_BEFORE] = broker.begin_report()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Adds to the report of a failed test what its broker knows."""
+    report = yield
+    running = item.config.stash.get(_RUNNING, []) if "kafka_broker" in getattr(item, "fixturenames", ()) else []
+    if running and report.failed and report.when != "teardown":
+        try:
+            text = running[-1].report(**item.stash.get(_BEFORE, {}), limit=REPORTED)
+        except Exception as error:  # noqa: BLE001 - the test's own failure is what counts
+            text = f"the broker does not say what happened: {error!r}"
+        if text:
+            report.sections.append(("kafka_broker", text))
+    return report
 
 
 @pytest.fixture

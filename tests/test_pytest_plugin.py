@@ -136,3 +136,62 @@ def test_a_topic_of_its_own(kafka_broker: Broker, kafka_topic: str) -> None:
     made = sorted(path.name for path in kafka_broker.data_dir.glob(f"{kafka_topic}-*"))
     assert made == [f"{kafka_topic}-{partition}" for partition in range(3)]
     assert kafka_topic.startswith("test_a_topic_of_its_own-")
+
+
+FAILS = """
+import asyncio, pytest
+from ottla.wire.messages import list_groups
+from tests.server.testkit.test_handles import asked, code_of
+
+@pytest.mark.parametrize("round", range(2))
+def test_it_fails(kafka_broker, round):
+    with kafka_broker.fault(api="ListGroups", error="NOT_COORDINATOR"):
+        assert code_of(kafka_broker) == 0
+
+@pytest.fixture
+def broken(kafka_broker):
+    code_of(kafka_broker)
+    raise RuntimeError("before the test")
+
+def test_its_fixture_fails(broken): pass
+
+def test_it_passes(kafka_broker):
+    assert len(kafka_broker.requests(api="ListGroups")) == {seen}
+"""
+
+
+def sections(output: str) -> list[str]:
+    """What the reports of failed tests say of their brokers."""
+    return [part.split("\n___", 1)[0].split("\n===", 1)[0] for part in output.split(" kafka_broker -----")[1:]]
+
+
+@pytest.mark.parametrize(("scope", "seen"), [("function", 0), ("session", 3)])
+def test_a_failure_is_reported_with_what_the_broker_saw_of_the_test(tmp_path: Path, scope: str, seen: int) -> None:
+    here = ("-o", f"kafka_broker_scope={scope}", "-o", f"pythonpath={Path(__file__).parents[1]}")
+    ran = run(tmp_path, FAILS.replace("{seen}", str(seen)), *here)
+    assert "2 failed, 1 passed, 1 error" in ran.stdout, ran.stdout
+    first, second, fixture = sorted(sections(ran.stdout), key=lambda section: "fault" not in section)
+    for section, fault in ((first, "f1"), (second, "f1" if scope == "function" else "f2")):
+        assert section.count("ListGroups v2  answered") == 1
+        assert section.count("\nfault ") == 1
+        assert f"fault {fault}, over: 1 hits in 1 matches" in section
+        assert f"by fault {fault}  NOT_COORDINATOR" in section
+    assert fixture.count("ListGroups v2  answered") == 1
+    assert "fault" not in fixture
+
+
+SILENT = """
+def test_it(kafka_broker):
+    assert 0
+
+def test_stopped(kafka_broker):
+    kafka_broker.stop()
+    assert 0
+"""
+
+
+def test_a_broker_that_has_nothing_to_say_is_not_in_the_report(tmp_path: Path) -> None:
+    ran = run(tmp_path, SILENT)
+    assert "2 failed" in ran.stdout, ran.stdout
+    (stopped,) = sections(ran.stdout)
+    assert "the broker does not say what happened: RuntimeError" in stopped

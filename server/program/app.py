@@ -8,7 +8,7 @@ from typing import Annotated, Final
 import typer
 
 from ottla import __version__
-from ottla.commands import acl, config, group, log, pipeline, quota, topic, txn, user
+from ottla.commands import acl, config, group, log, pipeline, quota, testkit, topic, txn, user
 from ottla.commands.cluster.command import run_cluster
 from ottla.commands.consume import consume
 from ottla.commands.format import format_directories
@@ -168,3 +168,4 @@ app.add_typer(log.app, name="log")
 app.command("format")(format_directories)
 app.command("cluster")(run_cluster)
 app.add_typer(pipeline.app, name="pipeline")
+app.add_typer(testkit.app, name="testkit")

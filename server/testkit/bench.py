@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from ottla.server.broker.broker import Broker
     from ottla.server.network.connection import Connection
     from ottla.server.requests.session import Session
+    from ottla.server.testkit.recording import Recorder
 
 _LINGER_NOT: Final = struct.pack("ii", 1, 0)
 """The value of the socket option by which closing resets the connection."""
@@ -29,6 +30,8 @@ class Bench:
         self.clock = clock
         self.random = random
         self._broker: Broker | None = None
+        self.recorder: Recorder | None = None
+        """What records requests; None until a test asks for it."""
 
     @property
     def broker(self) -> Broker:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from ottla.server.testkit import disk_calls, fault_calls, moves, version_calls
+from ottla.server.testkit import disk_calls, fault_calls, moves, recording_calls, version_calls
 from ottla.server.testkit.fields import Refused, nearest
 from ottla.server.testkit.given import Given
 from ottla.server.testkit.topics import create_topic
@@ -70,6 +70,11 @@ CALLS: Final[tuple[Call, ...]] = (
     Call("versions", "GET", "/v1/versions", version_calls.describe_versions),
     Call("be_itself", "DELETE", "/v1/versions", version_calls.be_itself),
     Call("create_topic", "PUT", "/v1/topics/{topic}", create_topic, HTTPStatus.CREATED),
+    Call("record", "POST", "/v1/recording", recording_calls.record),
+    Call("recording", "GET", "/v1/recording", recording_calls.describe),
+    Call("requests", "GET", "/v1/requests", recording_calls.requests),
+    Call("forget_requests", "DELETE", "/v1/requests", recording_calls.forget),
+    Call("report", "GET", "/v1/report", recording_calls.report),
 )
 """The table. Beside it there are only the rules of HTTP in port.py."""
 

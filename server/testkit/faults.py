@@ -7,6 +7,7 @@ that matches acts, in the order in which they were installed; observers count al
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterator
 from functools import partial
 from http import HTTPStatus
@@ -41,15 +42,18 @@ if TYPE_CHECKING:
     from ottla.wire.api import Api
 
 MOST_TIMES: Final = 2**31 - 1
+MOST_REMOVED: Final = 100
+"""So many removed faults are remembered, for the report of a test that failed."""
 
 
 class Fault:
     """One fault. It acts `times` times, or for ever if that is -1, from the match `on_call` on, which counts from 1."""
 
-    def __init__(self, fault_id: str, sent: object, bench: Bench, refresh: Callable[[], None]) -> None:
+    def __init__(self, number: int, sent: object, bench: Bench, refresh: Callable[[], None]) -> None:
         """Reads what a test sent; `refresh` is called when it may act again. Raises Refused."""
         fields = Fields(sent)
-        self.id = fault_id
+        self.number = number
+        self.id = f"f{number}"
         self._bench = bench
         self._refresh = refresh
         self.sent = {name: value for name, value in fields.all().items() if name in ("on", "do")}
@@ -180,6 +184,10 @@ class Fault:
         self._held[request] = go_on
         request.session.on_close(lambda _: self._held.pop(request, None))
 
+    def holds(self, request: Request) -> bool:
+        """Returns whether it holds a request."""
+        return request in self._held
+
     def release(self) -> int:
         """Lets go of all requests that it holds; returns how many."""
         held, self._held = self._held, {}
@@ -207,13 +215,16 @@ class Faults:
         self._bench = bench
         self._rewrites = rewrites
         self._faults: dict[str, Fault] = {}
-        self._count = 0
+        self.count = 0
+        """How many were ever installed: the number in the id of the last one."""
+        self.removed: deque[Fault] = deque(maxlen=MOST_REMOVED)
+        """The faults that were removed last."""
 
     def install(self, sent: list[Any]) -> list[Fault]:
         """Installs faults, all or none of them. Raises Refused."""
-        count = self._count
-        faults = [Fault(f"f{count + at}", each, self._bench, self.refresh) for at, each in enumerate(sent, 1)]
-        self._count += len(faults)
+        count = self.count
+        faults = [Fault(count + at, each, self._bench, self.refresh) for at, each in enumerate(sent, 1)]
+        self.count += len(faults)
         for fault in faults:
             self._faults[fault.id] = fault
             fault.begin(partial(self._expire, fault))
@@ -235,6 +246,7 @@ class Faults:
         """Removes faults; what they hold goes on."""
         for fault in faults:
             self._faults.pop(fault.id, None)
+        self.removed.extend(faults)
         self._end(faults)
 
     def _expire(self, fault: Fault) -> None:
@@ -247,6 +259,11 @@ class Faults:
         self.refresh()  # first, so that what goes on now does not meet them again
         for fault in faults:
             fault.end()
+
+    def note(self, fault: Fault, request: Request) -> None:
+        """Notes in the recording, if there is one, that a fault acts on a request."""
+        if self._bench.recorder is not None:
+            self._bench.recorder.note_fault(request, fault.id)
 
     def hit(
         self,
@@ -291,5 +308,6 @@ class _FaultLink:
             if fault.hits == fault.times:
                 self._faults.refresh()
             if not fault.observes:
+                self._faults.note(fault, request)
                 return fault.action.run(self._faults.hit(fault, selected, number, handle, body, request), fault.act)
         return handle(body, request)

@@ -9,7 +9,7 @@ connection waits for an answer to the request, so that nothing overtakes anythin
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from ottla.log.disk.files import FileSlice
@@ -149,10 +149,12 @@ class Frames:
         self._rewrites = rewrites
         self._serve: Serve = dispatch.serve
 
-    def put_around(self, around: Callable[[Serve], Serve] | None) -> None:
-        """Puts something between these frames and the dispatch, or with None takes away what is there."""
-        serve = self._dispatch.serve
-        self._serve = serve if around is None else around(serve)
+    def put_around(self, around: Iterable[Callable[[Serve], Serve]]) -> None:
+        """Has requests served by the dispatch with these around it, the innermost first, in place of those that were there."""
+        serve: Serve = self._dispatch.serve
+        for put in around:
+            serve = put(serve)
+        self._serve = serve
 
     def serve(self, frame: Buffer, session: Session) -> bytes | Parts | Waiting | None:
         """See Dispatch.serve."""
@@ -163,7 +165,7 @@ class Frames:
     def _serve_rewriting(self, frame: Buffer, session: Session) -> bytes | Parts | Waiting | None:
         rewrites = self._rewrites
         rewrites.forget_last()
-        answer = self._serve(frame, session)
+        answer: bytes | Parts | Waiting | None = self._serve(frame, session)
         if isinstance(answer, Waiting):
             if type(answer.answer) is Acknowledgement and not rewrites.expects(answer.request):
                 return answer

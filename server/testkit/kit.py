@@ -6,13 +6,14 @@ long as no fault changes bytes; the inner one (faults.py) comes and goes with th
 
 from __future__ import annotations
 
-from functools import cached_property
+from collections.abc import Callable
+from functools import cached_property, partial
 from random import Random
 from typing import TYPE_CHECKING, Any
 
 from ottla.server.dispatch.chain import Place
 from ottla.server.testkit.bench import Bench
-from ottla.server.testkit.frames import Frames, Rewrites
+from ottla.server.testkit.frames import Frames, Rewrites, Serve
 
 if TYPE_CHECKING:
     from ottla.server.base.clock import Clock
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from ottla.server.network.owner import Serves
     from ottla.server.testkit.faults import Faults
     from ottla.server.testkit.lives import Lives
+    from ottla.server.testkit.recording import Recorder
     from ottla.server.testkit.versions import Versions
 
 
@@ -44,9 +46,14 @@ class Kit(Bench):
 
         return Faults(self, self.rewrites)
 
+    @property
+    def has_faults(self) -> bool:
+        """Returns whether there was ever a fault."""
+        return "faults" in vars(self)
+
     def remove_faults(self) -> None:
         """Removes all faults."""
-        if "faults" in vars(self):
+        if self.has_faults:
             self.faults.remove(list(self.faults))
 
     def around(self, broker: Broker, dispatch: Dispatch) -> Serves:
@@ -54,20 +61,43 @@ class Kit(Bench):
         before any client can connect, once for each dispatch."""
         if broker is not self._broker:
             self._broker = broker
-            self._frames.clear()
-            if "faults" in vars(self):
+            self._frames = []
+            if self.has_faults:
                 self.faults.refresh()
         frames = Frames(dispatch, self.rewrites, self)
         self._frames.append(frames)
-        self.pretend(self.versions)
+        self.broker.chain.put(Place.VERSIONS, self.versions)
+        self._put_around()
         return frames
 
     def pretend(self, versions: Versions | None) -> None:
         """Has the broker, and those after it, pretend to serve these versions; with None, its own."""
         self.versions = versions
         self.broker.chain.put(Place.VERSIONS, versions)
+        self._put_around()
+
+    def record(self, most: int, *, records: bool) -> Recorder:
+        """Has the latest `most` requests recorded, with or without the records in them; 0 ends the recording. Its code is loaded
+        with the first."""
+        if self.recorder is None:
+            from ottla.server.testkit.recording import Recorder
+
+            self.recorder = Recorder(self.clock)
+        self.recorder.configure(most, records=records)
+        self._put_around()
+        return self.recorder
+
+    def _put_around(self) -> None:
+        """Puts around the dispatch what pretends, and around that what records, so that it has what clients are answered."""
+        around: list[Callable[[Serve], Serve]] = []
+        if self.versions is not None:
+            around.append(self.versions.around_serve)
+        if self.recorder is not None and self.recorder.max:
+            context = self.broker.context
+            assert context is not None
+            around.append(partial(self.recorder.around, self.broker.config.node_id, context.clock.now_ms))
         for frames in self._frames:
-            frames.put_around(None if versions is None else versions.around_serve)
+            frames.put_around(around)
 
     def describe(self) -> dict[str, Any]:
         """Returns what `state` answers."""

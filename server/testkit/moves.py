@@ -215,6 +215,8 @@ def _forget(kit: Kit, keep: list[Any]) -> None:
         kit.lives.disk_faults.clear()
     if VERSIONS not in keep:
         kit.pretend(None)
+    if kit.recorder is not None:
+        kit.recorder.clear()
 
 
 def _address(kit: Kit) -> dict[str, Any]:

@@ -110,6 +110,11 @@ class On:
                 if name not in known:
                     raise Refused(f"on.where.{'.'.join(condition.path)}: no request of {names} has {name}{nearest(name, known)}")
 
+    @property
+    def looks_into_fields(self) -> bool:
+        """Returns whether `matches` needs the body of a request."""
+        return bool(self._where)
+
     def may_concern(self, api: Api) -> bool:
         """Returns whether requests of an API may match at all."""
         return (not self.apis or api in self.apis) and self.entities.keys() <= roles_of(api)

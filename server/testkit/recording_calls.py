@@ -1,0 +1,126 @@
+"""The calls about recorded requests, for the table in control.py."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any, Final
+
+from ottla.server.testkit.fields import Fields, Refused, nearest
+from ottla.server.testkit.given import Given
+
+if TYPE_CHECKING:
+    from ottla.server.testkit.kit import Kit
+    from ottla.server.testkit.recording import Entry, Recorder
+
+DEFAULT_REQUESTS: Final = 10_000
+MOST_REQUESTS: Final = 1_000_000
+FORMATS: Final = ("json", "frames")
+
+
+def record(kit: Kit, given: Given) -> Any:
+    """Has the latest `max` requests recorded, 0 for none, and with `records` also the records in them."""
+    fields = given.fields
+    most, records = fields.take_number("max", DEFAULT_REQUESTS, high=MOST_REQUESTS), fields.take("records", bool, False)
+    fields.done()
+    return _describe(kit.record(most, records=records))
+
+
+def describe(kit: Kit, given: Given) -> Any:
+    """Says what is recorded."""
+    given.fields.done()
+    return _describe(kit.recorder)
+
+
+def _describe(recorder: Recorder | None) -> dict[str, Any]:
+    if recorder is None:
+        return {"max": 0, "records": False, "requests": 0, "bytes": 0, "last_seq": 0}
+    return {
+        "max": recorder.max,
+        "records": recorder.records,
+        "requests": len(recorder),
+        "bytes": recorder.held_bytes,
+        "last_seq": recorder.last_seq,
+    }
+
+
+def requests(kit: Kit, given: Given) -> Any:
+    """Answers with the recorded requests that are selected, the oldest first: those after `since`, the last `limit` of them, with
+    `held` only those that a fault holds. Raises Refused, with 409 if nothing was ever recorded."""
+    from ottla.server.testkit.request_selector import NAMES, RequestSelector, from_query
+
+    recorder = _recorder(kit)
+    fields = given.fields
+    since, limit, held = _number(fields, "since"), _number(fields, "limit"), _flag(fields, "held")
+    form = fields.take("format", str, FORMATS[0])
+    if form not in FORMATS:
+        raise Refused(f"format: there is no {form!r:.50}{nearest(form, FORMATS)}")
+    selected_by = {name: fields.take_any(name) for name in NAMES}
+    fields.done()
+    selector = RequestSelector(from_query({name: value for name, value in selected_by.items() if value is not None}), kit)
+    found = [entry for entry in recorder if entry.seq > (since or 0) and (not held or _is_held(kit, entry)) and selector(entry)]
+    if limit is not None:
+        found = found[max(0, len(found) - limit) :]
+    return _shown(found, recorder, form)
+
+
+def report(kit: Kit, given: Given) -> Any:
+    """Answers with what a failed test wants to know: the last requests, at most `limit`, and all faults, also removed ones. With
+    the `last_seq` and `last_fault` of an earlier report as `since` and `since_fault`, it leaves out what was before."""
+    fields, recorder = given.fields, kit.recorder
+    since, since_fault, limit = (_number(fields, name) or 0 for name in ("since", "since_fault", "limit"))
+    fields.done()
+    faults = kit.faults if kit.has_faults else None
+    removed = [] if faults is None else [fault for fault in faults.removed if fault.number > since_fault]
+    found = [] if recorder is None else [entry for entry in recorder if entry.seq > since]
+    return {
+        "last_seq": 0 if recorder is None else recorder.last_seq,
+        "last_fault": 0 if faults is None else faults.count,
+        "faults": [fault.describe() for fault in sorted([*(faults or ()), *removed], key=lambda fault: fault.number)],
+        "requests": [] if recorder is None else _shown(found[max(0, len(found) - limit) :], recorder, FORMATS[0]),
+    }
+
+
+def _shown(found: list[Entry], recorder: Recorder, form: str) -> list[dict[str, Any]]:
+    from ottla.server.testkit.recorded import show, show_frames
+
+    return [show_frames(entry) if form == FORMATS[1] else show(entry, records=recorder.records) for entry in found]
+
+
+def forget(kit: Kit, given: Given) -> Any:
+    """Forgets all recorded requests; answers with how many they were."""
+    given.fields.done()
+    recorder = _recorder(kit)
+    count = len(recorder)
+    recorder.clear()
+    return {"forgotten": count}
+
+
+def _recorder(kit: Kit) -> Recorder:
+    if kit.recorder is None:
+        raise Refused("nothing is recorded yet; begin with POST /v1/recording, or record() in Python", HTTPStatus.CONFLICT)
+    return kit.recorder
+
+
+def _is_held(kit: Kit, entry: Entry) -> bool:
+    return entry.request is not None and kit.has_faults and any(fault.holds(entry.request) for fault in kit.faults)
+
+
+def _number(fields: Fields, name: str) -> int | None:
+    """Takes out a whole number, which in a query is a text. Raises Refused."""
+    value = fields.take_any(name)
+    if isinstance(value, str) and value.isdecimal():
+        value = int(value)
+    if value is not None and (type(value) is not int or value < 0):
+        raise Refused(f"{name} must be a whole number, not {value!r:.50}")
+    return value
+
+
+def _flag(fields: Fields, name: str) -> bool:
+    """Takes out true or false, which in a query is 1, 0 or a word. Raises Refused."""
+    value = fields.take_any(name)
+    flags = {None: False, "1": True, "true": True, "0": False, "false": False}
+    if isinstance(value, bool):
+        return value
+    if value not in flags:
+        raise Refused(f"{name} must be 1 or 0, or true or false, not {value!r:.50}")
+    return flags[value]

@@ -1,0 +1,64 @@
+"""Selects recorded requests: by what faults are selected by (selectors.py), for `GET /v1/requests` and for waits.
+
+The same names mean the same, but what a request matches is decided when somebody looks: a topic that a request names by its id is
+found as long as it exists, and partitions that a fetch session has without the request naming them are not.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from ottla.server.requests.request import Request
+from ottla.server.testkit.fields import Fields, Refused
+from ottla.server.testkit.recorded import decode_request
+from ottla.server.testkit.refusals import select
+from ottla.server.testkit.selectors import On
+
+if TYPE_CHECKING:
+    from ottla.server.testkit.bench import Bench
+    from ottla.server.testkit.recording import Entry
+
+NUMBERS: Final = ("api", "node", "partition")
+LISTS: Final = (*NUMBERS, "client_id", "client_host", "topic", "group", "transactional_id", "resource")
+NAMES: Final = (*LISTS, "version", "where")
+"""What requests are selected by."""
+
+
+class RequestSelector:
+    """Says whether a recorded request is one of those that a test wants. It is a `Selector` of recording.py."""
+
+    def __init__(self, values: dict[str, Any], bench: Bench) -> None:
+        """`values` are the fields of `on` of a fault. Raises Refused."""
+        self._bench = bench
+        try:
+            self._on = On(Fields(values), bench.broker.config.node_id)
+        except Refused as refused:
+            text = str(refused)
+            raise Refused(text.removeprefix("on.").removeprefix("on: "), refused.status) from None
+        self._keys = frozenset(api.key for api in self._on.apis)
+        self._is_any = not values
+
+    def __call__(self, entry: Entry) -> bool:
+        if self._is_any:
+            return True
+        header = entry.header
+        if self._keys and header.api_key not in self._keys:
+            return False
+        context = self._bench.broker.context
+        assert context is not None
+        request = Request(context, entry.session, *header)
+        body = None
+        if self._on.entities or self._on.looks_into_fields:
+            body = decode_request(entry)
+            if body is None:
+                return False
+        return self._on.matches(body, request) and (not self._on.entities or select(body, request, self._on) is not None)
+
+
+def from_query(values: dict[str, Any]) -> dict[str, Any]:
+    """Returns the fields of a query, which are texts, as a body would have them: lists at commas, and numbers."""
+    return {name: _listed(name, value) if name in LISTS and isinstance(value, str) else value for name, value in values.items()}
+
+
+def _listed(name: str, text: str) -> list[Any]:
+    return [int(part) if name in NUMBERS and part.isdecimal() else part for part in text.split(",")]
