@@ -134,6 +134,10 @@ func main() {
 }
 
 func run(name, command, bootstrap string) error {
+	stdin := bufio.NewReader(os.Stdin)
+	if command == "behave" {
+		return behave(name, stdin)
+	}
 	makers := map[string]func(string) (Client, error){"franz": newFranz, "sarama": newSarama, "kafka-go": newKafkaGo}
 	maker, known := makers[name]
 	if !known {
@@ -143,7 +147,6 @@ func run(name, command, bootstrap string) error {
 	if err != nil {
 		return err
 	}
-	stdin := bufio.NewReader(os.Stdin)
 	line, err := stdin.ReadBytes('\n')
 	if err != nil {
 		return fmt.Errorf("no arguments on stdin: %w", err)

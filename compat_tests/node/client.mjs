@@ -80,7 +80,9 @@ export function tlsOf({ authority, certificate, key }) {
 }
 
 async function main(name, command, bootstrap) {
+  const behaviours = command === 'behave' ? await import('./behave.mjs') : null // before the first line comes
   const lines = createInterface({ input: process.stdin })
+  if (behaviours) return behaviours.behave(lines)
   const closed = new Promise((resolve) => lines.once('close', resolve))
   const args = JSON.parse(await new Promise((resolve) => lines.once('line', resolve)))
   const { open } = await import(MODULES[name])

@@ -298,8 +298,9 @@ class _FaultLink:
         return steps._replace(handle=partial(self._handle, active, steps.handle)) if active else steps
 
     def _handle(self, active: list[Fault], handle: Handle, body: Any, request: Request) -> Any:
+        acting: tuple[Fault, Selected | list[Partition], int] | None = None
         for fault in active:
-            if not fault.is_active:
+            if not fault.is_active or (acting is not None and not fault.observes):
                 continue
             selected = fault.find(body, request)
             if selected is None:
@@ -308,6 +309,9 @@ class _FaultLink:
             if fault.hits == fault.times:
                 self._faults.refresh()
             if not fault.observes:
-                self._faults.note(fault, request)
-                return fault.action.run(self._faults.hit(fault, selected, number, handle, body, request), fault.act)
-        return handle(body, request)
+                acting = fault, selected, number
+        if acting is None:
+            return handle(body, request)
+        fault, selected, number = acting
+        self._faults.note(fault, request)
+        return fault.action.run(self._faults.hit(fault, selected, number, handle, body, request), fault.act)

@@ -69,11 +69,13 @@ def test_the_first_that_matches_acts_and_observers_count_all() -> None:
         observer = test.fault({}, {"observe": True})
         test.fault({"api": "ListGroups", "client_id": "app-*"}, {"error": "NOT_COORDINATOR"}, times=-1)
         later = test.fault({"api": "ListGroups"}, {"error": "REQUEST_TIMED_OUT"}, times=-1)
+        last = test.fault({}, {"observe": True})
         assert await codes(test, 2) == [16, 16]
         assert await codes(test, 1, client_id="other") == [7]
         assert test.state(later)["hits"] == 1
-        seen = test.state(observer)
-        assert (seen["hits"], seen["left"], seen["last_hit"]["client_id"]) == (3, -1, "other")
+        for fault in (observer, last):
+            seen = test.state(fault)
+            assert (seen["hits"], seen["left"], seen["last_hit"]["client_id"]) == (3, -1, "other")
 
     run(scenario)
 
