@@ -20,15 +20,12 @@ if TYPE_CHECKING:
     from ottla.server.dispatch.routes import Dispatch
     from ottla.server.network.owner import Serves
     from ottla.server.testkit.faults import Faults
-    from ottla.server.testkit.lives import Lives
     from ottla.server.testkit.versions import Versions
+    from ottla.server.testkit.waiting.pending import Waits
 
 
 class Kit(Bench):
     """Holds what a test controls. `around` is handed to each broker that is started for the test (`Broker(around=)`)."""
-
-    lives: Lives
-    """What starts the broker anew, and has its clock; whoever makes the kit sets it."""
 
     def __init__(self, clock: Clock, random: Random) -> None:
         super().__init__(clock, random)
@@ -44,6 +41,13 @@ class Kit(Bench):
 
         return Faults(self, self.rewrites)
 
+    @cached_property
+    def waits(self) -> Waits:
+        """Returns the waits that are pending; their code is loaded with the first."""
+        from ottla.server.testkit.waiting.pending import Waits
+
+        return Waits(self)
+
     def remove_faults(self) -> None:
         """Removes all faults."""
         if "faults" in vars(self):
@@ -57,6 +61,8 @@ class Kit(Bench):
             self._frames.clear()
             if "faults" in vars(self):
                 self.faults.refresh()
+            if "waits" in vars(self):
+                self.waits.refresh()
         frames = Frames(dispatch, self.rewrites, self)
         self._frames.append(frames)
         self.pretend(self.versions)

@@ -14,6 +14,7 @@ from ottla.log.disk.files import OsDisk
 from ottla.server.testkit.archives import write_archive
 from ottla.server.testkit.calling import Calls
 from ottla.server.testkit.disk_handles import Disk
+from ottla.server.testkit.looking import Looking
 
 
 class Clock:
@@ -66,7 +67,7 @@ class Clock:
         self._call("resume")
 
 
-class Moving:
+class Moving(Looking):
     """What a test may do to the time and the lives of its broker."""
 
     def __init__(self, call: Calls) -> None:
