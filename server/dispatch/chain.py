@@ -33,6 +33,8 @@ class Place(IntEnum):
     """What a test pretends to serve is told in place of what is served, whatever a fault does to that."""
     PRESENCE = 4
     """A broker in a quorum first of all looks whether it stood still (server/broker/absence.py)."""
+    WAITS = 5
+    """What a test waits for may come about with any request, also with one that gets no further."""
 
 
 class Chain:

@@ -20,9 +20,9 @@ operation returns a Result (result.py) of records and an answer, which is passed
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from random import Random
-from typing import Any, ClassVar, Generic, Protocol, TypeVar
+from typing import Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar
 
 from ottla.server.base.clock import Clock
 from ottla.server.group.cluster import Cluster
@@ -37,6 +37,15 @@ from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.leave_group import LeaveGroupResponse
 
 G = TypeVar("G", bound=Group)
+
+
+class Deadline(NamedTuple):
+    """A time by which something has to happen in a group: a heartbeat of a member ("session"), the end of a rebalance, ..."""
+
+    name: str
+    member_id: str | None
+    """The member that is waited for; None if it is the group as a whole."""
+    seconds_left: float
 
 
 class GroupProtocol(ABC, Generic[G]):
@@ -63,6 +72,10 @@ class GroupProtocol(ABC, Generic[G]):
     @abstractmethod
     def postpone_session(self, group: G, member_id: str, seconds: float) -> None:
         """Gives a member so much more time until its session ends, because the clock is about to be moved by that much."""
+
+    @abstractmethod
+    def deadlines(self, group: G) -> Iterator[Deadline]:
+        """Yields the deadlines of a group and of its members that have not passed yet."""
 
     def topic_changed(self, topic: str, *, is_new: bool = False) -> None:
         """Notes that a topic was created (`is_new`) or deleted, or got partitions or other replicas. It may write records only

@@ -27,6 +27,11 @@ class Timer:
     def active(self) -> bool:
         return self._handle is not None
 
+    @property
+    def seconds_left(self) -> float | None:
+        """How long it is until the deadline; None if the timer is stopped or has run."""
+        return None if self._handle is None else self._due - self._clock.monotonic()
+
     def reset(self, delay_ms: int) -> None:
         """Sets the deadline to `delay_ms` from now, whatever it was before."""
         self._due = self._clock.monotonic() + delay_ms / 1000

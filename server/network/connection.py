@@ -96,6 +96,7 @@ class Connection(Holding):
         "active",
         "host",
         "max_request_bytes",
+        "muted_until",
         "peer",
         "serve",
         "session",
@@ -119,7 +120,7 @@ class Connection(Holding):
         self._queue: AnswerQueue | None = None  # the same object, if Produce requests wait for fsyncs
         self._reading = True
         self._resting = False  # the turn is over and the next is scheduled, or the client is muted
-        self._mutes = 0  # how many mutes have not ended yet
+        self._mutes, self.muted_until = 0, 0.0  # how many mutes have not ended yet, and the time at which the last one does
         self._out_bytes = 0  # bytes of answers in this turn
         self._out: list[Any] = []  # parts of answers that the transport does not have yet, with regions among them if `_regions`
         self._regions = False
@@ -398,6 +399,7 @@ class Connection(Holding):
         self._mutes += 1
         self._resting = True
         self.stop_reading()
+        self.muted_until = max(self.muted_until, self._clock.monotonic() + throttle_time_ms / 1000)
         self._clock.call_later(throttle_time_ms / 1000, self._unmute)
 
     def _unmute(self) -> None:

@@ -8,11 +8,14 @@ from collections.abc import Callable
 from random import Random
 from typing import TYPE_CHECKING, Final
 
+from ottla.server.testkit.parked import ParkedRequests
+
 if TYPE_CHECKING:
     from ottla.server.base.clock import Clock
     from ottla.server.broker.broker import Broker
     from ottla.server.network.connection import Connection
     from ottla.server.requests.session import Session
+    from ottla.server.testkit.lives import Lives
     from ottla.server.testkit.recording import Recorder
 
 _LINGER_NOT: Final = struct.pack("ii", 1, 0)
@@ -26,9 +29,13 @@ class Bench:
     happens by chance; the same seed gives the same chances.
     """
 
+    lives: Lives
+    """What starts the broker anew, and has its clock; whoever makes the kit sets it."""
+
     def __init__(self, clock: Clock, random: Random) -> None:
         self.clock = clock
         self.random = random
+        self.parked = ParkedRequests(clock)
         self._broker: Broker | None = None
         self.recorder: Recorder | None = None
         """What records requests; None until a test asks for it."""

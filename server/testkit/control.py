@@ -12,10 +12,11 @@ from collections.abc import Callable
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from ottla.server.testkit import disk_calls, fault_calls, moves, recording_calls, version_calls
+from ottla.server.testkit import disk_calls, fault_calls, look_calls, moves, recording_calls, records, version_calls
 from ottla.server.testkit.fields import Refused, nearest
 from ottla.server.testkit.given import Given
-from ottla.server.testkit.topics import create_topic
+from ottla.server.testkit.topics import create_topic, delete_topic
+from ottla.server.testkit.wait_calls import wait
 
 if TYPE_CHECKING:
     from ottla.server.testkit.kit import Kit
@@ -34,14 +35,19 @@ class Call(NamedTuple):
     """What HTTP answers if all is well."""
 
 
-def _state(kit: Kit, given: Given) -> Any:
-    """Says which broker this is."""
-    given.fields.done()
-    return kit.describe()
-
-
 CALLS: Final[tuple[Call, ...]] = (
-    Call("state", "GET", "/v1/state", _state),
+    Call("state", "GET", "/v1/state", look_calls.show_state),
+    Call("topics", "GET", "/v1/topics", look_calls.list_topics),
+    Call("topic", "GET", "/v1/topics/{topic}", look_calls.show_topic),
+    Call("groups", "GET", "/v1/groups", look_calls.list_groups),
+    Call("group", "GET", "/v1/groups/{group}", look_calls.show_group),
+    Call("transactions", "GET", "/v1/transactions", look_calls.list_transactions),
+    Call("transaction", "GET", "/v1/transactions/{transaction}", look_calls.show_transaction),
+    Call("connections", "GET", "/v1/connections", look_calls.list_connections),
+    Call("producers", "GET", "/v1/producers", look_calls.list_producers),
+    Call("records", "GET", "/v1/records/{topic}", records.read_records),
+    Call("produce", "POST", "/v1/records/{topic}", records.produce_records, HTTPStatus.CREATED),
+    Call("wait", "POST", "/v1/wait", wait),
     Call("fault", "POST", "/v1/faults", fault_calls.install, HTTPStatus.CREATED),
     Call("faults", "GET", "/v1/faults", fault_calls.describe_all),
     Call("remove_faults", "DELETE", "/v1/faults", fault_calls.remove_all),
@@ -70,6 +76,7 @@ CALLS: Final[tuple[Call, ...]] = (
     Call("versions", "GET", "/v1/versions", version_calls.describe_versions),
     Call("be_itself", "DELETE", "/v1/versions", version_calls.be_itself),
     Call("create_topic", "PUT", "/v1/topics/{topic}", create_topic, HTTPStatus.CREATED),
+    Call("delete_topic", "DELETE", "/v1/topics/{topic}", delete_topic),
     Call("record", "POST", "/v1/recording", recording_calls.record),
     Call("recording", "GET", "/v1/recording", recording_calls.describe),
     Call("requests", "GET", "/v1/requests", recording_calls.requests),

@@ -6,6 +6,8 @@ that should not.
 
 from __future__ import annotations
 
+import contextlib
+import json
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from http import HTTPStatus
@@ -14,6 +16,8 @@ from typing import Any, Final, TypeVar, overload
 T = TypeVar("T")
 D = TypeVar("D")
 
+MOST_NAMES: Final = 40
+"""So many known names are told to who gave another one."""
 _MISSING: Final = object()
 _WORDS: Final[dict[type, str]] = {
     bool: "true or false",
@@ -34,13 +38,15 @@ class Refused(Exception):
 
 
 def nearest(wrong: object, known: Iterable[str]) -> str:
-    """Returns the end of a sentence about a wrong name: the known name that is nearest to it, or else all of them."""
+    """Returns the end of a sentence about a wrong name: the known name that is nearest to it, or else all of them, or
+    the first of very many."""
     names = sorted(known)
     lower = {name.lower(): name for name in names}
     found = get_close_matches(str(wrong).lower(), lower, 1)
     if found:
         return f"; did you mean {lower[found[0]]}?"
-    return f"; there are {', '.join(names)}" if names else ""
+    more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
+    return f"; there are {', '.join(names[:MOST_NAMES])}{more}" if names else ""
 
 
 class Fields:
@@ -108,3 +114,15 @@ class Fields:
         """Raises Refused if there are fields that nobody took."""
         for name in self._left:
             raise Refused(f"{self.path(str(name))} is no field here{nearest(name, self._known)}")
+
+
+class QueryFields(Fields):
+    """The fields of a query, which are texts: what is to be anything else is read as JSON has it."""
+
+    def take(self, name: str, kind: type[Any], default: Any = _MISSING) -> Any:
+        """See Fields."""
+        text = self._left.get(name)
+        if isinstance(text, str) and kind is not str:
+            with contextlib.suppress(ValueError):  # then it is refused as a text
+                self._left[name] = json.loads(text)
+        return super().take(name, kind, default)

@@ -141,11 +141,12 @@ class Rewrites:
 class Frames:
     """Serves the requests of listeners around one dispatch."""
 
-    __slots__ = ("_bench", "_dispatch", "_rewrites", "_serve")
+    __slots__ = ("_bench", "_dispatch", "_parked", "_rewrites", "_serve")
 
     def __init__(self, dispatch: Dispatch, rewrites: Rewrites, bench: Bench) -> None:
         self._dispatch = dispatch
         self._bench = bench
+        self._parked = bench.parked
         self._rewrites = rewrites
         self._serve: Serve = dispatch.serve
 
@@ -158,9 +159,10 @@ class Frames:
 
     def serve(self, frame: Buffer, session: Session) -> bytes | Parts | Waiting | None:
         """See Dispatch.serve."""
-        if not self._rewrites.active:
-            return self._serve(frame, session)
-        return self._serve_rewriting(frame, session)
+        answer = self._serve_rewriting(frame, session) if self._rewrites.active else self._serve(frame, session)
+        if type(answer) is Waiting:
+            self._parked.note(answer.request)
+        return answer
 
     def _serve_rewriting(self, frame: Buffer, session: Session) -> bytes | Parts | Waiting | None:
         rewrites = self._rewrites

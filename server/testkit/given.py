@@ -6,18 +6,22 @@ from collections.abc import Mapping
 from functools import cached_property
 from typing import Any
 
-from ottla.server.testkit.fields import Fields
+from ottla.server.testkit.fields import Fields, QueryFields
 
 
 class Given:
     """Holds what was given with a call: the variables of its path, such as the id of a fault, and the body."""
 
-    def __init__(self, variables: Mapping[str, str], body: Any = None) -> None:
+    def __init__(self, variables: Mapping[str, str], body: Any = None, query: Mapping[str, str] | None = None) -> None:
         self.variables = variables
         self.body = body
-        """What the JSON of the body stood for; None without a body. A query stands for a body of texts."""
+        """What the JSON of the body stood for; None without a body."""
+        self._query = query
 
     @cached_property
     def fields(self) -> Fields:
-        """Returns the fields of a body that is an object. Raises Refused if it is anything else."""
-        return Fields({} if self.body is None else self.body)
+        """Returns the fields of a body that is an object, or of the query where there is no body. Raises Refused if the body is
+        anything else."""
+        if self.body is None:
+            return QueryFields(self._query or {})
+        return Fields(self.body)

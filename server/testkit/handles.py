@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any, Final, Self
 from ottla.server.testkit.control import CALLS, Call
 from ottla.server.testkit.fields import Refused, nearest
 from ottla.server.testkit.given import Given
+from ottla.server.testkit.looking import WAIT_SECONDS as LOOKING_SECONDS
+from ottla.server.testkit.looking import wait_body
 from ottla.server.testkit.moving import Awaited, Moving
 
 if TYPE_CHECKING:
@@ -179,11 +181,16 @@ class AsyncControls:
 
     def __init__(self, controls: Controls) -> None:
         self._controls = controls
-        self._moving = Awaited(Moving(controls.call))
+        self._methods = Awaited(Moving(controls.call))
 
     def __getattr__(self, name: str) -> Any:
-        """Returns what the broker itself has under this name about time and lives (moving.py), to be awaited."""
-        return getattr(self._moving, name)
+        """Returns what the broker itself has under this name (moving.py, looking.py), to be awaited."""
+        return getattr(self._methods, name)
+
+    async def wait(self, *, timeout: float = LOOKING_SECONDS, **until: Any) -> dict[str, Any]:  # noqa: ASYNC109 - as Looking
+        """Waits as `ottla.testing.Broker.wait`, and keeps no thread busy."""
+        found: dict[str, Any] = await self._controls.call_awaited("wait", wait_body(until, timeout))
+        return found
 
     async def fault(self, **given: Any) -> AsyncFault:
         """Installs a fault; the keywords are those of `ottla.testing.Broker.fault`. Raises ValueError."""

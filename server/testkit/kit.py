@@ -21,16 +21,13 @@ if TYPE_CHECKING:
     from ottla.server.dispatch.routes import Dispatch
     from ottla.server.network.owner import Serves
     from ottla.server.testkit.faults import Faults
-    from ottla.server.testkit.lives import Lives
     from ottla.server.testkit.recording import Recorder
     from ottla.server.testkit.versions import Versions
+    from ottla.server.testkit.waiting.pending import Waits
 
 
 class Kit(Bench):
     """Holds what a test controls. `around` is handed to each broker that is started for the test (`Broker(around=)`)."""
-
-    lives: Lives
-    """What starts the broker anew, and has its clock; whoever makes the kit sets it."""
 
     def __init__(self, clock: Clock, random: Random) -> None:
         super().__init__(clock, random)
@@ -51,6 +48,13 @@ class Kit(Bench):
         """Returns whether there was ever a fault."""
         return "faults" in vars(self)
 
+    @cached_property
+    def waits(self) -> Waits:
+        """Returns the waits that are pending; their code is loaded with the first."""
+        from ottla.server.testkit.waiting.pending import Waits
+
+        return Waits(self)
+
     def remove_faults(self) -> None:
         """Removes all faults."""
         if self.has_faults:
@@ -64,6 +68,8 @@ class Kit(Bench):
             self._frames = []
             if self.has_faults:
                 self.faults.refresh()
+            if "waits" in vars(self):
+                self.waits.refresh()
         frames = Frames(dispatch, self.rewrites, self)
         self._frames.append(frames)
         self.broker.chain.put(Place.VERSIONS, self.versions)

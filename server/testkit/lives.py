@@ -92,6 +92,13 @@ class Lives:
         """Set when any life cannot go on; see Broker.offline."""
         self.failure: str | None = None
         """Why the last life that ended could not go on in its cluster."""
+        self.on_change: Callable[[], object] | None = None
+        """Is called when a life has begun or ended."""
+
+    @property
+    def network(self) -> KeptPorts:
+        """What keeps its ports."""
+        return self._network
 
     @property
     def broker(self) -> Broker:
@@ -268,6 +275,7 @@ class Lives:
             raise
         self._broker = broker
         self._keep_address(broker)
+        self._tell()
 
     def _keep_address(self, broker: Broker) -> None:
         """Gives all later lives the cluster id and the ports of this one."""
@@ -293,6 +301,11 @@ class Lives:
             await (broker.stop() if clean else broker.drop())
         finally:
             clock.end()
+            self._tell()
+
+    def _tell(self) -> None:
+        if self.on_change is not None:
+            self.on_change()
 
 
 def _changed(config: BrokerConfig, texts: Mapping[str, str]) -> BrokerConfig:

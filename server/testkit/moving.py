@@ -14,6 +14,7 @@ from ottla.log.disk.files import OsDisk
 from ottla.server.testkit.archives import write_archive
 from ottla.server.testkit.calling import Calls
 from ottla.server.testkit.disk_handles import Disk
+from ottla.server.testkit.looking import Looking
 from ottla.server.testkit.seen_requests import Recording
 
 
@@ -67,8 +68,8 @@ class Clock:
         self._call("resume")
 
 
-class Moving(Recording):
-    """What a test may do to the time and the lives of its broker, and ask about its requests."""
+class Moving(Looking, Recording):
+    """What a test may do to the time and the lives of its broker, and ask about what is in it and about its requests."""
 
     def __init__(self, call: Calls) -> None:
         self._call = call

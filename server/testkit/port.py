@@ -65,7 +65,9 @@ class TestServer(HttpServer):
         try:
             method = "GET" if request.method == "HEAD" else request.method
             call, variables = find_call(method, request.path)
-            given = Given({name: unquote(text) for name, text in variables.items()}, _body_of(request))
+            given = Given(
+                {name: unquote(text) for name, text in variables.items()}, _body_of(request), dict(parse_qsl(request.query))
+            )
             answer = call.function(self._kit, given)
         except Refused as refused:
             raise HttpRefused(refused.status, str(refused)) from None
@@ -109,9 +111,9 @@ def _page(answer: Any, status: int) -> Page:
 
 
 def _body_of(request: Request) -> Any:
-    """Returns what the body of a request stands for, or its query where it has no body. Raises Refused."""
+    """Returns what the body of a request stands for, None without one. Raises Refused."""
     if not request.body:
-        return dict(parse_qsl(request.query)) or None
+        return None
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != JSON:
         raise Refused(f"the body must be {JSON}, not {kind or 'of no type'}", HTTPStatus.UNSUPPORTED_MEDIA_TYPE)

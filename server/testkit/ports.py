@@ -6,7 +6,8 @@ gives the port to nobody who asks for a free one, and who connects is refused.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import asyncio
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING
 
 from ottla.server.base.network import OsNetwork
@@ -19,6 +20,8 @@ class KeptPorts(OsNetwork):
     """The system's network, which keeps every port that was bound until `keep_only` or `close`."""
 
     def __init__(self) -> None:
+        self.on_connection: Callable[[], object] | None = None
+        """Is called with each connection that a client opens; None if nobody wants to know."""
         self._kept: dict[int, Socket] = {}
 
     def bind(self, host: str | None, port: int, *, send_buffer_bytes: int = -1, receive_buffer_bytes: int = -1) -> Socket:
@@ -32,6 +35,16 @@ class KeptPorts(OsNetwork):
                 sock.close()
                 raise
         return sock
+
+    async def serve(self, factory: Callable[[], asyncio.BaseProtocol], sock: Socket, backlog: int) -> asyncio.Server:
+        """See Network."""
+
+        def accept() -> asyncio.BaseProtocol:
+            if self.on_connection is not None:
+                self.on_connection()
+            return factory()
+
+        return await super().serve(accept, sock, backlog)
 
     def keep_only(self, ports: Collection[int]) -> None:
         """Gives up the ports that a start bound only for a look."""

@@ -105,30 +105,6 @@ class Entry:
         return len(self.frame) == self.frame_bytes
 
 
-Selector = Callable[[Entry], bool]
-"""Says whether a recorded request is one that somebody looks for."""
-
-
-class _Count:
-    """Counts the requests that a selector selects, until there are enough."""
-
-    def __init__(self, selector: Selector, count: int, wanted: int) -> None:
-        self.promise: Promise[int] = Promise()
-        self._selector = selector
-        self._count = count
-        self._wanted = wanted
-        self._keep_if_enough()
-
-    def add(self, entry: Entry) -> None:
-        if not self.promise.done() and self._selector(entry):
-            self._count += 1
-            self._keep_if_enough()
-
-    def _keep_if_enough(self) -> None:
-        if self._count >= self._wanted:
-            self.promise.set_result(self._count)
-
-
 class Recorder:
     """Holds the latest requests. `clock` is the real one, for how long an answer took."""
 
@@ -146,7 +122,6 @@ class Recorder:
         self._pending: dict[Request, Entry] = {}  # those whose answers wait
         self._connections: dict[Session, int] = {}
         self._connected = 0
-        self._counts: list[_Count] = []
 
     def configure(self, most: int, *, records: bool) -> None:
         """Sets how many requests are kept, and whether with their records. What is recorded already stays, if there is room."""
@@ -164,21 +139,6 @@ class Recorder:
         """Forgets all recorded requests; the numbers go on."""
         self._entries.clear()
         self.held_bytes = 0
-
-    # Counting
-
-    def count(self, selector: Selector) -> int:
-        """Returns how many of the recorded requests are selected."""
-        return sum(map(selector, self._entries))
-
-    def when(self, selector: Selector, count: int) -> Promise[int]:
-        """Returns a promise that is kept as soon as so many requests are selected, those that are recorded already included: with
-        their number, when the last of them has come and before it is served. Cancel it if nobody waits any more."""
-        counting = _Count(selector, self.count(selector), count)
-        if not counting.promise.done():
-            self._counts.append(counting)
-            counting.promise.add_done_callback(lambda _: self._counts.remove(counting))
-        return counting.promise
 
     # Serving
 
@@ -223,8 +183,6 @@ class Recorder:
         entry = Entry(self.last_seq, at_ms, node, connection, session, kept_frame, size)
         self._entries.append(entry)
         self._hold(entry, len(kept_frame) + ENTRY_BYTES)
-        for counting in self._counts[:]:
-            counting.add(entry)
         entry.began_ns = self._ticks()
         return entry
 

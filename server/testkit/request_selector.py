@@ -25,7 +25,7 @@ NAMES: Final = (*LISTS, "version", "where")
 
 
 class RequestSelector:
-    """Says whether a recorded request is one of those that a test wants. It is a `Selector` of recording.py."""
+    """Says whether a recorded request is one of those that a test wants."""
 
     def __init__(self, values: dict[str, Any], bench: Bench) -> None:
         """`values` are the fields of `on` of a fault. Raises Refused."""

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 from base64 import b64decode
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
+
+from ottla.server.testkit.calling import Calls
 
 
 class Seen:
@@ -46,7 +48,7 @@ def _seen(value: Any) -> Any:
 class Recording:
     """What a test may ask about the requests that its broker has had."""
 
-    _call: Callable[..., Any]
+    _call: Calls
 
     def record(self, max: int = 10_000, *, records: bool = False) -> None:
         """Records the latest `max` requests from now on, 0 for none; with `records`, also the records in them. What is recorded

@@ -20,6 +20,7 @@ import asyncio
 import heapq
 import itertools
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Final, NamedTuple
 
 from ottla.server.base.clock import Cancellable, Clock
@@ -92,6 +93,7 @@ class _Timer:
 
     def _begin(self) -> None:
         result = self.run()
+        self._clock.note_run()
         if result is not None and self.name is not None:
             self._clock.note_under_way(self.name, result)
 
@@ -105,6 +107,8 @@ class SteeredClock:
         self._clock = clock
         self._ahead_s, self._ahead_ms, self._standing = moment
         self._frozen = self._standing is not None
+        self.on_run: Callable[[], object] | None = None
+        """Is called after everything that this clock runs; None if nobody wants to know."""
         self._ended = False
         self._order = itertools.count()
         self._timers: list[tuple[float, int, _Timer]] = []  # a heap
@@ -126,11 +130,22 @@ class SteeredClock:
 
     def call_later(self, seconds: float, callback: Callable[[], None]) -> Cancellable:
         """See Clock. What is not to be later at all runs in the loop's next turn, also if this clock stands."""
-        return self._clock.call_later(0, callback) if seconds <= 0 else self._plan(seconds, callback, None)
+        if seconds > 0:
+            return self._plan(seconds, callback, None)
+        return self._clock.call_later(0, callback if self.on_run is None else partial(self._run_and_tell, callback))
 
     def call_pass(self, name: str, seconds: float, callback: Pass) -> Cancellable:
         """See Clock."""
         return self._plan(seconds, callback, name)
+
+    def _run_and_tell(self, callback: Callable[[], object]) -> None:
+        callback()
+        self.note_run()
+
+    def note_run(self) -> None:
+        """Notes that something has run."""
+        if self.on_run is not None:
+            self.on_run()
 
     def _plan(self, seconds: float, callback: Callable[[], object], name: str | None) -> _Timer:
         due = self.monotonic() + seconds
@@ -157,7 +172,11 @@ class SteeredClock:
         """Notes a pass that goes on in the background."""
         future = asyncio.ensure_future(result)
         self._under_way[name] = future
-        future.add_done_callback(lambda _: self._under_way.pop(name, None))
+        future.add_done_callback(lambda _: self._end_pass(name))
+
+    def _end_pass(self, name: str) -> None:
+        self._under_way.pop(name, None)
+        self.note_run()
 
     def _set_alarm(self) -> None:
         """Has the earliest timer ring, unless the clock stands."""

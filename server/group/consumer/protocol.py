@@ -7,7 +7,7 @@ a request becomes records), identity.py, heartbeat.py, departures.py, classic_me
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, ClassVar
 
 from ottla.server.group.classic.group import new_group_record
@@ -25,7 +25,7 @@ from ottla.server.group.kind import Kind
 from ottla.server.group.modern.epochs import OFFSETS_SINCE
 from ottla.server.group.modern.group import replay
 from ottla.server.group.modern.timers import MemberTimers
-from ottla.server.group.protocol import GroupProtocol, ShardContext
+from ottla.server.group.protocol import Deadline, GroupProtocol, ShardContext
 from ottla.server.group.records import GroupRecord
 from ottla.server.group.requests import Commit, Committer, Join, JoinAnswer, Leaving, Sync, SyncAnswer, refused_join
 from ottla.server.group.result import Result
@@ -76,6 +76,9 @@ class ConsumerProtocol(GroupProtocol[ConsumerGroup]):
 
     def postpone_session(self, group: ConsumerGroup, member_id: str, seconds: float) -> None:
         self._services.timeouts.postpone_session(group.group_id, member_id, seconds)
+
+    def deadlines(self, group: ConsumerGroup) -> Iterator[Deadline]:
+        return self._services.timeouts.deadlines(group.group_id, group.members)
 
     def topic_changed(self, topic: str, *, is_new: bool = False) -> None:
         self._services.topic_changed(topic, is_new=is_new)

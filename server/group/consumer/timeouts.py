@@ -8,11 +8,12 @@ join, sync  a member of the classic protocol has to join again after a rebalance
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Protocol
 
 from ottla.server.group.consumer.member import ConsumerMember
 from ottla.server.group.modern.timers import MemberTimers
+from ottla.server.group.protocol import Deadline
 
 logger = logging.getLogger("ottla.server.group")
 
@@ -38,6 +39,10 @@ class Timeouts:
 
     def postpone_session(self, group_id: str, member_id: str, seconds: float) -> None:
         self._timers.postpone("session", group_id, member_id, seconds)
+
+    def deadlines(self, group_id: str, member_ids: Iterable[str]) -> Iterator[Deadline]:
+        """Yields the deadlines of these members that have not passed yet."""
+        return self._timers.deadlines(group_id, member_ids)
 
     def rebalance(self, group_id: str, member: ConsumerMember) -> None:
         """Gives the member its rebalance timeout to leave its present epoch."""

@@ -9,11 +9,12 @@ again after a moment until it can be: nothing else would ever notice a member th
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 from ottla.server.base.clock import Clock
 from ottla.server.group.errors import GroupError
+from ottla.server.group.protocol import Deadline
 from ottla.server.group.timers import Timer
 
 logger = logging.getLogger("ottla.server.group")
@@ -53,6 +54,14 @@ class MemberTimers:
         timer = self._timers.get((group_id, member_id), {}).get(name)
         if timer is not None:
             timer.postpone(seconds)
+
+    def deadlines(self, group_id: str, member_ids: Iterable[str]) -> Iterator[Deadline]:
+        """Yields the deadlines of these members that have not passed yet."""
+        for member_id in member_ids:
+            for name, timer in self._timers.get((group_id, member_id), {}).items():
+                seconds = timer.seconds_left
+                if seconds is not None:
+                    yield Deadline(name, member_id, seconds)
 
     def set_if_absent(self, name: str, group_id: str, member_id: str, delay_ms: int, over: Callable[[], None]) -> None:
         if name not in self._timers.get((group_id, member_id), {}):

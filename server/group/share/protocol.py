@@ -12,7 +12,7 @@ The answer contains the member's assignment only if it has changed, or if the me
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from typing import ClassVar, Final, NamedTuple
 
@@ -25,7 +25,7 @@ from ottla.server.group.modern.java_order import copied_capacity, hash_order, st
 from ottla.server.group.modern.target import changed_targets
 from ottla.server.group.modern.timers import MemberTimers
 from ottla.server.group.modern.topics import Topics
-from ottla.server.group.protocol import GroupProtocol, ShardContext
+from ottla.server.group.protocol import Deadline, GroupProtocol, ShardContext
 from ottla.server.group.records import GroupRecord, ProtocolRecord
 from ottla.server.group.requests import Client, Committer
 from ottla.server.group.result import Result
@@ -116,6 +116,9 @@ class ShareProtocol(GroupProtocol[ShareGroup]):
 
     def postpone_session(self, group: ShareGroup, member_id: str, seconds: float) -> None:
         self._timers.postpone(SESSION, group.group_id, member_id, seconds)
+
+    def deadlines(self, group: ShareGroup) -> Iterator[Deadline]:
+        return self._timers.deadlines(group.group_id, group.members)
 
     def topic_changed(self, topic: str, *, is_new: bool = False) -> None:
         self._topics.changed(topic)

@@ -11,7 +11,7 @@ reconcile.py (which member runs what, and how it gets there), heartbeat.py (how 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from typing import ClassVar, NamedTuple
 
 from ottla.server.group.errors import GroupError
@@ -22,7 +22,7 @@ from ottla.server.group.modern.group import replay
 from ottla.server.group.modern.group_configs import GroupConfigs
 from ottla.server.group.modern.timers import MemberTimers
 from ottla.server.group.modern.topics import Topics
-from ottla.server.group.protocol import GroupProtocol, ShardContext
+from ottla.server.group.protocol import Deadline, GroupProtocol, ShardContext
 from ottla.server.group.records import GroupRecord
 from ottla.server.group.requests import Client, Commit, Committer, Join, JoinAnswer, refused_join
 from ottla.server.group.result import Result
@@ -89,6 +89,12 @@ class StreamsProtocol(GroupProtocol[StreamsGroup]):
 
     def postpone_session(self, group: StreamsGroup, member_id: str, seconds: float) -> None:
         self._timers.postpone(SESSION, group.group_id, member_id, seconds)
+
+    def deadlines(self, group: StreamsGroup) -> Iterator[Deadline]:
+        yield from self._timers.deadlines(group.group_id, group.members)
+        delay = self._delays.get(group.group_id)
+        if delay is not None and delay.seconds_left is not None:
+            yield Deadline("initial rebalance", None, delay.seconds_left)
 
     def topic_changed(self, topic: str, *, is_new: bool = False) -> None:
         """Notes that a topic has changed. The next heartbeat of a group that needs it handles that."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 import pytest
@@ -10,7 +10,7 @@ import pytest
 from ottla.server.group.errors import GroupError
 from ottla.server.group.group import Group
 from ottla.server.group.kind import Kind
-from ottla.server.group.protocol import GroupProtocol
+from ottla.server.group.protocol import Deadline, GroupProtocol
 from ottla.server.group.records import GroupRecord
 from ottla.server.group.requests import Client, Committer, Join, Sync
 from ottla.wire.errors import ErrorCode
@@ -43,6 +43,9 @@ class PlainProtocol(GroupProtocol[Plain]):
     def discard(self, group: Plain, error: ErrorCode) -> None: ...
 
     def postpone_session(self, group: Plain, member_id: str, seconds: float) -> None: ...
+
+    def deadlines(self, group: Plain) -> Iterator[Deadline]:
+        return iter(())
 
     def admit_commit(self, group: Plain, committer: Committer) -> None: ...
 

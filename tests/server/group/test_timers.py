@@ -66,3 +66,16 @@ def test_a_deadline_is_postponed_by_so_much() -> None:
     timer.postpone(10)
     clock.advance(20)
     assert rang == [begin + 3655]
+
+
+def test_what_is_left_until_the_deadline_is_known() -> None:
+    clock = CoordinatorClock()
+    timer = Timer(clock, lambda: None)
+    assert timer.seconds_left is None
+    timer.reset(1_000)
+    clock.advance(0.25)
+    assert timer.seconds_left == 0.75
+    timer.postpone(2)
+    assert timer.seconds_left == 2.75
+    timer.cancel()
+    assert timer.seconds_left is None

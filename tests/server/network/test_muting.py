@@ -52,6 +52,7 @@ def test_the_longest_of_several_counts() -> None:
     peer = Peer()
     peer.connection.mute(1000)
     peer.connection.mute(300)
+    assert peer.connection.muted_until == 1.0
     peer.broker.clock.advance(0.9)
     assert not peer.transport.reading
     peer.broker.clock.advance(0.1)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -70,6 +70,15 @@ class Rig:
         call, variables = find_call(method, path)
         answer = call.function(self.kit, Given(variables, body))
         return await answer if isinstance(answer, Awaitable) else answer
+
+    def wait(self, timeout_ms: int = 600_000, **until: Any) -> asyncio.Task[Any]:
+        """A wait that has begun when the loop has had a turn. It looks once more at its end, long after that of a test."""
+        return self.background(self.call("POST", "/v1/wait", {"until": until, "timeout_ms": timeout_ms}))
+
+    @staticmethod
+    def background(work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+        """Something that goes on beside the test."""
+        return asyncio.ensure_future(work)
 
     @property
     def port(self) -> int:

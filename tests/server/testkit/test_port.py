@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
+import struct
 from typing import Any
 
 import pytest
 
 from ottla.log.config_def import ConfigError
 from ottla.server.base.network import OsNetwork
+from ottla.server.dispatch.chain import Place
 from ottla.server.testkit.control import CALLS
 from ottla.server.testkit.port import TestPort
 from ottla.testing import Broker
@@ -72,6 +75,10 @@ REFUSED = [
     ("GET", "/v1/faults/f7", None, {}, 404, "there is no fault f7; there are none"),
     ("POST", "/v1/faults/f7/wait", {}, {}, 404, "there is no fault f7"),
     ("GET", "/v1/state?x=1", None, {}, 400, "x is no field here"),
+    ("GET", "/v1/topics?limit=many", None, {}, 400, "limit must be a whole number, not 'many'"),
+    ("GET", "/v1/groups/g", None, {}, 404, "there is no group 'g'; there are none"),
+    ("POST", "/v1/wait", {"until": {"topic": "t"}, "timeout_ms": 1}, {}, 408, "there is no topic t, after 1 ms"),
+    ("POST", "/v1/wait", {}, {}, 400, "until is missing; it must be an object"),
 ]
 
 
@@ -85,6 +92,42 @@ def test_what_is_refused() -> None:
             assert json.loads((await call(str(broker.test_url), "GET", "/v1/faults", Host="[::1]:1")).body) == []
 
     asyncio.run(scenario())
+
+
+def test_a_query_may_have_numbers_and_texts_that_look_like_some() -> None:
+    async def scenario() -> None:
+        async with Broker(test_port=0) as broker:
+            url = str(broker.test_url)
+            assert (await call(url, "PUT", "/v1/topics/7", {"partitions": 2})).status == 201
+            made = await call(url, "POST", "/v1/records/7", [{"value": "a", "partition": 1}, {"value": "b", "partition": 1}])
+            assert made.status == 201
+            answer = await call(url, "GET", "/v1/records/7?from=1&partition=1&limit=5&isolation=read_committed")
+            assert [record["value"] for record in json.loads(answer.body)["records"]] == ["b"]
+            assert json.loads((await call(url, "GET", "/v1/producers?topic=7&limit=2")).body) == {"producers": [], "left_off": 0}
+
+    asyncio.run(scenario())
+
+
+def test_a_client_that_goes_takes_its_wait_with_it() -> None:
+    async def scenario() -> None:
+        async with Broker(test_port=0) as broker:
+            body = json.dumps({"until": {"topic": "orders"}}).encode()
+            head = f"POST /v1/wait HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: {len(body)}"
+            address = str(broker.test_url).rpartition("/")[2].split(":")
+            _, writer = await asyncio.open_connection(address[0], int(address[1]))
+            chain: Any = broker._running().chain
+            changed = asyncio.Event()
+            chain.subscribe(changed.set)
+            writer.write(f"{head}\r\n\r\n".encode() + body)
+            await changed.wait()
+            changed.clear()
+            assert Place.WAITS in chain._links
+            writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            writer.close()  # with a reset: after a mere end it may still read
+            await changed.wait()
+            assert Place.WAITS not in chain._links
+
+    asyncio.run(asyncio.wait_for(scenario(), 30))
 
 
 def test_a_wait_that_takes_too_long_is_answered_408() -> None:

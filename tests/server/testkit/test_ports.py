@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 
 import pytest
@@ -51,3 +52,24 @@ def test_a_port_where_somebody_listens_cannot_be_had() -> None:
         with pytest.raises(OSError, match="in use"):
             network.bind("127.0.0.1", other.getsockname()[1])
     assert network._kept == {}
+
+
+def test_a_listener_is_called_with_each_connection() -> None:
+    async def scenario() -> None:
+        network, told = KeptPorts(), asyncio.Event()
+        bound = network.bind("127.0.0.1", 0)
+        server = await network.serve(asyncio.Protocol, bound, 5)
+        await server.start_serving()
+        port = bound.getsockname()[1]
+        for wanted in (False, True):
+            network.on_connection = told.set if wanted else None
+            _, writer = await asyncio.open_connection("127.0.0.1", port)
+            if wanted:
+                await told.wait()
+            assert told.is_set() == wanted
+            writer.close()
+            await writer.wait_closed()
+        server.close()
+        network.close()
+
+    asyncio.run(scenario())

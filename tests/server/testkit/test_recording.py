@@ -16,7 +16,7 @@ from ottla.server.requests.session import Session
 from ottla.server.testkit import recording
 from ottla.server.testkit.frames import Frames, joined
 from ottla.server.testkit.recording import ANSWERED, CLOSED, SILENT, WAITING, Entry
-from ottla.wire.messages import create_topics, fetch, join_group, list_groups, metadata, produce
+from ottla.wire.messages import create_topics, fetch, list_groups, metadata, produce
 from tests.log.support import batch
 from tests.server.testkit.under_test import UnderTest, frame_of, in_loop, under_test
 
@@ -338,39 +338,3 @@ async def test_requests_that_are_served_within_another_keep_their_faults() -> No
         tested.context.purgatory.run_checks()
         by_api = {entry.header.api_key: entry.fault for entry in kept.entries()}
         assert by_api == {1: None, 0: None, 16: "f1"}
-
-
-@in_loop
-async def test_counting_goes_on_from_what_is_recorded() -> None:
-    async with under_test() as tested:
-        kept = await recording_of(tested)
-
-        def is_app(entry: Entry) -> bool:
-            return entry.header.client_id == "app"
-
-        kept.serve(asking())
-        kept.serve(asking("other"))
-        assert kept.recorder.count(is_app) == 1
-        assert kept.recorder.when(is_app, 1).result() == 1
-        second, third, never = (kept.recorder.when(is_app, count) for count in (2, 3, 4))
-        kept.serve(asking("other"))
-        assert not second.done()
-        kept.serve(asking())
-        assert second.result() == 2
-        assert not third.done()
-        never.cancel()
-        kept.serve(asking())
-        assert third.result() == 3
-        assert not kept.recorder._counts
-
-
-@in_loop
-async def test_a_request_is_counted_before_it_is_served() -> None:
-    async with under_test() as tested:
-        kept = await recording_of(tested)
-        came = kept.recorder.when(lambda entry: entry.header.api_key == join_group.API_KEY, 1)
-        seen: list[str] = []
-        came.add_done_callback(lambda _: seen.extend(entry.outcome for entry in kept.entries()))
-        asked = join_group.JoinGroupRequest("g", 10_000, 10_000, "", None, "consumer", [])
-        kept.serve(frame_of(join_group, 3, asked, "app"))
-        assert seen == [WAITING]

@@ -327,3 +327,31 @@ def test_it_never_goes_back() -> None:
         assert clock.monotonic() >= seen[0]
 
     run(scenario)
+
+
+def test_after_everything_that_runs_a_listener_is_called() -> None:
+    async def scenario() -> None:
+        below = LoopTurns()
+        clock = SteeredClock(below)
+        told: list[str] = []
+        done = asyncio.get_running_loop().create_future()
+        clock.on_run = lambda: told.append("told")
+        clock.call_later(0, lambda: told.append("soon"))
+        clock.call_later(1, lambda: told.append("timer"))
+        clock.call_later(1, lambda: told.append("never")).cancel()
+        clock.call_pass("pass", 2, lambda: done)
+        await turns()
+        assert told == ["soon", "told"]
+        advanced = asyncio.ensure_future(clock.advance(3))
+        await turns()
+        assert told[2:4] == ["timer", "told"]
+        before = len(told)
+        done.set_result(None)
+        await advanced
+        assert told[before:] == ["told"]
+        clock.on_run = None
+        clock.call_later(0, lambda: told.append("soon"))
+        await turns()
+        assert told[-1] == "soon"
+
+    run(scenario)

@@ -1,0 +1,112 @@
+"""The calls that look into the broker, for the table in control.py."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ottla.server.testkit.looks.connections import connections, describe_connection
+from ottla.server.testkit.looks.groups import all_groups, describe_group, find_group, summarize_group
+from ottla.server.testkit.looks.names import absent, bounded, take_limit
+from ottla.server.testkit.looks.topics import describe_topic, find_topic, summarize_topic
+from ottla.server.testkit.looks.transactions import all_transactions, describe_transaction, producers
+
+if TYPE_CHECKING:
+    from ottla.server.requests.context import BrokerContext
+    from ottla.server.testkit.given import Given
+    from ottla.server.testkit.kit import Kit
+
+
+def show_state(kit: Kit, given: Given) -> dict[str, Any]:
+    """Says which broker this is, and what there is in short."""
+    limit = take_limit(given.fields)
+    given.fields.done()
+    context, clock = _context(kit), kit.lives.clock
+    topics = sorted(context.metadata.topics.values(), key=lambda each: each.name)
+    found = [
+        bounded("topics", topics, limit, lambda each: summarize_topic(context, each)),
+        bounded("groups", list(all_groups(context).values()), limit, summarize_group),
+        bounded(
+            "transactions", _transactions(context), limit, lambda each: {"transactional_id": each[0], "state": each[1].state.text}
+        ),
+        bounded("connections", list(connections(kit.lives.broker)), limit, lambda each: {"client_id": each.session.client_id}),
+    ]
+    left_off = sum(each.pop("left_off") for each in found)
+    state = {**kit.describe(), "clock": {"now_ms": clock.now_ms(), "offset_ms": clock.offset_ms, "frozen": clock.frozen}}
+    for each in found:
+        state |= each
+    return {**state, "faults": len(list(kit.faults)), "left_off": left_off}
+
+
+def list_topics(kit: Kit, given: Given) -> dict[str, Any]:
+    """Returns all topics in short, by name."""
+    limit = take_limit(given.fields)
+    given.fields.done()
+    context = _context(kit)
+    topics = sorted(context.metadata.topics.values(), key=lambda each: each.name)
+    return bounded("topics", topics, limit, lambda each: summarize_topic(context, each))
+
+
+def show_topic(kit: Kit, given: Given) -> dict[str, Any]:
+    """Returns all about a topic."""
+    given.fields.done()
+    context = _context(kit)
+    return describe_topic(context, find_topic(context, given.variables["topic"]))
+
+
+def list_groups(kit: Kit, given: Given) -> dict[str, Any]:
+    """Returns all groups in short, by id."""
+    limit = take_limit(given.fields)
+    given.fields.done()
+    return bounded("groups", list(all_groups(_context(kit)).values()), limit, summarize_group)
+
+
+def show_group(kit: Kit, given: Given) -> dict[str, Any]:
+    """Returns all about a group."""
+    given.fields.done()
+    context = _context(kit)
+    return describe_group(context, find_group(context, given.variables["group"]))
+
+
+def list_transactions(kit: Kit, given: Given) -> dict[str, Any]:
+    """Returns all transactional ids, with what is known of each."""
+    limit = take_limit(given.fields)
+    given.fields.done()
+    context = _context(kit)
+    return bounded("transactions", _transactions(context), limit, lambda each: describe_transaction(context, each[1]))
+
+
+def show_transaction(kit: Kit, given: Given) -> dict[str, Any]:
+    """Returns all about a transactional id."""
+    given.fields.done()
+    context = _context(kit)
+    known, wanted = all_transactions(context), given.variables["transaction"]
+    if wanted not in known:
+        raise absent("transactional id", wanted, known)
+    return describe_transaction(context, known[wanted])
+
+
+def list_connections(kit: Kit, given: Given) -> dict[str, Any]:
+    """Returns all connections of clients."""
+    limit = take_limit(given.fields)
+    given.fields.done()
+    return bounded("connections", list(connections(kit.lives.broker)), limit, lambda each: describe_connection(kit, each))
+
+
+def list_producers(kit: Kit, given: Given) -> dict[str, Any]:
+    """Returns what the partitions of one `topic`, or of all, remember of their producers."""
+    limit, topic = take_limit(given.fields), given.fields.take("topic", str, None)
+    given.fields.done()
+    context = _context(kit)
+    if topic is not None:
+        find_topic(context, topic)
+    return bounded("producers", list(producers(context, topic)), limit, lambda each: each)
+
+
+def _transactions(context: BrokerContext) -> list[tuple[str, Any]]:
+    return sorted(all_transactions(context).items())
+
+
+def _context(kit: Kit) -> BrokerContext:
+    context = kit.lives.broker.context
+    assert context is not None
+    return context

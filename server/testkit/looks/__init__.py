@@ -1,0 +1,4 @@
+"""What a test sees when it looks into its broker: topics, groups, transactions, connections, producers.
+
+These modules read the broker's own state and change nothing. Their answers are what JSON can hold.
+"""

@@ -1,0 +1,151 @@
+"""Groups of all four kinds as a test sees them: state, members with what they have been given, commits, armed timers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ottla.server.group.kind import Kind
+from ottla.server.testkit.looks.assignments import by_name, decode_assignment
+from ottla.server.testkit.looks.names import absent
+from ottla.server.testkit.looks.positions import positions
+from ottla.server.testkit.texts import text_of
+
+if TYPE_CHECKING:
+    from ottla.server.group.group import Group
+    from ottla.server.group.protocol import Deadline
+    from ottla.server.group.shard import GroupShard
+    from ottla.server.metadata.image import MetadataImage
+    from ottla.server.requests.context import BrokerContext
+
+
+class Found(NamedTuple):
+    """A group, and the shard that it is in."""
+
+    shard: GroupShard
+    group: Group
+
+    @property
+    def deadlines(self) -> list[Deadline]:
+        """The deadlines of the group and its members, the earliest first."""
+        armed = self.shard.protocol_of(self.group.group_id).deadlines(self.group)
+        return sorted(armed, key=lambda each: each.seconds_left)
+
+
+def all_groups(context: BrokerContext) -> dict[str, Found]:
+    """Returns the groups of all shards that are loaded, by id, in order."""
+    context.groups.refresh()
+    found = {
+        group_id: Found(shard, group) for shard in context.groups.loaded_shards() for group_id, group in shard.groups.items()
+    }
+    return dict(sorted(found.items()))
+
+
+def find_group(context: BrokerContext, group_id: str) -> Found:
+    """Returns a group. Raises Refused, with 404, if there is none of this id."""
+    found = all_groups(context)
+    if group_id not in found:
+        raise absent("group", group_id, found)
+    return found[group_id]
+
+
+def summarize_group(found: Found) -> dict[str, Any]:
+    """Returns a group in short."""
+    group = found.group
+    return {"group": group.group_id, "kind": group.kind.value, "state": group.state_name, "members": group.member_count}
+
+
+def describe_group(context: BrokerContext, found: Found) -> dict[str, Any]:
+    """Returns all about a group. `due_in_ms` is by the broker's clock."""
+    where = positions(context, found.shard, found.group)
+    lags = [each.lag for each in where if each.lag is not None]
+    return {
+        **summarize_group(found),
+        **_epochs(found.group),
+        "members": list(_members(context.metadata, found.group)),
+        "offsets": [each.describe() for each in where],
+        "lag": sum(lags) if lags else None,
+        "timers": [
+            {"timer": each.name, "member_id": each.member_id, "due_in_ms": round(each.seconds_left * 1000)}
+            for each in found.deadlines
+        ],
+    }
+
+
+def _epochs(group: Any) -> dict[str, Any]:
+    if group.kind is Kind.CLASSIC:
+        return {
+            "generation": group.generation,
+            "protocol_type": group.protocol_type,
+            "protocol": group.protocol,
+            "leader": group.leader,
+        }
+    return {"epoch": group.epoch, "assignment_epoch": group.assignment_epoch}
+
+
+def _members(image: MetadataImage, group: Any) -> Iterator[dict[str, Any]]:
+    describe = _MEMBERS[group.kind]
+    for member_id, member in group.members.items():
+        client_id, host = member.client if group.kind is Kind.CLASSIC else (member.client_id, member.client_host)
+        yield {
+            "member_id": member_id,
+            "instance_id": getattr(member, "instance_id", None),
+            "client_id": client_id,
+            "host": host.removeprefix("/"),
+            **describe(image, group, member),
+        }
+
+
+def _classic(image: MetadataImage, group: Any, member: Any) -> dict[str, Any]:
+    """Returns what a classic member has. `waits_in` is the request in which it waits for the others."""
+    waits_in = "JoinGroup" if member.awaiting_join is not None else "SyncGroup" if member.awaiting_sync is not None else None
+    decoded = decode_assignment(member.assignment)
+    return {
+        "session_timeout_ms": member.session_timeout_ms,
+        "rebalance_timeout_ms": member.rebalance_timeout_ms,
+        "protocols": [protocol.name for protocol in member.protocols],
+        "waits_in": waits_in,
+        "assignment": text_of(member.assignment) if decoded is None and member.assignment else decoded or {},
+    }
+
+
+def _consumer(image: MetadataImage, group: Any, member: Any) -> dict[str, Any]:
+    return {
+        "epoch": member.epoch,
+        "state": member.state.name,
+        "protocol": "classic" if member.is_classic else "consumer",
+        "topics": sorted(member.topics),
+        "regex": member.regex,
+        "assignment": by_name(image, member.assigned),
+        "revoking": by_name(image, member.revoking),
+        "target": by_name(image, group.targets.get(member.member_id, {})),
+    }
+
+
+def _share(image: MetadataImage, group: Any, member: Any) -> dict[str, Any]:
+    return {
+        "epoch": member.epoch,
+        "topics": sorted(member.topics),
+        "assignment": by_name(image, member.assigned),
+        "target": by_name(image, group.target_of(member.member_id)),
+    }
+
+
+def _streams(image: MetadataImage, group: Any, member: Any) -> dict[str, Any]:
+    return {
+        "epoch": member.epoch,
+        "state": member.state.name,
+        "process_id": member.process_id,
+        "assignment": _tasks(member.held),
+        "revoking": _tasks(member.to_revoke),
+        "target": _tasks(group.target_of(member.member_id)),
+    }
+
+
+def _tasks(tasks: Any) -> dict[str, dict[str, list[int]]]:
+    """Returns tasks by what they are (active, standby, warmup) and by subtopology."""
+    by_role: Mapping[str, Mapping[str, Iterable[int]]] = tasks._asdict()
+    return {role: {name: sorted(partitions) for name, partitions in held.items()} for role, held in by_role.items()}
+
+
+_MEMBERS = {Kind.CLASSIC: _classic, Kind.CONSUMER: _consumer, Kind.SHARE: _share, Kind.STREAMS: _streams}

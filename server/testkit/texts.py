@@ -1,0 +1,38 @@
+"""Bytes as JSON has them: as text, or where they are none, as `{"base64": "..."}`."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from typing import Any
+
+from ottla.server.testkit.fields import Refused
+
+Text = str | dict[str, str] | None
+
+
+def text_of(data: bytes | None) -> Text:
+    """Returns bytes as an answer has them."""
+    if data is None:
+        return None
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return {"base64": base64.b64encode(data).decode()}
+
+
+def bytes_of(text: Any, where: str) -> bytes | None:
+    """Returns the bytes that a test sent; bytes may be sent from Python. Raises Refused, which names the field `where`."""
+    if text is None or isinstance(text, bytes):
+        return text
+    if isinstance(text, str):
+        try:
+            return text.encode()
+        except UnicodeEncodeError:
+            raise Refused(f"{where} has half of a surrogate pair, which no bytes stand for") from None
+    if isinstance(text, dict) and text.keys() == {"base64"} and isinstance(text["base64"], str):
+        try:
+            return base64.b64decode(text["base64"], validate=True)
+        except binascii.Error as error:
+            raise Refused(f"{where}.base64: {error}") from None
+    raise Refused(f'{where} must be a text, {{"base64": "..."}} or null, not {text!r:.50}')
