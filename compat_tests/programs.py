@@ -80,13 +80,23 @@ RUST = Language(
 )
 
 
+def programs_dir() -> Path:
+    """Where programs are built."""
+    return cache_dir() / "programs"
+
+
+def build_settings(language: Language) -> dict[str, str]:
+    """The environment variables of a build, beside those that there are. Builds that have the same ones share what they make."""
+    return {name: value.format(cache=programs_dir()) for name, value in language.settings.items()}
+
+
 def built(language: Language) -> Path:
     """The directory with the language's program, built now if this machine has not seen these sources. Raises BuildFailed."""
     sources = sorted(p for p in (SOURCES / language.name).rglob("*") if p.is_file() and not NOT_SOURCES & set(p.parts))
     seen = hashlib.sha256()
     for path in sources:
         seen.update(str(path.relative_to(SOURCES)).encode() + b"\0" + path.read_bytes() + b"\0")
-    target = cache_dir() / "programs" / f"{language.name}-{seen.hexdigest()[:12]}"
+    target = programs_dir() / f"{language.name}-{seen.hexdigest()[:12]}"
     target.parent.mkdir(parents=True, exist_ok=True)
     with open(target.parent / f"{language.name}.lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -104,7 +114,7 @@ def _build(language: Language, sources: list[Path], target: Path) -> None:
         copy = partial / path.relative_to(SOURCES / language.name)
         copy.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(path, copy)
-    settings = {name: value.format(cache=target.parent) for name, value in language.settings.items()}
+    settings = build_settings(language)
     done = subprocess.run(language.build, cwd=partial, env=os.environ | settings, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise BuildFailed(f"{' '.join(language.build)} in {partial}:\n{done.stdout[-4000:]}{done.stderr[-4000:]}")

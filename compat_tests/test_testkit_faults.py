@@ -1,11 +1,9 @@
-"""The test kit's faults, by HTTP, and what clients of three libraries make of them; and the examples of docs/testkit.md."""
+"""The test kit's faults, by HTTP, and what clients of three libraries make of them."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-import os
-import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -23,8 +21,6 @@ from kafka.errors import CorruptRecordError
 
 from compat_tests.waiting import TIMEOUT_S, wait_for
 
-ROOT: Final = Path(__file__).resolve().parents[1]
-PAGE: Final = ROOT / "docs" / "testkit.md"
 Unique = Callable[[str], str]
 
 
@@ -225,22 +221,3 @@ def test_spoiled_records_are_reported_and_not_delivered(tested: BrokerUnderTest,
     assert tested.hits(fault) >= 3
     tested.call("DELETE", f"/v1/faults/{fault}")
     assert records(tested.bootstrap, topic) == [b"one"]
-
-
-def examples(language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```$", PAGE.read_text(), re.MULTILINE | re.DOTALL)
-
-
-@pytest.mark.parametrize(("language", "command"), [("python", [sys.executable, "-"]), ("sh", ["sh", "-eu"])])
-def test_the_examples_of_the_page_run_as_they_stand(language: str, command: list[str], tmp_path: Path) -> None:
-    path = os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"]))
-    script = tmp_path / "ottla"
-    script.write_text(f'#!/bin/sh\nexec {sys.executable} -m ottla "$@"\n')
-    script.chmod(0o755)
-    environment = os.environ | {"PATH": f"{tmp_path}{os.pathsep}{path}", "PYTHONPATH": str(ROOT)}
-    assert examples(language)
-    for example in examples(language):
-        ran = subprocess.run(
-            command, input=example, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=TIMEOUT_S, check=False
-        )
-        assert ran.returncode == 0, (ran.stdout, ran.stderr)
