@@ -75,7 +75,7 @@ class Port(NamedTuple):
             reason = error.reason
             text = os.strerror(reason.errno) if isinstance(reason, OSError) and reason.errno else str(reason)
             raise Failure(f"cannot reach the test port {url}: {text[:1].lower()}{text[1:]}") from error
-        except (TimeoutError, HTTPException, ValueError) as error:
+        except (OSError, HTTPException, ValueError) as error:  # it ends, or is late, or is no JSON
             raise Failure(f"{url} does not answer like a test port: {error or type(error).__name__}") from error
 
 

@@ -66,14 +66,14 @@ def prepare_node(example: str, directory: Path, _: ExitStack) -> tuple[list[str]
 
 def prepare_rust(example: str, _: Path, stack: ExitStack) -> tuple[list[str], Path]:
     """Always in the same directory, as cargo would keep the program of each, under a lock."""
-    directory = programs.built(programs.RUST).with_name("rust-example")
+    client = programs.built(programs.RUST)
+    directory = client.with_name("rust-example")
     (directory / "src").mkdir(parents=True, exist_ok=True)
-    lock = stack.enter_context(open(directory / "lock", "w"))
-    fcntl.flock(lock, fcntl.LOCK_EX)
-    manifest = (programs.SOURCES / "rust" / "Cargo.toml").read_text()
-    (directory / "Cargo.toml").write_text(manifest.replace('"client"', '"example"'))
+    fcntl.flock(stack.enter_context((directory / "lock").open("w")), fcntl.LOCK_EX)
+    (directory / "Cargo.toml").write_text((client / "Cargo.toml").read_text().replace('"client"', '"example"'))
+    shutil.copy(client / "Cargo.lock", directory)  # the versions that are built
     (directory / "src" / "main.rs").write_text(example)
-    return ["cargo", "run", "--quiet"], directory
+    return ["cargo", "run", "--quiet", "--locked"], directory
 
 
 LANGUAGES: Final[dict[str, tuple[Prepare, programs.Language | None]]] = {

@@ -1,8 +1,8 @@
 """docs/testkit-from-others.md: every row is run against a broker of its own, prepared as the page says.
 
-What stands in a row as code is run by what it is: a call of the test port is made and must be answered 2xx, and the lower-case words
-behind it must be fields of its answer; options are read as `ottla serve` reads them; a command of `ottla` must end well; the name of
-a request must be one that is served. A row without any of these must say that it is no, and why.
+What stands in a row as code is run by what it is. A call of the test port is made and must be answered 2xx, and the lower-case
+words behind it must be fields of its answer. Options are read as `ottla serve` reads them. A command of `ottla` must end well.
+The name of a request must be one that is served. A row without any of these must say that it is no, and why.
 """
 
 from __future__ import annotations
@@ -131,7 +131,13 @@ def test_every_call_of_librdkafkas_mock_has_a_row() -> None:
 def test_a_row_that_lies_is_seen() -> None:
     with ottla.testing.Broker(test_port=0) as broker:
         prepared = Prepared(broker)
-        lies = ("GET /v1/nothing", 'POST /v1/faults {"do": {"eror": 1}}', "--override num.partitionss=1", "--no-such 1", "SuchRequest")
+        lies = (
+            "GET /v1/nothing",
+            'POST /v1/faults {"do": {"eror": 1}}',
+            "--override num.partitionss=1",
+            "--no-such 1",
+            "SuchRequest",
+        )
         for code in (*lies, "ottla topic delete payments --yes"):
             with pytest.raises(AssertionError):
                 prepared.run(code)

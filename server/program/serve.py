@@ -3,7 +3,8 @@
 Settings come from these sources, of which a later one overrides an earlier: the defaults of the table, the properties file, the
 `KAFKA_*` environment, `--override`, and the options that have a name of their own. Two lines on standard output say that the
 broker is ready: our own, with the bootstrap address, the data directory and the cluster, and Kafka's `[KafkaServer id=1]
-started`, for which tools wait. The log goes to standard error.
+started`, for which tools wait. If settings came from the environment, as in a container, two more say the same in the words for
+which those tools wait that start containers of Kafka. The log goes to standard error.
 
 If the broker cannot start, one line on standard error names the setting and what to do, and the exit code is 1. A traceback is a
 bug of ours. SIGTERM and SIGINT stop the broker cleanly with exit code 0; a second signal ends the process at once.
@@ -46,6 +47,12 @@ if TYPE_CHECKING:
 _log = logging.getLogger("ottla.server.serve")
 
 _LEVELS: Final = {"TRACE": logging.DEBUG, "WARN": logging.WARNING, "FATAL": logging.CRITICAL, "OFF": logging.CRITICAL + 1}
+OF_IMAGES: Final = (
+    "[BrokerLifecycleManager id={}] Transitioning from RECOVERY to RUNNING",
+    "[KafkaRaftServer nodeId={}] Kafka Server started",
+)
+"""What the Kafka modules of testcontainers wait for, Java's and Go's for the first, Rust's and Python's for the second
+(docs/testcontainers.md)."""
 LONGEST_LINE: Final = 4_000
 TEST_PORT: Final = "ottla.test.port"
 TEST_DISK: Final = "ottla.test.disk"
@@ -179,14 +186,14 @@ def run(options: ServeOptions) -> int:
         _log_ignored_settings(config, given)
         _raise_open_files()
         with asyncio.Runner(loop_factory=loop_factory()) as runner:
-            runner.run(_serve(config, options))
+            runner.run(_serve(config, options, in_container=_is_in_container(given)))
     except CannotStart as problem:
         print(f"ottla: {problem}", file=sys.stderr)
         return 1
     return 0
 
 
-async def _serve(config: BrokerConfig, options: ServeOptions) -> None:
+async def _serve(config: BrokerConfig, options: ServeOptions, *, in_container: bool) -> None:
     """Runs the broker until a signal comes or no log directory works any more. Raises CannotStart."""
     from ottla.server.broker.broker import Broker  # most of the program, which is not needed to report a wrong setting
     from ottla.wire.metadata_records import MetadataError
@@ -231,7 +238,7 @@ async def _serve(config: BrokerConfig, options: ServeOptions) -> None:
     broker = living()
     if options.ready_file is not None:
         _write_ready_file(options.ready_file, broker.bootstrap, test_url)
-    _announce(broker, config, test_url)
+    _announce(broker, config, test_url, in_container=in_container)
     await _wait_for_either(stop, served.offline)
     if under_test is not None:
         under_test.close()
@@ -324,12 +331,21 @@ def _settle_collector() -> None:
     gc.set_threshold(COLLECTOR_STEP, 20, 20)
 
 
-def _announce(broker: Broker, config: BrokerConfig, test_url: str | None) -> None:
+def _is_in_container(given: Mapping[str, Given]) -> bool:
+    """Returns whether settings came from variables, as those of Kafka's container image do."""
+    return any(entry.origin.startswith("KAFKA_") for entry in given.values())
+
+
+def _announce(broker: Broker, config: BrokerConfig, test_url: str | None, *, in_container: bool) -> None:
     directories = ", ".join(config.log_dirs) if config.values[TEST_DISK] == REAL else f"in {config.values[TEST_DISK]}"
     more = f", metrics {broker.metrics_url}/metrics" if broker.metrics_url is not None else ""
     more += f", UNDER TEST at {test_url}" if test_url is not None else ""
     print(f"ottla {__version__} ready: bootstrap {broker.bootstrap}, data {directories}, cluster {broker.cluster_id}{more}")
-    print(f"[KafkaServer id={config.node_id}] started", flush=True)
+    print(f"[KafkaServer id={config.node_id}] started")
+    if in_container:
+        for line in OF_IMAGES:
+            print(line.format(config.node_id))
+    sys.stdout.flush()
 
 
 def _explain(error: Exception, config: BrokerConfig) -> str:

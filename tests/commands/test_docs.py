@@ -54,7 +54,7 @@ def pattern(expected: str) -> str:
     return "".join(lines)
 
 
-def ran(command: str, bootstrap: str, folder: Path) -> subprocess.CompletedProcess[bytes]:
+def ran(command: str, bootstrap: str, folder: Path, test_url: str = "") -> subprocess.CompletedProcess[bytes]:
     path = f"{Path(sys.executable).parent}{os.pathsep}{ENVIRONMENT['PATH']}"
     return subprocess.run(
         ["bash", "-c", command],
@@ -62,7 +62,8 @@ def ran(command: str, bootstrap: str, folder: Path) -> subprocess.CompletedProce
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         cwd=folder,
-        env=ENVIRONMENT | {"OTTLA_BOOTSTRAP": bootstrap, "PATH": path, "COLUMNS": "200", "LC_ALL": "C.UTF-8"},
+        env=ENVIRONMENT
+        | {"OTTLA_BOOTSTRAP": bootstrap, "OTTLA_TEST_URL": test_url, "PATH": path, "COLUMNS": "200", "LC_ALL": "C.UTF-8"},
         timeout=TIMEOUT_S,
         check=False,
     )
@@ -74,12 +75,13 @@ def test_the_examples_do_what_they_say(tmp_path: Path) -> None:
     wrong: list[str] = []
     with ottla.testing.Broker(
         data_dir=tmp_path / "ottla-data",
+        test_port=0,  # for ottla testkit
         log_retention_ms=-1,
         authorizer_class_name=STANDARD_AUTHORIZER,  # for ottla acl
         super_users="User:ANONYMOUS",
     ) as broker:
         for example in page:
-            done = ran(example.command, broker.bootstrap, tmp_path)
+            done = ran(example.command, broker.bootstrap, tmp_path, broker.test_url or "")
             if not re.fullmatch(pattern(example.expected), done.stdout.decode(), re.DOTALL):
                 wrong.append(f"line {example.line}: {example.command}\n{done.stdout.decode()}")
     assert not wrong, "\n".join(wrong)

@@ -100,6 +100,15 @@ def test_from_ready_to_a_clean_stop(tmp_path: Path, number: signal.Signals) -> N
     assert "node.id=7" in (tmp_path / "ottla-data" / "meta.properties").read_text()
 
 
+def test_started_by_variables_it_says_what_starters_of_containers_wait_for(tmp_path: Path) -> None:
+    with serving("--port", "0", cwd=tmp_path, KAFKA_NODE_ID="7") as broker:
+        broker.process.send_signal(signal.SIGTERM)
+        rest, _ = broker.process.communicate(timeout=TIMEOUT_S)
+        lines = [*broker.lines, *rest.decode().splitlines()]
+    for pattern in (r"\[KafkaServer id=7\] started", "Transitioning from RECOVERY to RUNNING", "Kafka Server started"):
+        assert len([line for line in lines if re.search(pattern, line)]) == 1
+
+
 def test_the_ready_line_says_where_the_metrics_are(tmp_path: Path) -> None:
     with serving("--port", "0", "--metrics-port", "0", cwd=tmp_path) as broker:
         found = re.search(r", metrics http://127\.0\.0\.1:(\d+)/metrics$", broker.lines[0])
