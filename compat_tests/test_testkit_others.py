@@ -19,6 +19,7 @@ from urllib.request import Request, urlopen
 
 import confluent_kafka
 import pytest
+from confluent_kafka.admin import AdminClient
 from typer.testing import CliRunner
 
 import ottla.testing
@@ -36,6 +37,10 @@ _CALL: Final = re.compile(r"(GET|POST|PUT|DELETE) (/v1/\S*)(?: (.+))?")
 _FIELD: Final = re.compile(r"[a-z_]+")
 _API: Final = re.compile(r"(?:[A-Z][a-z]+){2,}")
 _REASONS: Final = ("no: ", "not needed: ", "not yet", "[security.md]")
+
+
+SEVERAL: Final = ("/v1/nodes", "/v1/partitions", "/coordinator")
+"""What is only for several nodes."""
 
 
 class Row(NamedTuple):
@@ -78,6 +83,8 @@ class Prepared:
         """Runs what stands as code in a row. Returns whether that proves anything."""
         if found := _CALL.fullmatch(code):
             self.answer = self.call(found[1], found[2], found[3] or "")
+            if found[2] == "/v1/recording":
+                AdminClient({"bootstrap.servers": self.broker.bootstrap}).list_topics(timeout=TIMEOUT_S)  # something to record
         elif code.startswith(("--", "ottla ")):
             self._run_words(shlex.split(code.removeprefix("ottla ")))
         elif _API.fullmatch(code):
@@ -107,7 +114,8 @@ def test_the_page_has_rows() -> None:
 
 @pytest.mark.parametrize("row", ROWS, ids=[row.there.partition("`, ")[0].strip("`") for row in ROWS])
 def test_what_a_row_says_works_here(row: Row) -> None:
-    with ottla.testing.Broker(test_port=0) as broker:
+    nodes = {"nodes": 3} if any(call in row.here for call in SEVERAL) else {}
+    with ottla.testing.Broker(test_port=0, **nodes) as broker:
         prepared = Prepared(broker)
         if "billing" in row.here:
             prepared.make_group()
