@@ -55,7 +55,7 @@ def prepare_go(example: str, directory: Path, _: ExitStack) -> tuple[list[str], 
     for name in ("go.mod", "go.sum"):
         shutil.copy(programs.SOURCES / "go" / name, directory)
     (directory / "example_test.go").write_text(example)
-    return ["go", "test", "-vet=off", "-count=1", "."], directory
+    return ["go", "test", "-vet=off", "-count=1", "-timeout=80s", "."], directory
 
 
 def prepare_node(example: str, directory: Path, _: ExitStack) -> tuple[list[str], Path]:

@@ -114,7 +114,7 @@ def test_the_page_has_rows() -> None:
 
 @pytest.mark.parametrize("row", ROWS, ids=[row.there.partition("`, ")[0].strip("`") for row in ROWS])
 def test_what_a_row_says_works_here(row: Row) -> None:
-    nodes = {"nodes": 3} if any(call in row.here for call in SEVERAL) else {}
+    nodes: dict[str, Any] = {"nodes": 3} if any(call in row.here for call in SEVERAL) else {}
     with ottla.testing.Broker(test_port=0, **nodes) as broker:
         prepared = Prepared(broker)
         if "billing" in row.here:
