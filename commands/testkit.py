@@ -1,8 +1,8 @@
 """`ottla testkit`: a broker's test port (docs/testkit.md) from the shell: install faults, move the clock, reset.
 
 `ottla testkit call` reaches every call that there is; the other commands are those that are typed most often. All print the
-broker's answer as JSON, one line, except `faults`, which shows a table; `replay` has a file of its own. They know no names of APIs, errors or fields: the broker
-checks them, and its words about a wrong one are shown.
+broker's answer as JSON, one line, except `faults`, which shows a table; `replay` has a file of its own. They know no names of
+APIs, errors or fields: the broker checks them, and its words about a wrong one are shown.
 """
 
 from __future__ import annotations
@@ -156,7 +156,7 @@ def advance(
 @output.guarded
 def reset(
     port: Port,
-    keep: Annotated[list[str] | None, typer.Option("--keep", metavar="WHAT", help="What to keep: faults.")] = None,
+    keep: Annotated[list[str] | None, typer.Option("--keep", metavar="WHAT", help="What to keep: faults, versions.")] = None,
 ) -> None:
     """Empty the broker: no topics, no groups, no faults, the real time."""
     output.write_json(port.call("POST", "/v1/reset", {"keep": keep or []}))
@@ -166,7 +166,7 @@ def reset(
 @output.guarded
 def restart(
     port: Port,
-    how: Annotated[str, typer.Option("--how", metavar="HOW", help="clean or kill.")] = "clean",
+    how: Annotated[str, typer.Option("--how", metavar="HOW", help="clean, kill or power_cut.")] = "clean",
     down_ms: Annotated[int, typer.Option("--down-ms", min=0, metavar="MS", help="How long connections are refused.")] = 0,
 ) -> None:
     """Stop the broker and start it again, at the same address."""
