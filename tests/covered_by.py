@@ -32,7 +32,6 @@ COVERED_BY: Final[dict[str, str]] = {
     "commands/pipeline_gaps.py": "tests/commands/test_pipeline.py",
     "commands/program.py": "tests/commands/test_format.py",
     "commands/segment_walk.py": "tests/commands/test_verify.py",
-    "commands/testkit.py": "tests/commands/test_testkit_replay.py",
     "commands/topic.py": "tests/commands/test_vanishing.py",
     "commands/topic_rows.py": "tests/commands/test_rows.py",
     "log/disk/errors.py": "tests/log/test_errors.py",
