@@ -36,6 +36,7 @@ from random import Random, SystemRandom
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
+from ottla.commands.cluster.broker import ClusterBroker
 from ottla.commands.cluster.errors import ClusterError
 from ottla.log.config_def import ConfigError
 from ottla.log.disk.files import OsDisk, remove_tree
@@ -47,7 +48,6 @@ from ottla.throwaway import TemporaryDirectory, UnsyncedDisk, remove_soon
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from ottla.commands.cluster.process import NodeProcess
     from ottla.commands.cluster.running import RunningCluster
     from ottla.log.disk.files import Disk
     from ottla.server.base.clock import Clock
@@ -69,6 +69,7 @@ QUICK: Final[Mapping[str, str]] = {
 }
 """Where a throwaway broker departs from Kafka's defaults."""
 MEMORY: Final = "memory"
+NODES: Final = "ottla.test.nodes"
 _PLACES: Final = frozenset({"log.dir", "log.dirs", "metadata.log.dir"})
 """The settings that say where a broker's data are."""
 
@@ -78,10 +79,11 @@ class Broker(Moving):
 
     `data_dir` is kept, and may come from an earlier broker or from Apache Kafka; without it, a temporary directory is made and
     removed. `port` 0 is a free one. `fault` breaks it on purpose (docs/testkit.md); `test_port` (0: a free one) lets other
-    programs do so, by HTTP at `test_url`. With the same `seed`, whatever is left to chance comes out the same. `disk="memory"`
-    keeps everything in memory, where its power can be cut (`restart("power_cut")`). `settings` are
-    Kafka's, as keywords with `_` for `.`: `log_retention_ms=1000`. True and False are written as Kafka does; a list or tuple is
-    joined by commas.
+    programs do so, by HTTP at `test_url`. With `nodes=3` it simulates a cluster: three ids, three ports, leaders that move when
+    told, and one copy of each partition behind them. With the same `seed`, whatever is left to chance comes out the same.
+    `disk="memory"` keeps everything in memory, where its power can be cut (`restart("power_cut")`). `settings` are Kafka's, as
+    keywords with `_` for `.`: `log_retention_ms=1000`. True and False are written as Kafka does; a list or tuple is joined by
+    commas.
 
     Raises ConfigError, before anything is started, for a value that does not parse and for a name that is not a setting. Entering
     raises what the command would have ended with: LogError if the directory is in use or belongs to another cluster, OSError if
@@ -94,6 +96,7 @@ class Broker(Moving):
         data_dir: str | Path | None = None,
         port: int = 0,
         cluster_id: str | None = None,
+        nodes: int = 1,
         test_port: int | None = None,
         seed: int | None = None,
         disk: str | None = None,
@@ -106,6 +109,8 @@ class Broker(Moving):
         self._seed = SystemRandom().getrandbits(32) if seed is None else seed
         self._random = None if seed is None else Random(seed)
         self._settings = {name.replace("_", "."): as_text(value) for name, value in settings.items()}
+        if nodes != 1:
+            self._settings[NODES] = str(nodes)
         super().__init__(lambda name, body=None, **variables: self._under_test().call(name, body, **variables))
         if disk not in (None, MEMORY):
             raise ConfigError(f"disk: there is no {disk!r:.50}; leave it out for the system's files, or give {MEMORY!r}")
@@ -266,7 +271,7 @@ class Broker(Moving):
         disk, remove = self._make_disk(clock)
         scratch = Scratch(self._temporary.path, remove)
         config = self._configured(str(self._data_dir or scratch.first()))
-        if self._test_port is not None and not self._in_memory:
+        if (self._test_port is not None or config.values[NODES] > 1) and not self._in_memory:
             self._check_directory(config)
         given = not _PLACES.isdisjoint(self._settings) or self._keeps
         home: Home = Given(disk, config.all_log_dirs, scratch.snapshots) if given else scratch
@@ -321,10 +326,16 @@ class Broker(Moving):
 
     def _configured(self, directory: str) -> BrokerConfig:
         place = {"log.dirs": directory, "listeners": f"PLAINTEXT://{HOST}:{self._port}"}
-        config, unknown = BrokerConfig.from_mapping({**QUICK, **place, **self._settings})
+        config, unknown = BrokerConfig.from_mapping({**self._quick(), **place, **self._settings})
         if unknown:
             raise ConfigError("; ".join(advice(name) for name in unknown))
         return config
+
+    def _quick(self) -> Mapping[str, str]:
+        """Returns QUICK; where there are several nodes, without the counts of partitions that go with one."""
+        if self._settings.get(NODES, "1") == "1":
+            return QUICK
+        return {name: text for name, text in QUICK.items() if not name.endswith(".num.partitions")}
 
 
 class Cluster:
@@ -380,6 +391,19 @@ class Cluster:
         """The brokers, in the order of their ids."""
         running = self._started()
         return [ClusterBroker(running, node) for node in running.brokers]
+
+    @property
+    def nodes(self) -> dict[int, ClusterBroker]:
+        """The brokers by their ids, as a Broker has its nodes."""
+        return {broker.node_id: broker for broker in self.brokers}
+
+    def move_leader(self, topic: str, partition: int, *, to: int) -> None:
+        """Makes a broker the leader of a partition: its replica is put first and elected. Raises ClusterError if it has none that
+        is in sync."""
+        from ottla.commands.cluster.leaders import move_leader
+
+        running = [broker.bootstrap for broker in self.brokers if broker.is_running]
+        move_leader(",".join(running), topic, partition, to)
 
     def __repr__(self) -> str:
         return f"<ottla.testing.Cluster {self.bootstrap if self._running is not None else 'not running'}>"
@@ -442,60 +466,6 @@ class Cluster:
         temporary, self._temporary = self._temporary, None
         if temporary is not None:
             temporary.remove()
-
-
-class ClusterBroker:
-    """One broker of a `Cluster`, to be killed, stopped and started again on the same port and directory."""
-
-    def __init__(self, cluster: RunningCluster, node: NodeProcess) -> None:
-        self._cluster = cluster
-        self._node = node
-
-    @property
-    def node_id(self) -> int:
-        return self._node.place.node_id
-
-    @property
-    def port(self) -> int:
-        return self._node.place.port
-
-    @property
-    def bootstrap(self) -> str:
-        """host:port of this broker."""
-        return self._node.place.address
-
-    @property
-    def pid(self) -> int | None:
-        """The id of its process, also when that has ended."""
-        return self._node.pid
-
-    @property
-    def is_running(self) -> bool:
-        return self._node.is_running
-
-    @property
-    def log_file(self) -> Path:
-        """What it has printed, its log included, over all its starts."""
-        return self._node.log
-
-    @property
-    def data_dir(self) -> Path:
-        return self._node.log.parent / "data"
-
-    def kill(self) -> None:
-        """Ends the process at once, as by kill -9, and returns when it has ended. Its controllers notice after
-        `broker.session.timeout.ms`."""
-        self._node.kill()
-        self._node.wait(None)
-
-    def stop(self) -> None:
-        """Stops the broker in order."""
-        self._node.stop()
-
-    def start(self) -> None:
-        """Starts it again; it serves when this returns. Raises ClusterError."""
-        self._node.start()
-        self._cluster.wait_until_ready([self._node])
 
 
 def _kill_in(process_id: int, cluster: RunningCluster) -> None:

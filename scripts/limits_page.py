@@ -126,7 +126,8 @@ SECTIONS: Final[dict[str, Section]] = {
 }  # fmt: skip
 NO_LIMITS: Final = frozenset((
     "java.security.auth.login.config", "java.security.krb5.conf", "org.apache.kafka.sasl.oauthbearer.allowed.urls",
-    "ottla.client.metrics", "ottla.metrics.host", "ottla.metrics.port", "ottla.test.disk", "ottla.test.host", "ottla.test.port",
+    "ottla.client.metrics", "ottla.metrics.host", "ottla.metrics.port", "ottla.test.disk", "ottla.test.host", "ottla.test.nodes",
+    "ottla.test.port",
     "ottla.test.token",
 ))  # fmt: skip
 """Settings of ottla's own that bound nothing."""

@@ -28,7 +28,7 @@ def test_entered_it_serves_and_left_it_leaves_nothing_behind(folder: Path) -> No
     with Cluster(nodes=2, num_partitions=3) as cluster:
         directory = cluster.data_dir
         assert cluster.bootstrap == ",".join(broker.bootstrap for broker in cluster.brokers)
-        assert [broker.node_id for broker in cluster.brokers] == [1, 2]
+        assert [broker.node_id for broker in cluster.brokers] == list(cluster.nodes) == [1, 2]
         assert all(broker.is_running for broker in cluster.brokers)
         assert repr(cluster) == f"<ottla.testing.Cluster {cluster.bootstrap}>"
         with pytest.raises(RuntimeError, match="already running"):

@@ -127,10 +127,16 @@ def test_a_cluster_for_tests_with_an_unpacked_kafka(tmp_path: Path) -> None:
         admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
         admin.create_topics([NewTopic("t", -1, -1)])["t"].result(30)
         produce(cluster.bootstrap, "t")
-        first = cluster.brokers[0]
-        first.stop()
+        for node in (2, 1, 2):
+            cluster.move_leader("t", 0, to=node)
+            assert admin.list_topics("t", 30).topics["t"].partitions[0].leader == node
+        cluster.nodes[1].down()
         wait_for(lambda: leaders(cluster.brokers[1].bootstrap, "t") == {2}, "the broker has left")
-        first.start()
+        with pytest.raises(ottla.testing.ClusterError, match="broker 1 is not in sync in t-0, so it cannot lead"):
+            cluster.move_leader("t", 0, to=1)
+        with pytest.raises(ottla.testing.ClusterError, match="broker 3 has no replica of t-0"):
+            cluster.move_leader("t", 0, to=3)
+        cluster.nodes[1].up()
         assert consume(cluster.bootstrap, "t", "readers") == set(range(RECORDS))
     with pytest.raises(RuntimeError, match="not running"):
         _ = cluster.bootstrap

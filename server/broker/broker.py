@@ -73,6 +73,7 @@ if TYPE_CHECKING:
     from ottla.server.broker.logins import ListenerLogins
     from ottla.server.broker.quotas_in_force import QuotasInForce
     from ottla.server.broker.secured_listeners import SecuredListeners
+    from ottla.server.broker.simulated_nodes import SimulatedNodes
     from ottla.server.metadata.cluster import Cluster
     from ottla.server.metrics.server import MetricsServer
     from ottla.server.metrics.sources import Sources
@@ -93,7 +94,8 @@ class Broker:
     """Runs one broker; see the module's docstring. Call `start` and `stop` once each, in a running event loop.
 
     `cluster_id` is given to empty log directories; formatted ones must have this id. With None they may have any, and empty ones
-    get a new one. `around` is what a test puts around the requests of all listeners (server/testkit).
+    get a new one. `around` is what a test puts around the requests of all listeners (server/testkit), and `nodes` are those that
+    it has this broker simulate.
     """
 
     def __init__(
@@ -106,12 +108,15 @@ class Broker:
         random: Random | None = None,
         network: Network | None = None,
         around: Around | None = None,
+        nodes: SimulatedNodes | None = None,
     ) -> None:
         self.config = config
         self.cluster_id = ""
         self.listeners: list[Listener] = []
         self.controller_listeners: list[Listener] = []
         """The listeners of `controller.listener.names`, for administrators. They are not advertised to clients of brokers."""
+        self.simulated_listeners: list[Listener] = []
+        """The listeners of the nodes that this broker simulates besides itself."""
         self.chain = Chain()
         """What stands around the handlers on all listeners."""
         self.context: BrokerContext | None = None
@@ -126,7 +131,9 @@ class Broker:
         self._random = random or from_system()
         self._network = network or OsNetwork()
         self._around = around
+        self._nodes = nodes
         self._logs: LogManager | None = None
+        self._network_context: NetworkContext | None = None
         self._scheduler: Scheduler | None = None
         self._compaction: Compaction | None = None
         self._quotas: QuotasInForce | None = None
@@ -140,7 +147,8 @@ class Broker:
         self._endpoints: list[Endpoint] = []  # from the opening of the listeners on
         self._broker_epoch = -1
         self._coordinators: CoordinatorUpdates | None = None
-        self._cluster: Cluster | None = None
+        self.cluster: Cluster | None = None
+        """The cluster of a broker that was started."""
         self._registered = False
         self._idle_settings: IdleSettings | None = None
 
@@ -151,7 +159,9 @@ class Broker:
 
     @property
     def bootstrap(self) -> str:
-        """The host:port of the first advertised listener, for clients to bootstrap from."""
+        """The host:port of the first advertised listener, for clients to bootstrap from; of all nodes if it simulates several."""
+        if self._nodes is not None:
+            return self._nodes.bootstrap()
         endpoint = self._endpoints[0]
         return f"{endpoint.host}:{endpoint.port}"
 
@@ -181,12 +191,13 @@ class Broker:
         self._load_logins(clock)
         security = secure_connections(self.config, self._disk, clock, self._random)
         logs = await self._open_logs(clock, security.controllers)
+        nodes, make = (None, None) if self._nodes is None else (self._nodes.ids, self._nodes.make_cluster)
         cluster = await open_cluster(
-            logs, self._disk, self.config, self.cluster_id, clock, self._random, self._network, security.controllers
+            logs, self._disk, self.config, self.cluster_id, clock, self._random, self._network, security.controllers, make
         )
-        self._cluster = cluster
+        self.cluster = cluster
         cluster.on_failure = self._fail
-        context = self.context = make_context(self.config, cluster, logs, clock, self._random)
+        context = self.context = make_context(self.config, cluster, logs, clock, self._random, nodes)
         lead_partitions(context, cluster)
         self._watch_absence(context, cluster)
         reach_other_brokers(context, self._network, security.brokers)
@@ -194,6 +205,8 @@ class Broker:
         self._measure_requests(context, logs, cluster)
         await self._open_listeners(context)
         self._endpoints = find_endpoints(self.config, self.listeners, self._network)
+        if self._nodes is not None:
+            await self._nodes.open(self)
         await self._open_metrics()
         self._broker_epoch = await cluster.register(self._endpoints, rack=self.config.rack)
         self._registered = True
@@ -207,10 +220,13 @@ class Broker:
         context.metadata.subscribe(self._follow)
         self._begin_passes(context, logs, cluster)
         self._lose_directories(logs)
-        for listener in self.listeners:
+        for listener in (*self.listeners, *self.simulated_listeners):
             await listener.accept()
         await cluster.ready()
-        self._warn_of_anonymous_brokers(context)
+        if context.authorizer is not None:
+            from ottla.server.broker.authorization import warn_of_anonymous_brokers
+
+            warn_of_anonymous_brokers(context)
         await self._open_controller_listeners(context)
         if self.sources is not None:
             self.sources.serving = True
@@ -269,10 +285,10 @@ class Broker:
                 )
                 self.offline.set()
             return
-        if failed and self._scheduler is not None and self.context is not None and self._cluster is not None:
+        if failed and self._scheduler is not None and self.context is not None and self.cluster is not None:
             lost = self.context.replicas.drop_lost()
             try:
-                self._cluster.lose_directories(failed, lost)
+                self.cluster.lose_directories(failed, lost)
             except StorageError as error:
                 logger.error("could not record in the metadata yet that %s failed: %s", ", ".join(sorted(failed)), error)
 
@@ -283,32 +299,36 @@ class Broker:
 
     async def _open_listeners(self, context: BrokerContext) -> None:
         values = self.config.values
-        network = NetworkContext(
+        self._network_context = NetworkContext(
             context.clock,
             context.purgatory,
             self._network,
             max_client_bytes=share_client_memory(values).connections,
             max_request_bytes=values["socket.request.max.bytes"],
         )
-        settings = SocketSettings.from_broker(values)
-        dispatch = self._serving(context, BROKER_ROLE)
-        for address in self.config.listeners:
-            listener = self._make_listener(address, network, dispatch, settings)
-            self.listeners.append(listener)
-            if self._logins is not None:
-                self._logins.serve(listener, context, BROKER_ROLE)
-            await listener.open(address.host, address.port)
-        controller = self._serving(context, CONTROLLER)
+        await self.open_node(context if self._nodes is None else self._nodes.own_context(context), self.listeners)
+        controller, settings = self._serving(context, CONTROLLER), SocketSettings.from_broker(values)
         for address in self.config.controller_listeners:
             if address.port:
-                listener = self._make_listener(address, network, controller, settings)
+                listener = self._make_listener(address, controller, settings)
                 self._for_controllers.append((address, listener))
                 if self._logins is not None:
                     self._logins.serve(listener, context, CONTROLLER)
         warn_of_open_listeners(self.config.listeners, context.settings)
         if self.secured is not None or self._logins is not None:
-            assert self._cluster is not None
-            self._cluster.check_listeners(self._check_listeners)
+            assert self.cluster is not None
+            self.cluster.check_listeners(self._check_listeners)
+
+    async def open_node(self, context: BrokerContext, listeners: list[Listener]) -> None:
+        """Opens the addresses of the broker, or of a node that it simulates, and adds their listeners; they do not accept yet.
+        `context` is what their requests are served from, and has the settings. Raises OSError if an address cannot be bound."""
+        dispatch, settings = self._serving(context, BROKER_ROLE), SocketSettings.from_broker(context.config.values)
+        for address in context.config.listeners:
+            listener = self._make_listener(address, dispatch, settings)
+            listeners.append(listener)
+            if self._logins is not None:
+                self._logins.serve(listener, context, BROKER_ROLE)
+            await listener.open(address.host, address.port)
 
     def _check_listeners(self, texts: Mapping[str, str], values: Mapping[str, Any], written: Collection[str]) -> None:
         """Checks the settings of security that would count, before a client's change is made that writes those in `written`.
@@ -318,11 +338,11 @@ class Broker:
         if self._logins is not None:
             self._logins.check(texts, values, written)
 
-    def _make_listener(
-        self, address: ListenerAddress, network: NetworkContext, dispatch: Serves, settings: SocketSettings
-    ) -> Listener:
+    def _make_listener(self, address: ListenerAddress, dispatch: Serves, settings: SocketSettings) -> Listener:
         """Returns the listener of this address; the code of security protocols is loaded with the first that has one. Raises
         ConfigError if a listener cannot be secured as the settings say."""
+        network = self._network_context
+        assert network is not None
         if address.protocol not in ENCRYPTED:
             return Listener(address.name, network, dispatch, settings)
         if self.secured is None:
@@ -333,9 +353,9 @@ class Broker:
         return self.secured.make(address, network, dispatch, settings)
 
     @property
-    def _all_listeners(self) -> list[Listener]:
+    def all_listeners(self) -> list[Listener]:
         """All listeners, in the order in which they were opened."""
-        return [*self.listeners, *self.controller_listeners]
+        return [*self.listeners, *self.simulated_listeners, *self.controller_listeners]
 
     async def _open_controller_listeners(self, context: BrokerContext) -> None:
         """Opens the listeners of the controller. A failure is only logged, because no client of the broker depends on them, and a
@@ -362,13 +382,6 @@ class Broker:
         from ottla.server.broker.authorization import authorize
 
         authorize(context, self.chain)
-
-    @staticmethod
-    def _warn_of_anonymous_brokers(context: BrokerContext) -> None:
-        if context.authorizer is not None:
-            from ottla.server.broker.authorization import warn_of_anonymous_brokers
-
-            warn_of_anonymous_brokers(context)
 
     def _watch_absence(self, context: BrokerContext, cluster: Cluster) -> None:
         """Has it noticed when this broker stood still while others could take over; the code for that is loaded only then."""
@@ -429,7 +442,7 @@ class Broker:
         assert self._logs is not None
         values = context.settings.values
         settings = SocketSettings.from_broker(values)
-        for listener in self._all_listeners:
+        for listener in self.all_listeners:
             listener.settings = settings
             listener.max_own_connections = max_own_connections(listener.name, context.settings.texts)
         if self.secured is not None and self._scheduler is not None:
@@ -455,16 +468,11 @@ class Broker:
         self._quotas.refresh()
 
     def _begin_passes(self, context: BrokerContext, logs: LogManager, cluster: Cluster) -> None:
-        self._scheduler = Scheduler(context.clock)
+        scheduler = self._scheduler = Scheduler(context.clock)
         self._compaction = Compaction(context, logs, self._disk, self.sources)
-        schedule_passes(self._scheduler, context, logs, self._compaction)
-        if context.fetchers is not None:
-            interval_ms = self.config.values["replica.high.watermark.checkpoint.interval.ms"]
-            self._scheduler.every("high watermark checkpoint", interval_ms, logs.high_watermark_pass)
+        schedule_passes(scheduler, context, logs, self._compaction, cluster.passes())
         if self.secured is not None:
-            self._scheduler.every("TLS reload", self.secured.interval_ms, self.secured.reload)
-        for of_cluster in cluster.passes():
-            self._scheduler.every(of_cluster.name, of_cluster.interval_ms, of_cluster.action)
+            scheduler.every("TLS reload", self.secured.interval_ms, self.secured.reload)
 
     async def stop(self) -> None:
         """Stops serving, makes everything durable and marks the stop as clean. Raises StorageError if that fails."""
@@ -473,7 +481,7 @@ class Broker:
     async def drop(self) -> None:
         """Closes all connections and files at once and writes nothing more, so that the log directories are left as by a process
         that was killed. The next start runs recovery."""
-        for listener in self._all_listeners:
+        for listener in self.all_listeners:
             listener.drop()
         await self._close(clean=False)
 
@@ -484,10 +492,10 @@ class Broker:
                 last_first.callback(self._logs.close, clean, self._broker_epoch)
             if self.context is not None:
                 last_first.callback(self.context.replicas.close, clean=clean)
-            if self._cluster is not None:
-                last_first.push_async_callback(self._cluster.close)
-            if clean and self._cluster is not None and self._registered:
-                last_first.push_async_callback(self._cluster.leave)
+            if self.cluster is not None:
+                last_first.push_async_callback(self.cluster.close)
+            if clean and self.cluster is not None and self._registered:
+                last_first.push_async_callback(self.cluster.leave)
             if self._metrics is not None:
                 last_first.callback(self._metrics.close)
             if self.context is not None:
@@ -505,11 +513,11 @@ class Broker:
                 last_first.callback(self._compaction.stop)
             if self._logins is not None:
                 last_first.callback(self._logins.close)
-            for listener in reversed(self._all_listeners):
+            for listener in reversed(self.all_listeners):
                 last_first.push_async_callback(listener.close, STOP_GRACE_SECONDS)
-            for listener in reversed(self._all_listeners):
+            for listener in reversed(self.all_listeners):
                 last_first.callback(listener.stop_accepting)
-            if clean and self._cluster is not None and self._registered:
-                last_first.push_async_callback(self._cluster.begin_leaving)
+            if clean and self.cluster is not None and self._registered:
+                last_first.push_async_callback(self.cluster.begin_leaving)
             if self.sources is not None:
                 self.sources.serving = False

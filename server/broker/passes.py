@@ -5,7 +5,7 @@ The passes for transactions, share state and the cleaner do nothing as long as t
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Final
 
 from ottla.log.management.passes import delete_steps, expiration_steps, retention_steps
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from ottla.log.disk.files import Disk
     from ottla.log.management.manager import LogManager
     from ottla.server.base.scheduler import Scheduler
+    from ottla.server.metadata.cluster import Pass
     from ottla.server.metrics.sources import Sources
     from ottla.server.partitions.cleaning import LogCleaning
     from ottla.server.requests.context import BrokerContext
@@ -29,8 +30,10 @@ microsecond a partition."""
 EXPIRE_TRANSACTIONAL_IDS: Final = "transaction.remove.expired.transaction.cleanup.interval.ms"
 
 
-def schedule_passes(scheduler: Scheduler, context: BrokerContext, logs: LogManager, compaction: Compaction) -> None:
-    """Gives the scheduler all passes except those of the cluster."""
+def schedule_passes(
+    scheduler: Scheduler, context: BrokerContext, logs: LogManager, compaction: Compaction, of_cluster: Iterable[Pass] = ()
+) -> None:
+    """Gives the scheduler all passes, and those that the cluster asks for."""
     values, settings, clock = context.config.values, context.settings, context.clock
 
     def now(action: Callable[[int], object]) -> Callable[[], object]:
@@ -59,6 +62,10 @@ def schedule_passes(scheduler: Scheduler, context: BrokerContext, logs: LogManag
         every("in-sync replicas", leading.shrink_interval_ms, lambda: scheduler.in_slices(leading.shrink_steps()))
     every("cold share partitions", snapshot_interval_ms, coordinators.snapshot_cold)
     every("share state pruning", values["share.coordinator.state.topic.prune.interval.ms"], coordinators.prune_share_state)
+    if context.fetchers is not None:
+        every("high watermark checkpoint", values["replica.high.watermark.checkpoint.interval.ms"], logs.high_watermark_pass)
+    for each in of_cluster:
+        every(each.name, each.interval_ms, each.action)
 
 
 class CoordinatorPasses:

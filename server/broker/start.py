@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ottla.log.errors import InconsistentMetadata
@@ -21,7 +22,7 @@ from ottla.server.metadata.cluster import CannotJoin
 from ottla.server.metadata.controller_settings import current_settings
 from ottla.server.metadata.image import Endpoint
 from ottla.server.metadata.names import CONSUMER_OFFSETS
-from ottla.server.metadata.opening import open_standalone
+from ottla.server.metadata.opening import MakeCluster, open_standalone
 from ottla.server.partitions.fetch_sessions import UNLIMITED, FetchSessions
 from ottla.server.partitions.replicas import Replicas
 from ottla.server.requests.context import BrokerContext
@@ -141,17 +142,19 @@ async def open_cluster(
     random: Random,
     network: Network,
     security: ClientSecurity | None = None,
+    make: MakeCluster | None = None,
 ) -> Cluster:
     """Returns the cluster that the configuration asks for, with its image replayed. `security` is that of connections to the
     controllers, where those are others. Raises MetadataError and StorageError.
 
-    It is a cluster of only this broker, or one whose controllers are others (process.roles=broker).
+    It is a cluster of only this broker, which `make` makes if a test says so, or one whose controllers are others
+    (process.roles=broker).
     """
     if config.follows_controllers:
         from ottla.server.quorum.cluster import open_quorum  # loaded only by a broker of such a cluster
 
         return open_quorum(logs, disk, config, cluster_id, clock, random, network, security)
-    return open_standalone(logs, disk, config, cluster_id, clock, random, network)
+    return open_standalone(logs, disk, config, cluster_id, clock, random, network, make)
 
 
 class NodeSecurity(NamedTuple):
@@ -188,11 +191,19 @@ def share_client_memory(values: Mapping[str, Any]) -> Shares:
     return Shares(UNLIMITED, UNLIMITED, UNLIMITED) if whole < 0 else Shares(whole // 2, whole // 4, whole // 4)
 
 
-def make_context(config: BrokerConfig, cluster: Cluster, logs: LogManager, clock: Clock, random: Random) -> BrokerContext:
-    """Makes the parts of the broker; none of them follows the metadata image yet."""
+def make_context(
+    config: BrokerConfig,
+    cluster: Cluster,
+    logs: LogManager,
+    clock: Clock,
+    random: Random,
+    nodes: AbstractSet[int] | None = None,
+) -> BrokerContext:
+    """Makes the parts of the broker; none of them follows the metadata image yet. `nodes` are the broker ids that stand for it,
+    if a test has it simulate several."""
     image, values = cluster.image, config.values
     settings = current_settings(config, image)
-    replicas = Replicas(logs, image, settings, clock)
+    replicas = Replicas(logs, image, settings, clock, nodes=nodes)
     offsets = InternalTopicLog(replicas, image, CONSUMER_OFFSETS)
     return BrokerContext(
         config=config,
@@ -200,18 +211,19 @@ def make_context(config: BrokerConfig, cluster: Cluster, logs: LogManager, clock
         metadata=image,
         controller=cluster.controller,
         replicas=replicas,
-        groups=GroupCoordinator(offsets, clock, GroupCoordinatorConfig.from_broker(values), config.node_id, image, random),
+        groups=GroupCoordinator(offsets, clock, GroupCoordinatorConfig.from_broker(values), image, random),
         producer_ids=ProducerIds(cluster.controller, ahead=config.follows_controllers),
-        fetch_sessions=FetchSessions(
-            values["max.incremental.fetch.session.cache.slots"],
-            clock.now_ms,
-            random,
-            share_client_memory(values).fetch_sessions,
-        ),
+        fetch_sessions=make_fetch_sessions(values, clock, random),
         clock=clock,
         random=random,
         optional_parts=optional_parts,
     )
+
+
+def make_fetch_sessions(values: Mapping[str, Any], clock: Clock, random: Random) -> FetchSessions:
+    """Returns a cache of fetch sessions, as large as the settings say."""
+    slots = values["max.incremental.fetch.session.cache.slots"]
+    return FetchSessions(slots, clock.now_ms, random, share_client_memory(values).fetch_sessions)
 
 
 def find_endpoints(config: BrokerConfig, listeners: Iterable[Listener], network: Network) -> list[Endpoint]:

@@ -54,11 +54,10 @@ class InternalTopicLog:
         topic = self._image.topics.get(self._topic)
         return len(topic.partitions) if topic is not None else 0
 
-    def leader(self, partition: int) -> int | None:
-        """Returns the leader's broker id, or None if there is no leader."""
-        topic = self._image.topics.get(self._topic)
-        image = topic.partitions.get(partition) if topic is not None else None
-        return image.leader if image is not None and image.leader >= 0 else None
+    def leads(self, partition: int) -> bool:
+        """Returns whether this broker leads the partition, by the metadata."""
+        image = self._image.partition(self._topic, partition)
+        return image is not None and image.leader in self._replicas.nodes
 
     def leader_epoch(self, partition: int) -> int:
         """Returns the partition's leader epoch, or -1 if there is no such partition."""

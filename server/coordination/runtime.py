@@ -51,8 +51,8 @@ class CoordinatorLog(Protocol):
         """Returns 0 while the topic does not exist."""
         ...
 
-    def leader(self, partition: int) -> int | None:
-        """Returns the leader's broker id, or None if there is no leader."""
+    def leads(self, partition: int) -> bool:
+        """Returns whether this broker leads the partition, by the metadata."""
         ...
 
     def leader_epoch(self, partition: int) -> int:
@@ -91,7 +91,6 @@ class CoordinatorRuntime(Generic[S]):
         topic: str,
         log: CoordinatorLog,
         clock: Clock,
-        node_id: int,
         make: Make[S],
         refusal: type[Exception],
         *,
@@ -101,7 +100,6 @@ class CoordinatorRuntime(Generic[S]):
         self._topic = topic
         self._log = log
         self._clock = clock
-        self._node_id = node_id
         self._make = make
         self._refusal = refusal
         self._loaded = loaded
@@ -182,7 +180,7 @@ class CoordinatorRuntime(Generic[S]):
         unless others are loading.
         Returns None if this broker does not lead the partition or cannot read it.
         """
-        if partition not in self._shards and self._log.leader(partition) == self._node_id and not self._is_damaged(partition):
+        if partition not in self._shards and self._log.leads(partition) and not self._is_damaged(partition):
             log = self._log
             shard = self._make(partition, log.leader_epoch(partition), lambda batch: log.append(partition, batch))
             self._shards[partition] = shard
@@ -216,13 +214,13 @@ class CoordinatorRuntime(Generic[S]):
         shard = self._shards.get(partition)
         if shard is not None and not self._is_led_by(shard):
             self.unload(partition)
-        if self._damaged and self._log.leader(partition) != self._node_id:
+        if self._damaged and not self._log.leads(partition):
             self._damaged.pop(partition, None)
         self.take_over(partition)
 
     def _is_led_by(self, shard: S) -> bool:
         partition = shard.partition
-        return self._log.leader(partition) == self._node_id and self._log.leader_epoch(partition) == shard.leader_epoch
+        return self._log.leads(partition) and self._log.leader_epoch(partition) == shard.leader_epoch
 
     def unload(self, partition: int) -> None:
         """Drops the shard, if there is one; requests that wait in it are answered NOT_COORDINATOR."""

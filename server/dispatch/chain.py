@@ -24,16 +24,18 @@ MakeRoute = Callable[[Plan, Steps], Route]
 class Place(IntEnum):
     """Gives each link its place, whenever it comes. The lowest is next to the handler; the highest sees a request first."""
 
-    AUTHORIZATION = 0
+    NODES = 0
+    """What a simulated node of a test kit does not lead is refused like what a broker does not lead: by whoever may ask."""
+    AUTHORIZATION = 1
     """The authorizer is next to the handler, because it takes out of requests what may not be done."""
-    QUOTAS = 1
-    FAULTS = 2
+    QUOTAS = 2
+    FAULTS = 3
     """The faults of a test kit are outside the quotas, so that a request that never arrives is counted against nobody."""
-    VERSIONS = 3
+    VERSIONS = 4
     """What a test pretends to serve is told in place of what is served, whatever a fault does to that."""
-    PRESENCE = 4
+    PRESENCE = 5
     """A broker in a quorum first of all looks whether it stood still (server/broker/absence.py)."""
-    WAITS = 5
+    WAITS = 6
     """What a test waits for may come about with any request, also with one that gets no further."""
 
 

@@ -65,6 +65,11 @@ class Dispatch:
         self.routes: dict[int, Route] = {}
         self._chain.subscribe(self._compose_anew)
 
+    @property
+    def node_id(self) -> int:
+        """Returns the id of the broker whose requests these are; a test may have one broker simulate several."""
+        return self._broker.config.node_id
+
     def serve(self, frame: Buffer, session: Session) -> bytes | Parts | Waiting | None:
         """Serves one request; returns the frame of its answer, in parts if it may hold regions of files; or Waiting if the answer
         comes later; or None if the client wants no answer.

@@ -41,7 +41,7 @@ class GroupCoordinator:
     """The group coordinator of this broker, with the shards of the partitions that it leads."""
 
     def __init__(
-        self, log: CoordinatorLog, clock: Clock, settings: GroupCoordinatorConfig, node_id: int, cluster: Cluster, random: Random
+        self, log: CoordinatorLog, clock: Clock, settings: GroupCoordinatorConfig, cluster: Cluster, random: Random
     ) -> None:
         self.settings = settings
         self._cluster = cluster
@@ -49,7 +49,7 @@ class GroupCoordinator:
         self._log = log
         self._clock = clock
         self._shards = CoordinatorRuntime(
-            CONSUMER_OFFSETS, log, clock, node_id, self._make, GroupError, loaded=self._loaded, unloaded=self._unloaded
+            CONSUMER_OFFSETS, log, clock, self._make, GroupError, loaded=self._loaded, unloaded=self._unloaded
         )
         self._deleted_while_loading: dict[int, list[str]] = {}
 

@@ -4,6 +4,7 @@ metadata log and begins a new epoch of it.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ottla.log.errors import StorageError
@@ -31,6 +32,10 @@ if TYPE_CHECKING:
     from ottla.server.settings.broker_config import BrokerConfig
 
 
+MakeCluster = Callable[..., StandaloneCluster]
+"""Makes a cluster of what StandaloneCluster takes."""
+
+
 def open_standalone(
     logs: LogManager,
     disk: Disk,
@@ -39,9 +44,10 @@ def open_standalone(
     clock: Clock,
     random: Random,
     network: Network,
+    make: MakeCluster | None = None,
 ) -> StandaloneCluster:
     """Returns the cluster, with its image replayed and a new epoch begun. `logs` must be formatted and have opened what is on
-    disk.
+    disk; `make` makes another cluster of the same parts.
 
     Raises MetadataError or StorageError; then the broker must not start.
     """
@@ -77,7 +83,7 @@ def open_standalone(
         turned_on = any(isinstance(each, FeatureLevelRecord) and each.name == eligible.FEATURE for each in levels)
         settled = eligible.min_isr_records(image, config.values["min.insync.replicas"]) if turned_on else []
         controller.commit([*levels, *settled])
-    return StandaloneCluster(controller, log, disk, settings, clock, random, holds)
+    return (make or StandaloneCluster)(controller, log, disk, settings, clock, random, holds)
 
 
 def _bootstrap_records(disk: Disk, directory: str) -> list[WireStruct]:

@@ -196,7 +196,7 @@ class StandaloneController(Controller):
     async def elect_leaders(self, request: ElectLeadersRequest, caller: Caller) -> ElectLeadersResponse:
         from ottla.server.metadata import elect_leaders
 
-        return self._carry_out(elect_leaders.elect_leaders(self.image, frozenset((self._settings.node_id,)), request))
+        return self._carry_out(elect_leaders.elect_leaders(self.image, self._settings.alive(self.image), request))
 
     async def allocate_producer_ids(self) -> range:
         from ottla.wire.messages.internal.producer_ids_record import ProducerIdsRecord
@@ -269,7 +269,8 @@ class StandaloneController(Controller):
     async def unregister_broker(self, broker_id: int, caller: Caller) -> None:
         from ottla.server.metadata import membership
 
-        self._carry_out(membership.unregister_broker(self.image, self._settings.node_id, broker_id))
+        running = broker_id if broker_id in self._settings.simulated else self._settings.node_id
+        self._carry_out(membership.unregister_broker(self.image, running, broker_id))
 
     async def unregister_controller(self, controller_id: int, caller: Caller) -> None:
         from ottla.server.metadata import membership
@@ -328,7 +329,7 @@ class StandaloneController(Controller):
         topics: list[CreatableTopic] = []
         size = 0
         while self._wanted:
-            topic = self._default_topic(next(iter(self._wanted)))
+            topic = self.default_topic(next(iter(self._wanted)))
             size += 1 + len(topic.configs) + max(topic.num_partitions, self._settings.num_partitions)
             if topics and size > MAX_RECORDS:  # all of them would be refused, whoever wants them
                 break
@@ -369,7 +370,7 @@ class StandaloneController(Controller):
         else:
             self._end_creation()
 
-    def _default_topic(self, name: str) -> CreatableTopic:
+    def default_topic(self, name: str) -> CreatableTopic:
         """Returns a topic with the broker's defaults. The configuration may ask for more replicas of internal topics than there
         are brokers, as Kafka's defaults do for a single broker; then the topic gets as many as possible.
         """

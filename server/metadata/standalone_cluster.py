@@ -80,19 +80,30 @@ class StandaloneCluster(Cluster):
     async def register(self, endpoints: Sequence[Endpoint], *, rack: str | None = None) -> int:
         node_id = self._settings.node_id
         incarnation = random_uuid(self._random)
-        records: list[WireStruct] = []
-        if self.image.metadata_version >= CONTROLLERS_REGISTER:
-            controller = controller_record.RegisterControllerRecord(node_id, incarnation)
-            addresses = self._settings.controller_endpoints
-            controller.end_points = [controller_record.ControllerEndpoint(*address) for address in addresses]
-            controller.features = [
-                controller_record.ControllerFeature(name, *levels) for name, levels in SUPPORTED_FEATURES.items()
-            ]
-            records.append(controller)
-        broker = broker_record.RegisterBrokerRecord(
+        records = self._controller_registration(incarnation)
+        broker = self._broker_registration(node_id, incarnation, endpoints, rack, at=len(records))
+        self._controller.commit([*records, broker, *elect(self.image, node_id, self._is_here)])
+        self.image.subscribe(self._follow)
+        return broker.broker_epoch
+
+    def _controller_registration(self, incarnation: bytes) -> list[WireStruct]:
+        """Returns the record that registers this node as a controller, if controllers are registered."""
+        if self.image.metadata_version < CONTROLLERS_REGISTER:
+            return []
+        controller = controller_record.RegisterControllerRecord(self._settings.node_id, incarnation)
+        addresses = self._settings.controller_endpoints
+        controller.end_points = [controller_record.ControllerEndpoint(*address) for address in addresses]
+        controller.features = [controller_record.ControllerFeature(name, *levels) for name, levels in SUPPORTED_FEATURES.items()]
+        return [controller]
+
+    def _broker_registration(
+        self, node_id: int, incarnation: bytes, endpoints: Sequence[Endpoint], rack: str | None, *, at: int
+    ) -> broker_record.RegisterBrokerRecord:
+        """Returns the record that registers a broker. There are `at` records before it in what is committed."""
+        return broker_record.RegisterBrokerRecord(
             broker_id=node_id,
             incarnation_id=incarnation,
-            broker_epoch=self._log.end_offset + len(records),  # the offset that this record gets
+            broker_epoch=self._log.end_offset + at,  # the offset that this record gets
             end_points=[broker_record.BrokerEndpoint(*endpoint) for endpoint in endpoints],
             features=[broker_record.BrokerFeature(name, *levels) for name, levels in SUPPORTED_FEATURES.items()],
             rack=rack,
@@ -100,9 +111,6 @@ class StandaloneCluster(Cluster):
             log_dirs=list(self._settings.directory_ids),
             cordoned_log_dirs=list(self._settings.cordoned_ids(self.image)) or None,
         )
-        self._controller.commit([*records, broker, *elect(self.image, node_id, self._is_here)])
-        self.image.subscribe(self._follow)
-        return broker.broker_epoch
 
     async def ready(self) -> None:
         """Does nothing, because the registration has unfenced the broker already."""
@@ -115,9 +123,12 @@ class StandaloneCluster(Cluster):
 
         if self._log.is_offline:
             return
-        broker = self.image.brokers[self._settings.node_id]
-        gone = BrokerRegistrationChangeRecord(broker.broker_id, broker.epoch, fenced=1, in_controlled_shutdown=1)
-        self._controller.commit([*resign(self.image, broker.broker_id), gone])
+        records: list[WireStruct] = []
+        for node_id in (self._settings.node_id, *self._settings.simulated):
+            broker = self.image.brokers[node_id]
+            gone = BrokerRegistrationChangeRecord(broker.broker_id, broker.epoch, fenced=1, in_controlled_shutdown=1)
+            records += [*resign(self.image, broker.broker_id), gone]
+        self._controller.commit(records)
 
     async def close(self) -> None:
         """Does nothing, because nothing runs but the passes, which the broker's scheduler ends."""

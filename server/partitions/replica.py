@@ -8,7 +8,7 @@ With one replica the high watermark is the log's end and moves with each append.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -171,14 +171,15 @@ class Replica:
 
     # Following the metadata
 
-    def take_role(self, image: PartitionImage, node_id: int) -> None:
-        """Takes over what the metadata says about this partition: who leads it, and which replicas are in sync."""
+    def take_role(self, image: PartitionImage, nodes: Container[int]) -> None:
+        """Takes over what the metadata says about this partition: who leads it, and which replicas are in sync. `nodes` are the
+        broker ids that stand for this broker: its own, or several if a test has it simulate a cluster."""
         is_new_epoch = image.leader_epoch != self.leader_epoch
         if self.leader_epoch < 0 and len(image.replicas) > 1:  # what followers have is not known: begin with what they had
             self.log.restore_high_watermark()
         self.leader, self.leader_epoch = image.leader, image.leader_epoch
-        if image.leader == node_id:
-            self._lead(image, node_id, is_new_epoch)
+        if image.leader in nodes:
+            self._lead(image, nodes, is_new_epoch)
         else:
             self._stop_leading(Follower(image.leader) if image.leader != _NOBODY else None)
         self.wake()
@@ -188,9 +189,9 @@ class Replica:
         self._stop_leading(None)
         self.wake()
 
-    def _lead(self, image: PartitionImage, node_id: int, is_new_epoch: bool) -> None:
+    def _lead(self, image: PartitionImage, nodes: Container[int], is_new_epoch: bool) -> None:
         self.log.begin_epoch(image.leader_epoch)
-        followers = [replica for replica in image.replicas if replica != node_id]
+        followers = [replica for replica in image.replicas if replica not in nodes]
         if not isinstance(self.role, Leader):
             self.role = Leader()
             self._count_followers(self.role, followers, image, self.log.log_end_offset)

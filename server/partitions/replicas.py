@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING, Final
 
 from ottla.log.config import LogConfig
@@ -58,11 +59,18 @@ class Replicas:
     takes long beside the event loop: by default in a thread (flushing.py)."""
 
     def __init__(
-        self, logs: LogManager, image: MetadataImage, settings: CurrentSettings, clock: Clock, run: Run | None = None
+        self,
+        logs: LogManager,
+        image: MetadataImage,
+        settings: CurrentSettings,
+        clock: Clock,
+        run: Run | None = None,
+        nodes: AbstractSet[int] | None = None,
     ) -> None:
         self.logs = logs
         self._image = image
-        self._node_id = settings.config.node_id
+        self.nodes = nodes or frozenset((settings.config.node_id,))
+        """The broker ids that stand for this broker: its own, or several if a test has it simulate a cluster."""
         self._settings = settings
         self._clock = clock
         self._run = run
@@ -97,7 +105,7 @@ class Replicas:
         image = self._image.partition(topic, partition)
         if image is None:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        if self._node_id not in image.replicas or (self._image.topics[topic].topic_id, partition) in self._backlog:
+        if self.nodes.isdisjoint(image.replicas) or (self._image.topics[topic].topic_id, partition) in self._backlog:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         return ErrorCode.KAFKA_STORAGE_ERROR
 
@@ -172,7 +180,7 @@ class Replicas:
             (topic.name, index): dropped.get((topic.name, index))
             for topic in self._image.topics.values()
             for index, partition in topic.partitions.items()
-            if partition.leader == self._node_id
+            if partition.leader in self.nodes
             and (topic.name, index) not in self._replicas
             and (topic.topic_id, index) not in self._backlog
             and not self._backlog.waits_for_room((topic.topic_id, index))
@@ -225,7 +233,7 @@ class Replicas:
         unless it belongs to an internal topic: these are small, and a coordinator looks for its partition at once.
         """
         replica = self._replicas.get((topic, index))
-        if self._node_id not in image.replicas:
+        if self.nodes.isdisjoint(image.replicas):
             if replica is not None:
                 self._remove(topic, index)
         elif replica is not None:
@@ -244,7 +252,7 @@ class Replicas:
         topic_id, index = name
         topic = self._image.topics_by_id.get(topic_id)
         image = topic.partitions.get(index) if topic is not None else None
-        if topic is None or image is None or self._node_id not in image.replicas or (topic.name, index) in self._replicas:
+        if topic is None or image is None or self.nodes.isdisjoint(image.replicas) or (topic.name, index) in self._replicas:
             return False
         if self._is_elsewhere(topic.name, index, image):
             logger.error("%s-%d is in a log directory that is missing; list all log directories in log.dirs", topic.name, index)
@@ -263,8 +271,8 @@ class Replicas:
         """
         if image.leader != NO_LEADER or self.logs.get(topic, index) is not None:
             return False
-        directory_id = image.directory_of(self._node_id)
-        return directory_id not in (UNASSIGNED, MIGRATING, *self.logs.directory_ids.values())
+        known = (UNASSIGNED, MIGRATING, *self.logs.directory_ids.values())
+        return all(image.directory_of(node_id) not in known for node_id in self.nodes if node_id in image.replicas)
 
     def _open(self, topic: str, topic_id: bytes, index: int, *, is_new: bool) -> Replica | None:
         """Opens the partition, and creates its log if there is none. If the disk refuses, logs that and returns None; clients
@@ -328,7 +336,7 @@ class Replicas:
             replica.is_leader = not in_doubt and isinstance(replica.role, Leader)
 
     def _take_role(self, replica: Replica, image: PartitionImage) -> None:
-        replica.take_role(image, self._node_id)
+        replica.take_role(image, self.nodes)
         if self.in_doubt:
             replica.is_leader = False
         if self.on_role is not None:

@@ -50,6 +50,9 @@ _TestPort = Annotated[
         help="ottla.test.port: the port where a test breaks this broker on purpose (docs/testkit.md); 0 picks a free port.",
     ),
 ]
+_TestNodes = Annotated[
+    int | None, typer.Option(min=1, max=100, metavar="N", help="ottla.test.nodes: how many nodes it simulates for a test.")
+]
 _TestDisk = Annotated[
     str | None,
     typer.Option(
@@ -123,6 +126,7 @@ def serve(
     ] = None,
     test_port: _TestPort = None,
     test_disk: _TestDisk = None,
+    test_nodes: _TestNodes = None,
     ready_file: Annotated[
         str | None, typer.Option(metavar="FILE", help="Where to write, as JSON, the addresses and the process id once it serves.")
     ] = None,
@@ -146,6 +150,7 @@ def serve(
         metrics_port,
         test_port,
         test_disk,
+        test_nodes,
         ready_file,
         until_stdin_closes,
         adopt_test_data,

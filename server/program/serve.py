@@ -57,6 +57,7 @@ LONGEST_LINE: Final = 4_000
 TEST_PORT: Final = "ottla.test.port"
 TEST_DISK: Final = "ottla.test.disk"
 REAL: Final = "files"
+TEST_NODES: Final = "ottla.test.nodes"
 COLLECTOR_STEP: Final = 50_000
 """How many new objects there are between two collections of the youngest; Python's default is 700."""
 _BAD_ADDRESS: Final = (errno.EADDRINUSE, errno.EADDRNOTAVAIL, errno.EACCES, errno.EPERM, errno.EAFNOSUPPORT)
@@ -76,6 +77,7 @@ class ServeOptions:
     metrics_port: int | None = None
     test_port: int | None = None
     test_disk: str | None = None
+    test_nodes: int | None = None
     ready_file: str | None = None
     until_stdin_closes: bool = False
     adopt_test_data: bool = False
@@ -127,6 +129,8 @@ def _named_options(options: ServeOptions, given: Mapping[str, Given]) -> dict[st
         result[TEST_PORT] = Given(str(options.test_port), "--test-port")
     if options.test_disk is not None:
         result[TEST_DISK] = Given(options.test_disk, "--test-disk")
+    if options.test_nodes is not None:
+        result[TEST_NODES] = Given(str(options.test_nodes), "--test-nodes")
     if options.port is not None or options.host is not None:
         result |= _move_listeners(given, options.host, options.port)
     return result
@@ -263,6 +267,8 @@ def _put_under_test(config: BrokerConfig, options: ServeOptions) -> UnderTest | 
             return UnderTest(config, OsDisk(), os.link)
         if config.values[TEST_DISK] != REAL:
             raise ConfigError(f"{TEST_DISK}: a disk in memory is for tests only; give the broker a test port (--test-port N)")
+        if config.values[TEST_NODES] > 1:
+            raise ConfigError(f"{TEST_NODES}: nodes are simulated only for a test; open a test port (--test-port 0)")
         check_directories(OsDisk(), config.all_log_dirs, under_test=False, adopt=options.adopt_test_data)
     except ConfigError as error:
         raise CannotStart(str(error)) from error
@@ -340,6 +346,8 @@ def _announce(broker: Broker, config: BrokerConfig, test_url: str | None, *, in_
     directories = ", ".join(config.log_dirs) if config.values[TEST_DISK] == REAL else f"in {config.values[TEST_DISK]}"
     more = f", metrics {broker.metrics_url}/metrics" if broker.metrics_url is not None else ""
     more += f", UNDER TEST at {test_url}" if test_url is not None else ""
+    nodes = config.values[TEST_NODES]
+    more += f", {nodes} SIMULATED nodes" if nodes > 1 else ""
     print(f"ottla {__version__} ready: bootstrap {broker.bootstrap}, data {directories}, cluster {broker.cluster_id}{more}")
     print(f"[KafkaServer id={config.node_id}] started")
     if in_container:

@@ -225,6 +225,15 @@ OWN_SETTINGS: Final[dict[str, Setting]] = {
             doc="The address of that port. At any other than loopback, `ottla.test.token` has to be set.",
         ),
         Setting(
+            "ottla.test.nodes",
+            ConfigType.INT,
+            1,
+            1,
+            100,
+            doc="How many nodes a broker with a test port simulates. They have ids and ports of their own, and are one broker "
+            "with one copy of each partition; its cluster id says SIMULATED.",
+        ),
+        Setting(
             "ottla.test.token",
             ConfigType.PASSWORD,
             None,

@@ -177,6 +177,10 @@ class SharePartitions:
         if found is not None:
             found.close()
 
+    def forget_partition(self, topic_id: bytes, index: int) -> None:
+        """Drops what all groups have of a partition, because its leader changed."""
+        self._forget_where(lambda key: key[1:] == (topic_id, index))
+
     def handle_error(self, partition: SharePartition, error: ShareError) -> None:
         """Handles an error of a share partition: drops the partition if the error means that it is no longer this broker's."""
         if error.code in FENCING:
@@ -195,7 +199,7 @@ class SharePartitions:
             case PartitionChanged(topic=topic, partition=index, previous=previous) if previous is not None:
                 replica = self._replicas.get_by_id(topic.topic_id, index)
                 if replica is None or not replica.is_leader:
-                    self._forget_where(lambda key: key[1:] == (topic.topic_id, index))
+                    self.forget_partition(topic.topic_id, index)
             case ConfigChanged(resource_type=kind) if kind in (BROKER, GROUP):
                 self._group_settings.clear()
 

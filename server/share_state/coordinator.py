@@ -82,7 +82,6 @@ class ShareCoordinator:
         log: ShareStateLog,
         clock: Clock,
         settings: ShareCoordinatorSettings,
-        node_id: int,
         *,
         exists: Callable[[bytes, int], bool],
         create_topic: Callable[[], None],
@@ -92,9 +91,7 @@ class ShareCoordinator:
         self._clock = clock
         self._exists = exists
         self._create_topic = create_topic
-        self._shards = CoordinatorRuntime(
-            SHARE_GROUP_STATE, log, clock, node_id, self._make, ShareStateError, loaded=self._loaded
-        )
+        self._shards = CoordinatorRuntime(SHARE_GROUP_STATE, log, clock, self._make, ShareStateError, loaded=self._loaded)
 
     # Routing
 

@@ -34,7 +34,6 @@ def open_share_coordinator(
             values["share.coordinator.cold.partition.snapshot.interval.ms"],
             values["share.coordinator.state.topic.compression.codec"],
         ),
-        config.node_id,
         exists=exists,
         create_topic=lambda: controller.create_in_background((SHARE_GROUP_STATE,), None),
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import struct
 from collections.abc import Callable
+from collections.abc import Set as AbstractSet
 from random import Random
 from typing import TYPE_CHECKING, Final
 
@@ -46,6 +47,13 @@ class Bench:
         assert self._broker is not None
         return self._broker
 
+    @property
+    def node_ids(self) -> AbstractSet[int]:
+        """Returns the ids of the broker: one, or those of all nodes that it simulates."""
+        context = self.broker.context
+        assert context is not None
+        return context.replicas.nodes
+
     # Connections
 
     def soon(self, callback: Callable[[], None]) -> None:
@@ -54,8 +62,7 @@ class Bench:
 
     def connection_of(self, session: Session) -> Connection | None:
         """Returns the connection of a session, None if it is gone."""
-        broker = self.broker
-        for listener in (*broker.listeners, *broker.controller_listeners):
+        for listener in self.broker.all_listeners:
             for connection in listener.connections:
                 if connection.session is session:
                     return connection

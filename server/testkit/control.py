@@ -12,7 +12,7 @@ from collections.abc import Callable
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from ottla.server.testkit import disk_calls, fault_calls, look_calls, moves, recording_calls, records, version_calls
+from ottla.server.testkit import disk_calls, fault_calls, look_calls, moves, node_calls, recording_calls, records, version_calls
 from ottla.server.testkit.fields import Refused, nearest
 from ottla.server.testkit.given import Given
 from ottla.server.testkit.topics import create_topic, delete_topic
@@ -75,6 +75,14 @@ CALLS: Final[tuple[Call, ...]] = (
     Call("pretend", "POST", "/v1/versions", version_calls.pretend),
     Call("versions", "GET", "/v1/versions", version_calls.describe_versions),
     Call("be_itself", "DELETE", "/v1/versions", version_calls.be_itself),
+    Call("nodes", "GET", "/v1/nodes", node_calls.list_nodes),
+    Call("add_node", "POST", "/v1/nodes", node_calls.add_node, HTTPStatus.CREATED),
+    Call("node", "GET", "/v1/nodes/{node}", node_calls.show_node),
+    Call("change_node", "POST", "/v1/nodes/{node}", node_calls.change_node),
+    Call("remove_node", "DELETE", "/v1/nodes/{node}", node_calls.remove_node),
+    Call("move_partition", "POST", "/v1/partitions/{topic}/{partition}", node_calls.move_partition),
+    Call("move_group", "POST", "/v1/groups/{group}/coordinator", node_calls.move_group),
+    Call("move_transaction", "POST", "/v1/transactions/{transactional_id}/coordinator", node_calls.move_transaction),
     Call("create_topic", "PUT", "/v1/topics/{topic}", create_topic, HTTPStatus.CREATED),
     Call("delete_topic", "DELETE", "/v1/topics/{topic}", delete_topic),
     Call("record", "POST", "/v1/recording", recording_calls.record),

@@ -67,7 +67,7 @@ def keep_members(broker: Broker, seconds: float) -> None:
     assert context is not None
     connected = {
         (connection.session.client_id, connection.session.client_host)
-        for listener in broker.listeners
+        for listener in broker.all_listeners
         for connection in listener.connections
     }
     for shard, group in _groups(context):

@@ -150,6 +150,11 @@ class Frames:
         self._rewrites = rewrites
         self._serve: Serve = dispatch.serve
 
+    @property
+    def node_id(self) -> int:
+        """The id of the broker whose requests these are."""
+        return self._dispatch.node_id
+
     def put_around(self, around: Iterable[Callable[[Serve], Serve]]) -> None:
         """Has requests served by the dispatch with these around it, the innermost first, in place of those that were there."""
         serve: Serve = self._dispatch.serve

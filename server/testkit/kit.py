@@ -95,17 +95,23 @@ class Kit(Bench):
 
     def _put_around(self) -> None:
         """Puts around the dispatch what pretends, and around that what records, so that it has what clients are answered."""
-        around: list[Callable[[Serve], Serve]] = []
-        if self.versions is not None:
-            around.append(self.versions.around_serve)
-        if self.recorder is not None and self.recorder.max:
-            context = self.broker.context
-            assert context is not None
-            around.append(partial(self.recorder.around, self.broker.config.node_id, context.clock.now_ms))
         for frames in self._frames:
+            around: list[Callable[[Serve], Serve]] = []
+            if self.versions is not None:
+                around.append(self.versions.around_serve)
+            if self.recorder is not None and self.recorder.max:
+                context = self.broker.context
+                assert context is not None
+                around.append(partial(self.recorder.around, frames.node_id, context.clock.now_ms))
             frames.put_around(around)
 
     def describe(self) -> dict[str, Any]:
         """Returns what `state` answers."""
         broker = self.broker
-        return {"bootstrap": broker.bootstrap, "cluster_id": broker.cluster_id, "node_id": broker.config.node_id}
+        return {
+            "bootstrap": broker.bootstrap,
+            "cluster_id": broker.cluster_id,
+            "node_id": broker.config.node_id,
+            "simulated": len(self.node_ids) > 1,
+            "nodes": sorted(self.node_ids),
+        }

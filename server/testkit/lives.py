@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ottla.log.disk.files import remove_tree
 from ottla.server.base.clock import sleep
+from ottla.server.base.randomness import from_system
 from ottla.server.broker.broker import Broker
 from ottla.server.settings.broker_config import BrokerConfig
 from ottla.server.testkit.archives import Archive
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from ottla.server.broker.broker import Around
     from ottla.server.testkit.copies import Link
     from ottla.server.testkit.homes import Home
+    from ottla.server.testkit.nodes import Nodes
 
 COPY_ATTEMPTS: Final = 3
 """How often a copy is begun anew because the cleaner's process has renamed a file meanwhile."""
@@ -56,7 +58,8 @@ class Lives:
     """The broker of one test, over all its lives; see the module's docstring.
 
     `clock` is that of real time; `around` is what each life has around its requests. `config` and `cluster_id` are those of the
-    first life. `home` is where its log directories are, `link` gives a file a second name if the disk can.
+    first life; the former says how many nodes the broker simulates. `home` is where its log directories are, `link` gives a file
+    a second name if the disk can.
     """
 
     def __init__(
@@ -82,6 +85,13 @@ class Lives:
         self._cluster_id = cluster_id
         self._link = link
         self._network = KeptPorts()
+        self.nodes: Nodes | None = None
+        """The nodes that it simulates; None if it is one broker."""
+        if config.values["ottla.test.nodes"] > 1:
+            from ottla.server.testkit import nodes
+
+            self._config = _changed(config, {**nodes.defaults(config.values["ottla.test.nodes"]), **config.texts})
+            self.nodes = nodes.Nodes(self._config, self._network)
         self._broker: Broker | None = None
         self._why_down = "it was not started"
         self._clock = SteeredClock(clock)
@@ -125,6 +135,13 @@ class Lives:
     async def start(self) -> None:
         """Begins the first life. Raises what Broker.start raises; nothing is left open then."""
         try:
+            if self.nodes is not None:
+                from ottla.server.testkit.nodes import choose_cluster_id
+
+                random = self._random or from_system()
+                self._cluster_id = choose_cluster_id(
+                    self._disk, self._config, self._cluster_id or self._config.cluster_id, random
+                )
             await self._begin(REAL_TIME)
         except BaseException:
             self._network.close()
@@ -169,6 +186,8 @@ class Lives:
         self._home.check()
         async with self._turn:
             await self._move()
+            if self.nodes is not None:
+                self.nodes.reset()
             await self._begin(REAL_TIME)
 
     async def restore(self, name: str) -> None:
@@ -265,6 +284,7 @@ class Lives:
             random=self._random,
             network=self._network,
             around=self._around,
+            nodes=self.nodes,
         )
         broker.offline = self.offline
         try:
@@ -274,11 +294,14 @@ class Lives:
             self._why_down = f"it could not be started: {error}"
             raise
         self._broker = broker
-        self._keep_address(broker)
+        self.keep_address()
+        if self.nodes is not None:
+            self.nodes.started()
         self._tell()
 
-    def _keep_address(self, broker: Broker) -> None:
+    def keep_address(self) -> None:
         """Gives all later lives the cluster id and the ports of this one."""
+        broker = self.broker
         self._cluster_id = broker.cluster_id
         ports = {listener.name: listener.port for listener in (*broker.listeners, *broker.controller_listeners)}
         addresses = [address._replace(port=ports.get(address.name, address.port)) for address in self._config.all_listeners]
@@ -287,6 +310,8 @@ class Lives:
         if broker.metrics_url is not None:
             texts["ottla.metrics.port"] = broker.metrics_url.rpartition(":")[2]
             kept.add(int(texts["ottla.metrics.port"]))
+        if self.nodes is not None:
+            kept |= self.nodes.ports
         self._network.keep_only(kept)
         self._config = _changed(self._config, texts)
 

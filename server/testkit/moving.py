@@ -15,6 +15,7 @@ from ottla.server.testkit.archives import write_archive
 from ottla.server.testkit.calling import Calls
 from ottla.server.testkit.disk_handles import Disk
 from ottla.server.testkit.looking import Looking
+from ottla.server.testkit.node_handles import NodeMoves
 from ottla.server.testkit.seen_requests import Recording
 
 
@@ -68,11 +69,11 @@ class Clock:
         self._call("resume")
 
 
-class Moving(Looking, Recording):
-    """What a test may do to the time and the lives of its broker, and ask about what is in it and about its requests."""
+class Moving(Looking, Recording, NodeMoves):
+    """What a test may do to the time, the lives and the nodes of its broker, and ask about what is in it and its requests."""
 
     def __init__(self, call: Calls) -> None:
-        self._call = call
+        super().__init__(call)
         self.clock = Clock(call)
         """The broker's clock."""
         self.disk = Disk(call)

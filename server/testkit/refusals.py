@@ -14,8 +14,8 @@ its brokers, and a share session counts its requests. Those with sessions are re
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from ottla.server.base.errors import CloseConnection
 from ottla.server.guards.ask import mend
@@ -46,7 +46,6 @@ from ottla.wire.primitives import Parts, WireStruct
 if TYPE_CHECKING:
     from ottla.server.requests.link import Handle
     from ottla.server.requests.request import Request
-    from ottla.server.testkit.selectors import Numbers, On, Pattern
 
 ALWAYS_SERVED: Final = frozenset({"metadata", "share_acknowledge"})
 """Requests that reach their handler even if nothing is left of them."""
@@ -86,7 +85,24 @@ class Selected(NamedTuple):
     parts: tuple[Refused, ...]
 
 
-def select(body: Any, request: Request, on: On) -> Selected | None:
+class Fits(Protocol):
+    """Tells which names or numbers are meant."""
+
+    def fits(self, name: object) -> bool:
+        """Returns whether this one is."""
+        ...
+
+
+class Selects(Protocol):
+    """Says by what entities are selected; all of it must fit."""
+
+    @property
+    def entities(self) -> Mapping[Role, Fits]:
+        """What must fit, by role."""
+        ...
+
+
+def select(body: Any, request: Request, on: Selects) -> Selected | None:
     """Returns what a fault matches in a request, None if nothing."""
     shape = shape_of(request.api_key, request.api_version)
     wanted = on.entities
@@ -115,14 +131,14 @@ def select(body: Any, request: Request, on: On) -> Selected | None:
     return Selected(shape, tuple(parts)) if parts else None
 
 
-def _may_fit(body: Any, first: Place, topics: Pattern | Numbers | None, topics_by_id: Any) -> bool:
+def _may_fit(body: Any, first: Place, topics: Fits | None, topics_by_id: Any) -> bool:
     """Returns whether any topic fits, where topics are what a request names first. Most faults do not match because of that."""
     if topics is None or first.level.role is not Role.TOPIC:
         return True
     return any(topics.fits(topic_of(each, topics_by_id)) for each in getattr(body, first.level.asked) or ())
 
 
-def _fits(named: Named, way: tuple[Place, ...], left: Iterable[Role], on: On, body: Any, topics_by_id: Any) -> bool:
+def _fits(named: Named, way: tuple[Place, ...], left: Iterable[Role], on: Selects, body: Any, topics_by_id: Any) -> bool:
     """Returns whether an entity is all that a fault selects by."""
     missing = set(left)
     for place, element in zip(way, named.elements, strict=False):

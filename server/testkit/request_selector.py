@@ -31,7 +31,7 @@ class RequestSelector:
         """`values` are the fields of `on` of a fault. Raises Refused."""
         self._bench = bench
         try:
-            self._on = On(Fields(values), bench.broker.config.node_id)
+            self._on = On(Fields(values), bench.node_ids)
         except Refused as refused:
             text = str(refused)
             raise Refused(text.removeprefix("on.").removeprefix("on: "), refused.status) from None
@@ -52,7 +52,9 @@ class RequestSelector:
             body = decode_request(entry)
             if body is None:
                 return False
-        return self._on.matches(body, request) and (not self._on.entities or select(body, request, self._on) is not None)
+        return self._on.matches(body, request, entry.node) and (
+            not self._on.entities or select(body, request, self._on) is not None
+        )
 
 
 def from_query(values: dict[str, Any]) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from fnmatch import fnmatchcase, translate
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -68,8 +68,8 @@ class Condition(NamedTuple):
 class On:
     """Says which requests a fault is for."""
 
-    def __init__(self, fields: Fields, node_id: int) -> None:
-        """Raises Refused."""
+    def __init__(self, fields: Fields, nodes: Collection[int]) -> None:
+        """`nodes` are the ids that there are. Raises Refused."""
         self.apis = _read_apis(fields)
         self.entities: dict[Role, Pattern | Numbers] = {}
         for role in (Role.TOPIC, Role.GROUP, Role.TRANSACTION, Role.RESOURCE):
@@ -81,9 +81,10 @@ class On:
             self.entities[Role.PARTITION] = partitions
         self._client_id = _read_pattern(fields, "client_id")
         self._client_host = _read_pattern(fields, "client_host")
-        nodes = _read_numbers(fields, "node")
-        if nodes is not None and not nodes.fits(node_id):
-            raise Refused(f"on.node: this can never match, because the only node is {node_id}")
+        self._nodes = _read_numbers(fields, "node")
+        if self._nodes is not None and not any(map(self._nodes.fits, nodes)):
+            there = "nodes are" if len(nodes) > 1 else "node is"
+            raise Refused(f"on.node: this can never match, because the only {there} {', '.join(map(str, sorted(nodes)))}")
         self._versions = _read_versions(fields)
         self._where = tuple(_read_conditions(fields))
         fields.done()
@@ -119,11 +120,13 @@ class On:
         """Returns whether requests of an API may match at all."""
         return (not self.apis or api in self.apis) and self.entities.keys() <= roles_of(api)
 
-    def matches(self, body: Any, request: Request) -> bool:
-        """Returns whether a request of one of these APIs matches in all but its entities."""
+    def matches(self, body: Any, request: Request, node: int | None = None) -> bool:
+        """Returns whether a request of one of these APIs matches in all but its entities. `node` is the one that was asked, if
+        that is not the request's."""
         return (
             self._has_version(request.api_version)
             and (self._client_id is None or self._client_id.fits(request.client_id))
+            and (self._nodes is None or self._nodes.fits(request.broker.config.node_id if node is None else node))
             and (self._client_host is None or self._client_host.fits(request.session.client_host))
             and all(any(_is(value, each.values) for value in _values_at(body, each.path)) for each in self._where)
         )

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 DISK: Final = "ottla.test.disk"
 MEMORY: Final = "memory"
+NODES: Final = "ottla.test.nodes"
+
 logger = logging.getLogger("ottla.server.testkit")
 
 
@@ -50,6 +52,10 @@ class UnderTest:
         logger.warning(
             "this broker is under test: whoever reaches its test port may break it; its chances have the seed %d", seed
         )
+        if self.lives.nodes is not None:
+            logger.warning(
+                "its %d nodes are simulated: they are this one broker, and there is one copy of each partition", values[NODES]
+            )
 
     @property
     def url(self) -> str:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from ottla.server.requests.link import Handle
     from ottla.server.requests.request import Request
-    from ottla.server.testkit.selectors import On
+    from ottla.server.testkit.refusals import Selects
 
 FETCH: Final = 1
 SHARE_FETCH: Final = 78
@@ -39,7 +39,7 @@ class Partition(NamedTuple):
     number: int
 
 
-def select_partitions(body: Any, request: Request, on: On) -> list[Partition] | None:
+def select_partitions(body: Any, request: Request, on: Selects) -> list[Partition] | None:
     """Returns the partitions of a Fetch or ShareFetch that match, its session's included; None if none does, and an empty list
     if the fault selects no partition."""
     group = on.entities.get(Role.GROUP)
@@ -102,9 +102,9 @@ def refuse_partitions(
     request.failed = True
     if request.api_key == FETCH:
         body.max_wait_ms = 0
-        return mend(handle(body, request), lambda answer: _put_into(answer, partitions, refusal, request))
+        return mend(handle(body, request), lambda answer: put_partitions(answer, partitions, refusal, request))
     if acts:
-        return mend(handle(body, request), lambda answer: _put_into(answer, partitions, refusal, request))
+        return mend(handle(body, request), lambda answer: put_partitions(answer, partitions, refusal, request))
     return _refuse_in_share_session(partitions, refusal, handle, body, request)
 
 
@@ -130,12 +130,12 @@ def _refuse_in_share_session(
         session = None if body.share_session_epoch == FINAL_EPOCH else _share_session(body, request)
         if session is not None:
             session.update({(each.topic, each.number): _name_of(each.topic, request) for each in partitions}, [])
-        return _put_into(answer, partitions, refusal, request, acknowledging.__contains__)
+        return put_partitions(answer, partitions, refusal, request, acknowledging.__contains__)
 
     return mend(handle(body, request), complete)
 
 
-def _put_into(
+def put_partitions(
     answer: Any,
     partitions: list[Partition],
     refusal: Refusal,

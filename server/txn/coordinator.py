@@ -63,7 +63,6 @@ class TransactionCoordinator:
         log: CoordinatorLog,
         clock: Clock,
         settings: TransactionSettings,
-        node_id: int,
         *,
         next_producer_id: Callable[[], Awaitable[int]],
         transaction_version: Callable[[], int],
@@ -75,9 +74,7 @@ class TransactionCoordinator:
         self._next_producer_id = next_producer_id
         self._version = transaction_version
         self._write_marker = write_marker
-        self._shards = CoordinatorRuntime(
-            TRANSACTION_STATE, log, clock, node_id, self._make, TransactionError, loaded=self._loaded
-        )
+        self._shards = CoordinatorRuntime(TRANSACTION_STATE, log, clock, self._make, TransactionError, loaded=self._loaded)
 
     # Routing
 

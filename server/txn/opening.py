@@ -34,7 +34,6 @@ def open_transaction_coordinator(
         InternalTopicLog(replicas, image, TRANSACTION_STATE),
         clock,
         TransactionSettings(values["transaction.max.timeout.ms"], values["transactional.id.expiration.ms"]),
-        config.node_id,
         next_producer_id=producer_ids.next_id,
         transaction_version=lambda: image.features.get(TRANSACTION_VERSION, 0),
         write_marker=write_marker,

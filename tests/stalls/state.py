@@ -166,7 +166,7 @@ class StateSweep(Sweep):
             yield f"{what} are loaded", partial(_load_anew, runtime)
         yield "a group is deleted that has offsets of all topics", lambda: broker.ask(delete_groups.DeleteGroupsRequest(["wide"]))
         yield "transactional ids expire", context.transaction_coordinator().expire
-        cluster: Any = broker.broker._cluster
+        cluster: Any = broker.broker.cluster
         cluster._snapshot_pass()
         yield "the metadata is written to a snapshot", lambda: cluster._keeper.take("a test asks for it")
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 def connections(broker: Broker) -> Iterator[Connection]:
     """Yields the connections of all listeners, in the order in which they were opened at each."""
-    for listener in (*broker.listeners, *broker.controller_listeners):
+    for listener in broker.all_listeners:
         yield from listener.connections
 
 

@@ -209,7 +209,7 @@ def test_others_are_asked_to_lead_while_clients_are_still_served(clean: bool) ->
     async def scenario() -> None:
         broker = Broker(config(), disk=disk())
         await broker.start()
-        assert broker._cluster is not None
+        assert broker.cluster is not None
         seen: list[tuple[str, bool]] = []
 
         def note(step: str) -> Callable[[], Awaitable[None]]:
@@ -221,7 +221,7 @@ def test_others_are_asked_to_lead_while_clients_are_still_served(clean: bool) ->
 
             return noting
 
-        with patch.multiple(broker._cluster, begin_leaving=note("begins"), leave=note("leaves")):
+        with patch.multiple(broker.cluster, begin_leaving=note("begins"), leave=note("leaves")):
             await broker._close(clean=clean)
         assert seen == ([("begins", True), ("leaves", False)] if clean else [])
 

@@ -84,8 +84,8 @@ class CoordinatorLog:
     def partition_count(self) -> int:
         return len(self.batches)
 
-    def leader(self, partition: int) -> int | None:
-        return self.leaders[partition] if partition < len(self.leaders) else None
+    def leads(self, partition: int) -> bool:
+        return partition < len(self.leaders) and self.leaders[partition] == NODE_ID
 
     def leader_epoch(self, partition: int) -> int:
         return self.epoch

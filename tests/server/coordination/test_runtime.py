@@ -50,7 +50,6 @@ class Runtime:
             "__letters",
             self.log,
             self.clock,
-            NODE_ID,
             Letters,
             Refused,
             loaded=lambda shard: self.loaded.append(shard.partition),

@@ -73,9 +73,7 @@ class Broker:
         self.threads = Threads()
         self.workers = lambda: Workers(self.threads.run)
         self.random = random or from_system()
-        self.groups = GroupCoordinator(
-            self.log, self.clock, GroupCoordinatorConfig(**settings), NODE_ID, self.metadata, self.random
-        )
+        self.groups = GroupCoordinator(self.log, self.clock, GroupCoordinatorConfig(**settings), self.metadata, self.random)
 
     def context(self, version: int, client_id: str | None = "c", host: str = "127.0.0.1") -> Request:
         """Returns a request of this version as its handler sees it."""

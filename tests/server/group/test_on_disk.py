@@ -43,8 +43,8 @@ class Partitions:
     def partition_count(self) -> int:
         return PARTITIONS
 
-    def leader(self, partition: int) -> int | None:
-        return NODE_ID
+    def leads(self, partition: int) -> bool:
+        return True
 
     def leader_epoch(self, partition: int) -> int:
         return 0
@@ -64,7 +64,7 @@ def start(disk: MemDisk, clock: CoordinatorClock, **settings: Any) -> Driver:
     broker = Broker(clock=clock)
     settings.setdefault("initial_rebalance_delay_ms", 0)
     broker.groups = GroupCoordinator(
-        Partitions(disk, clock), clock, GroupCoordinatorConfig(**settings), NODE_ID, broker.metadata, from_system()
+        Partitions(disk, clock), clock, GroupCoordinatorConfig(**settings), broker.metadata, from_system()
     )
     broker.groups.refresh()
     return Driver(broker)

@@ -19,7 +19,7 @@ from ottla.server.metrics.exposition import PIECE, PIECE_SECONDS, BrokerCollecto
 from ottla.server.metrics.sources import Sources
 from ottla.wire.header import encode_request_header
 from ottla.wire.messages import produce
-from tests.fakes import NODE_ID, MemoryBroker
+from tests.fakes import MemoryBroker
 from tests.log.support import batch
 from tests.server.coordination.memory import CoordinatorLog
 
@@ -27,7 +27,7 @@ from tests.server.coordination.memory import CoordinatorLog
 def sources(broker: MemoryBroker, requests: RequestMetrics | None = None) -> Sources:
     """Returns the sources of a broker that coordinates no groups."""
     broker.context.groups = GroupCoordinator(
-        CoordinatorLog(), broker.clock, GroupCoordinatorConfig(), NODE_ID, broker.image, from_system()
+        CoordinatorLog(), broker.clock, GroupCoordinatorConfig(), broker.image, from_system()
     )
     return Sources(broker.context, requests or RequestMetrics(lambda: 1), [], broker.logs, serving=True)
 

@@ -112,7 +112,7 @@ def test_a_start_among_several_replicas_begins_where_the_checkpoint_says() -> No
     image = broker.image.partition("t", 0)
     assert image is not None
     log.high_watermark = 5
-    replica.take_role(image, NODE_ID)
+    replica.take_role(image, {NODE_ID})
     assert log.high_watermark == 2
     assert isinstance(replica.role, Leader)
     assert replica.role.high_watermark is not None

@@ -13,7 +13,7 @@ from ottla.server.share_state.errors import ShareStateError
 from ottla.wire.errors import ErrorCode
 from tests.fakes import ManualClock
 from tests.server.coordination.fakes import LaggingLog
-from tests.server.coordination.memory import NODE_ID, CoordinatorClock
+from tests.server.coordination.memory import CoordinatorClock
 from tests.server.share.support import KEY, SETTINGS, Partition
 
 
@@ -29,7 +29,6 @@ def coordinator(log: ShareLog) -> ShareCoordinator:
         log,
         CoordinatorClock(),
         ShareCoordinatorSettings(),
-        NODE_ID,
         exists=lambda topic_id, partition: True,
         create_topic=lambda: None,
     )

@@ -12,7 +12,7 @@ from ottla.server.share_state.errors import ShareStateError
 from ottla.server.share_state.state import SharePartition, ShareState
 from ottla.wire.batch import read_header
 from ottla.wire.errors import ErrorCode
-from tests.server.coordination.memory import NODE_ID, TOPICS, CoordinatorClock, CoordinatorLog
+from tests.server.coordination.memory import TOPICS, CoordinatorClock, CoordinatorLog
 
 TOPIC_ID, PARTITIONS = TOPICS["t"]
 NAME = SharePartition("g", TOPIC_ID, 0)
@@ -50,7 +50,6 @@ class Driver:
             self.log,
             self.clock,
             ShareCoordinatorSettings(**settings),
-            NODE_ID,
             exists=lambda topic_id, partition: partition < self.topics.get(topic_id, 0),
             create_topic=self._create,
         )

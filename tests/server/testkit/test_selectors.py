@@ -16,7 +16,7 @@ from tests.server.testkit.under_test import UnderTest, under_test
 
 
 def on(**given: Any) -> On:
-    return On(Fields(given, "on"), 1)
+    return On(Fields(given, "on"), {1})
 
 
 @pytest.mark.parametrize(

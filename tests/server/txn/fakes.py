@@ -12,7 +12,7 @@ from ottla.server.txn.errors import TransactionError
 from ottla.server.txn.shard import Marker
 from ottla.server.txn.state import Transaction
 from ottla.wire.errors import ErrorCode
-from tests.server.coordination.memory import NODE_ID, CoordinatorClock, CoordinatorLog
+from tests.server.coordination.memory import CoordinatorClock, CoordinatorLog
 
 TID = "transfer"
 
@@ -40,7 +40,6 @@ class Driver:
             self.log,
             self.clock,
             TransactionSettings(**settings),
-            NODE_ID,
             next_producer_id=self._next_id,
             transaction_version=lambda: self.version,
             write_marker=self._write_marker,

@@ -31,7 +31,7 @@ from ottla.server.txn.errors import TransactionError
 from ottla.wire.batch import read_header
 from ottla.wire.errors import ErrorCode
 from ottla.wire.records import Record, build_batch, decode_records
-from tests.fakes import NODE_ID, NOW_MS, MemoryBroker
+from tests.fakes import NOW_MS, MemoryBroker
 from tests.memdisk import MemDisk, PowerCut
 
 TID: Final = "transfer"
@@ -53,9 +53,7 @@ class Node:
         context: Any = self.broker.context
         self.broker.image.features["transaction.version"] = version
         log = InternalTopicLog(self.broker.replicas, self.broker.image, CONSUMER_OFFSETS)
-        context.groups = GroupCoordinator(
-            log, self.broker.clock, GroupCoordinatorConfig(), NODE_ID, self.broker.image, from_system()
-        )
+        context.groups = GroupCoordinator(log, self.broker.clock, GroupCoordinatorConfig(), self.broker.image, from_system())
         context.producer_ids = self
         context.groups.refresh()
         self.coordinator: TransactionCoordinator = context.transaction_coordinator()
