@@ -38,7 +38,7 @@ from scripts.bench.kload_txn import Batches, Transactions
 from scripts.bench.kload_wire import Connection, Member, Refused, commit_error, find_coordinator
 
 PARTITIONS: Final = len(NODES)
-"""Of the internal topics and of the one that is written: each broker leads one."""
+"""Of the internal topics: each broker leads one."""
 CLIENTS: Final = 9
 DEPTH: Final = 5
 COMMITTED: Final = 4
@@ -50,6 +50,8 @@ SETTINGS: Final = {
     "min.insync.replicas": "2",
 }
 WRITTEN: Final = "written"
+ASSIGNMENT: Final = assignment_of(6, "all")
+"""Of the topic that is written and of which offsets are committed."""
 _WARM_UP_S: Final = 4.0  # until a JVM has compiled what it needs
 
 Worker = Callable[[float], list[float]]
@@ -154,8 +156,8 @@ def start(letters: str, directory: Path) -> Mixed:
         cluster.start()
         for topic in (OFFSETS, TRANSACTIONS):
             cluster.create(topic, assignment_of(PARTITIONS, "all"), cleanup_policy="compact", min_insync_replicas="2")
-        cluster.create(WRITTEN, assignment_of(PARTITIONS, "all"), min_insync_replicas="2", retention_bytes=str(1 << 28))
-        wait_until_served(cluster, WRITTEN, assignment_of(PARTITIONS, "all"))
+        cluster.create(WRITTEN, ASSIGNMENT, min_insync_replicas="2", retention_bytes=str(1 << 28))
+        wait_until_served(cluster, WRITTEN, ASSIGNMENT)
     except BaseException:
         cluster.stop()
         raise
