@@ -12,8 +12,9 @@ import time
 from scripts.bench.kload_wire import Connection, Refused, castagnoli, record_batch, request, string
 
 CONCURRENT_TRANSACTIONS = 51
-COMES_AND_GOES = frozenset({14, 15, 16, CONCURRENT_TRANSACTIONS})
-"""COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR."""
+COMES_AND_GOES = frozenset({14, 15, 16, 19, CONCURRENT_TRANSACTIONS})
+"""COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR, and NOT_ENOUGH_REPLICAS, which a partition's leader
+says when a coordinator elsewhere has answered one of the others."""
 BACKOFF_SECONDS = 0.02
 """As Kafka's Java producer waits when the transaction before is not complete yet."""
 ATTEMPTS = 500
