@@ -222,10 +222,15 @@ class Copies:
         transactions, and the bounce may come anywhere in them."""
         if self.way.bounced == "broker":
             for number in range(1, self.figures.restarts + 1):
-                slowest = min((copier for copier in copiers if not copier.done), key=lambda each: each.progress)
-                slowest.wait_for_progress(number * self.figures.progress)
-                time.sleep(self._random.uniform(0, _LONGEST_PAUSE_S))
-                assert not all(copier.done for copier in copiers), "it was over before the broker was bounced"
+                under_way = [copier for copier in copiers if not copier.done]
+                if under_way:
+                    min(under_way, key=lambda each: each.progress).wait_for_progress(number * self.figures.progress)
+                    time.sleep(self._random.uniform(0, _LONGEST_PAUSE_S))
+                if all(copier.done for copier in copiers):
+                    # in a cluster the copying goes on while a node is away, and may be over before each had its turn
+                    goes_on = self._restarts > 0 and self.replicas > 1
+                    assert goes_on, "it was over before the broker was bounced"
+                    return
                 if self.way.clean:
                     self.broker.stop()
                 else:
