@@ -154,17 +154,27 @@ class Mixed:
         def wrong() -> list[str]:
             try:
                 self._elect(None)
-                topics = self.admin.list_topics(timeout=5).topics
             except KafkaException as error:
                 return [str(error)]
-            return [
-                f"{name}-{index}: {each.leader} leads, {each.isrs} of {each.replicas} are in sync"
-                for name, topic in topics.items()
-                for index, each in topic.partitions.items()
-                if each.leader != each.replicas[0] or len(each.isrs) != len(each.replicas)
-            ]
+            return self._not_in_sync(led_by_first=True)
 
         wait_for(lambda: not wrong(), lambda: f"{wrong()}\n{self.tails()}")
+
+    def wait_for_full_isr(self, timeout_s: float = TIMEOUT_S) -> None:
+        """Waits until all replicas of all topics are in sync, whoever leads."""
+        wait_for(lambda: not self._not_in_sync(), lambda: f"{self._not_in_sync()}\n{self.tails()}", timeout_s)
+
+    def _not_in_sync(self, *, led_by_first: bool = False) -> list[str]:
+        try:
+            topics = self.admin.list_topics(timeout=5).topics
+        except KafkaException as error:
+            return [str(error)]
+        return [
+            f"{name}-{index}: {each.leader} leads, {each.isrs} of {each.replicas} are in sync"
+            for name, topic in topics.items()
+            for index, each in topic.partitions.items()
+            if len(each.isrs) != len(each.replicas) or (led_by_first and each.leader != each.replicas[0])
+        ]
 
     def call(self, node: int, request: Any, version: int) -> Any:
         """Returns what a broker answers, on a connection of its own."""

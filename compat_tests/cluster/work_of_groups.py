@@ -20,6 +20,9 @@ from compat_tests.waiting import wait_for
 
 AT_ONCE: Final = 5
 """So many records at most are committed at once."""
+_LEADER_GONE: Final = frozenset(("UNKNOWN_TOPIC_OR_PART", "INVALID_SHARE_SESSION_EPOCH", "SHARE_SESSION_NOT_FOUND"))
+"""What a member may be told of an acknowledgement when another broker has come to lead the partition, where nothing is in
+flight: the records come again. Apache Kafka and ottla say so alike."""
 
 
 class _Group(Work):
@@ -195,7 +198,7 @@ class ShareGroup(_Group):
             if error is not None:
                 failed.add(where.partition)
                 failure = error if isinstance(error, KafkaException) else KafkaException(error)
-                if not passes(failure, self.told):
+                if not passes(failure, self.told) and failure.args[0].name() not in _LEADER_GONE:
                     raise failure
         with self._lock:
             self._acknowledged |= {each for each in polled if each[0] not in failed}

@@ -21,6 +21,8 @@ from compat_tests.cluster.work_of_groups import ClassicGroup, ConsumerGroup, Sha
 from compat_tests.cluster.work_of_transactions import Copies, WordCounting
 
 KINDS: Final = ("classic", "consumer", "share", "streams", "transactions")
+KINDS_SINCE: Final = {"classic": "3.9", "consumer": "4.0", "share": "4.2", "streams": "4.2", "transactions": "3.9"}
+"""With which release's features (features.py) each begins."""
 SOME: Final = 10
 """So many records does every work off before something is done, and after it."""
 FIRST_LEADERS: Final = {OFFSETS: 2, TRANSACTIONS: 3, SHARES: 1}
@@ -112,8 +114,10 @@ def at_work(cluster: Mixed) -> Iterator[Workload]:
             cluster.create(topic, [[leader, *others]], cleanup_policy="compact", min_insync_replicas="2")
         yield load
     finally:
-        load.end()
-        cluster.stop()
+        try:
+            load.end()
+        finally:
+            cluster.stop()
 
 
 def move_all(cluster: Mixed, turn: int) -> None:

@@ -12,8 +12,9 @@ import time
 from scripts.bench.kload_wire import Connection, Refused, castagnoli, record_batch, request, string
 
 CONCURRENT_TRANSACTIONS = 51
-COMES_AND_GOES = frozenset({14, 15, 16, CONCURRENT_TRANSACTIONS})
-"""COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR."""
+COMES_AND_GOES = frozenset({14, 15, 16, 19, CONCURRENT_TRANSACTIONS})
+"""COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR, and NOT_ENOUGH_REPLICAS, which a partition's leader
+says when a coordinator elsewhere has answered one of the others."""
 BACKOFF_SECONDS = 0.02
 """As Kafka's Java producer waits when the transaction before is not complete yet."""
 ATTEMPTS = 500
@@ -72,29 +73,39 @@ def flexible(key: int, version: int, body: bytes) -> bytes:
 
 
 class Transactions:
-    """A producer that writes to one partition, on one connection."""
+    """A producer that writes to one partition. Where the coordinator is another broker than the partition's leader, it has a
+    connection of its own."""
 
-    def __init__(self, connection: Connection, transactional_id: str, topic: str, partition: int, batches: Batches) -> None:
-        self.connection, self.transactional_id = connection, transactional_id
+    def __init__(
+        self,
+        connection: Connection,
+        transactional_id: str,
+        topic: str,
+        partition: int,
+        batches: Batches,
+        coordinator: Connection | None = None,
+    ) -> None:
+        self.connection, self.coordinator, self.transactional_id = connection, coordinator or connection, transactional_id
         self.topic, self.partition, self.batches = topic, partition, batches
         self.producer = self._init()
 
     def _init(self) -> tuple[int, int]:
         """Raises Refused."""
-        error, _ = self._retried(request(10, 1, string(self.transactional_id) + b"\1"), 8)
+        error, _ = self._retried(self.coordinator, request(10, 1, string(self.transactional_id) + b"\1"), 8)
         if error:
             raise Refused(f"FindCoordinator: error {error}")
         body = compact(self.transactional_id) + struct.pack(">iqh", 60_000, -1, -1) + b"\0"
-        error, answer = self._retried(flexible(22, 4, body), 9)
+        error, answer = self._retried(self.coordinator, flexible(22, 4, body), 9)
         if error:
             raise Refused(f"InitProducerId: error {error}")
         producer_id, producer_epoch = struct.unpack_from(">qh", answer, 11)
         return producer_id, producer_epoch
 
-    def _retried(self, question: bytes, error_at: int) -> tuple[int, memoryview]:
+    @staticmethod
+    def _retried(connection: Connection, question: bytes, error_at: int) -> tuple[int, memoryview]:
         """Repeats the request until the error is not one that passes by itself; returns the answer."""
         for _ in range(ATTEMPTS):
-            answer = self.connection.ask(question)
+            answer = connection.ask(question)
             (error,) = struct.unpack_from(">h", answer, error_at)
             if error not in COMES_AND_GOES:
                 break
@@ -107,11 +118,11 @@ class Transactions:
         partition = struct.pack(">i", self.partition) + unsigned(len(batch) + 1) + batch + b"\0"
         body = compact(self.transactional_id) + struct.pack(">hi", -1, 30_000)
         body += b"\2" + compact(self.topic) + b"\2" + partition + b"\0\0"
-        error, _ = self._retried(flexible(0, 12, body), 4 + 1 + 1 + 1 + len(self.topic) + 1 + 4)
+        error, _ = self._retried(self.connection, flexible(0, 12, body), 4 + 1 + 1 + 1 + len(self.topic) + 1 + 4)
         if error:
             raise Refused(f"Produce: error {error}")
         body = compact(self.transactional_id) + struct.pack(">qh?", *self.producer, True) + b"\0"
-        error, answer = self._retried(flexible(26, 5, body), 9)
+        error, answer = self._retried(self.coordinator, flexible(26, 5, body), 9)
         if error:
             raise Refused(f"EndTxn: error {error}")
         producer_id, producer_epoch = struct.unpack_from(">qh", answer, 11)

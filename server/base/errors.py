@@ -22,6 +22,10 @@ class NotLeaderOrFollower(Exception):
     """This broker's leadership of a partition ended before an append was acknowledged: the next leader may not have it."""
 
 
+class NotEnoughReplicas(Exception):
+    """A batch was not appended, because fewer replicas are in sync than min.insync.replicas."""
+
+
 class NotEnoughReplicasAfterAppend(Exception):
     """A batch was appended for acks=all, and by the time that all in-sync replicas had it, too few were in sync."""
 
@@ -48,6 +52,7 @@ CODES: dict[type[Exception], ErrorCode] = {
     log.StorageError: ErrorCode.KAFKA_STORAGE_ERROR,
     OSError: ErrorCode.KAFKA_STORAGE_ERROR,
     NotLeaderOrFollower: ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    NotEnoughReplicas: ErrorCode.NOT_ENOUGH_REPLICAS,
     NotEnoughReplicasAfterAppend: ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
     RequestTimedOut: ErrorCode.REQUEST_TIMED_OUT,
 }

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from ottla.log.errors import CorruptRecord, StorageError
 from ottla.log.validate import Origin
 from ottla.server.base.damage import way_out
-from ottla.server.base.errors import NotLeaderOrFollower
+from ottla.server.base.errors import NotEnoughReplicas, NotLeaderOrFollower
 from ottla.server.base.promise import Promise
 
 if TYPE_CHECKING:
@@ -67,12 +67,14 @@ class InternalTopicLog:
     def append(self, partition: int, batch: bytes) -> Appended:
         """Appends one batch, and flushes it if `flush.messages` makes a flush due.
 
-        Raises NotLeaderOrFollower if another broker leads the partition, StorageError if this broker does not hold the partition
-        or cannot make the batch durable, and the other errors of the log.
+        Raises NotLeaderOrFollower if another broker leads the partition, NotEnoughReplicas if it would not be replicated now,
+        StorageError if this broker does not hold the partition or cannot make the batch durable, and the other errors of the log.
         """
         replica = self._replica(partition)
         if not replica.is_leader:
             raise NotLeaderOrFollower(f"{self._topic}-{partition} is not led from here")
+        if replica.under_min_isr:
+            raise NotEnoughReplicas(f"fewer replicas of {self._topic}-{partition} are in sync than min.insync.replicas")
         info = replica.append(batch, origin=Origin.COORDINATOR)
         return info.base_offset, flush_and_promise(replica, info)
 

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, ClassVar, Final, Generic, TypeVar
 
 from ottla.log.errors import LogError
 from ottla.server.base.answers import map_answer
-from ottla.server.base.errors import NotLeaderOrFollower, append_error
+from ottla.server.base.errors import NotEnoughReplicas, NotLeaderOrFollower, append_error
 from ottla.server.base.promise import Promise
 from ottla.wire.batch import read_header
 from ottla.wire.errors import ErrorCode
@@ -106,6 +106,8 @@ class CoordinatorShard(ABC, Generic[R]):
         """Appends a batch whose records the caller will replay. Returns its base offset. Raises `refusal` if that fails."""
         try:
             base_offset, replicated = self._append(batch)
+        except NotEnoughReplicas as error:  # every request would have a line until replicas return; a metric counts the partition
+            raise self.refusal(append_error(error)) from error
         except (LogError, NotLeaderOrFollower, OSError) as error:
             code = append_error(error)
             self.logger.warning("partition %d of %s: %s (%s)", self.partition, self.topic, error, code.name)

@@ -107,7 +107,7 @@ def refused_entries(
     codes = verify(transactional_id, producer_id, producer_epoch, partitions, add=add)
     if isinstance(codes, Promise):
         markers = [_last_marker(replicas, entry) for entry in entries]
-        codes = map_answer(codes, partial(_void_if_ended, replicas, entries, markers))
+        codes = map_answer(codes, partial(_void_if_ended, replicas, entries, markers, bumps=add))
     return map_answer(codes, lambda each: _refused(each, generic_error))
 
 
@@ -127,16 +127,28 @@ def _last_marker(replicas: Replicas, entry: Entry) -> int:
     return NO_OFFSET if state is None else state.last_marker_offset
 
 
-def _void_if_ended(replicas: Replicas, entries: Sequence[Entry], before: Sequence[int], codes: Codes) -> Codes:
+def _void_if_ended(replicas: Replicas, entries: Sequence[Entry], before: Sequence[int], codes: Codes, *, bumps: bool) -> Codes:
     """Returns the codes with INVALID_TXN_STATE for the partitions where the producer's transaction has ended since it was asked
     about. A refusal stands: the marker may be that of the transaction before, for which the coordinator has the producer wait.
+
+    With `bumps` (transactions version 2) a marker has a higher epoch than the transaction that it ends. One with the batch's own
+    epoch ended the transaction before: its EndTxn was answered before the marker was written, and the producer went on.
     """
     ended = {
         entry.partition: ErrorCode.INVALID_TXN_STATE
         for entry, marker in zip(entries, before, strict=True)
-        if not codes.get(entry.partition) and _last_marker(replicas, entry) != marker
+        if not codes.get(entry.partition) and _has_ended(replicas, entry, marker, bumps)
     }
     return {**codes, **ended}
+
+
+def _has_ended(replicas: Replicas, entry: Entry, marker: int, bumps: bool) -> bool:
+    """Returns whether a marker that ends the entry's transaction has come to the partition, where the last one was `marker`."""
+    replica = replicas.get(*entry.partition)
+    state = replica.log.producers.get(entry.producer_id) if replica is not None else None
+    if state is None or state.last_marker_offset == marker:
+        return False
+    return not bumps or state.producer_epoch > entry.producer_epoch
 
 
 def _refused(codes: Codes, generic_error: bool) -> Codes:

@@ -15,7 +15,7 @@ from ottla.log.errors import (
     RecordListTooLarge,
     RecordTooLarge,
 )
-from ottla.server.base.errors import NotLeaderOrFollower, append_error, code_of
+from ottla.server.base.errors import NotEnoughReplicas, NotLeaderOrFollower, append_error, code_of
 from ottla.wire.errors import ErrorCode
 
 NEVER_SENT = {LogError, CorruptSnapshot, NotValidated}
@@ -50,6 +50,7 @@ def test_the_rest_is_raised_again_and_so_becomes_a_closed_connection_and_a_trace
         (OSError("x"), ErrorCode.NOT_COORDINATOR),
         (CorruptLog("x"), ErrorCode.NOT_COORDINATOR),
         (NotLeaderOrFollower("x"), ErrorCode.NOT_COORDINATOR),
+        (NotEnoughReplicas("x"), ErrorCode.COORDINATOR_NOT_AVAILABLE),
         (PolicyViolation("x"), ErrorCode.COORDINATOR_NOT_AVAILABLE),
     ],
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ottla.log.errors import CorruptRecord, StorageError
-from ottla.server.base.errors import NotLeaderOrFollower
+from ottla.server.base.errors import NotEnoughReplicas, NotLeaderOrFollower
 from ottla.server.coordination.internal_topic import InternalTopicLog
 from ottla.server.partitions.roles import Leader
 from tests.fakes import NODE_ID, MemoryBroker
@@ -23,6 +23,17 @@ def test_a_coordinator_sees_a_topic_as_partitions_to_append_to_and_read() -> Non
     assert [log.append(1, batch(2)), log.append(1, batch(1))] == [(0, None), (2, None)]
     assert len(list(log.read(1))) == 2
     assert list(log.read(0)) == []
+
+
+def test_nothing_is_appended_with_too_few_replicas_in_sync() -> None:
+    broker = MemoryBroker({"__consumer_offsets": 1})
+    log = InternalTopicLog(broker.replicas, broker.image, "__consumer_offsets")
+    broker.replica("__consumer_offsets").under_min_isr = True
+    with pytest.raises(NotEnoughReplicas, match="fewer replicas of __consumer_offsets-0 are in sync"):
+        log.append(0, batch(1))
+    assert list(log.read(0)) == []
+    broker.replica("__consumer_offsets").under_min_isr = False
+    assert log.append(0, batch(1)) == (0, None)
 
 
 def test_the_leader_s_epoch_is_the_image_s() -> None:

@@ -106,22 +106,24 @@ class Elsewhere:
         return self.answer
 
 
-def end(broker: MemoryBroker, topic: str, producer: tuple[int, int]) -> None:
+def end(broker: MemoryBroker, topic: str, producer: tuple[int, int], version: int = 1) -> None:
     """Brings the marker of a producer's transaction to a partition."""
-    code = write_marker(broker.replicas, cast(Any, None), topic, 0, Marker(*producer, 0, False, 1)).code
+    code = write_marker(broker.replicas, cast(Any, None), topic, 0, Marker(*producer, 0, False, version)).code
     assert code is ErrorCode.NONE
 
 
-def test_a_transaction_that_ends_while_the_coordinator_is_asked_is_over() -> None:
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_transaction_that_ends_while_the_coordinator_is_asked_is_over(version: int) -> None:
+    add, epoch_of_marker = version == 2, version
     broker, elsewhere = MemoryBroker({"t": 1, "u": 1, "v": 1}), Elsewhere()
     broker.replica("v").append(batch(1, producer=(7, 1, 0), transactional=True))
     entries = [Entry((topic, 0), 7, 1) for topic in "tuv"]
-    later = refused_entries(broker.replicas, elsewhere, TID, entries, add=True, generic_error=True)
+    later = refused_entries(broker.replicas, elsewhere, TID, entries, add=add, generic_error=True)
     assert isinstance(later, Promise)
     assert elsewhere.partitions == [("t", 0), ("u", 0)], "the transaction is under way in v"
-    end(broker, "t", (7, 1))
-    end(broker, "u", (8, 1))
-    end(broker, "v", (7, 1))
+    end(broker, "t", (7, epoch_of_marker), version)
+    end(broker, "u", (8, epoch_of_marker), version)
+    end(broker, "v", (7, epoch_of_marker), version)
     elsewhere.answer.set_result(dict.fromkeys(elsewhere.partitions, ErrorCode.NONE))
     assert later.result() == dict.fromkeys([("t", 0), ("v", 0)], ErrorCode.INVALID_TXN_STATE)
 
@@ -133,6 +135,18 @@ def test_the_marker_of_the_transaction_before_does_not_end_the_one_that_has_to_w
     elsewhere.answer.set_result({T0: ErrorCode.CONCURRENT_TRANSACTIONS})
     assert isinstance(later, Promise)
     assert later.result() == {T0: ErrorCode.CONCURRENT_TRANSACTIONS}
+
+
+def test_nor_one_that_began_as_soon_as_the_marker_was_there() -> None:
+    """EndTxn is answered before the marker is in the partition, and the producer writes the next transaction at once, with the
+    epoch that the marker has.
+    """
+    broker, elsewhere = MemoryBroker({"t": 1}), Elsewhere()
+    later = refused_entries(broker.replicas, elsewhere, TID, [Entry(T0, 7, 1)], add=True, generic_error=True)
+    end(broker, "t", (7, 1), version=2)
+    elsewhere.answer.set_result({T0: ErrorCode.NONE})
+    assert isinstance(later, Promise)
+    assert later.result() == {}
 
 
 def test_a_transaction_that_ended_before_is_another_one() -> None:
