@@ -19,7 +19,7 @@ prepare() { # prepare EXTRAS: '' or '[dev,compat]'
             echo "pip could not install ottla$1: it needs the package index, its message above says more" >&2
             exit 1
         }
-        python -m compileall -q ottla wire log server commands # or the first start compiles, and takes a quarter of a second longer
+        python -m compileall -q ottla wire log server commands console # or the first start compiles, and takes a quarter of a second longer
         grep -qsF "$sources" "$stamp" || : >"$stamp"
         echo "$sources $1" >>"$stamp"
     fi
