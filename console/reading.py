@@ -117,11 +117,15 @@ class Reader:
                 "fetch.message.max.bytes": "1048576",
                 "fetch.max.bytes": "8388608",
                 "queued.min.messages": "1000",
+                "fetch.queue.backoff.ms": "5",
                 "queued.max.messages.kbytes": "16384",
             }
         )
 
     def __enter__(self) -> Reader:
+        """Lets the consumer know the topic's leaders first; it may take a second otherwise until it asks for them. Raises
+        Failure."""
+        self.cluster.reach(self._consumer, self.topic)
         return self
 
     def __exit__(self, *_: object) -> None:

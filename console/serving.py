@@ -55,7 +55,7 @@ def listen(host: str, port: int) -> Listening:
             f"--host {host}: the console has no TLS, so it listens on this machine only, 127.0.0.1 or ::1; "
             f"from another one, use ssh -L {port}:127.0.0.1:{port}"
         )
-    made = socket.socket(socket.AF_INET6 if address.version == 6 else socket.AF_INET, socket.SOCK_STREAM)
+    made = socket.socket(socket.AF_INET6 if address.version == 6 else socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         made.bind((str(address), port))

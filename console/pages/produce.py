@@ -14,7 +14,7 @@ from ottla.console.rendering import segment
 from ottla.console.source import TopicSummary
 
 MAX_VALUE_BYTES: Final = 1_048_576
-_FIELDS: Final = ("partition", "key", "no_key", "value", "no_value", "as_hex", "headers")
+_FIELDS: Final = ("partition", "key", "value", "no_value", "as_hex", "headers")
 
 
 def form(ask: Ask) -> Answer:
@@ -37,10 +37,10 @@ def send(ask: Ask) -> Answer:
 
 
 def record_of(topic: TopicSummary, given: Mapping[str, str]) -> changes.NewRecord:
-    """Returns the record that the form describes. Raises BadInput."""
+    """Returns the record that the form describes; a blank key is none. Raises BadInput."""
     partition = whole(given.get("partition", ""), "partition", -1, 0, topic.partitions - 1)
     as_hex = given.get("as_hex") == "1"
-    key = None if given.get("no_key") == "1" else _bytes(given.get("key", ""), "key", as_hex=as_hex)
+    key = _bytes(given.get("key", ""), "key", as_hex=as_hex) or None
     value = None if given.get("no_value") == "1" else _bytes(given.get("value", ""), "value", as_hex=as_hex)
     headers = []
     for line in given.get("headers", "").splitlines():
