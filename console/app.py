@@ -7,7 +7,7 @@ traceback is in the log, and the page says only that."""
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -17,8 +17,7 @@ from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
-from starlette.routing import BaseRoute, Mount, Route
-from starlette.staticfiles import StaticFiles
+from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp
 
 from ottla.commands.output import Failure
@@ -27,12 +26,13 @@ from ottla.console.calls import Busy, Calls, TooSlow
 from ottla.console.missing import Missing
 from ottla.console.pages import ACTIONS, PAGES
 from ottla.console.rendering import Templates
-from ottla.console.security import Guard
+from ottla.console.security import STATIC, Guard
 from ottla.console.sessions import Sessions
 from ottla.console.source import Source
 from ottla.console.text import visible
 
-STATIC_FOLDER: Final = Path(__file__).parent / "static"
+FOLDER: Final = Path(__file__).parent / "static"
+FILES: Final = {"console.css": "text/css", "console.js": "text/javascript"}
 _log: Final = logging.getLogger("ottla.console")
 _audit: Final = logging.getLogger("ottla.console.audit")
 
@@ -55,7 +55,8 @@ class Console:
         self._templates = Templates({"cluster_at": source.bootstrap, "read_only": read_only})
 
     def routes(self) -> list[BaseRoute]:
-        found: list[BaseRoute] = [Mount("/static", StaticFiles(directory=STATIC_FOLDER), name="static")]
+        """Returns the routes of the pages, and of the style sheet and the script, which are read now."""
+        found: list[BaseRoute] = [Route(f"{STATIC}{name}", _file(name, kind), methods=["GET"]) for name, kind in FILES.items()]
         found += [Route(path, partial(self._answer, work), methods=["GET"]) for path, work in PAGES.items()]
         found += [Route(path, partial(self._answer, work), methods=["POST"]) for path, work in ACTIONS.items()]
         return found
@@ -125,6 +126,15 @@ class Console:
             return self.refuse(status, "Not there", why)
         known = {"form_token": given["form_token"], "path": request.url.path, "ask": Ask(self._source, request.url.path)}
         return self._refusal(status, "Not there", why, known)
+
+
+def _file(name: str, kind: str) -> Callable[[Request], Awaitable[Response]]:
+    data = (FOLDER / name).read_bytes()
+
+    async def answer(_: Request) -> Response:
+        return Response(data, media_type=kind)
+
+    return answer
 
 
 def _write_audit(session: str, address: str, done: str) -> None:
