@@ -19,6 +19,7 @@ from ottla.commands.client import Cluster, explain, message_error
 from ottla.commands.output import Failure
 from ottla.commands.positions import Partition, Position, Span, resolve, spans
 from ottla.commands.record_text import timestamp_of
+from ottla.console.missing import Missing
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, IsolationLevel, Message
@@ -105,6 +106,7 @@ class Reader:
         self.topic = topic
         self.isolation: IsolationLevel = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
         self.clock = clock
+        self._led: set[int] = set()
         self._consumer: Consumer = cluster.consumer(
             {
                 "group.id": "ottla-console",  # never joined and never committed to: librdkafka wants one
@@ -124,16 +126,21 @@ class Reader:
 
     def __enter__(self) -> Reader:
         """Lets the consumer know the topic's leaders first; it may take a second otherwise until it asks for them. Raises
-        Failure."""
-        self.cluster.reach(self._consumer, self.topic)
+        Missing, Failure."""
+        found = self.cluster.reach(self._consumer, self.topic).topics.get(self.topic)
+        if found is None or not found.partitions:
+            self._consumer.close()
+            raise Missing(f"There is no topic {self.topic}.")
+        self._led = {number for number, one in found.partitions.items() if one.leader >= 0}
         return self
 
     def __exit__(self, *_: object) -> None:
         self._consumer.close()
 
     def spans(self, numbers: Sequence[int]) -> dict[int, Span]:
-        """Returns the offsets that each partition has. Raises KafkaException, Failure."""
-        found = spans(self.cluster, self.admin, [Partition(self.topic, number) for number in numbers], self.isolation)
+        """Returns the offsets that each partition has, without those that have no leader. Raises KafkaException, Failure."""
+        led = [Partition(self.topic, number) for number in numbers if number in self._led]
+        found = spans(self.cluster, self.admin, led, self.isolation)
         return {partition.number: span for partition, span in found.items()}
 
     def resolve(self, place: Position, have: Mapping[int, Span]) -> dict[int, int]:

@@ -53,4 +53,7 @@ def _found(ask: Ask) -> tuple[str, int, int, Record | None]:
     if number >= topic.partitions:
         raise Missing(f"Topic {topic.name} has no partition {number}: it has {topic.partitions}, counted from 0.")
     with Reader(ask.source.cluster, ask.source.admin, topic.name, committed=False, clock=time.monotonic) as reader:
-        return topic.name, number, offset, reader.one(number, offset, reader.spans([number])[number])
+        have = reader.spans([number])
+        if number not in have:
+            raise Missing(f"Partition {number} of topic {topic.name} has no leader now, so it cannot be read.")
+        return topic.name, number, offset, reader.one(number, offset, have[number])
