@@ -26,7 +26,7 @@ from ottla.console.calls import Busy, Calls, TooSlow
 from ottla.console.missing import Missing
 from ottla.console.pages import ACTIONS, PAGES
 from ottla.console.rendering import Templates
-from ottla.console.security import STATIC, Guard
+from ottla.console.security import READ_ONLY, STATIC, Guard
 from ottla.console.sessions import Sessions
 from ottla.console.source import Source
 from ottla.console.text import visible
@@ -52,12 +52,16 @@ class Console:
     def __init__(self, source: Source, calls: Calls, *, read_only: bool) -> None:
         self._source = source
         self._calls = calls
+        self._read_only = read_only
         self._templates = Templates({"cluster_at": source.bootstrap, "read_only": read_only})
 
     def routes(self) -> list[BaseRoute]:
         """Returns the routes of the pages, and of the style sheet and the script, which are read now."""
         found: list[BaseRoute] = [Route(f"{STATIC}{name}", _file(name, kind), methods=["GET"]) for name, kind in FILES.items()]
-        found += [Route(path, partial(self._answer, work), methods=["GET"]) for path, work in PAGES.items()]
+        for path, work in PAGES.items():
+            is_form = path in ACTIONS
+            shown = _no_form if is_form and self._read_only else work
+            found.append(Route(path, partial(self._answer, shown), methods=["GET"]))
         found += [Route(path, partial(self._answer, work), methods=["POST"]) for path, work in ACTIONS.items()]
         return found
 
@@ -126,6 +130,10 @@ class Console:
             return self.refuse(status, "Not there", why)
         known = {"form_token": given["form_token"], "path": request.url.path, "ask": Ask(self._source, request.url.path)}
         return self._refusal(status, "Not there", why, known)
+
+
+def _no_form(_: Ask) -> Answer:
+    return Page("error.html", {"title": "Read-only", "why": READ_ONLY}, 403)
 
 
 def _file(name: str, kind: str) -> Callable[[Request], Awaitable[Response]]:

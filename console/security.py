@@ -54,6 +54,7 @@ MAX_FIELDS: Final = 64
 FORM: Final = "application/x-www-form-urlencoded"
 STATIC: Final = "/static/"
 LOGIN: Final = "/login"
+READ_ONLY: Final = "This console was started with --read-only and changes nothing."
 
 Refuse = Callable[[int, str, str], Response]
 """Makes the page of a refusal: its status, its title, and a sentence that says what to do."""
@@ -121,7 +122,7 @@ class Guard:
         state["form_token"] = self._sessions.form_token(session)
         if method == "POST":
             if self._read_only:
-                raise Refused(403, "Read-only", "This console was started with --read-only and changes nothing.")
+                raise Refused(403, "Read-only", READ_ONLY)
             form = await _form(headers, receive)
             if not self._sessions.fits(session, form.pop("form_token", "")):
                 raise Refused(403, "Not sent", "The form is not of this session; go back, load the page again and repeat it.")

@@ -34,7 +34,9 @@ def test_what_is_put_out_is_visible_and_escaped(tmp_path: Path, monkeypatch: pyt
     (tmp_path / "c.html").write_text('<input value="{{ v|as_typed }}">')
     monkeypatch.setattr(rendering, "FOLDER", tmp_path)
     templates = Templates({"known": 1})
-    assert templates.render("a.html", {"v": "<\u202e\"", "nothing": None}) == '<i>&lt;⟨U+202E⟩&#34;</i><p title="&lt;⟨U+202E⟩&#34;">1'
+    assert (
+        templates.render("a.html", {"v": '<\u202e"', "nothing": None}) == '<i>&lt;⟨U+202E⟩&#34;</i><p title="&lt;⟨U+202E⟩&#34;">1'
+    )
     assert templates.render("c.html", {"v": '"><\u00a0'}) == '<input value="&#34;&gt;&lt;\u00a0">'
     with pytest.raises(UndefinedError):
         templates.render("b.html", {})

@@ -36,7 +36,16 @@ def form(browser: Browser, **fields: str) -> bytes:
 
 @pytest.mark.parametrize(
     "host",
-    ["evil.example", "evil.example:8080", "127.0.0.1", "127.0.0.1:8081", "localhost", "127.0.0.1:8080.evil.example", "", "[::1]:80"],
+    [
+        "evil.example",
+        "evil.example:8080",
+        "127.0.0.1",
+        "127.0.0.1:8081",
+        "localhost",
+        "127.0.0.1:8080.evil.example",
+        "",
+        "[::1]:80",
+    ],
 )
 def test_a_foreign_host_is_refused_whoever_asks(browser: Browser, host: str) -> None:
     for path in ("/", "/static/console.css", "/login", f"/?token={TOKEN}"):

@@ -22,7 +22,7 @@ def record(topic: Callable[..., str], produced: Records) -> str:
 
 def test_a_record_in_full(browser: Browser, record: str) -> None:
     page = browser.get(f"/topics/{record}/0/0").text
-    assert "<pre tabindex=\"0\" aria-label=\"Value\">{\n  &#34;a&#34;: [\n    1\n  ]\n}</pre>" in page
+    assert '<pre tabindex="0" aria-label="Value">{\n  &#34;a&#34;: [\n    1\n  ]\n}</pre>' in page
     assert ">␀key</pre>" in page
     assert "00 6b 65 79" in page
     assert "1970-01-01 00:00:01.000+00:00" in page

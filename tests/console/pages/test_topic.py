@@ -10,7 +10,24 @@ from tests.console.fakes import FakeSource, topic_summary
 def test_partitions_with_what_is_wrong_with_them() -> None:
     with browsing(FakeSource([topic_summary("t", 2, under=2, offline=1)])) as browser:
         page = browser.get("/topics/t").text
-    assert cells(page)[8:] == ["0", "1", "1, 2", "▲ 1", "5", "12", "7", "2.0 KiB", "1", "✕ none", "1, 2", "▲ 1", "5", "12", "7", "2.0 KiB"]
+    assert cells(page)[8:] == [
+        "0",
+        "1",
+        "1, 2",
+        "▲ 1",
+        "5",
+        "12",
+        "7",
+        "2.0 KiB",
+        "1",
+        "✕ none",
+        "1, 2",
+        "▲ 1",
+        "5",
+        "12",
+        "7",
+        "2.0 KiB",
+    ]
 
 
 def test_many_partitions_are_shown_in_pages() -> None:
@@ -51,7 +68,14 @@ def test_read_only_shows_no_way_to_change_anything() -> None:
 
 def test_a_topic_that_is_not_there() -> None:
     with browsing(FakeSource()) as browser:
-        for path in ("/topics/t", "/topics/t/settings", "/topics/t/messages", "/topics/t/0/0", "/topics/t/produce", "/topics/t/delete"):
+        for path in (
+            "/topics/t",
+            "/topics/t/settings",
+            "/topics/t/messages",
+            "/topics/t/0/0",
+            "/topics/t/produce",
+            "/topics/t/delete",
+        ):
             answer = browser.get(path)
             assert answer.status == 404
             assert "There is no topic t." in answer.text
