@@ -78,6 +78,17 @@ need_client_tools() { # the tests run kcat, strace, and clients in Go, JavaScrip
     fi
 }
 
+need_browser() { # the tests look at the console with it; OTTLA_CHROMIUM names another one
+    if ! command -v "${OTTLA_CHROMIUM:-chromium}" >/dev/null; then
+        if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
+            apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium >/dev/null
+        else
+            echo "the tests need chromium; on Debian: apt-get install chromium" >&2
+            exit 1
+        fi
+    fi
+}
+
 build_clients() { # fetches and builds those clients with their own tools; needs no environment, only a Python
     PYTHONPATH=. python3 -m compat_tests.programs >/dev/null
 }

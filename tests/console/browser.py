@@ -1,4 +1,4 @@
-"""A browser without a screen: asks the console's application in this process, and looks whether a page is what the templates made.
+"""A browser without a screen: asks the console's application in this process, and holds each page against the templates.
 
 `check_page` knows every tag and attribute that the templates have; what a stranger wrote may be nothing but text.
 """
@@ -20,19 +20,21 @@ from ottla.console.sessions import Sessions
 TOKEN: Final = "the token of the tests"
 HOST: Final = "127.0.0.1:8080"
 COOKIE: Final = "ottla-console-8080"
-_TAGS: Final = frozenset(
-    (
-        "html head meta title link script body a header p nav ul li span main h1 h2 section div table caption thead tbody tr th td "
-        "dl dt dd form label input select option button textarea pre code details summary time strong"
-    ).split()
+
+
+def words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+_TAGS: Final = words(
+    "html head meta title link script body a header p nav ul li span main h1 h2 section div table caption thead tbody tr th td "
+    "dl dt dd form label input select option button textarea pre code details summary time strong"
 )
 _VOID: Final = frozenset({"meta", "link", "input"})
-_ATTRIBUTES: Final = frozenset(
-    (
-        "lang charset name content rel href src defer class id tabindex role aria-label aria-labelledby aria-current aria-sort "
-        "aria-describedby scope colspan action method type value placeholder size checked selected inputmode autocomplete required "
-        "maxlength rows title download"
-    ).split()
+_ATTRIBUTES: Final = words(
+    "lang charset name content rel href src defer class id tabindex role aria-label aria-labelledby aria-current aria-sort "
+    "aria-describedby scope colspan action method type value placeholder size checked selected inputmode autocomplete required "
+    "maxlength rows title download"
 )
 
 
@@ -153,7 +155,8 @@ class _Page(HTMLParser):
             self.cells.append("")
 
     def handle_endtag(self, tag: str) -> None:
-        assert self.open and self.open.pop() == tag, f"</{tag}> closes nothing"
+        assert self.open, f"</{tag}> closes nothing"
+        assert self.open.pop() == tag
 
     def handle_data(self, data: str) -> None:
         if self.open[-1:] != ["textarea"]:  # where what a user typed is put back

@@ -52,8 +52,8 @@ def topic(admin: AdminClient) -> Callable[..., str]:
 
 
 @pytest.fixture(scope="session")
-def produced(broker: ottla.testing.Broker) -> Iterator[Records]:
-    """`produced(topic, *values, partition=0, key=None, headers=())` writes records, a millisecond of timestamp apart."""
+def produced(broker: ottla.testing.Broker) -> Records:
+    """`produced(topic, *values, partition=0, key=None)` writes records, a millisecond of timestamp apart."""
     producer = Producer({"bootstrap.servers": broker.bootstrap, "linger.ms": 5, "message.max.bytes": 4_000_000})
 
     def produce(topic: str, *values: bytes | None, partition: int = 0, key: bytes | None = None, begin_ms: int = 1000) -> None:
@@ -61,4 +61,4 @@ def produced(broker: ottla.testing.Broker) -> Iterator[Records]:
             producer.produce(topic, value, key, partition=partition, timestamp=begin_ms + at)
         assert producer.flush(30) == 0
 
-    yield produce
+    return produce

@@ -17,7 +17,7 @@ def ask(**query: str) -> Ask:
 
 @pytest.mark.parametrize("text", ["x", "1.5", "0", "6", "-1", "1e1", "١", "9" * 5000, "+1", "1 2"])
 def test_what_is_no_number_in_range_names_the_field(text: str) -> None:
-    with pytest.raises(BadInput, match="^page has to be a whole number from 1 to 5$"):
+    with pytest.raises(BadInput, match=r"^page has to be a whole number from 1 to 5$"):
         whole(text, "page", 1, 1, 5)
     assert whole(" 5 ", "page", 1, 1, 5) == 5
     assert whole("", "page", 3, 1, 5) == 3

@@ -1,8 +1,8 @@
-"""Two hundred hostile values in every place where a stranger can write: each page stays what its template made, and shows the value.
+"""Two hundred hostile values wherever a stranger can write: each page stays what its template made, and shows the value.
 
-Keys, values and headers go through a real broker, ids of groups and clients through its protocol, and settings, addresses and ids of
-clusters, which a broker checks, are what a fake says. `Browser.get` holds every page against the templates' tags and attributes.
-"""
+Keys, values and headers go through a real broker, ids of groups and clients through its protocol, and settings, addresses and
+ids of clusters, which a broker checks, are what a fake says. `Browser.get` holds every page against the templates' tags and
+attributes."""
 
 from __future__ import annotations
 
@@ -145,8 +145,8 @@ def test_settings_addresses_and_what_else_a_cluster_says() -> None:
         offset = OffsetState(Partition(value, 0), 1, 2, member)
         groups.append(replace(state, assignor=value, members=(member,), offsets=(offset,)))
     topics = [topic_summary("t"), *(topic_summary(value) for value in HOSTILE)]
-    places = {"cluster_id": everything, "host": everything, "bootstrap": everything}
-    source = FakeSource(topics, groups, entries, notes=tuple(HOSTILE), **places)
+    source = FakeSource(topics, groups, entries, notes=tuple(HOSTILE))
+    source.cluster_id = source.host = source.bootstrap = everything
     with browsing(source) as browser:
         for path in (
             "/",

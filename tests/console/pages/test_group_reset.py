@@ -25,7 +25,7 @@ from tests.console.fakes import group_state
 
 @contextmanager
 def consumer(broker: ottla.testing.Broker, group: str) -> Iterator[Consumer]:
-    made = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": group, "auto.offset.reset": "earliest"})
+    made = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": group, "enable.auto.commit": False})
     try:
         yield made
     finally:
@@ -94,7 +94,7 @@ def test_a_group_with_a_member_is_left_alone(browser: Browser, broker: ottla.tes
 
 @pytest.mark.parametrize("text", ["", "t", "t:0", "t:0:x", ":0:1", "t:-1:1", f"t:0:{2**63}", "t:٠:1", "t:0:1:2"])
 def test_offsets_that_no_page_wrote(text: str) -> None:
-    with pytest.raises(BadInput, match="^offsets has to be as this page wrote it"):
+    with pytest.raises(BadInput, match=r"^offsets has to be as this page wrote it"):
         offsets_of(text)
 
 
