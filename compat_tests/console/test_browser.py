@@ -20,7 +20,7 @@ from playwright.sync_api import Browser, Page, sync_playwright
 from compat_tests.brokers import SharedBrokers
 from compat_tests.commands import made
 from compat_tests.console.running import console
-from tests.console.hostile import HOSTILE
+from compat_tests.console.hostile import HOSTILE
 
 PICTURES = Path(__file__).resolve().parents[2] / "build" / "console"
 AXE = Axe()

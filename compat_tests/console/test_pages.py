@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pytest
+from confluent_kafka import Producer
+
 from compat_tests.brokers import Address
-from compat_tests.commands import committed, made, ten_records
+from compat_tests.commands import committed, made
 from compat_tests.console.running import Visitor, console
 from compat_tests.test_commands_groups import SHARER, Sharer, consumer
 from compat_tests.times import TODAY_MS
@@ -13,6 +16,17 @@ from compat_tests.tools_diff.streams_member import StreamsMember
 from compat_tests.waiting import wait_for
 
 Unique = Callable[[str], str]
+
+
+@pytest.fixture(scope="module")
+def ten(bootstrap: str) -> str:
+    """A topic of ten records, 0 to 9, a second apart from TODAY_MS on."""
+    topic = made(bootstrap, 1)
+    producer = Producer({"bootstrap.servers": bootstrap})
+    for number in range(10):
+        producer.produce(topic, str(number), partition=0, timestamp=TODAY_MS + 1000 * number)
+    assert producer.flush(60) == 0
+    return topic
 
 
 def test_a_topic_from_its_form_to_its_end(visitor: Visitor, unique: Unique) -> None:
@@ -40,11 +54,10 @@ def test_a_topic_from_its_form_to_its_end(visitor: Visitor, unique: Unique) -> N
     wait_for(lambda: visitor.get(f"/topics/{name}").status == 404, "the topic is gone")
 
 
-def test_records_by_place_and_by_filter(visitor: Visitor, bootstrap: str) -> None:
-    topic = ten_records(bootstrap)
+def test_records_by_place_and_by_filter(visitor: Visitor, ten: str) -> None:
 
     def offsets(query: str) -> list[str]:
-        page = visitor.get(f"/topics/{topic}/messages?{query}")
+        page = visitor.get(f"/topics/{ten}/messages?{query}")
         assert page.status == 200, page
         return page.cells[7::6]
 
@@ -56,7 +69,7 @@ def test_records_by_place_and_by_filter(visitor: Visitor, bootstrap: str) -> Non
     assert offsets(f"from=@{TODAY_MS + 7000}") == ["7", "8", "9"]
     assert offsets("value=3") == ["3"]
     assert offsets("key=3") == []
-    assert visitor.get(f"/topics/{topic}/0/10").status == 404
+    assert visitor.get(f"/topics/{ten}/0/10").status == 404
 
 
 def test_the_pages_of_the_cluster(visitor: Visitor, broker: Address) -> None:
@@ -69,8 +82,8 @@ def test_the_pages_of_the_cluster(visitor: Visitor, broker: Address) -> None:
     assert visitor.get("/topics?internal=1&q=__consumer_offsets").status == 200
 
 
-def test_a_group_is_shown_and_moved(visitor: Visitor, bootstrap: str, unique: Unique) -> None:
-    name, topic = unique("group"), ten_records(bootstrap)
+def test_a_group_is_shown_and_moved(visitor: Visitor, bootstrap: str, ten: str, unique: Unique) -> None:
+    name, topic = unique("group"), ten
     with consumer(bootstrap, name, topic):
         wait_for(lambda: visitor.get(f"/groups?q={name}").cells[5:10] == [name, "consumer", "● Stable", "1", "0"], "it is listed")
         page = visitor.get(f"/group?id={name}")
@@ -86,8 +99,8 @@ def test_a_group_is_shown_and_moved(visitor: Visitor, bootstrap: str, unique: Un
     assert committed(bootstrap, name, topic) == 4
 
 
-def test_share_groups_and_streams_groups(visitor: Visitor, broker: Address, bootstrap: str, unique: Unique) -> None:
-    topic, share, streams = ten_records(bootstrap), unique("share"), unique("streams")
+def test_share_groups_and_streams_groups(visitor: Visitor, broker: Address, ten: str, unique: Unique) -> None:
+    topic, share, streams = ten, unique("share"), unique("streams")
     sharer, task = Sharer(broker, share, topic), StreamsMember(broker, streams, SHARER, (topic,))
     try:
         for name, kind in ((share, "share"), (streams, "streams")):
@@ -104,8 +117,8 @@ def test_share_groups_and_streams_groups(visitor: Visitor, broker: Address, boot
         task.leave()
 
 
-def test_read_only(bootstrap: str) -> None:
-    name = made(bootstrap, 1)
+def test_read_only(bootstrap: str, ten: str) -> None:
+    name = ten
     with console(bootstrap, "--read-only") as address:
         visitor = Visitor(address)
         assert 'method="post"' not in "".join(visitor.get(path).text for path in ("/", "/topics", f"/topics/{name}", "/groups"))

@@ -28,7 +28,7 @@ from ottla.console.text import shown, visible
 from ottla.wire.messages import consumer_group_heartbeat, offset_commit
 from tests.console.browser import HOST, Browser, browsing, cells, check_page
 from tests.console.fakes import FakeSource, group_state, topic_summary
-from tests.console.hostile import HOSTILE
+from compat_tests.console.hostile import HOSTILE
 
 
 def on_page(value: str) -> str:
