@@ -39,7 +39,7 @@ class Cache:
             try:
                 answer = ask()
             except BaseException:
-                self._forget(key)
+                self.forget(key)
                 raise
             with self._lock:
                 self._kept.pop(key, None)
@@ -47,10 +47,11 @@ class Cache:
                     self._kept[key] = _Kept(self._clock(), answer)
                 oldest = next(iter(self._kept)) if len(self._kept) > MAX_ENTRIES else None
             if oldest is not None:
-                self._forget(oldest)
+                self.forget(oldest)
             return answer
 
-    def _forget(self, key: object) -> None:
+    def forget(self, key: object) -> None:
+        """Forgets one answer, or that somebody asks for it."""
         with self._lock:
             self._kept.pop(key, None)
             self._asking.pop(key, None)

@@ -118,7 +118,9 @@ class Source:
         return self._cache.get("summary", lambda: summary_of(self.cluster.reach(self.admin)))
 
     def topic(self, name: str) -> TopicSummary:
-        """Returns what the metadata say of a topic. Raises Missing, Failure."""
+        """Returns what the metadata say of a topic, which may be newer than what is kept. Raises Missing, Failure."""
+        if name not in self.summary().topics:
+            self._cache.forget("summary")
         found = self.summary().topics.get(name)
         if found is None:
             raise Missing(f"There is no topic {name}.")
@@ -221,6 +223,8 @@ class Source:
 
     def state(self, name: str) -> tuple[GroupState, tuple[str, ...]]:
         """Returns the state of one group, and notes. Raises Missing, Failure."""
+        if name not in self.groups().by_name:
+            self._cache.forget("groups")
         if name not in self.groups().by_name:
             raise Missing(f"There is no group {name}.")
         states = self.states([name])

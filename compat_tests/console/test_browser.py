@@ -19,8 +19,8 @@ from playwright.sync_api import Browser, Page, sync_playwright
 
 from compat_tests.brokers import SharedBrokers
 from compat_tests.commands import made
-from compat_tests.console.running import console
 from compat_tests.console.hostile import HOSTILE
+from compat_tests.console.running import console
 
 PICTURES = Path(__file__).resolve().parents[2] / "build" / "console"
 AXE = Axe()

@@ -14,6 +14,7 @@ import pytest
 from confluent_kafka import Producer
 
 import ottla.testing
+from compat_tests.console.hostile import HOSTILE
 from ottla.commands import direct
 from ottla.commands.client import Cluster
 from ottla.commands.config_rows import Entry
@@ -28,7 +29,6 @@ from ottla.console.text import shown, visible
 from ottla.wire.messages import consumer_group_heartbeat, offset_commit
 from tests.console.browser import HOST, Browser, browsing, cells, check_page
 from tests.console.fakes import FakeSource, group_state, topic_summary
-from compat_tests.console.hostile import HOSTILE
 
 
 def on_page(value: str) -> str:

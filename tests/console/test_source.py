@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from confluent_kafka import Consumer, TopicPartition
 
 import ottla.testing
 from ottla.commands import direct
@@ -42,10 +43,12 @@ def test_metadata_are_asked_for_once_in_a_while(broker: ottla.testing.Broker, to
     first = source.summary()
     name = topic("source-later")
     assert source.summary() is first
-    with pytest.raises(Missing, match="no topic source-later"):
-        source.topic(name)
+    assert source.topic(name).partitions == 1  # it is looked for before it is said not to be there
+    second = source.summary()
+    with pytest.raises(Missing, match="no topic source-none"):
+        source.topic("source-none")
     now[0] = 3.0
-    assert source.topic(name).partitions == 1
+    assert source.summary() is not second
     assert source.groups() is source.groups()
     before = source.groups()
     source.changed()
@@ -82,3 +85,13 @@ def test_settings_and_groups_that_are_not_there(source: Source, topic: Callable[
         source.settings(Kind.TOPIC, "source-none")
     with pytest.raises(Missing, match="no group source-none"):
         source.state("source-none")
+
+
+def test_a_group_that_is_new_is_found(broker: ottla.testing.Broker, topic: Callable[..., str]) -> None:
+    source = Source(Cluster({"bootstrap.servers": broker.bootstrap}), lambda: 0.0)
+    source.groups()
+    consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "source-new"})
+    consumer.commit(offsets=[TopicPartition(topic("source-group"), 0, 0)], asynchronous=False)
+    consumer.close()
+    state, notes = source.state("source-new")
+    assert (state.state, state.kind, notes) == ("Empty", "classic", ())
