@@ -2,7 +2,8 @@
 
 A page runs in a thread (calls.py). What can go wrong in it: the cluster does not answer or refuses (502), nothing in time (504),
 too many pages at once (503), a field that cannot be meant (400), something that is not there (404). Whatever else is a bug: its
-traceback is in the log, and the page says only that."""
+traceback is in the log, and the page says only that.
+"""
 
 from __future__ import annotations
 

@@ -2,7 +2,8 @@
 
 A page is a function from an `Ask` to an `Answer`. It runs in a thread, asks the source, and returns the name of a template with
 its values, a place to go to, or bytes to save. What a user wrote wrongly it reports by BadInput, in one line that names the
-field."""
+field.
+"""
 
 from __future__ import annotations
 

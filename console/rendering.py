@@ -2,7 +2,8 @@
 
 Filters: `number` 1,234; `size` 1.2 KiB; `when` a time in ms since 1970 on this computer's clock, `utc` the same in UTC; `seg`
 one part of an address; `preview` and `shown` of bytes; `plural`; `as_typed` for what goes back into a field. What is not known
-is a dash."""
+is a dash.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """The console as a process: a socket on this machine, a line that says where, and pages until SIGTERM or Ctrl-C.
 
 uvicorn serves with h11, so nothing needs to be compiled. Connections and the size of a request's head are bounded; what a page
-may take is bounded by calls.py."""
+may take is bounded by calls.py.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """Who is let in: whoever knows the token that the console printed when it started gets a session, by a cookie.
 
 A session ends after twelve hours without a request, and the oldest one when there are too many. With it goes a form token, which
-a page of another site cannot know: it is derived from the session by a key that lives as long as the process."""
+a page of another site cannot know: it is derived from the session by a key that lives as long as the process.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """Moves a group to other offsets: first a look at both offsets of each partition, then the form once more with the name typed.
 
 What is moved is what was looked at: the second form carries the offsets, so a time or "the end" does not mean something else by
-then."""
+then.
+"""
 
 from __future__ import annotations
 

@@ -2,7 +2,8 @@
 
 Keys, values and headers go through a real broker, ids of groups and clients through its protocol, and settings, addresses and
 ids of clusters, which a broker checks, are what a fake says. `Browser.get` holds every page against the templates' tags and
-attributes."""
+attributes.
+"""
 
 from __future__ import annotations
 

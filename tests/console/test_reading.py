@@ -112,6 +112,7 @@ def test_records_of_aborted_transactions(source: Source, topic: Callable[..., st
         assert have == {0: Span(0, 6)}
         assert values(it.newest({0: 6}, have, 10, ALL)) == [b"kept too", b"kept"]
         assert values(it.onwards({0: 0}, have, 1, ALL)) == [b"kept"]
+        assert values(it.newest({0: 4}, have, 10, ALL)) == [b"kept"]  # offset 3, the last before it, is a marker
         gap = it.one(0, 1, have[0])
         assert gap is not None
         assert gap.offset == 4
