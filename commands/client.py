@@ -52,6 +52,7 @@ DEFAULT_BOOTSTRAP: Final = "127.0.0.1:9092"
 BOOTSTRAP_VARIABLES: Final = ["OTTLA_BOOTSTRAP", "KAFKA_BOOTSTRAP_SERVERS"]
 DEFAULT_TIMEOUT_S: Final = 10.0
 _POLL_S: Final = 0.1  # how soon Ctrl-C and a refused connection are noticed
+_LONGEST_S: Final = 3.2  # the same while a cluster is slow
 
 _DETAIL: Final = re.compile(
     r"^(?:(?:sasl_)?(?:ssl|plaintext)://)?(?P<address>\S+?)/(?:bootstrap|\d+): (?P<what>.*?)(?: \(after .*)?$"
@@ -206,11 +207,13 @@ class Cluster:
         from confluent_kafka import KafkaException
 
         deadline = time.monotonic() + self.timeout_s
+        longest_s = _POLL_S
         while True:
             left_s = deadline - time.monotonic()
             try:
-                # Short calls, since librdkafka does not notice Ctrl-C and keeps trying addresses that refuse connections.
-                wait_s = max(0.001, min(_POLL_S, left_s))
+                # Short calls, since librdkafka does not notice Ctrl-C and keeps trying addresses that refuse connections; but
+                # longer ones each time, since a call that ends forgets the answer, and a cluster may be large or far away.
+                wait_s = max(0.001, min(longest_s, left_s))
                 found = client.list_topics(timeout=wait_s) if topic is None else client.list_topics(topic, timeout=wait_s)
             except KafkaException as error:
                 if patient is None:
@@ -220,6 +223,7 @@ class Cluster:
                     raise
                 if patient is not None and patient.came:
                     raise KeyboardInterrupt from None
+                longest_s = min(2 * longest_s, _LONGEST_S)
                 # librdkafka also reports all brokers down when one closes an idle connection, but then with no other error.
                 refused = self.down_since is not None and self.last_error is not None
                 if (refused and patient is None) or left_s <= _POLL_S:

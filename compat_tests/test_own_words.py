@@ -23,7 +23,7 @@ import pytest
 from compat_tests.reference import maven
 
 ROOT: Final = Path(__file__).resolve().parents[1]
-FOLDERS: Final = ("wire", "log", "security", "server", "pipeline", "commands")
+FOLDERS: Final = ("wire", "log", "security", "server", "pipeline", "commands", "console")
 LEAST_WORDS: Final = 4
 IN_A_ROW: Final = 6
 LEAST_NEAR: Final = 7

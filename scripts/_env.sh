@@ -19,7 +19,7 @@ prepare() { # prepare EXTRAS: '' or '[dev,compat]'
             echo "pip could not install ottla$1: it needs the package index, its message above says more" >&2
             exit 1
         }
-        python -m compileall -q ottla wire log server commands # or the first start compiles, and takes a quarter of a second longer
+        python -m compileall -q ottla wire log server commands console # or the first start compiles, and takes a quarter of a second longer
         grep -qsF "$sources" "$stamp" || : >"$stamp"
         echo "$sources $1" >>"$stamp"
     fi
@@ -73,6 +73,17 @@ need_client_tools() { # the tests run kcat, strace, and clients in Go, JavaScrip
             apt-get update -qq && apt-get install -y -qq "${missing[@]}" >/dev/null
         else
             echo "the tests need Go 1.26, Node.js 20, npm, cargo, gcc, make, OpenSSL's headers, kcat and strace; on Debian: apt-get install ${missing[*]}" >&2
+            exit 1
+        fi
+    fi
+}
+
+need_browser() { # the tests look at the console with it; OTTLA_CHROMIUM names another one
+    if ! command -v "${OTTLA_CHROMIUM:-chromium}" >/dev/null; then
+        if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
+            apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium >/dev/null
+        else
+            echo "the tests need chromium; on Debian: apt-get install chromium" >&2
             exit 1
         fi
     fi

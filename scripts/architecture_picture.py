@@ -43,6 +43,7 @@ COLOURS = {
     "commands": "#f3e8fa",
     "pipeline": "#fbe9e7",
     "security": "#e6f2f2",
+    "console": "#eef3dc",
 }
 WIDTH, MARGIN, BOX_HEIGHT, FLOOR_HEIGHT, GAP = 900, 70, 44, 76, 26
 

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Final
 
 ROOT = Path(__file__).resolve().parents[1]
-FOLDERS = ("wire", "log", "security", "server", "pipeline", "commands")
+FOLDERS = ("wire", "log", "security", "server", "pipeline", "commands", "console")
 """Folders at the top of the tree, reached as packages of `ottla` by symlinks."""
 TREES = ("tests", "scripts", "compat_tests")
 """Folders beside the product, which are packages by themselves."""

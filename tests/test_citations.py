@@ -16,7 +16,7 @@ from compat_tests.wire_diff.edge_cases import TESTS
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "kafka-behaviour.md"
-TREES = ["wire", "log", "security", "server", "pipeline", "commands", "scripts", "tests", "compat_tests"]
+TREES = ["wire", "log", "security", "server", "pipeline", "commands", "console", "scripts", "tests", "compat_tests"]
 WIRE_DIFF = ROOT / "compat_tests" / "wire_diff"
 NO_ROWS = {"ES256", "G0", "G1a", "G1c", "LZ4", "MD5", "PBKDF2", "PKCS12", "PS256", "RE2", "RS256", "RS512", "T0", "V1", "XXH3"}
 """Words that look like rows; those with G are Adya's names of anomalies, those with S algorithms of signatures."""

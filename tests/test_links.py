@@ -12,7 +12,7 @@ PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md"))]
 
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
-FOLDERS = "wire|log|server|commands|pipeline|tests|compat_tests|scripts|docs|dashboards|ottla"
+FOLDERS = "wire|log|server|commands|console|pipeline|tests|compat_tests|scripts|docs|dashboards|ottla"
 PATH = re.compile(rf"`(?:python |bash |\./)?((?:{FOLDERS})/[\w./-]*\w)[/`]")
 
 
@@ -51,7 +51,9 @@ def test_paths_exist(page: Path) -> None:
 def test_nobody_is_told_to_install_a_package_that_no_index_has() -> None:
     """There is none yet: ottla is installed from a checkout, `pip install .`."""
     sources = [
-        path for folder in ("commands", "pipeline", "server", "security", "log", "wire") for path in (ROOT / folder).rglob("*.py")
+        path
+        for folder in ("commands", "console", "pipeline", "server", "security", "log", "wire")
+        for path in (ROOT / folder).rglob("*.py")
     ]
     pages = [path for path in PAGES if path.name != "CHANGELOG.md"]
     texts = [*pages, *(ROOT / "ottla").glob("*.py"), *(path for path in sources if "messages" not in path.parts)]

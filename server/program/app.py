@@ -15,6 +15,7 @@ from ottla.commands.format import format_directories
 from ottla.commands.output import Failure
 from ottla.commands.produce import produce
 from ottla.commands.program import AccessRule, Decided, Node, Program
+from ottla.console.command import run_console
 from ottla.server.program.serve import CannotStart, ServeOptions, gather_here, run
 
 KAFKA_VERSION: Final = "4.4.0"
@@ -174,3 +175,4 @@ app.command("format")(format_directories)
 app.command("cluster")(run_cluster)
 app.add_typer(pipeline.app, name="pipeline")
 app.add_typer(testkit.app, name="testkit")
+app.command("console")(run_console)

@@ -1,7 +1,7 @@
 """Starts the `ottla` command.
 
     ottla [serve] [server.properties] [options]
-    ottla topic | produce | consume | group | txn | config | quota | log | format | cluster | pipeline | testkit ...
+    ottla topic | produce | consume | group | txn | config | quota | log | format | cluster | pipeline | testkit | console ...
 
 Without a command `ottla` serves, so `ottla`, `ottla server.properties` and `ottla --port 0` all start a broker.
 
@@ -23,7 +23,7 @@ from ottla.server.program.serve import ServeOptions, run
 
 COMMANDS: Final = (
     *("serve", "topic", "produce", "consume", "group", "txn", "config", "quota", "acl", "user", "log"),
-    *("format", "cluster", "pipeline", "testkit"),
+    *("format", "cluster", "pipeline", "testkit", "console"),
 )
 _OF_THE_PROGRAM: Final = ("--help", "-h", "--version", "--install-completion", "--show-completion")
 

@@ -10,6 +10,7 @@ import typer
 from confluent_kafka import KafkaError
 from typer.testing import CliRunner
 
+import ottla.testing
 from compat_tests.certificates import authority
 from ottla.commands import client, output
 from ottla.commands.client import Cluster, cluster_of, explain
@@ -129,6 +130,13 @@ def test_somebody_listens_and_says_nothing() -> None:
         assert ran.exit_code == 1
         ran = CliRunner().invoke(app(), ["--timeout", "0.2"], env={"KAFKA_BOOTSTRAP_SERVERS": address})
     assert ran.stderr == f"ottla: cannot reach {address}: no answer within 0.2 s\n"
+
+
+def test_a_cluster_that_is_slow_is_reached() -> None:
+    """librdkafka forgets an answer that comes after its call has ended."""
+    with ottla.testing.Broker() as broker, broker.fault(api="Metadata", delay_ms=250, times=-1):
+        cluster = cluster_of(broker.bootstrap, (), None, timeout_s=30)
+        assert list(cluster.reach(cluster.admin()).brokers) == [1]
 
 
 def test_ctrl_c_while_it_waits_patiently() -> None:

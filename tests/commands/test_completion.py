@@ -25,7 +25,7 @@ def run(*arguments: str, **environment: str) -> str:
 @pytest.mark.parametrize(
     ("words", "completions"),
     [
-        ("ottla con", {"consume", "config"}),
+        ("ottla con", {"consume", "config", "console"}),
         ("ottla lo", {"log"}),
         ("ottla log du", {"dump"}),
         ("ottla consume --isol", {"--isolation"}),
@@ -56,4 +56,4 @@ def test_bash_completes_with_the_script(tmp_path: Path) -> None:
         f"PATH={Path(OTTLA).parent}:$PATH; source {tmp_path / 'script'}; COMP_WORDS=(ottla con); COMP_CWORD=1; "
         "$(complete -p ottla | sed 's/.*-F \\([^ ]*\\).*/\\1/') ottla con ottla; echo ${COMPREPLY[@]}"
     )
-    assert set(run("bash", "--norc", "-c", asking).split()) == {"consume", "config"}
+    assert set(run("bash", "--norc", "-c", asking).split()) == {"consume", "config", "console"}

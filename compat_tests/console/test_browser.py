@@ -1,0 +1,193 @@
+"""The console in Chromium: no script of a stranger runs, the policy is kept, axe finds nothing, and the keyboard is enough.
+
+The browser is Debian's, or the one that OTTLA_CHROMIUM names. A picture of each page that fails is left in build/console.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from confluent_kafka import Consumer, Producer, TopicPartition
+from playwright.sync_api import Browser, Page, sync_playwright
+
+from compat_tests.brokers import SharedBrokers
+from compat_tests.commands import made
+from compat_tests.console.hostile import HOSTILE
+from compat_tests.console.running import console
+
+PICTURES = Path(__file__).resolve().parents[2] / "build" / "console"
+AXE = Axe()
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Browser]:
+    path = os.environ.get("OTTLA_CHROMIUM") or shutil.which("chromium")
+    assert path, "there is no chromium; on Debian: apt-get install chromium"
+    sandbox = ["--no-sandbox"] if os.geteuid() == 0 else []  # which Chromium demands of root
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=path, args=sandbox)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(scope="module")
+def at(shared_brokers: SharedBrokers) -> str:
+    """Where the broker is; what a browser is tested for does not depend on its kind."""
+    return shared_brokers.get("ottla").bootstrap
+
+
+@pytest.fixture(scope="module")
+def address(at: str) -> Iterator[str]:
+    with console(at) as found:
+        yield found
+
+
+@pytest.fixture
+def look(chromium: Browser, address: str, request: pytest.FixtureRequest) -> Iterator[Callable[..., Page]]:
+    """`look(scheme, script=True)` opens the console; at the end nothing may have been said on any page's console."""
+    said: list[str] = []
+    pages: list[Page] = []
+
+    def open_(scheme: str = "light", *, script: bool = True, width: int = 1200) -> Page:
+        context = chromium.new_context(
+            color_scheme="dark" if scheme == "dark" else "light",
+            java_script_enabled=script,
+            viewport={"width": width, "height": 800},
+        )
+        context.set_default_timeout(30_000)
+        page = context.new_page()
+        page.on(
+            "console",
+            lambda message: said.append(message.text) if message.type != "error" or not _is_status(message.text) else None,
+        )
+        page.on("pageerror", lambda error: said.append(str(error)))
+        page.on("dialog", lambda dialog: said.append(f"dialog: {dialog.message}"))
+        page.goto(address)
+        pages.append(page)
+        return page
+
+    yield open_
+    if said:
+        PICTURES.mkdir(parents=True, exist_ok=True)
+        pages[-1].screenshot(path=PICTURES / f"{request.node.name}.png")
+    for page in pages:
+        page.context.close()
+    assert said == []
+
+
+@pytest.fixture(scope="module")
+def hostile(at: str) -> str:
+    """A topic with a record for each hostile value, and a group of that name that has committed in it."""
+    name = made(at, 1)
+    producer = Producer({"bootstrap.servers": at, "linger.ms": 5})
+    for value in HOSTILE:
+        producer.produce(name, value.encode(), value.encode(), headers=[(value.replace("\0", ""), value.encode())])
+    assert producer.flush(60) == 0
+    consumer = Consumer({"bootstrap.servers": at, "group.id": f"<img src=x onerror=alert(1)>{name}"})
+    consumer.commit(offsets=[TopicPartition(name, 0, 1)], asynchronous=False)
+    consumer.close()
+    return name
+
+
+def _is_status(text: str) -> bool:
+    """Returns whether this is how Chromium says that a page had a status of 400 or more."""
+    return text.startswith("Failed to load resource: the server responded with a status of 40")
+
+
+def paths(topic: str) -> list[str]:
+    group = f"%3Cimg%20src%3Dx%20onerror%3Dalert(1)%3E{topic}"
+    return [
+        *("/", "/topics", "/topics/new", "/groups", "/brokers", "/nothing", "/topics?sort=x"),
+        *(f"/topics/{topic}{end}" for end in ("", "/settings", "/messages?n=4", "/0/0", "/0/999999", "/produce", "/delete")),
+        *(f"/group?id={group}", f"/group/reset?id={group}&to=beginning"),
+    ]
+
+
+@contextmanager
+def pictured(page: Page, name: str) -> Iterator[None]:
+    try:
+        yield
+    except BaseException:
+        PICTURES.mkdir(parents=True, exist_ok=True)
+        page.screenshot(path=PICTURES / f"{name}.png")
+        raise
+
+
+def visit(page: Page, address: str, path: str) -> None:
+    parts = urlsplit(address)
+    page.goto(f"{parts.scheme}://{parts.netloc}{path}")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_nothing(look: Callable[..., Page], address: str, hostile: str, scheme: str) -> None:
+    page = look(scheme)
+    for path in paths(hostile) if scheme == "light" else (f"/topics/{hostile}/messages?n=4", f"/topics/{hostile}/delete"):
+        visit(page, address, path)
+        with pictured(page, f"axe-{scheme}"):
+            rules = None if scheme == "light" else {"runOnly": ["color-contrast"]}  # the rest is the same
+            found = AXE.run(page, options=rules).response["violations"]
+            assert [(one["id"], [node["html"] for node in one["nodes"]][:3]) for one in found] == [], path
+            assert page.locator("h1").count() == 1
+
+
+def test_hostile_records_are_text(look: Callable[..., Page], address: str, hostile: str) -> None:
+    page = look()
+    visit(page, address, f"/topics/{hostile}/messages?from=beginning&n=500")
+    assert page.locator("tbody tr").count() == len(HOSTILE)
+    assert page.locator("tbody script, tbody img, tbody svg, tbody iframe, tbody form").count() == 0
+    visit(page, address, f"/topics/{hostile}/0/0")
+    assert page.locator("pre").first.inner_text() == HOSTILE[0]
+
+
+def test_it_is_narrow_where_the_screen_is(look: Callable[..., Page], address: str, hostile: str) -> None:
+    page = look(width=360)
+    for path in paths(hostile):
+        visit(page, address, path)
+        with pictured(page, "narrow"):
+            assert page.evaluate("document.documentElement.scrollWidth") <= 360, path
+
+
+def test_without_script_by_keyboard(look: Callable[..., Page], address: str, hostile: str) -> None:
+    page = look(script=False)
+    visit(page, address, f"/topics/{hostile}/produce")
+    page.get_by_label("Key; blank for none").focus()
+    page.keyboard.type("typed")
+    page.keyboard.press("Tab")
+    page.keyboard.type("a value")
+    for _ in range(3):  # past two boxes to be ticked
+        page.keyboard.press("Tab")
+    page.keyboard.type("h=1")
+    page.keyboard.press("Tab")
+    with pictured(page, "keyboard"):
+        assert page.evaluate("document.activeElement.textContent") == "Send"
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/0/*")
+    assert page.locator("pre").first.inner_text() == "typed"
+    visit(page, address, f"/topics/{hostile}/messages")
+    page.get_by_label("Value contains").fill("a value")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**value=a+value**")
+    assert page.locator("tbody tr").count() == 1
+
+
+def test_keys(look: Callable[..., Page], hostile: str) -> None:
+    page = look()
+    page.keyboard.type("gt")
+    page.wait_for_url("**/topics")
+    page.keyboard.type("/")
+    page.keyboard.type(hostile)
+    page.keyboard.press("Enter")
+    page.wait_for_url(f"**q={hostile}**")
+    assert page.locator("tbody tr").count() == 1
+    page.locator("h1").click()
+    page.keyboard.type("?")
+    assert page.get_by_role("dialog").count() == 1
+    page.keyboard.press("Escape")
+    assert page.get_by_role("dialog").count() == 0

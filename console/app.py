@@ -1,0 +1,157 @@
+"""The console's application: from a request to a page, and from what went wrong to a page that says so.
+
+A page runs in a thread (calls.py). What can go wrong in it: the cluster does not answer or refuses (502), nothing in time (504),
+too many pages at once (503), a field that cannot be meant (400), something that is not there (404). Whatever else is a bug: its
+traceback is in the log, and the page says only that.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import typer
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, RedirectResponse, Response
+from starlette.routing import BaseRoute, Route
+from starlette.types import ASGIApp
+
+from ottla.commands.output import Failure
+from ottla.console.ask import Answer, Ask, BadInput, Download, Page, Redirect
+from ottla.console.calls import Busy, Calls, TooSlow
+from ottla.console.missing import Missing
+from ottla.console.pages import ACTIONS, PAGES
+from ottla.console.rendering import Templates
+from ottla.console.security import READ_ONLY, STATIC, Guard
+from ottla.console.sessions import Sessions
+from ottla.console.source import Source
+from ottla.console.text import visible
+
+FOLDER: Final = Path(__file__).parent / "static"
+FILES: Final = {"console.css": "text/css", "console.js": "text/javascript"}
+_log: Final = logging.getLogger("ottla.console")
+_audit: Final = logging.getLogger("ottla.console.audit")
+
+Work = Callable[[Ask], Answer]
+
+
+class Place(NamedTuple):
+    """Where a console listens: the values of `Host` that it answers to, and the name of its cookie."""
+
+    hosts: frozenset[str]
+    cookie: str
+
+
+class Console:
+    """Turns requests into asks, and answers into responses."""
+
+    def __init__(self, source: Source, calls: Calls, *, read_only: bool) -> None:
+        self._source = source
+        self._calls = calls
+        self._read_only = read_only
+        self._templates = Templates({"cluster_at": source.bootstrap, "read_only": read_only})
+
+    def routes(self) -> list[BaseRoute]:
+        """Returns the routes of the pages, and of the style sheet and the script, which are read now."""
+        found: list[BaseRoute] = [Route(f"{STATIC}{name}", _file(name, kind), methods=["GET"]) for name, kind in FILES.items()]
+        for path, work in PAGES.items():
+            is_form = path in ACTIONS
+            shown = _no_form if is_form and self._read_only else work
+            found.append(Route(path, partial(self._answer, shown), methods=["GET"]))
+        found += [Route(path, partial(self._answer, work), methods=["POST"]) for path, work in ACTIONS.items()]
+        return found
+
+    async def _answer(self, work: Work, request: Request) -> Response:
+        given = request.scope["state"]
+        ask = Ask(
+            self._source,
+            request.url.path,
+            request.path_params,
+            given["query"],
+            given.get("form", {}),
+            partial(_write_audit, given["session"], request.client.host if request.client else "?"),
+        )
+        known = {"form_token": given["form_token"], "path": ask.path, "ask": ask}
+        try:
+            return await self._calls.run(partial(self._made, work, ask, known))
+        except Busy:
+            status, title, why = 503, "Busy", "Too many pages wait for the cluster already; try again in a moment."
+        except TooSlow:
+            status, title, why = 504, "No answer in time", "The cluster did not answer in time."
+        except Missing as missing:
+            status, title, why = 404, "Not there", str(missing)
+        except (BadInput, typer.BadParameter) as error:
+            status, title, why = 400, "That cannot be meant", error.args[0] if error.args else str(error)
+        except Failure as failure:
+            status, title, why = 502, "The cluster did not do that", str(failure)
+        except Exception as error:  # noqa: BLE001 - a bug in one page is one page that says so, and a traceback in the log
+            status, title, why = self._unexpected(error)
+        return self._refusal(status, title, why, known)
+
+    def _made(self, work: Work, ask: Ask, known: Mapping[str, Any]) -> Response:
+        """Runs in a thread."""
+        answer = work(ask)
+        if isinstance(answer, Redirect):
+            return RedirectResponse(answer.path, status_code=303)
+        if isinstance(answer, Download):
+            headers = {"Content-Disposition": f'attachment; filename="{answer.name}"'}
+            return Response(answer.data, media_type="application/octet-stream", headers=headers)
+        assert isinstance(answer, Page)
+        return HTMLResponse(self._templates.render(answer.template, {**known, **answer.values}), answer.status)
+
+    def _unexpected(self, error: Exception) -> tuple[int, str, str]:
+        from confluent_kafka import KafkaException
+
+        from ottla.commands.client import explain
+
+        if isinstance(error, KafkaException):
+            return 502, "The cluster did not do that", explain(error.args[0])
+        _log.error("a page failed", exc_info=error)
+        return 500, "That is a bug", "The page failed; the console's log says where."
+
+    def refuse(self, status: int, title: str, advice: str) -> Response:
+        """Returns the page of a request that the guard refused."""
+        template = "login.html" if status == 401 else "refused.html"
+        return HTMLResponse(self._templates.render(template, {"title": title, "why": advice, "path": ""}), status)
+
+    def _refusal(self, status: int, title: str, why: str, known: Mapping[str, Any]) -> Response:
+        return HTMLResponse(self._templates.render("error.html", {**known, "title": title, "why": why}), status)
+
+    async def not_found(self, request: Request, error: Exception) -> Response:
+        """Answers what no route takes: 404, or 405 for a method that the page does not have."""
+        given = request.scope["state"]
+        status = error.status_code if isinstance(error, HTTPException) else 404
+        why = "The console has no such page." if status == 404 else "This page takes the other of GET and POST."
+        if "form_token" not in given:
+            return self.refuse(status, "Not there", why)
+        known = {"form_token": given["form_token"], "path": request.url.path, "ask": Ask(self._source, request.url.path)}
+        return self._refusal(status, "Not there", why, known)
+
+
+def _no_form(_: Ask) -> Answer:
+    return Page("error.html", {"title": "Read-only", "why": READ_ONLY}, 403)
+
+
+def _file(name: str, kind: str) -> Callable[[Request], Awaitable[Response]]:
+    data = (FOLDER / name).read_bytes()
+
+    async def answer(_: Request) -> Response:
+        return Response(data, media_type=kind)
+
+    return answer
+
+
+def _write_audit(session: str, address: str, done: str) -> None:
+    _audit.info("%s (session %s, from %s)", visible(done).replace("\n", "␊").replace("\t", "␉"), session, address)
+
+
+def application(source: Source, calls: Calls, sessions: Sessions, place: Place, *, read_only: bool) -> ASGIApp:
+    """Returns the whole application, guarded."""
+    console = Console(source, calls, read_only=read_only)
+    pages = Starlette(routes=console.routes(), exception_handlers={404: console.not_found, 405: console.not_found})
+    return Guard(pages, sessions, place.hosts, console.refuse, cookie=place.cookie, read_only=read_only)

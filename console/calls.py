@@ -1,0 +1,59 @@
+"""Runs what waits for a cluster in threads: so many at a time, so many that wait for their turn, so long.
+
+librdkafka's calls have times of their own and cannot be interrupted. A page that takes longer is given up, and its thread is free
+again when the last call in it has returned.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final, TypeVar
+
+T = TypeVar("T")
+
+AT_ONCE: Final = 8
+MAX_WAITING: Final = 32
+
+
+class Busy(Exception):
+    """Raised if too many pages wait already."""
+
+
+class TooSlow(Exception):
+    """Raised if a page was not there in time."""
+
+
+class Calls:
+    """`within_s` is how long a page may take, its turn included."""
+
+    def __init__(self, within_s: float, *, at_once: int = AT_ONCE, waiting: int = MAX_WAITING) -> None:
+        self._within_s = within_s
+        self._most = at_once + waiting
+        self._running = 0
+        self._threads = ThreadPoolExecutor(at_once, thread_name_prefix="page")
+
+    async def run(self, page: Callable[[], T]) -> T:
+        """Returns what the function returns in its thread. Raises Busy, TooSlow, and what the function raises."""
+        if self._running >= self._most:
+            raise Busy
+        self._running += 1
+        future = asyncio.get_running_loop().run_in_executor(self._threads, page)
+        future.add_done_callback(self._ended)
+        try:
+            async with asyncio.timeout(self._within_s):
+                return await asyncio.shield(future)
+        except TimeoutError:
+            if future.done():
+                raise
+            raise TooSlow from None
+
+    def _ended(self, future: asyncio.Future[T]) -> None:
+        self._running -= 1
+        if not future.cancelled():
+            future.exception()  # of a page that was given up, nobody else asks for it
+
+    def close(self) -> None:
+        """Lets go of the threads; one that is still in a call ends with it."""
+        self._threads.shutdown(wait=False, cancel_futures=True)

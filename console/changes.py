@@ -1,0 +1,139 @@
+"""What the console changes in a cluster: each is one request or a few, and raises Failure with the cluster's reason."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ottla.commands import admin, group_kinds, group_reset
+from ottla.commands.brokers import Brokers
+from ottla.commands.client import explain
+from ottla.commands.group_rows import GroupState
+from ottla.commands.output import Failure, counted
+from ottla.commands.positions import Partition, Position, Span, resolve
+from ottla.commands.topic import times
+from ottla.console.source import Source
+
+if TYPE_CHECKING:
+    from confluent_kafka import KafkaError, Message
+
+
+def create_topic(source: Source, name: str, partitions: int, replicas: int, settings: Mapping[str, str]) -> None:
+    """Creates a topic; -1 partitions or replicas are the cluster's default. Raises Failure."""
+    from confluent_kafka.admin import NewTopic
+
+    new = NewTopic(name, partitions, replicas, config=dict(settings))
+    _settled(source, name, source.admin.create_topics([new], **times(source.cluster)))
+
+
+def delete_topic(source: Source, name: str) -> None:
+    """Deletes a topic with all its records. Raises Failure."""
+    _settled(source, name, source.admin.delete_topics([name], **times(source.cluster)))
+
+
+def _settled(source: Source, name: str, futures: Mapping[str, Any]) -> None:
+    try:
+        _, wrong = admin.settle(source.cluster, futures)
+    finally:
+        source.changed()
+    if wrong:
+        raise Failure(f"topic {name}: {wrong[name]}")
+
+
+class NewRecord(NamedTuple):
+    """A record to be sent. With `partition` None the key decides."""
+
+    topic: str
+    partition: int | None
+    key: bytes | None
+    value: bytes | None
+    headers: list[tuple[str, bytes]]
+
+
+def send(source: Source, record: NewRecord) -> tuple[int, int]:
+    """Sends a record, and returns its partition and offset when all replicas in sync have it. Raises Failure."""
+    from confluent_kafka import KafkaException
+
+    timeout_ms = round(source.cluster.timeout_s * 1000)
+    producer = source.cluster.producer(
+        {
+            "partitioner": "murmur2_random",
+            "acks": "all",
+            "linger.ms": "0",
+            "message.max.bytes": str(2 << 20),
+            "message.timeout.ms": str(timeout_ms),
+            "request.timeout.ms": str(timeout_ms),
+        }
+    )
+    done: list[tuple[KafkaError | None, Message]] = []
+    where: dict[str, Any] = {} if record.partition is None else {"partition": record.partition}
+    try:
+        producer.produce(
+            record.topic,
+            record.value,
+            record.key,
+            headers=list(record.headers),
+            on_delivery=lambda error, message: done.append((error, message)),
+            **where,
+        )
+    except (KafkaException, BufferError) as error:
+        raise Failure(explain(error.args[0]) if isinstance(error, KafkaException) else str(error)) from None
+    producer.flush(source.cluster.timeout_s + 1)
+    if not done:
+        raise Failure("the record was not acknowledged in time; it may have been written all the same")
+    wrong, message = done[0]
+    if wrong is not None:
+        raise Failure(explain(wrong))
+    return message.partition() or 0, message.offset() or 0
+
+
+class Moved(NamedTuple):
+    """What a reset comes to: the offsets before (as far as there are any) and after, and what each partition has."""
+
+    before: Mapping[Partition, int]
+    after: Mapping[Partition, int]
+    have: Mapping[Partition, Span]
+
+
+def preview_reset(source: Source, state: GroupState, topic: str, place: Position) -> Moved:
+    """Returns where the group would go on; `topic` empty means every partition that it has committed. Raises Failure."""
+    from confluent_kafka import IsolationLevel
+
+    before = _committed(state)
+    wanted = group_reset.partitions_of([(topic, None)], source.summary().metadata.topics) if topic else sorted(before)
+    if not wanted:
+        raise Failure(f"group {state.name}: no offset is committed; name a topic")
+    have = group_reset.spans_of(source.cluster, source.admin, wanted)
+    after = resolve(source.cluster, source.admin, place, have, IsolationLevel.READ_UNCOMMITTED)
+    return Moved(before, after, have)
+
+
+def look_at(source: Source, state: GroupState, after: Mapping[Partition, int]) -> Moved:
+    """Returns the same for offsets that were chosen before. Raises Failure, KafkaException for partitions that have gone."""
+    return Moved(_committed(state), after, group_reset.spans_of(source.cluster, source.admin, sorted(after)))
+
+
+def _committed(state: GroupState) -> dict[Partition, int]:
+    return {one.partition: one.committed for one in state.offsets if one.committed is not None}
+
+
+def why_not_to_reset(state: GroupState) -> str | None:
+    """Returns why the cluster would refuse to move this group, or its members would undo it; None if nothing is in the way."""
+    if state.members or state.state not in {"Empty", "Dead"}:
+        return f"it has {counted(len(state.members), 'member')} (state {state.state}); stop them first, or they commit over it"
+    return None
+
+
+def reset(source: Source, state: GroupState, after: Mapping[Partition, int]) -> None:
+    """Moves the group to these offsets. Raises Failure."""
+    if why := why_not_to_reset(state):
+        raise Failure(f"group {state.name}: {why}")
+    try:
+        if state.kind == group_kinds.SHARE:
+            listed = source.groups().by_name[state.name]
+            with Brokers(source.cluster, source.summary().metadata) as brokers:
+                group_reset.alter_share(brokers, listed, after)
+        else:
+            group_reset.commit(source.cluster, source.admin, state.name, after)
+    finally:
+        source.changed()

@@ -1,0 +1,56 @@
+"""`ottla console`: pages in a browser, for any Kafka cluster.
+
+What it needs beside the commands (starlette, uvicorn, jinja2) is the extra `console`, and is loaded when the command runs.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from typing import Annotated, Final
+
+import typer
+
+from ottla.commands import client, output
+from ottla.commands.output import Failure
+
+DEFAULT_PORT: Final = 8080
+MIN_TOKEN: Final = 16
+_NEEDED: Final = ("starlette", "uvicorn", "jinja2", "h11")
+
+
+@client.command
+def run_console(
+    cluster: client.Cluster,
+    port: Annotated[int, typer.Option("--port", "-p", min=0, max=65535, help="The port for browsers; 0 picks a free one.")] = (
+        DEFAULT_PORT
+    ),
+    host: Annotated[
+        str, typer.Option(metavar="ADDRESS", help="127.0.0.1 or ::1; the console is for this machine.")
+    ] = "127.0.0.1",
+    token: Annotated[
+        str | None,
+        typer.Option(
+            envvar="OTTLA_CONSOLE_TOKEN",
+            metavar="TEXT",
+            help="What lets a browser in; by default a new one, which is printed. What is on a command line, others can see.",
+            show_default=False,
+        ),
+    ] = None,
+    read_only: Annotated[bool, typer.Option("--read-only", help="Change nothing: no form that writes.")] = False,
+) -> None:
+    """Look at a cluster in a browser: topics, records, groups, brokers, settings."""
+    if token is not None and (len(token) < MIN_TOKEN or not token.isascii() or not token.isprintable() or " " in token):
+        raise typer.BadParameter(f"has to be {MIN_TOKEN} letters or more, in ASCII, without spaces", param_hint="--token")
+    if missing := [name for name in _NEEDED if importlib.util.find_spec(name) is None]:
+        raise Failure(f"the console needs {', '.join(missing)}; install ottla with the extra console: pip install '.[console]'")
+    from ottla.console.serving import listen, serve
+
+    at = listen(host, port)
+    with at.socket:
+        serve(cluster, at, token, read_only=read_only, ready=lambda url: _say(url, cluster.bootstrap))
+
+
+def _say(url: str, bootstrap: str) -> None:
+    output.write_lines([f"ottla console ready: {url} cluster {bootstrap}"])
+    sys.stdout.flush()

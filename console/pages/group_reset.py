@@ -1,0 +1,94 @@
+"""Moves a group to other offsets: first a look at both offsets of each partition, then the form once more with the name typed.
+
+What is moved is what was looked at: the second form carries the offsets, so a time or "the end" does not mean something else by
+then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+from urllib.parse import unquote
+
+from ottla.commands.group_rows import GroupState
+from ottla.commands.output import Failure
+from ottla.commands.positions import MAX_INT64, Partition, parse_position
+from ottla.console import changes
+from ottla.console.ask import Answer, Ask, BadInput, Page, Redirect
+from ottla.console.rendering import segment
+from ottla.console.text import visible
+
+MOST_PARTITIONS: Final = 2000
+"""How many partitions a form moves; more is for `ottla group reset`."""
+
+
+def form(ask: Ask) -> Answer:
+    """Shows the form; with `?to=` also where the group would go on.
+
+    The form itself names the group by `?name=`, percent-encoded once more, since a browser changes line ends in a field.
+    """
+    state, notes = ask.source.state(unquote(ask.query["name"]) if "name" in ask.query else ask.query.get("id", ""))
+    if not ask.text("to"):
+        return _shown(ask.query, state, None, None, notes)
+    moved = changes.preview_reset(ask.source, state, ask.text("topic"), parse_position(ask.text("to"), "to"))
+    if len(moved.after) > MOST_PARTITIONS:
+        count = len(moved.after)
+        raise BadInput(f"topic: that would move {count:,} partitions; `ottla group reset` moves more than {MOST_PARTITIONS:,}")
+    return _shown(ask.query, state, moved, None, notes)
+
+
+def reset(ask: Ask) -> Answer:
+    """Moves the group to the offsets of the form, if its name was typed."""
+    name = ask.query.get("id", "")
+    state, notes = ask.source.state(name)
+    after = offsets_of(ask.form.get("offsets", ""))
+    if ask.form.get("typed", "").strip() not in {name, visible(name)}:
+        moved = changes.look_at(ask.source, state, after)
+        return _shown(ask.form, state, moved, "Nothing was changed: what was typed is not the name of the group.", notes, 400)
+    try:
+        changes.reset(ask.source, state, after)
+    except Failure as failure:
+        ask.audit(f"reset group {name!a}: refused")
+        return _shown(ask.form, state, changes.look_at(ask.source, state, after), str(failure), notes, 400)
+    ask.audit(f"reset group {name!a} in {len(after)} partitions: done")
+    return Redirect(f"/group?id={segment(name)}")
+
+
+def as_text(after: Mapping[Partition, int]) -> str:
+    """Returns the offsets as the form carries them."""
+    return " ".join(f"{partition.topic}:{partition.number}:{offset}" for partition, offset in after.items())
+
+
+def offsets_of(text: str) -> dict[Partition, int]:
+    """Returns the offsets that `as_text` wrote. Raises BadInput."""
+    found: dict[Partition, int] = {}
+    for word in text.split():
+        topic, _, rest = word.partition(":")
+        number, _, offset = rest.partition(":")
+        if not all(each.isascii() and each.isdecimal() for each in (number, offset)) or not topic or int(offset) > MAX_INT64:
+            raise BadInput("offsets has to be as this page wrote it; begin again")
+        found[Partition(topic, int(number))] = int(offset)
+    if not found or len(found) > MOST_PARTITIONS:
+        raise BadInput("offsets has to be as this page wrote it; begin again")
+    return found
+
+
+def _shown(
+    given: Mapping[str, str],
+    state: GroupState,
+    moved: changes.Moved | None,
+    problem: str | None,
+    notes: tuple[str, ...],
+    status: int = 200,
+) -> Page:
+    rows = [] if moved is None else [(one, moved.before.get(one), after, moved.have[one]) for one, after in moved.after.items()]
+    values: dict[str, Any] = {
+        "group": state,
+        "form": {name: given.get(name, "") for name in ("topic", "to")},
+        "rows": rows,
+        "offsets": "" if moved is None else as_text(moved.after),
+        "hindrance": changes.why_not_to_reset(state),
+        "problem": problem,
+        "notes": notes,
+    }
+    return Page("group_reset.html", values, status)

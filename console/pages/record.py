@@ -1,0 +1,59 @@
+"""One record: everything about it, its key and value in full as far as a page can show them, and to be saved as bytes."""
+
+from __future__ import annotations
+
+import time
+from typing import Final
+
+from ottla.commands.positions import MAX_INT64
+from ottla.console.ask import Answer, Ask, Download, Page, whole
+from ottla.console.missing import Missing
+from ottla.console.reading import Reader, Record
+from ottla.console.text import MAX_HEX_BYTES, MAX_SHOWN_BYTES, hex_lines
+
+PARTS: Final = ("key", "value")
+
+
+def record(ask: Ask) -> Answer:
+    """Shows the record at an offset, or says which is the next if there is none."""
+    topic, number, offset, found = _found(ask)
+    is_there = found is not None and found.offset == offset
+    return Page(
+        "record.html",
+        {
+            "topic": topic,
+            "partition": number,
+            "offset": offset,
+            "record": found if is_there else None,
+            "next": found,
+            "max_shown": MAX_SHOWN_BYTES,
+            "max_hex": MAX_HEX_BYTES,
+            "hex_lines": hex_lines,
+        },
+        200 if is_there else 404,
+    )
+
+
+def download(ask: Ask) -> Answer:
+    """Returns a key or a value as it is."""
+    _, number, offset, found = _found(ask)
+    part = ask.args["part"]
+    if part not in PARTS or found is None or found.offset != offset:
+        raise Missing(f"Partition {number} has no {' or '.join(PARTS)} to save at offset {offset}.")
+    data = found.key if part == "key" else found.value
+    if data is None:
+        raise Missing(f"The {part} of this record is null.")
+    return Download(data, f"{part}.bin")
+
+
+def _found(ask: Ask) -> tuple[str, int, int, Record | None]:
+    topic = ask.source.topic(ask.args["topic"])
+    number = whole(ask.args["partition"], "partition", 0, 0, 2**31 - 1)
+    offset = whole(ask.args["offset"], "offset", 0, 0, MAX_INT64)
+    if number >= topic.partitions:
+        raise Missing(f"Topic {topic.name} has no partition {number}: it has {topic.partitions}, counted from 0.")
+    with Reader(ask.source.cluster, ask.source.admin, topic.name, committed=False, clock=time.monotonic) as reader:
+        have = reader.spans([number])
+        if number not in have:
+            raise Missing(f"Partition {number} of topic {topic.name} has no leader now, so it cannot be read.")
+        return topic.name, number, offset, reader.one(number, offset, have[number])

@@ -1,0 +1,74 @@
+"""Creates and deletes topics. Whoever deletes one has to type its name."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from ottla.commands.client import is_text
+from ottla.commands.output import Failure
+from ottla.commands.topic import MAX_PARTITIONS, MAX_REPLICAS
+from ottla.console import changes
+from ottla.console.ask import Answer, Ask, BadInput, Page, Redirect, whole
+from ottla.console.rendering import segment
+from ottla.console.text import visible
+
+_FIELDS: Final = ("name", "partitions", "replicas", "settings")
+
+
+def new(ask: Ask) -> Answer:
+    """Shows the form for a new topic."""
+    return Page("topic_new.html", {"form": dict.fromkeys(_FIELDS, ""), "problem": None})
+
+
+def create(ask: Ask) -> Answer:
+    """Creates the topic of the form; if that cannot be, the form is shown again and says why."""
+    form = {name: ask.form.get(name, "") for name in _FIELDS}
+    name = form["name"].strip()
+    try:
+        if not name:
+            raise BadInput("name is empty")
+        partitions = whole(form["partitions"], "partitions", -1, 1, MAX_PARTITIONS)
+        replicas = whole(form["replicas"], "replicas", -1, 1, MAX_REPLICAS)
+        changes.create_topic(ask.source, name, partitions, replicas, _settings(form["settings"]))
+    except (BadInput, Failure) as error:
+        ask.audit(f"create topic {name!a}: refused")
+        values: dict[str, Any] = {"form": form, "problem": str(error)}
+        return Page("topic_new.html", values, 400)
+    ask.audit(f"create topic {name!a} partitions={partitions} replicas={replicas}: done")
+    return Redirect(f"/topics/{segment(name)}")
+
+
+def _settings(text: str) -> dict[str, str]:
+    """Returns the settings of a text with one `key=value` a line. Raises BadInput."""
+    found: dict[str, str] = {}
+    for line in text.splitlines():
+        key, equals, value = line.strip().partition("=")
+        if not line.strip():
+            continue
+        if not key.strip() or not equals or not is_text(line) or "\0" in line:
+            raise BadInput(f"settings: {visible(line.strip()[:80])!r} is not key=value")
+        found[key.strip()] = value.strip()
+    return found
+
+
+def ask_to_delete(ask: Ask) -> Answer:
+    """Shows what would be deleted, and asks for the name."""
+    topic = ask.source.topic(ask.args["topic"])
+    held, notes = ask.source.held([topic.name])
+    return Page("topic_delete.html", {"topic": topic, "held": held[topic.name], "notes": notes, "problem": None})
+
+
+def delete(ask: Ask) -> Answer:
+    """Deletes the topic if its name was typed."""
+    topic = ask.source.topic(ask.args["topic"])
+    if ask.form.get("typed", "").strip() != topic.name:
+        held, notes = ask.source.held([topic.name])
+        problem = f"Nothing was deleted: what was typed is not {topic.name}."
+        return Page("topic_delete.html", {"topic": topic, "held": held[topic.name], "notes": notes, "problem": problem}, 400)
+    try:
+        changes.delete_topic(ask.source, topic.name)
+    except Failure:
+        ask.audit(f"delete topic {topic.name!a}: refused")
+        raise
+    ask.audit(f"delete topic {topic.name!a}: done")
+    return Redirect("/topics")

@@ -1,0 +1,115 @@
+"""The console as a process: a socket on this machine, a line that says where, and pages until SIGTERM or Ctrl-C.
+
+uvicorn serves with h11, so nothing needs to be compiled. Connections and the size of a request's head are bounded; what a page
+may take is bounded by calls.py.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ipaddress
+import logging
+import secrets
+import signal
+import socket
+import sys
+import time
+from collections.abc import Callable, Iterator
+from typing import Final, NamedTuple
+
+import uvicorn
+
+from ottla.commands.client import Cluster
+from ottla.commands.output import Failure
+from ottla.console.app import Place, application
+from ottla.console.calls import Calls
+from ottla.console.security import hosts_of
+from ottla.console.sessions import Sessions
+from ottla.console.source import Source
+
+MAX_CONNECTIONS: Final = 64
+MAX_HEAD_BYTES: Final = 64 << 10
+_STOP_S: Final = 2
+_MORE_S: Final = 5.0
+"""A page may take so much longer than the cluster's timeout: it asks several times, and reads for some seconds."""
+
+
+class Listening(NamedTuple):
+    socket: socket.socket
+    host: str
+    port: int
+
+    @property
+    def url(self) -> str:
+        return f"http://{f'[{self.host}]' if ':' in self.host else self.host}:{self.port}/"
+
+
+def listen(host: str, port: int) -> Listening:
+    """Opens the port. Raises Failure if the address is not this machine's own, or taken."""
+    try:
+        address = ipaddress.ip_address("127.0.0.1" if host == "localhost" else host)
+    except ValueError:
+        raise Failure(f"--host {host!a} is not an address; the console listens on 127.0.0.1 or ::1") from None
+    if not address.is_loopback:
+        raise Failure(
+            f"--host {host}: the console has no TLS, so it listens on this machine only, 127.0.0.1 or ::1; "
+            f"from another one, use ssh -L {port}:127.0.0.1:{port}"
+        )
+    made = socket.socket(socket.AF_INET6 if address.version == 6 else socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    try:
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        made.bind((str(address), port))
+        made.listen(MAX_CONNECTIONS)
+    except OSError as error:
+        made.close()
+        raise Failure(f"{host}:{port}: {error.strerror or error}; --port 0 picks a free port") from None
+    return Listening(made, str(address), made.getsockname()[1])
+
+
+class _Server(uvicorn.Server):
+    """Leaves signals alone: they are caught where the loop is."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+def serve(cluster: Cluster, at: Listening, token: str | None, *, read_only: bool, ready: Callable[[str], None]) -> None:
+    """Serves until a signal. `ready` is given the address with the token in it, once the port answers."""
+    logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    token = token or secrets.token_urlsafe(24)
+    sessions = Sessions(token, secrets.token_bytes, time.monotonic)
+    calls = Calls(cluster.timeout_s + _MORE_S)
+    place = Place(hosts_of(at.host, at.port), f"ottla-console-{at.port}")
+    app = application(Source(cluster), calls, sessions, place, read_only=read_only)
+    config = uvicorn.Config(
+        app,
+        http="h11",
+        ws="none",
+        loop="asyncio",
+        lifespan="off",
+        log_config=None,
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        limit_concurrency=MAX_CONNECTIONS,
+        h11_max_incomplete_event_size=MAX_HEAD_BYTES,
+        timeout_graceful_shutdown=_STOP_S,
+    )
+    server = _Server(config)
+
+    async def run() -> None:
+        def stop() -> None:
+            server.should_exit = True
+
+        for which in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(which, stop)
+        ready(f"{at.url}?token={token}")
+        await server.serve(sockets=[at.socket])
+
+    try:
+        asyncio.run(run())
+    finally:
+        calls.close()

@@ -1,0 +1,190 @@
+"""A browser without a screen: asks the console's application in this process, and holds each page against the templates.
+
+`check_page` knows every tag and attribute that the templates have; what a stranger wrote may be nothing but text.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from html.parser import HTMLParser
+from typing import Any, Final, NamedTuple
+from urllib.parse import unquote, urlencode
+
+from ottla.console.app import Place, application
+from ottla.console.calls import Calls
+from ottla.console.security import FORM, HEADERS, hosts_of
+from ottla.console.sessions import Sessions
+
+TOKEN: Final = "the token of the tests"
+HOST: Final = "127.0.0.1:8080"
+COOKIE: Final = "ottla-console-8080"
+
+
+def words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+_TAGS: Final = words(
+    "html head meta title link script body a header p nav ul li span main h1 h2 section div table caption thead tbody tr th td "
+    "dl dt dd form label input select option button textarea pre code details summary time strong"
+)
+_VOID: Final = frozenset({"meta", "link", "input"})
+_ATTRIBUTES: Final = words(
+    "lang charset name content rel href src defer class id tabindex role aria-label aria-labelledby aria-current aria-sort "
+    "aria-describedby scope colspan action method type value placeholder size checked selected inputmode autocomplete required "
+    "maxlength rows title download"
+)
+
+
+class Answer(NamedTuple):
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+    @property
+    def text(self) -> str:
+        return self.body.decode()
+
+
+class Browser:
+    """Keeps its cookie. `ask` sends exactly what it is told; `get` and `post` are those of a person on one of the pages."""
+
+    def __init__(self, source: Any, *, read_only: bool = False, within_s: float = 30) -> None:
+        self.calls = Calls(within_s)
+        numbers = iter(range(1, 10_000))
+        self.sessions = Sessions(TOKEN, lambda count: next(numbers).to_bytes(count, "big"), lambda: 0.0)
+        self.app = application(source, self.calls, self.sessions, Place(hosts_of("127.0.0.1", 8080), COOKIE), read_only=read_only)
+        self.session = self.sessions.open(TOKEN) or ""
+
+    def ask(self, method: str, path: str, headers: Mapping[str, str] | None = None, body: bytes = b"") -> Answer:
+        where, _, query = path.partition("?")
+        scope: dict[str, Any] = {
+            "type": "http",
+            "method": method,
+            "path": unquote(where),
+            "raw_path": where.encode(),
+            "root_path": "",
+            "query_string": query.encode(),
+            "headers": [(name.lower().encode(), value.encode()) for name, value in (headers or {}).items()],
+            "client": ("127.0.0.1", 50000),
+            "server": ("127.0.0.1", 8080),
+            "scheme": "http",
+            "http_version": "1.1",
+        }
+        sent: list[Any] = []
+
+        arriving = iter([{"type": "http.request", "body": body, "more_body": False}])
+
+        async def receive() -> Any:
+            return next(arriving, None) or await asyncio.get_running_loop().create_future()  # nobody goes away
+
+        async def send(message: Any) -> None:
+            sent.append(message)
+
+        asyncio.run(self.app(scope, receive, send))  # type: ignore[arg-type]  # its coroutine is an Awaitable there
+        found = {name.decode(): value.decode() for name, value in sent[0]["headers"]}
+        return Answer(sent[0]["status"], found, b"".join(message.get("body", b"") for message in sent[1:]))
+
+    def get(self, path: str) -> Answer:
+        answer = self.ask("GET", path, {"Host": HOST, "Cookie": f"{COOKIE}={self.session}", "Sec-Fetch-Site": "none"})
+        check_headers(answer)
+        if answer.headers.get("content-type", "").startswith("text/html"):
+            check_page(answer.text)
+        return answer
+
+    def post(self, path: str, /, **form: str) -> Answer:
+        fields = {"form_token": self.sessions.form_token(self.session), **form}
+        headers = {
+            "Host": HOST,
+            "Cookie": f"{COOKIE}={self.session}",
+            "Sec-Fetch-Site": "same-origin",
+            "Origin": f"http://{HOST}",
+            "Content-Type": FORM,
+        }
+        answer = self.ask("POST", path, headers, urlencode(fields).encode())
+        check_headers(answer)
+        if answer.headers.get("content-type", "").startswith("text/html"):
+            check_page(answer.text)
+        return answer
+
+    def close(self) -> None:
+        self.calls.close()
+
+
+@contextmanager
+def browsing(source: Any, *, read_only: bool = False, within_s: float = 30) -> Iterator[Browser]:
+    browser = Browser(source, read_only=read_only, within_s=within_s)
+    try:
+        yield browser
+    finally:
+        browser.close()
+
+
+def check_headers(answer: Answer) -> None:
+    missing = {name for name, value in HEADERS.items() if answer.headers.get(name.lower()) != value}
+    assert not missing, missing
+
+
+def check_seen(text: str) -> None:
+    unseen = [one for one in text if one not in "\n\t" and not one.isprintable()]
+    assert not unseen, f"characters that nobody sees: {unseen[:5]!r}"
+
+
+class _Page(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.texts: list[str] = []
+        self.cells: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        assert tag in _TAGS, f"a tag that is none of the templates': <{tag}>"
+        for name, value in attrs:
+            assert name in _ATTRIBUTES, f"an attribute that is none of the templates': {name}={value!r}"
+            if name != "value":
+                check_seen(value or "")
+            if name in {"href", "src", "action"}:
+                own = (value or "").startswith(("/", "?", "#")) and not (value or "").startswith(("//", "/\\"))
+                assert own or (tag, value) == ("link", "data:,"), f"it leads elsewhere: {value!r}"
+        assert tag != "script" or dict(attrs) == {"src": "/static/console.js", "defer": None}
+        if tag not in _VOID:
+            self.open.append(tag)
+        if tag in {"td", "th"}:
+            self.cells.append("")
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open, f"</{tag}> closes nothing"
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if self.open[-1:] != ["textarea"]:  # where what a user typed is put back
+            check_seen(data)
+        self.texts.append(data)
+        if {"td", "th"} & set(self.open):
+            self.cells[-1] += data
+
+    def handle_comment(self, data: str) -> None:
+        raise AssertionError(f"a comment: {data!r}")
+
+    def handle_pi(self, data: str) -> None:
+        raise AssertionError(f"an instruction: {data!r}")
+
+    def unknown_decl(self, data: str) -> None:
+        raise AssertionError(f"a declaration: {data!r}")
+
+
+def check_page(html: str) -> _Page:
+    """Returns the texts of a page, which has to be well-formed and of nothing but the templates' tags and attributes."""
+    assert html.startswith("<!doctype html>\n")
+    page = _Page()
+    page.feed(html.removeprefix("<!doctype html>\n"))
+    page.close()
+    assert page.open == []
+    return page
+
+
+def cells(html: str) -> list[str]:
+    """Returns the texts of the cells of a page's tables."""
+    return [cell.strip() for cell in check_page(html).cells]

@@ -1,0 +1,64 @@
+"""A broker for the pages, and a browser that looks at it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+
+import ottla.testing
+from ottla.commands.client import Cluster
+from ottla.console.source import Source
+from tests.console.browser import Browser, browsing
+
+Records = Callable[..., None]
+
+
+@pytest.fixture(scope="session")
+def broker() -> Iterator[ottla.testing.Broker]:
+    with ottla.testing.Broker(auto_create_topics_enable=False) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def source(broker: ottla.testing.Broker) -> Source:
+    return Source(Cluster({"bootstrap.servers": broker.bootstrap}))
+
+
+@pytest.fixture
+def browser(source: Source) -> Iterator[Browser]:
+    source.changed()  # what other tests have seen is forgotten
+    with browsing(source) as made:
+        yield made
+
+
+@pytest.fixture(scope="session")
+def admin(broker: ottla.testing.Broker) -> AdminClient:
+    return AdminClient({"bootstrap.servers": broker.bootstrap})
+
+
+@pytest.fixture(scope="session")
+def topic(admin: AdminClient) -> Callable[..., str]:
+    """`topic(name, partitions, **settings)` makes a topic."""
+
+    def make(name: str, partitions: int = 1, **settings: str) -> str:
+        config = {key.replace("_", "."): value for key, value in settings.items()}
+        admin.create_topics([NewTopic(name, partitions, 1, config=config)])[name].result(30)
+        return name
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def produced(broker: ottla.testing.Broker) -> Records:
+    """`produced(topic, *values, partition=0, key=None)` writes records, a millisecond of timestamp apart."""
+    producer = Producer({"bootstrap.servers": broker.bootstrap, "linger.ms": 5, "message.max.bytes": 4_000_000})
+
+    def produce(topic: str, *values: bytes | None, partition: int = 0, key: bytes | None = None, begin_ms: int = 1000) -> None:
+        for at, value in enumerate(values):
+            producer.produce(topic, value, key, partition=partition, timestamp=begin_ms + at)
+        assert producer.flush(30) == 0
+
+    return produce

@@ -1,0 +1,79 @@
+"""A cluster that says whatever a test wants it to say, also what no broker would."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ottla.commands.config_rows import Entry, Kind
+from ottla.commands.group_kinds import Listed
+from ottla.commands.group_rows import Coordinator, GroupState
+from ottla.commands.topic_rows import PartitionState
+from ottla.console.missing import Missing
+from ottla.console.source import Groups, Held, Node, States, Summary, TopicSummary
+
+NO_METADATA: Any = None
+
+
+def topic_summary(name: str, partitions: int = 1, under: int = 0, offline: int = 0, *, internal: bool = False) -> TopicSummary:
+    return TopicSummary(name, partitions, 1, under, offline, internal)
+
+
+def group_state(name: str, kind: str = "classic", state: str = "Empty", **more: Any) -> GroupState:
+    return GroupState(name, state, kind, "range", Coordinator(1, "host", 9092), (), (), **more)
+
+
+@dataclass
+class FakeSource:
+    """Has the methods of a Source that pages call."""
+
+    topics: Sequence[TopicSummary] = ()
+    states_of: Sequence[GroupState] = ()
+    entries: Sequence[Entry] = ()
+    held_of: dict[str, Held] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    cluster_id: str = "the-cluster"
+    host: str = "host"
+    bootstrap: str = "host:9092"
+    asked: list[object] = field(default_factory=list)
+
+    def summary(self) -> Summary:
+        nodes = (Node(1, self.host, 9092, True, 3, 3),)
+        return Summary(self.cluster_id, nodes, {topic.name: topic for topic in self.topics}, NO_METADATA)
+
+    def topic(self, name: str) -> TopicSummary:
+        found = self.summary().topics.get(name)
+        if found is None:
+            raise Missing(f"There is no topic {name}.")
+        return found
+
+    def held(self, names: Sequence[str]) -> tuple[dict[str, Held], list[str]]:
+        self.asked.append(list(names))
+        return self.held_of, list(self.notes)
+
+    def partitions(self, name: str, numbers: Sequence[int]) -> tuple[list[PartitionState], list[str]]:
+        self.asked.append(list(numbers))
+        return [PartitionState(number, None if number == 1 else 1, (1, 2), (1,), 5, 12, 2048) for number in numbers], [
+            *self.notes
+        ]
+
+    def settings(self, kind: Kind, name: str) -> list[Entry]:
+        self.asked.append((kind, name))
+        return list(self.entries)
+
+    def groups(self) -> Groups:
+        return Groups({one.name: Listed(one.name, one.state, one.kind, 1) for one in self.states_of}, self.notes)
+
+    def states(self, names: Sequence[str]) -> States:
+        self.asked.append(list(names))
+        return States({one.name: one for one in self.states_of if one.name in names}, ())
+
+    def state(self, name: str) -> tuple[GroupState, tuple[str, ...]]:
+        for one in self.states_of:
+            if one.name == name:
+                return one, self.notes
+        raise Missing(f"There is no group {name}.")
+
+    def changed(self) -> None:
+        self.asked.append("changed")

@@ -1,0 +1,111 @@
+"""A group is moved to what was looked at, and only if nobody is in it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from html import unescape
+from re import findall
+
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+
+import ottla.testing
+from ottla.commands.group_rows import MemberState
+from ottla.commands.positions import Partition
+from ottla.console.ask import BadInput
+from ottla.console.changes import why_not_to_reset
+from ottla.console.pages.group_reset import as_text, offsets_of
+from tests.console.browser import Browser, cells
+from tests.console.conftest import Records
+from tests.console.fakes import group_state
+
+
+@contextmanager
+def consumer(broker: ottla.testing.Broker, group: str) -> Iterator[Consumer]:
+    made = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": group, "enable.auto.commit": False})
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+@pytest.fixture
+def group(broker: ottla.testing.Broker, topic: Callable[..., str], produced: Records, request: pytest.FixtureRequest) -> str:
+    """A group without members that has committed offset 4 of 10 in each of two partitions."""
+    name = f"reset-{request.node.name}"
+    topic(name, 2)
+    for partition in range(2):
+        produced(name, *[b"v"] * 10, partition=partition)
+    with consumer(broker, name) as made:
+        made.commit(offsets=[TopicPartition(name, partition, 4) for partition in range(2)], asynchronous=False)
+    return name
+
+
+def committed(broker: ottla.testing.Broker, group: str) -> list[int]:
+    with consumer(broker, group) as made:
+        found = made.committed([TopicPartition(group, partition) for partition in range(2)], timeout=30)
+    return [one.offset for one in found]
+
+
+def test_first_a_look_then_the_name_then_the_change(
+    browser: Browser, broker: ottla.testing.Broker, group: str, produced: Records, caplog: pytest.LogCaptureFixture
+) -> None:
+    page = browser.get(f"/group/reset?name={group}&to=end").text
+    assert cells(page)[6:] == [group, "0", "4", "10", "+6", "0", group, "1", "4", "10", "+6", "0"]
+    (offsets,) = findall(r'name="offsets" value="([^"]*)"', page)
+    assert committed(broker, group) == [4, 4]
+    produced(group, b"later", partition=0)
+    for typed in ("", "reset"):
+        answer = browser.post(f"/group/reset?id={group}", offsets=unescape(offsets), typed=typed)
+        assert answer.status == 400
+        assert cells(answer.text)[6:12] == [group, "0", "4", "10", "+6", "1"]
+    assert committed(broker, group) == [4, 4]
+    with caplog.at_level(logging.INFO, "ottla.console.audit"):
+        answer = browser.post(f"/group/reset?id={group}", offsets=unescape(offsets), typed=group)
+    assert (answer.status, answer.headers["location"]) == (303, f"/group?id={group}")
+    assert committed(broker, group) == [10, 10]
+    assert caplog.messages[0].startswith(f"reset group '{group}' in 2 partitions: done")
+
+
+def test_one_topic_and_other_places(browser: Browser, group: str) -> None:
+    page = browser.get(f"/group/reset?id={group}&to=-3&topic={group}").text
+    assert cells(page)[6:12] == [group, "0", "4", "7", "+3", "3"]
+    assert browser.get(f"/group/reset?id={group}&to=1&topic=none").status == 502
+    assert browser.get(f"/group/reset?id={group}&to=nowhere").status == 400
+
+
+def test_a_group_with_a_member_is_left_alone(browser: Browser, broker: ottla.testing.Broker, group: str) -> None:
+    with consumer(broker, group) as made:
+        made.subscribe([group])
+        while not made.assignment():
+            made.poll(0.1)
+        page = browser.get(f"/group/reset?id={group}&to=end").text
+        assert "it has 1 member (state Stable)" in page
+        assert 'method="post"' not in page
+        offsets = as_text({Partition(group, 0): 10})
+        answer = browser.post(f"/group/reset?id={group}", offsets=offsets, typed=group)
+        assert answer.status == 400
+        assert "stop them first" in answer.text
+    assert committed(broker, group) == [4, 4]
+
+
+@pytest.mark.parametrize("text", ["", "t", "t:0", "t:0:x", ":0:1", "t:-1:1", f"t:0:{2**63}", "t:٠:1", "t:0:1:2"])
+def test_offsets_that_no_page_wrote(text: str) -> None:
+    with pytest.raises(BadInput, match=r"^offsets has to be as this page wrote it"):
+        offsets_of(text)
+
+
+def test_offsets_survive_the_form() -> None:
+    after = {Partition("t", 0): 2**63 - 1, Partition("t.t", 10): 0}
+    assert offsets_of(as_text(after)) == after
+
+
+def test_why_a_group_cannot_be_moved() -> None:
+    empty = group_state("g")
+    assert why_not_to_reset(empty) is None
+    assert why_not_to_reset(replace(empty, state="Stable")) is not None
+    member = MemberState("m", None, "c", "h", ())
+    assert why_not_to_reset(replace(empty, members=(member,))) is not None

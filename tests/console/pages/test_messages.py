@@ -1,0 +1,81 @@
+"""Records of a topic, and what a user may write into the fields."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+import pytest
+
+from tests.console.browser import Browser, cells
+from tests.console.conftest import Records
+
+
+@pytest.fixture(scope="module")
+def orders(topic: Callable[..., str], produced: Records) -> str:
+    name = topic("messages-orders", 2)
+    produced(name, *(b"value-%d" % number for number in range(60)), partition=0, key=b"k")
+    produced(name, None, b"", b"\xff\x01", partition=1, begin_ms=5000)
+    return name
+
+
+def rows(page: str) -> list[list[str]]:
+    found = cells(page)[6:]
+    return [found[at : at + 6] for at in range(0, len(found), 6)]
+
+
+def test_the_newest_come_first_and_earlier_ones_follow(browser: Browser, orders: str) -> None:
+    page = browser.get(f"/topics/{orders}/messages?n=6").text
+    assert [row[:2] + row[3:5] for row in rows(page)] == [
+        ["1", "2", "null", "ff 01 2 B, not text"],
+        ["1", "1", "null", "empty"],
+        ["1", "0", "null", "null"],
+        ["0", "59", "k", "value-59"],
+        ["0", "58", "k", "value-58"],
+        ["0", "57", "k", "value-57"],
+    ]
+    (earlier,) = re.findall(r'rel="next" href="([^"]*)"', page)
+    page = browser.get(f"/topics/{orders}/messages{earlier.replace('&amp;', '&')}").text
+    assert [row[1] for row in rows(page)] == ["56", "55", "54"]
+
+
+def test_from_a_place_onwards(browser: Browser, orders: str) -> None:
+    page = browser.get(f"/topics/{orders}/messages?from=7&partition=0&n=2").text
+    assert [row[1] for row in rows(page)] == ["7", "8"]
+    (later,) = re.findall(r'rel="next" href="([^"]*)"', page)
+    page = browser.get(f"/topics/{orders}/messages{later.replace('&amp;', '&')}").text
+    assert [row[1] for row in rows(page)] == ["9", "10"]
+    page = browser.get(f"/topics/{orders}/messages?from=@5001").text
+    assert [row[:2] for row in rows(page)] == [["1", "1"], ["1", "2"]]
+    page = browser.get(f"/topics/{orders}/messages?from=-3&partition=0").text
+    assert [row[1] for row in rows(page)] == ["59", "58", "57"]
+
+
+def test_filters(browser: Browser, orders: str) -> None:
+    page = browser.get(f"/topics/{orders}/messages?value=-5&key=k").text
+    assert [row[4] for row in rows(page)] == [f"value-{number}" for number in (*range(59, 49, -1), 5)]
+    assert rows(browser.get(f"/topics/{orders}/messages?value=none").text) == [["No record fits."]]
+
+
+@pytest.mark.parametrize(
+    ("query", "why"),
+    [
+        ("partition=2", "partition 2 is not there: the topic has 2"),
+        ("partition=a", "partition has to be numbers"),
+        ("from=somewhen", "is not a place in a topic"),
+        ("n=0", "n has to be a whole number from 1 to 500"),
+        ("n=501", "n has to be a whole number from 1 to 500"),
+        ("at=x", "at has to be as in the links"),
+        ("before=0.1-", "before has to be as in the links"),
+    ],
+)
+def test_what_cannot_be_meant_names_the_field(browser: Browser, orders: str, query: str, why: str) -> None:
+    answer = browser.get(f"/topics/{orders}/messages?{query}")
+    assert answer.status == 400
+    assert why in answer.text
+
+
+def test_a_cursor_of_somebody_else_does_no_harm(browser: Browser, orders: str) -> None:
+    for cursor in ("7.1", f"0.{2**63}", "1.0"):
+        for name in ("at", "before"):
+            assert browser.get(f"/topics/{orders}/messages?{name}={cursor}&from=0").status in {200, 400}

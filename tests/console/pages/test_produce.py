@@ -1,0 +1,62 @@
+"""A record from a form."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from ottla.console.ask import BadInput
+from ottla.console.changes import NewRecord
+from ottla.console.pages import produce
+from tests.console.browser import Browser, cells
+from tests.console.fakes import topic_summary
+
+
+def test_what_is_sent_is_there(browser: Browser, topic: Callable[..., str]) -> None:
+    name = topic("produce", 3)
+    form = {"partition": "2", "key": "kéy", "value": "line\r\nline", "headers": "a=1\r\n\r\nb = x=y"}
+    answer = browser.post(f"/topics/{name}/produce", **form)
+    assert (answer.status, answer.headers["location"]) == (303, f"/topics/{name}/2/0")
+    page = browser.get(answer.headers["location"]).text
+    assert ">kéy</pre>" in page
+    assert ">line\nline</pre>" in page
+    assert cells(page)[2:] == ["a", "1", "b", "x=y"]
+    answer = browser.post(f"/topics/{name}/produce", partition="1", value="00 fF", as_hex="1")
+    assert browser.get(f"{answer.headers['location']}/value").body == b"\x00\xff"
+
+
+def test_the_key_decides_where_a_record_goes(browser: Browser, topic: Callable[..., str]) -> None:
+    name = topic("produce-by-key", 50)
+    places = {browser.post(f"/topics/{name}/produce", key="k", value="v").headers["location"].split("/")[3] for _ in range(3)}
+    assert len(places) == 1
+
+
+def test_what_the_broker_refuses_is_said_and_the_form_is_kept(browser: Browser, topic: Callable[..., str]) -> None:
+    name = topic("produce-compacted", cleanup_policy="compact")
+    answer = browser.post(f"/topics/{name}/produce", value="</textarea>\u00a0v", no_value="")
+    assert answer.status == 400
+    assert "the topic refused the record" in answer.text
+    assert "\n&lt;/textarea&gt;\u00a0v</textarea>" in answer.text
+
+
+@pytest.mark.parametrize(
+    ("form", "why"),
+    [
+        ({"partition": "3"}, "partition has to be a whole number from 0 to 2"),
+        ({"value": "0", "as_hex": "1"}, "value has to be pairs of hexadecimal digits"),
+        ({"value": "x" * 1_048_577}, "value is larger than 1,048,576 bytes"),
+        ({"headers": "a"}, "headers: each line has to be name=value"),
+        ({"headers": "a\0=1"}, "headers: each line has to be name=value"),
+        ({"key": "\ud800"}, "key has to be text"),
+    ],
+)
+def test_what_is_no_record_names_the_field(form: dict[str, str], why: str) -> None:
+    with pytest.raises(BadInput, match=f"^{why}"):
+        produce.record_of(topic_summary("t", 3), form)
+
+
+def test_blank_is_no_key_and_an_empty_value() -> None:
+    topic = topic_summary("t", 3)
+    assert produce.record_of(topic, {}) == NewRecord("t", None, None, b"", [])
+    assert produce.record_of(topic, {"value": "x", "no_value": "1"}) == NewRecord("t", None, None, None, [])

@@ -1,0 +1,45 @@
+"""Pages run in threads: so many, so long."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+import pytest
+
+from ottla.console.calls import Busy, Calls, TooSlow
+
+
+def test_a_page_is_made_in_a_thread_and_its_error_is_raised() -> None:
+    calls = Calls(30)
+    assert asyncio.run(calls.run(lambda: threading.current_thread() is not threading.main_thread()))
+    with pytest.raises(ZeroDivisionError):
+        asyncio.run(calls.run(lambda: 1 // 0))
+
+    def late() -> None:
+        raise TimeoutError("its own")
+
+    with pytest.raises(TimeoutError, match="its own"):
+        asyncio.run(calls.run(late))
+    calls.close()
+
+
+def test_too_many_are_refused_and_one_that_takes_too_long_is_given_up() -> None:
+    calls, go = Calls(0.05, at_once=1, waiting=1), threading.Event()
+
+    async def three() -> list[BaseException | bool]:
+        return await asyncio.gather(*(calls.run(lambda: go.wait(30)) for _ in range(3)), return_exceptions=True)
+
+    async def then() -> tuple[list[BaseException | bool], bool]:
+        found = await three()
+        go.set()
+        while True:  # until the threads that were given up have come back
+            try:
+                return found, await calls.run(lambda: True)
+            except (Busy, TooSlow):
+                await asyncio.sleep(0)
+
+    found, after = asyncio.run(then())
+    assert [type(one) for one in found] == [TooSlow, TooSlow, Busy]
+    assert after
+    calls.close()

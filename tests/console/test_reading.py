@@ -1,0 +1,157 @@
+"""Reads records onwards and the newest ones, with gaps, filters and bounds."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import pytest
+from confluent_kafka import Producer
+
+import ottla.testing
+from ottla.commands.positions import Span
+from ottla.console import reading
+from ottla.console.missing import Missing
+from ottla.console.reading import Budget, Filter, Read, Reader
+from ottla.console.source import Source
+from tests.console.conftest import Records
+
+ALL = Filter()
+
+
+@contextmanager
+def reader(source: Source, topic: str, *, committed: bool = True) -> Iterator[Reader]:
+    with Reader(source.cluster, source.admin, topic, committed=committed, clock=time.monotonic) as made:
+        yield made
+
+
+def values(read: Read) -> list[bytes | None]:
+    return [record.value for record in read.records]
+
+
+def numbers(*of: int) -> list[bytes]:
+    return [b"%d" % number for number in of]
+
+
+@pytest.fixture(scope="module")
+def three(topic: Callable[..., str], produced: Records) -> str:
+    """Three partitions: 0 to 9 in the first, 10 to 19 in the second a little later, none in the third."""
+    name = topic("reading-three", 3)
+    produced(name, *numbers(*range(10)), partition=0, begin_ms=1000)
+    produced(name, *numbers(*range(10, 20)), partition=1, begin_ms=2000)
+    return name
+
+
+def test_the_newest_of_all_partitions_and_those_before(source: Source, three: str) -> None:
+    with reader(source, three) as it:
+        have = it.spans([0, 1, 2])
+        assert have == {0: Span(0, 10), 1: Span(0, 10), 2: Span(0, 0)}
+        first = it.newest({number: span.end for number, span in have.items()}, have, 9, ALL)
+        assert values(first) == numbers(19, 18, 17, 9, 8, 7)
+        assert (first.looked_at, first.is_complete, first.has_more) == (6, True, True)
+        assert {number: first.next[number] for number in (0, 1)} == {0: 7, 1: 7}
+        second = it.newest(first.next, have, 30, ALL)
+        assert values(second) == numbers(*range(16, 9, -1), *range(6, -1, -1))
+        assert not second.has_more
+
+
+def test_onwards_from_somewhere_and_on_from_there(source: Source, three: str) -> None:
+    with reader(source, three) as it:
+        have = it.spans([0, 1, 2])
+        first = it.onwards({0: 2, 1: 0, 2: 0}, have, 6, ALL)
+        assert values(first) == numbers(2, 3, 10, 11)
+        assert (first.next, first.is_complete, first.has_more) == ({0: 4, 1: 2, 2: 0}, True, True)
+        second = it.onwards(first.next, have, 300, ALL)
+        assert values(second) == numbers(*range(4, 10), *range(12, 20))
+        assert not second.has_more
+        assert values(it.onwards({0: 10**15}, have, 5, ALL)) == []
+        assert values(it.onwards({0: 0}, {0: Span(4, 6)}, 5, ALL)) == numbers(4, 5)
+
+
+def test_a_filter_looks_further(source: Source, topic: Callable[..., str], produced: Records) -> None:
+    name = topic("reading-filter")
+    produced(name, *numbers(*range(500)), key=b"the-key")
+    with reader(source, name) as it:
+        have = it.spans([0])
+        newest = it.newest({0: 500}, have, 2, Filter(value=b"7"))
+        assert values(newest) == numbers(497, 487)
+        assert newest.next == {0: 487}
+        assert values(it.newest(newest.next, have, 1, Filter(value=b"7"))) == numbers(479)
+        rare = it.newest({0: 500}, have, 5, Filter(key=b"key", value=b"33"))
+        assert values(rare) == numbers(433, *range(339, 332, -1))[:5]
+        assert values(it.newest({0: 500}, have, 5, Filter(key=b"none"))) == []
+        onwards = it.onwards({0: 0}, have, 3, Filter(value=b"99"))
+        assert values(onwards) == numbers(99, 199, 299)
+        assert onwards.next == {0: 300}
+        nothing = it.onwards({0: 0}, have, 3, Filter(value=b"no"))
+        assert (nothing.records, nothing.looked_at, nothing.has_more, nothing.is_complete) == ([], 500, False, True)
+
+
+def test_null_and_filters() -> None:
+    assert Filter().fits(None, None)
+    assert not Filter(key=b"a").fits(None, b"a")
+    assert not Filter()
+    assert Filter(value=b"a").fits(None, b"cat")
+
+
+def test_records_of_aborted_transactions(source: Source, topic: Callable[..., str], broker: ottla.testing.Broker) -> None:
+    name = topic("reading-aborted")
+    producer = Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": "reading"})
+    producer.init_transactions(30)
+    for value, commit in ((b"kept", True), (b"aborted", False), (b"kept too", True)):
+        producer.begin_transaction()
+        producer.produce(name, value)
+        if commit:
+            producer.commit_transaction(30)
+        else:
+            producer.flush(30)
+            producer.abort_transaction(30)
+    with reader(source, name) as it:
+        have = it.spans([0])
+        assert have == {0: Span(0, 6)}
+        assert values(it.newest({0: 6}, have, 10, ALL)) == [b"kept too", b"kept"]
+        assert values(it.onwards({0: 0}, have, 1, ALL)) == [b"kept"]
+        assert values(it.newest({0: 4}, have, 10, ALL)) == [b"kept"]  # offset 3, the last before it, is a marker
+        gap = it.one(0, 1, have[0])
+        assert gap is not None
+        assert gap.offset == 4
+        assert it.one(0, 5, have[0]) is None
+    with reader(source, name, committed=False) as it:
+        assert values(it.onwards({0: 0}, it.spans([0]), 10, ALL)) == [b"kept", b"aborted", b"kept too"]
+
+
+def test_a_page_takes_only_so_much(source: Source, three: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reading, "Budget", lambda clock: Budget(clock, records=5))
+    with reader(source, three) as it:
+        have = it.spans([0])
+        cut = it.onwards({0: 0}, have, 10, ALL)
+        assert (values(cut), cut.next, cut.is_complete, cut.has_more) == (numbers(0, 1, 2, 3, 4), {0: 5}, False, True)
+        older = it.newest({0: 10}, have, 1, Filter(value=b"none"))
+        assert (older.records, older.is_complete, older.has_more) == ([], False, True)
+
+
+def test_a_budget_is_records_bytes_or_seconds() -> None:
+    now = [0.0]
+
+    class Message:
+        def key(self) -> bytes:
+            return b"four"
+
+        def value(self) -> bytes:
+            return b"sixsix"
+
+    def spent(**given: int) -> bool:
+        budget = Budget(lambda: now[0], **given)
+        budget.take(Message())  # type: ignore[arg-type]  # it asks for no more
+        return budget.is_spent
+
+    assert (spent(), spent(records=1), spent(size_bytes=10), spent(size_bytes=11)) == (False, True, True, False)
+    budget = Budget(lambda: now[0], seconds=2)
+    now[0] = 2.1
+    assert budget.is_spent
+
+
+def test_a_topic_that_has_gone_is_no_hang(source: Source) -> None:
+    with pytest.raises(Missing, match="no topic reading-none"), reader(source, "reading-none"):
+        raise AssertionError("it was entered")

@@ -1,0 +1,224 @@
+"""Who is let in, what is refused, and in which order; over the whole application, with a source that nobody asks."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+from urllib.parse import urlencode
+
+import pytest
+
+from ottla.console.pages import ACTIONS, PAGES
+from ottla.console.security import FORM, MAX_FORM_BYTES, hosts_of
+from tests.console.browser import COOKIE, HOST, TOKEN, Browser, browsing, check_headers, check_page
+
+NOBODY: Any = SimpleNamespace(bootstrap="nobody:9092")
+"""A source that has an AttributeError for whoever gets through to it."""
+SAME = {"Host": HOST, "Sec-Fetch-Site": "same-origin", "Origin": f"http://{HOST}", "Content-Type": FORM}
+
+
+@pytest.fixture
+def browser() -> Iterator[Browser]:
+    with browsing(NOBODY) as made:
+        yield made
+
+
+def cookie(browser: Browser) -> dict[str, str]:
+    return {"Cookie": f"{COOKIE}={browser.session}"}
+
+
+def form(browser: Browser, **fields: str) -> bytes:
+    return urlencode({"form_token": browser.sessions.form_token(browser.session), **fields}).encode()
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "evil.example",
+        "evil.example:8080",
+        "127.0.0.1",
+        "127.0.0.1:8081",
+        "localhost",
+        "127.0.0.1:8080.evil.example",
+        "",
+        "[::1]:80",
+    ],
+)
+def test_a_foreign_host_is_refused_whoever_asks(browser: Browser, host: str) -> None:
+    for path in ("/", "/static/console.css", "/login", f"/?token={TOKEN}"):
+        answer = browser.ask("GET", path, {**cookie(browser), "Host": host})
+        assert answer.status == 421
+        check_headers(answer)
+        check_page(answer.text)
+        assert "set-cookie" not in answer.headers
+    assert browser.ask("GET", "/", cookie(browser)).status == 421
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1:8080", "localhost:8080", "[::1]:8080"])
+def test_this_machine_by_any_of_its_names(browser: Browser, host: str) -> None:
+    assert browser.ask("GET", "/topics/new", {**cookie(browser), "Host": host}).status == 200
+
+
+def test_the_names_of_an_address() -> None:
+    assert hosts_of("127.0.0.2", 80) >= {"127.0.0.2", "127.0.0.2:80", "localhost"}
+    assert hosts_of("::1", 8080) == {"127.0.0.1:8080", "localhost:8080", "[::1]:8080"}
+
+
+@pytest.mark.parametrize("path", [*PAGES, "/nothing", "/login", "/docs"])
+def test_without_a_cookie_there_is_no_page(browser: Browser, path: str) -> None:
+    for headers in ({}, {"Cookie": f"{COOKIE}=0"}, {"Cookie": f"other={browser.session}"}, {"Cookie": COOKIE}):
+        answer = browser.ask("GET", path, {"Host": HOST, **headers})
+        assert answer.status == 401
+        check_headers(answer)
+        assert 'action="/login"' in answer.text
+        assert "nobody:9092" not in answer.text
+
+
+def test_the_token_of_the_address_becomes_a_cookie(browser: Browser) -> None:
+    answer = browser.ask("GET", "/?" + urlencode({"token": TOKEN}), {"Host": HOST})
+    assert (answer.status, answer.headers["location"], answer.body) == (303, "/", b"")
+    name, _, rest = answer.headers["set-cookie"].partition("=")
+    value, *attributes = rest.split("; ")
+    assert name == COOKIE
+    assert {"HttpOnly", "SameSite=strict", "Path=/"} == set(attributes)
+    assert browser.sessions.is_open(value)
+    check_headers(answer)
+
+
+def test_a_wrong_token_is_no_way_in(browser: Browser) -> None:
+    for path in ("/?token=wrong", "/?token=", f"/topics?token={TOKEN}"):
+        answer = browser.ask("GET", path, {"Host": HOST})
+        assert answer.status == 401
+        assert "set-cookie" not in answer.headers
+    for fields in ({"token": "wrong"}, {}):
+        assert browser.ask("POST", "/login", SAME, urlencode(fields).encode()).status == 401
+    answer = browser.ask("POST", "/login", SAME, urlencode({"token": TOKEN}).encode())
+    assert (answer.status, answer.headers["location"]) == (303, "/")
+
+
+def test_the_redirect_leads_to_no_other_site(browser: Browser) -> None:
+    for path in ("//evil.example/?token=", "/%2fevil.example?token=", "/\\evil.example?token="):
+        answer = browser.ask("GET", path + TOKEN.replace(" ", "+"), {"Host": HOST})
+        assert answer.status == 401
+
+
+@pytest.mark.parametrize("method", ["PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "CONNECT", "get"])
+def test_other_methods_are_refused(browser: Browser, method: str) -> None:
+    assert browser.ask(method, "/topics/new", {**cookie(browser), **SAME}).status == 405
+
+
+OTHER_SITES: list[dict[str, str]] = [
+    {"Sec-Fetch-Site": "cross-site", "Origin": "http://evil.example"},
+    {"Sec-Fetch-Site": "same-site", "Origin": "http://127.0.0.1:9999"},
+    {"Sec-Fetch-Site": "none"},
+    {"Sec-Fetch-Site": "same-origin", "Origin": "null"},
+    {"Sec-Fetch-Site": "same-origin", "Origin": f"https://{HOST}"},
+    {"Sec-Fetch-Site": ""},
+    {"Origin": "http://evil.example"},
+    {"Origin": "null"},
+    {"Origin": "http://localhost:8080"},
+    {},
+]
+
+
+@pytest.mark.parametrize("headers", OTHER_SITES, ids=str)
+@pytest.mark.parametrize("path", [*ACTIONS, "/login"])
+def test_a_form_of_another_site_changes_nothing(browser: Browser, path: str, headers: dict[str, str]) -> None:
+    given = {"Host": HOST, "Content-Type": FORM, **cookie(browser), **headers}
+    answer = browser.ask("POST", path, given, form(browser, token=TOKEN))
+    assert answer.status == 403
+    assert "set-cookie" not in answer.headers
+
+
+@pytest.mark.parametrize("path", ACTIONS)
+def test_a_form_needs_the_token_of_its_session(browser: Browser, path: str) -> None:
+    other = browser.sessions.open(TOKEN) or ""
+    wrong = [b"", b"form_token=", b"form_token=0", f"form_token={browser.sessions.form_token(other)}".encode()]
+    for body in wrong:
+        assert browser.ask("POST", path, {**SAME, **cookie(browser)}, body).status == 403
+    assert browser.ask("POST", path, SAME, form(browser)).status == 401
+
+
+def test_a_browser_that_says_less_is_believed_by_its_origin(browser: Browser) -> None:
+    given = {"Host": HOST, "Origin": f"http://{HOST}", "Content-Type": FORM, **cookie(browser)}
+    assert browser.ask("POST", "/topics/new", given, form(browser)).status == 400  # an empty name: it came through
+
+
+@pytest.mark.parametrize("path", ACTIONS)
+def test_read_only_takes_no_form(path: str) -> None:
+    with browsing(NOBODY, read_only=True) as browser:
+        answer = browser.post(path, name="t")
+        assert answer.status == 403
+        assert "--read-only" in answer.text
+
+
+def test_get_changes_nothing(browser: Browser) -> None:
+    only_posted = [path for path in ACTIONS if path not in PAGES]
+    for path in only_posted:
+        assert browser.get(path).status == 405
+    assert browser.post("/topics").status == 405
+
+
+def test_what_is_no_form_or_too_large_is_refused(browser: Browser) -> None:
+    for kind in ("application/json", "multipart/form-data; boundary=x", "text/plain", ""):
+        assert browser.ask("POST", "/topics/new", {**SAME, **cookie(browser), "Content-Type": kind}, b"{}").status == 415
+    large = form(browser) + b"&x=" + b"x" * MAX_FORM_BYTES
+    assert browser.ask("POST", "/topics/new", {**SAME, **cookie(browser)}, large).status == 413
+    many = form(browser) + b"&a=1" * 100
+    assert browser.ask("POST", "/topics/new", {**SAME, **cookie(browser)}, many).status == 400
+    assert browser.ask("POST", "/topics/new", {**SAME, **cookie(browser)}, b"\xff").status == 400
+    assert browser.ask("GET", "/topics?" + "a=1&" * 100, {"Host": HOST, **cookie(browser)}).status == 400
+
+
+def test_another_site_gets_no_page_but_a_link_is_followed(browser: Browser) -> None:
+    image = {"Sec-Fetch-Mode": "no-cors", "Sec-Fetch-Dest": "image"}
+    frame = {"Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "iframe"}
+    link = {"Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "document"}
+    for site in ("cross-site", "same-site"):
+        for how, status in ((image, 403), (frame, 403), (link, 200)):
+            given = {"Host": HOST, "Sec-Fetch-Site": site, **how, **cookie(browser)}
+            assert browser.ask("GET", "/topics/new", given).status == status
+
+
+def test_style_and_script_hold_no_data_and_need_no_cookie(browser: Browser) -> None:
+    for name, kind in (("console.css", "text/css"), ("console.js", "javascript")):
+        answer = browser.ask("GET", f"/static/{name}", {"Host": HOST})
+        assert answer.status == 200
+        assert kind in answer.headers["content-type"]
+        check_headers(answer)
+    for path in ("/static/", "/static/none", "/static/../app.py", "/static/%2e%2e/app.py", "/static/..%2fapp.py"):
+        assert browser.ask("GET", path, {"Host": HOST}).status == 404
+
+
+def test_a_bug_in_a_page_is_in_the_log_and_not_on_the_page(browser: Browser, caplog: pytest.LogCaptureFixture) -> None:
+    answer = browser.get("/topics")
+    assert answer.status == 500
+    assert "SimpleNamespace" not in answer.text
+    assert "has no attribute 'summary'" in caplog.text
+
+
+def test_what_is_audited_stays_on_its_line(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO, "ottla.console.audit"), browsing(NOBODY) as browser:
+        browser.post("/topics/new", name="a\n2026 INFO forged\u202e", partitions="x")
+    (line,) = caplog.messages
+    assert line.startswith("create topic 'a\\n2026 INFO forged\\u202e': refused (session ")
+    assert line.endswith(", from 127.0.0.1)")
+    assert browser.session not in line
+
+
+def test_a_form_that_breaks_off_is_refused(browser: Browser) -> None:
+    sent: list[Any] = []
+
+    async def receive() -> Any:
+        return {"type": "http.disconnect"}
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    headers = [(name.lower().encode(), value.encode()) for name, value in {**SAME, **cookie(browser)}.items()]
+    scope: Any = {"type": "http", "method": "POST", "path": "/topics/new", "query_string": b"", "headers": headers}
+    asyncio.run(browser.app(scope, receive, send))  # type: ignore[arg-type]  # its coroutine is an Awaitable there
+    assert sent[0]["status"] == 400

@@ -1,0 +1,108 @@
+"""The process: where it listens, what it says, how it ends."""
+
+from __future__ import annotations
+
+import http.client
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing, contextmanager
+
+import pytest
+
+from ottla.commands.output import Failure
+from ottla.console.serving import listen
+
+TOKEN = "0123456789abcdef"
+Connect = Callable[[http.client.HTTPConnection], http.client.HTTPConnection]
+
+
+@contextmanager
+def console(*words: str, **environment: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """Runs `ottla console` for a cluster that is not there, and yields the process with its first line."""
+    command = [sys.executable, "-m", "ottla", "console", "--bootstrap", "127.0.0.1:1", "--port", "0", *words]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "stdin": subprocess.DEVNULL}
+    process = subprocess.Popen(command, text=True, env={**os.environ, **environment}, **pipes)  # type: ignore[call-overload]  # three pipes
+    try:
+        assert process.stdout is not None
+        yield process, process.stdout.readline()
+    finally:
+        process.kill()
+        process.communicate()
+
+
+@pytest.fixture
+def connect() -> Iterator[Connect]:
+    """`connect(connection)` closes it after the test."""
+    with ExitStack() as stack:
+        yield lambda connection: stack.enter_context(closing(connection))
+
+
+def place(line: str) -> tuple[int, str]:
+    found = re.fullmatch(r"ottla console ready: http://127\.0\.0\.1:(\d+)/\?token=(\S+) cluster 127\.0\.0\.1:1\n", line)
+    assert found is not None, line
+    return int(found[1]), found[2]
+
+
+def test_the_line_leads_in_and_sigterm_ends_it(connect: Connect) -> None:
+    with console() as (process, line):
+        port, token = place(line)
+        assert len(token) >= 32
+        connection = connect(http.client.HTTPConnection("127.0.0.1", port, timeout=30))
+        connection.request("GET", "/")
+        answer = connection.getresponse()
+        assert (answer.status, answer.headers["Server"]) == (401, None)
+        answer.read()
+        connection.request("GET", f"/?token={token}")
+        answer = connection.getresponse()
+        cookie = answer.headers["Set-Cookie"].partition(";")[0]
+        assert cookie.startswith(f"ottla-console-{port}=")
+        answer.read()
+        connection.request("GET", "/topics/new", headers={"Cookie": cookie})
+        answer = connection.getresponse()
+        assert answer.status == 200
+        assert b"127.0.0.1:1" in answer.read()
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(30) == 0
+        assert process.stderr is not None
+        assert process.stderr.read() == ""
+
+
+def test_a_token_of_the_environment_and_read_only(connect: Connect) -> None:
+    with console("--read-only", OTTLA_CONSOLE_TOKEN=TOKEN) as (process, line):
+        port, token = place(line)
+        assert token == TOKEN
+        connection = connect(http.client.HTTPConnection("127.0.0.1", port, timeout=30))
+        connection.request("GET", f"/?token={token}")
+        answer = connection.getresponse()
+        cookie = answer.headers["Set-Cookie"].partition(";")[0]
+        answer.read()
+        connection.request("GET", "/topics/new", headers={"Cookie": cookie})
+        assert connection.getresponse().status == 403
+        process.send_signal(signal.SIGINT)
+        assert process.wait(30) == 0
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "example.com", "", "127.0.0.1:80"])
+def test_only_this_machine(host: str) -> None:
+    with pytest.raises(Failure, match=r"listens on"):
+        listen(host, 0)
+
+
+def test_a_port_that_is_taken_is_said() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(Failure, match=f"127.0.0.1:{port}: .*--port 0 picks a free port"):
+            listen("127.0.0.1", port)
+
+
+@pytest.mark.parametrize(("host", "url"), [("localhost", "http://127.0.0.1:{}/"), ("::1", "http://[::1]:{}/")])
+def test_addresses(host: str, url: str) -> None:
+    at = listen(host, 0)
+    with at.socket:
+        assert at.url == url.format(at.port)
+        assert at.socket.proto == socket.IPPROTO_TCP  # or asyncio does not turn Nagle's algorithm off

@@ -1,0 +1,61 @@
+"""Who knows the token gets a session, which ends."""
+
+from __future__ import annotations
+
+from ottla.console.sessions import IDLE_S, MAX_SESSIONS, Sessions, name_of
+
+
+class Now:
+    s = 0.0
+
+    def __call__(self) -> float:
+        return self.s
+
+
+def made() -> tuple[Sessions, Now]:
+    now, numbers = Now(), iter(range(1000))
+    return Sessions("sesame", lambda count: next(numbers).to_bytes(count, "big"), now), now
+
+
+def test_only_the_token_opens() -> None:
+    sessions, _ = made()
+    assert [sessions.open(wrong) for wrong in ("", "sesam", "sesame ", "SESAME", "\ud800", "ü")] == [None] * 6
+    session = sessions.open("sesame")
+    assert session is not None
+    assert sessions.is_open(session)
+    assert not sessions.is_open("")
+    assert not sessions.is_open(session[:-1])
+
+
+def test_a_session_ends_when_nobody_uses_it() -> None:
+    sessions, now = made()
+    session = sessions.open("sesame") or ""
+    now.s = IDLE_S
+    assert sessions.is_open(session)
+    now.s += IDLE_S + 1
+    assert not sessions.is_open(session)
+    now.s = 0
+    assert not sessions.is_open(session)
+
+
+def test_the_oldest_of_too_many_ends() -> None:
+    sessions, now = made()
+    found = []
+    for number in range(MAX_SESSIONS + 1):
+        now.s = number
+        found.append(sessions.open("sesame") or "")
+    assert [sessions.is_open(session) for session in found].count(False) == 1
+    assert not sessions.is_open(found[0])
+
+
+def test_a_form_token_is_of_one_session_and_one_process() -> None:
+    (sessions, _), (others, _) = made(), made()
+    one, two = sessions.open("sesame") or "", sessions.open("sesame") or ""
+    assert sessions.fits(one, sessions.form_token(one))
+    assert not sessions.fits(one, sessions.form_token(two))
+    assert not sessions.fits(one, "")
+    assert not sessions.fits(one, "ü")
+    others.open("sesame")
+    assert one != two
+    assert name_of(one) != name_of(two)
+    assert name_of(one) not in one

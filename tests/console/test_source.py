@@ -1,0 +1,97 @@
+"""What is asked of a cluster: once for many pages, and with the rest of the answer where a part is missing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+
+import ottla.testing
+from ottla.commands import direct
+from ottla.commands.client import Cluster
+from ottla.commands.config_rows import Kind
+from ottla.commands.output import Failure
+from ottla.console.missing import Missing
+from ottla.console.source import Held, Source, summary_of
+from tests.console.conftest import Records
+
+
+def partition(number: int, leader: int = 1, replicas: tuple[int, ...] = (1, 2), isrs: tuple[int, ...] = (1, 2)) -> Any:
+    return SimpleNamespace(id=number, leader=leader, replicas=replicas, isrs=isrs)
+
+
+def test_the_summary_counts_what_is_wrong() -> None:
+    broken = {0: partition(0), 1: partition(1, isrs=(1,)), 2: partition(2, leader=-1, isrs=())}
+    topics = {"t": SimpleNamespace(partitions=broken), "__consumer_offsets": SimpleNamespace(partitions={})}
+    brokers = {1: SimpleNamespace(host="one", port=1), 2: SimpleNamespace(host="two", port=2)}
+    metadata: Any = SimpleNamespace(topics=topics, brokers=brokers, controller_id=2, cluster_id="id")
+    found = summary_of(metadata)
+    assert (found.topics["t"].under_replicated, found.topics["t"].without_leader, found.partitions) == (2, 1, 3)
+    assert found.topics["__consumer_offsets"].is_internal
+    assert [(node.number, node.is_controller, node.leads, node.holds) for node in found.nodes] == [
+        (1, False, 2, 3),
+        (2, True, 0, 3),
+    ]
+
+
+def test_metadata_are_asked_for_once_in_a_while(broker: ottla.testing.Broker, topic: Callable[..., str]) -> None:
+    now = [0.0]
+    source = Source(Cluster({"bootstrap.servers": broker.bootstrap}), lambda: now[0])
+    first = source.summary()
+    name = topic("source-later")
+    assert source.summary() is first
+    assert source.topic(name).partitions == 1  # it is looked for before it is said not to be there
+    second = source.summary()
+    with pytest.raises(Missing, match="no topic source-none"):
+        source.topic("source-none")
+    now[0] = 3.0
+    assert source.summary() is not second
+    assert source.groups() is source.groups()
+    before = source.groups()
+    source.changed()
+    assert source.groups() is not before
+
+
+def test_what_topics_hold(source: Source, topic: Callable[..., str], produced: Records, monkeypatch: pytest.MonkeyPatch) -> None:
+    name, empty = topic("source-held", 2), topic("source-empty")
+    produced(name, b"1", b"2", partition=1)
+    source.changed()
+    held, notes = source.held([name, empty, "source-none"])
+    assert notes == []
+    assert held[empty] == Held(0, 0)
+    assert held[name].offsets == 2
+    assert (held[name].size_bytes or 0) > 60
+    (first, second), notes = source.partitions(name, [0, 1])
+    assert (first.end_offset, second.end_offset, second.leader, notes) == (0, 2, 1, [])
+
+    def closed(*_: object) -> Any:
+        raise Failure("closed")
+
+    monkeypatch.setattr(direct, "log_sizes", closed)
+    held, notes = source.held([name])
+    assert held == {name: Held(2, None)}
+    assert notes == ["sizes are not known: closed"]
+
+
+def test_settings_and_groups_that_are_not_there(source: Source, topic: Callable[..., str]) -> None:
+    name = topic("source-settings", retention_ms="1000")
+    source.changed()
+    (found,) = [entry for entry in source.settings(Kind.TOPIC, name) if entry.name == "retention.ms"]
+    assert (found.value, found.source) == ("1000", "topic")
+    with pytest.raises(Failure, match="topic source-none: there is no such topic"):
+        source.settings(Kind.TOPIC, "source-none")
+    with pytest.raises(Missing, match="no group source-none"):
+        source.state("source-none")
+
+
+def test_a_group_that_is_new_is_found(broker: ottla.testing.Broker, topic: Callable[..., str]) -> None:
+    source = Source(Cluster({"bootstrap.servers": broker.bootstrap}), lambda: 0.0)
+    source.groups()
+    consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "source-new"})
+    consumer.commit(offsets=[TopicPartition(topic("source-group"), 0, 0)], asynchronous=False)
+    consumer.close()
+    state, notes = source.state("source-new")
+    assert (state.state, state.kind, notes) == ("Empty", "classic", ())
