@@ -64,7 +64,7 @@ def test_a_slow_fsync_delays_whom_it_concerns() -> None:
         delivered: list[Any] = []
         admin = AdminClient(connect(broker))
         assert admin.list_topics(timeout=30).topics
-        with broker.disk.slow(fsync_ms=1000, path="orders-*") as slow:
+        with broker.disk.slow(fsync_ms=5000, path="orders-*") as slow:
             producer.produce("orders", b"second", on_delivery=lambda error, _: delivered.append(error))
             producer.poll(0)
             wait_for(lambda: slow.hits == 1, "it is not synced")

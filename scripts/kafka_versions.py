@@ -71,12 +71,13 @@ def main() -> int:
             finally:
                 broker.stop()
         print(f"{release}: {len(found[-1])} APIs", file=sys.stderr)
-    print(f"RELEASES = {tuple(release.rpartition('.')[0] for release in releases)}")
+    names = tuple(release.rpartition(".")[0] for release in releases)
+    print(f"_NAMES: Final = {names}")
     for key in sorted(set().union(*found)):
         cells = ["-".join(map(str, ranges[key])) if key in ranges else "no" for ranges in found]
         print(f'    {key}: "{" ".join(cells)}",')
-    for release, levels in zip(releases, features, strict=True):
-        print(f"    {release!r}: {levels},")
+    for name, levels in zip(names, features, strict=True):
+        print(f"    {name!r}: {levels},")
     return 0
 
 

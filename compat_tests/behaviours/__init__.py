@@ -3,8 +3,9 @@
     drivers    drive_confluent.py, drive_kafka_python.py here; compat_tests/go/behave*.go, java/Behaviours.java, node/behave.mjs
     driver.py  the other end of a driver's pipe, and clients.py, which starts each
     cell.py    one scenario with one client: a broker of its own, its faults, and what was seen
-    flows.py   what the client is asked to do and how what it did is put into words
-    scenarios_*.py   the scenarios, as data
+    produce.py, consume.py, group.py, transact.py   what the client is asked to do, and how what it did is put into words
+    scenarios.py   the scenarios, as data
+    suite.py   runs them
 
 A driver reads a line of JSON for each call, and runs each call by itself, so that one that hangs does not keep the next waiting.
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import tarfile
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -48,48 +49,48 @@ class Archive:
         """Yields the header of each member, where it is, and the size of its content."""
         for directory, prefix in self._roots:
             if prefix:
-                yield self._header(directory, prefix.rstrip("/")), directory, 0
+                yield self._header(directory, prefix.rstrip("/"), None), directory, 0
             yield from self._inside(directory, prefix)
 
     def _inside(self, directory: str, prefix: str) -> Iterator[tuple[bytes, str, int]]:
         for name in self._disk.list(directory):
             path = f"{directory}/{name}"
             if self._disk.is_dir(path):
-                yield self._header(path, f"{prefix}{name}"), path, 0
+                yield self._header(path, f"{prefix}{name}", None), path, 0
                 yield from self._inside(path, f"{prefix}{name}/")
             else:
-                yield self._header(path, f"{prefix}{name}"), path, self._disk.size(path)
+                size = self._disk.size(path)
+                yield self._header(path, f"{prefix}{name}", size), path, size
 
-    def _header(self, path: str, name: str) -> bytes:
+    def _header(self, path: str, name: str, size: int | None) -> bytes:
+        """Returns what precedes the content of a file of this size; None is for a directory."""
         info = tarfile.TarInfo(name)
-        if self._disk.is_dir(path):
+        if size is None:
             info.type, info.mode = tarfile.DIRTYPE, _DIRECTORY_MODE
         else:
-            info.mode, info.size, info.mtime = _FILE_MODE, self._disk.size(path), self._disk.modified_ms(path) // 1000
+            info.mode, info.size, info.mtime = _FILE_MODE, size, self._disk.modified_ms(path) // 1000
         return info.tobuf(tarfile.PAX_FORMAT)
 
     def _content(self, path: str, size: int) -> Iterator[bytes]:
-        file = self._disk.open(path)
-        at = 0
-        while at < size:
-            piece = file.pread(min(PIECE_BYTES, size - at), at)
-            if not piece:
-                raise OSError(f"{path} became shorter while it was archived")
-            at += len(piece)
-            yield piece
-        file.close()
+        with closing(self._disk.open(path)) as file:
+            at = 0
+            while at < size:
+                piece = file.pread(min(PIECE_BYTES, size - at), at)
+                if not piece:
+                    raise OSError(f"{path} became shorter while it was archived")
+                at += len(piece)
+                yield piece
 
 
 def write_archive(archive: Archive, disk: Disk, path: str) -> None:
     """Writes an archive to a file, in place of one that is there. Raises OSError."""
     if disk.exists(path):
         disk.remove(path)
-    file = disk.open(path, create=True)
-    for piece in archive.pieces():
-        rest = memoryview(piece)
-        while rest:  # after a short write the next one raises the reason
-            rest = rest[file.append([rest]) :]
-    file.close()
+    with closing(disk.open(path, create=True)) as file:
+        for piece in archive.pieces():
+            rest = memoryview(piece)
+            while rest:  # after a short write the next one raises the reason
+                rest = rest[file.append([rest]) :]
 
 
 def _padded(size: int) -> int:

@@ -164,7 +164,7 @@ class DiskFaults:
         return size
 
     def sync(self, path: str) -> None:
-        """Takes as long as an fsync of a path is to take, beside what it really takes. Raises StateUnknown if it is to fail."""
+        """Takes as long as an fsync of a path is to take, besides what it really takes. Raises StateUnknown if it is to fail."""
         for fault in self.all:
             if fault.fsync_ms and fault.matches(path) and fault.count():
                 self._stop_thread(fault.fsync_ms / 1000)

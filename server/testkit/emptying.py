@@ -7,12 +7,14 @@ and from the right one that nobody knows it.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Final
 
 from ottla.log.errors import StorageError
 from ottla.server.base.answers import wait_for
 from ottla.server.metadata.operation import Caller
+from ottla.server.security.principals import ANONYMOUS
 from ottla.server.testkit.fields import Refused
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
@@ -21,14 +23,13 @@ if TYPE_CHECKING:
     from ottla.server.requests.context import BrokerContext
 
 TIMEOUT_MS: Final = 60_000
-_CALLER: Final = Caller("User:ANONYMOUS", "127.0.0.1", "ottla-testkit", 6)
+_CALLER: Final = Caller(ANONYMOUS, "127.0.0.1", "ottla-testkit", 6)
 
 
-async def delete_all_topics(context: BrokerContext) -> int:
-    """Deletes all topics and returns how many. Raises Refused if one cannot be deleted."""
-    names = list(context.metadata.topics)
+async def delete_topics(context: BrokerContext, names: Sequence[str]) -> None:
+    """Deletes topics with their records; they are gone when this returns. Raises Refused if one cannot be deleted."""
     if not names:
-        return 0
+        return
     request = DeleteTopicsRequest([DeleteTopicState(name) for name in names], timeout_ms=TIMEOUT_MS)
     try:
         answer = await context.controller.delete_topics(request, _CALLER)
@@ -39,4 +40,3 @@ async def delete_all_topics(context: BrokerContext) -> int:
             reason = each.error_message or ErrorCode(each.error_code).name
             raise Refused(f"topic {each.name} cannot be deleted: {reason}", HTTPStatus.CONFLICT)
     await wait_for(context.replicas.deleted())
-    return len(names)

@@ -288,7 +288,7 @@ class MemoryDisk:
 
     def space(self, path: str) -> tuple[int, int]:
         """Returns the space as if this were a disk of 1 GiB, whatever directory is asked for."""
-        return 1 << 30, (1 << 30) - _bytes_in(self._names.root)
+        return 1 << 30, max(0, (1 << 30) - _bytes_in(self._names.root))
 
     def sync_dir(self, path: str) -> None:
         directory = self._directory(path)
@@ -306,13 +306,16 @@ class MemoryDisk:
         else:
             inode = self._inode(temporary)
             self.note_change("truncate", temporary)
-            inode.cut(0)
+            with self.one_at_a_time:
+                inode.cut(0)
         self.note_change("write", temporary)
-        inode.write(0, data)
+        with self.one_at_a_time:
+            inode.write(0, data)
         inode.modified_ms = self.now_ms()
         if sync:
             self.note_change("sync", temporary)
-            inode.sync()
+            with self.one_at_a_time:
+                inode.sync()
         self.rename(temporary, path)
         if sync:
             self.sync_dir(os.path.dirname(path))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ottla.log.errors import LogError
 from ottla.server.testkit.effects import effects, keep_members, look
-from ottla.server.testkit.emptying import delete_all_topics
+from ottla.server.testkit.emptying import delete_topics
 from ottla.server.testkit.fields import Refused, nearest
 from ottla.server.testkit.steered import UnknownPass
 
@@ -143,7 +143,7 @@ async def reset(kit: Kit, given: Given) -> dict[str, Any]:
         async with kit.lives.turn:
             context = kit.lives.broker.context
             assert context is not None
-            await delete_all_topics(context)
+            await delete_topics(context, list(context.metadata.topics))
     return _address(kit)
 
 

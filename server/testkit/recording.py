@@ -38,7 +38,7 @@ SHORT_FRAME: Final = 64 * 1024
 LONG_FRAME: Final = MAX_BYTES // 4
 """The longest frame that is kept where records are."""
 ENTRY_BYTES: Final = 512
-"""What a request takes beside its frames, about."""
+"""What a request takes besides its frames, about."""
 
 ANSWERED: Final = "answered"
 WAITING: Final = "waiting"
@@ -137,6 +137,8 @@ class Recorder:
 
     def clear(self) -> None:
         """Forgets all recorded requests; the numbers go on."""
+        for entry in self._entries:
+            entry.held_bytes = 0  # an answer that still comes is not counted
         self._entries.clear()
         self.held_bytes = 0
 

@@ -39,7 +39,7 @@ PRODUCE_KEY: Final = 0
 PRODUCE_VERSION: Final = 12
 """The last version that names topics and not their ids."""
 RECORD_OVERHEAD: Final = 64
-"""About what a record takes beside its key, its value and its headers."""
+"""About what a record takes besides its key, its value and its headers."""
 LEVELS: Final = ("read_uncommitted", "read_committed")
 MARKERS: Final = ("ABORT", "COMMIT")
 """The names of transaction markers, by the type in their keys."""

@@ -86,7 +86,7 @@ class Selected(NamedTuple):
 
 
 class Fits(Protocol):
-    """Tells which names or numbers are meant."""
+    """Says which names or numbers are meant."""
 
     def fits(self, name: object) -> bool:
         """Returns whether this one is."""

@@ -3,26 +3,20 @@
 from __future__ import annotations
 
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from ottla.log.errors import StorageError
 from ottla.server.base.answers import wait_for
-from ottla.server.metadata.operation import Caller
-from ottla.server.security.principals import ANONYMOUS
+from ottla.server.testkit.emptying import delete_topics
 from ottla.server.testkit.fields import Refused
 from ottla.server.testkit.looks.topics import find_topic
 from ottla.server.testkit.moving import as_text
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
-from ottla.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 
 if TYPE_CHECKING:
     from ottla.server.testkit.given import Given
     from ottla.server.testkit.kit import Kit
-
-TIMEOUT_MS: Final = 30_000
-CALLER: Final = Caller(ANONYMOUS, "127.0.0.1", "ottla-testkit", 0)
-"""The client that changes of the test kit come from."""
 
 
 async def create_topic(kit: Kit, given: Given) -> dict[str, Any]:
@@ -53,11 +47,5 @@ async def delete_topic(kit: Kit, given: Given) -> dict[str, Any]:
     context = kit.lives.broker.context
     assert context is not None
     topic = find_topic(context, given.variables["topic"])
-    answer = await context.controller.delete_topics(
-        DeleteTopicsRequest([DeleteTopicState(topic.name)], timeout_ms=TIMEOUT_MS), CALLER
-    )
-    result = answer.responses[0]
-    if result.error_code:
-        raise Refused(f"topic {topic.name}: {result.error_message or ErrorCode(result.error_code).name}")
-    await wait_for(context.replicas.deleted())
+    await delete_topics(context, [topic.name])
     return {"name": topic.name, "partitions": len(topic.partitions)}

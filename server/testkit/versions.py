@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
-from http import HTTPStatus
 from struct import Struct
 from typing import TYPE_CHECKING, Any, Final
 
@@ -117,14 +116,14 @@ class Versions:
 
     def around(self, api: Api, traits: Traits, steps: Steps) -> Steps:
         """See Link."""
-        return steps._replace(handle=partial(self._tell, steps.handle)) if api.key == API_VERSIONS else steps
+        return steps._replace(handle=partial(self._narrow_answer, steps.handle)) if api.key == API_VERSIONS else steps
 
-    def _tell(self, handle: Handle, body: Any, request: Request) -> Any:
+    def _narrow_answer(self, handle: Handle, body: Any, request: Request) -> Any:
         return mend(handle(body, request), self._narrowed)
 
     def _narrowed(self, answer: ApiVersionsResponse) -> ApiVersionsResponse:
-        told = [(each, self.ranges.get(each.api_key)) for each in answer.api_keys]  # which others have as well, so it is copied
-        answer.api_keys = [_advertised(each, found) for each, found in told if found is not None]
+        found = [(each, self.ranges.get(each.api_key)) for each in answer.api_keys]  # which others have as well, so it is copied
+        answer.api_keys = [_advertised(each, served) for each, served in found if served is not None]
         answer.supported_features = [
             SupportedFeatureKey(each.name, each.min_version, level)
             for each in answer.supported_features
@@ -151,7 +150,7 @@ def _read_release(name: object) -> Release | None:
     if name is None:
         return None
     if not isinstance(name, str) or name not in RELEASES:
-        raise Refused(f"as: there are the releases {', '.join(RELEASES)}, not {name!r:.50}", HTTPStatus.BAD_REQUEST)
+        raise Refused(f"as: there are the releases {', '.join(RELEASES)}, not {name!r:.50}")
     return RELEASES[name]
 
 
@@ -164,7 +163,8 @@ def _common(own: Range, other: Range | None) -> Range | None:
 
 
 def _advertised(own: ApiVersion, found: Range) -> ApiVersion:
-    """Returns what is told of an API. A lowest version that is not narrowed stays as we tell it, though it may not be served."""
+    """Returns what clients learn about an API. A lowest version that is not narrowed stays as the broker has it, though it
+    may not be served."""
     low = own.min_version if found[0] == APIS[own.api_key].min_version else found[0]
     return ApiVersion(own.api_key, low, found[1])
 

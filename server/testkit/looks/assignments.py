@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from ottla.server.group.classic.group import CONSUMER_PROTOCOL_TYPE
+from ottla.server.group.consumer.embedded import read_assignment
 from ottla.server.group.kind import Kind
+from ottla.wire.frame import MALFORMED
 
 if TYPE_CHECKING:
     from ottla.server.group.group import Group
@@ -15,10 +16,6 @@ if TYPE_CHECKING:
     from ottla.server.metadata.image import MetadataImage
 
 ByTopic = dict[str, list[int]]
-
-_INT16: Final = struct.Struct(">h")
-_INT32: Final = struct.Struct(">i")
-_VERSION_BYTES: Final = 2
 
 
 def by_name(image: MetadataImage, held: Mapping[bytes, Iterable[int]]) -> ByTopic:
@@ -28,24 +25,13 @@ def by_name(image: MetadataImage, held: Mapping[bytes, Iterable[int]]) -> ByTopi
 
 
 def decode_assignment(data: bytes) -> ByTopic | None:
-    """Returns the partitions in a ConsumerProtocolAssignment of any version: an int16 version, and an array of topics, each a
-    string and an array of int32. None if these bytes are none, for only clients know what they sent each other."""
-    found: ByTopic = {}
+    """Returns the partitions in a ConsumerProtocolAssignment of any version; None if these bytes are none, for only clients know
+    what they sent each other."""
     try:
-        (topics,) = _INT32.unpack_from(data, _VERSION_BYTES)
-        at = _VERSION_BYTES + _INT32.size
-        for _ in range(topics):
-            (length,) = _INT16.unpack_from(data, at)
-            at += _INT16.size
-            name = data[at : at + length].decode()
-            at += length
-            (count,) = _INT32.unpack_from(data, at)
-            at += _INT32.size
-            found[name] = sorted(struct.unpack_from(f">{count}i", data, at))
-            at += _INT32.size * count
-    except (struct.error, UnicodeDecodeError):
+        assignment = read_assignment(data)
+    except MALFORMED:
         return None
-    return found
+    return {each.topic: sorted(each.partitions) for each in assignment.assigned_partitions}
 
 
 def assigned_partitions(image: MetadataImage, group: Group) -> set[tuple[str, int]]:

@@ -25,8 +25,8 @@ class Missing(NamedTuple):
 
 
 class Condition:
-    """Something that may come about. A subclass says what, and what may bring it about beside changes of the metadata, timers and
-    the lives of the broker, after which every condition is looked at again."""
+    """Something that may come about. A subclass says what, and what may bring it about besides changes of the metadata, timers
+    and the lives of the broker, after which every condition is looked at again."""
 
     watches_connections = False
     """Whether connections that come and go may bring it about."""

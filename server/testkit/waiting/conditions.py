@@ -14,6 +14,7 @@ from ottla.server.testkit.looks.topics import summarize_topic
 from ottla.server.testkit.looks.transactions import all_transactions, describe_transaction
 from ottla.server.testkit.waiting.condition import Condition, Missing
 from ottla.server.txn.state import State
+from ottla.wire.api import APIS
 
 if TYPE_CHECKING:
     from ottla.server.partitions.replica import Replica
@@ -60,7 +61,8 @@ class EndOffset(Condition):
         check_partition(context, self._topic, self._partition)
         replica = context.replicas.get(self._topic, self._partition)
         if replica is None:
-            return no_topic(context, self._topic)
+            known = self._topic in context.metadata.topics
+            return Missing(f"{self._topic}-{self._partition} has no log yet") if known else no_topic(context, self._topic)
         end = replica.log.high_watermark
         if end < self._end_offset:
             return Missing(f"{self._topic}-{self._partition} ends at {end}, not at {self._end_offset}")
@@ -163,7 +165,7 @@ class Quiet(Condition):
         if quiet_s >= self._seconds:
             return {"quiet_ms": round(quiet_s * 1000)}
         last = self._last
-        whose = "" if last is None else f"; the last was of {last.client_id}, with the API key {last.api_key}"
+        whose = "" if last is None else f"; the last was {APIS[last.api_key].name} of {last.client_id}"
         return Missing(f"requests still come{whose}")
 
     def concerns(self, api: Api) -> bool:

@@ -100,8 +100,10 @@ class GroupIs(_OfGroup):
         if lag > self._lag or unknown or not where:
             parts = [f"{topic}-{partition} {count}" for (topic, partition), count in behind.most_common(NAMED)]
             parts += [f"{each.topic}-{each.partition} unknown" for each in unknown[:NAMED]]
-            text = f"has a lag of {lag} and not of {self._lag}: {', '.join(parts)}" if where else "has committed nothing yet"
-            return Missing(f"{self.group_id} {text}")
+            known = f"has a lag of {lag}, more than {self._lag}" if lag > self._lag else "has an unknown lag"
+            return Missing(
+                f"{self.group_id} {known}: {', '.join(parts)}" if where else f"{self.group_id} has committed nothing yet"
+            )
         return {**summarize_group(found), "lag": lag}
 
     def _describe(self, bench: Bench, found: Found) -> str:

@@ -181,10 +181,10 @@ class _WaitLink:
         if isinstance(answer, Promise | asyncio.Future):
             answer.add_done_callback(lambda _: self._tell())
             return answer
-        return _told_when_done(answer, self._tell)
+        return _tell_when_done(answer, self._tell)
 
 
-async def _told_when_done(answer: Awaitable[Any], tell: Callable[[], None]) -> Any:
+async def _tell_when_done(answer: Awaitable[Any], tell: Callable[[], None]) -> Any:
     try:
         return await answer
     finally:

@@ -156,6 +156,19 @@ async def test_an_answer_to_a_forgotten_request_is_not_counted() -> None:
 
 
 @in_loop
+async def test_an_answer_to_a_request_that_was_cleared_away_is_not_counted() -> None:
+    async with under_test() as tested:
+        kept = await recording_of(tested, records=True)
+        waiting = kept.serve(fetching(60_000))
+        kept.recorder.clear()
+        await kept.send(producing())
+        tested.context.purgatory.run_checks()
+        assert waiting.answer.done()
+        (last,) = kept.entries()
+        assert kept.recorder.held_bytes == last.held_bytes
+
+
+@in_loop
 async def test_of_a_long_request_only_the_header_is_kept_unless_records_are() -> None:
     async with under_test() as tested:
         kept = await recording_of(tested)

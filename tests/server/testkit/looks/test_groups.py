@@ -176,7 +176,7 @@ def test_groups_are_listed_and_one_that_is_not_there_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    "data", [b"", b"\0\0", b"\0\0\0\0\0\x01\0\x09or", assignment(0, 1)[:-6], b"\0\0\0\0\0\x01\0\x01\xff\0\0\0\0"]
+    "data", [b"", b"\0\0", b"\0\0\0\0\0\x01\0\x09or", assignment(0, 1)[:-6], b"\0\0\x7f\xff\xff\xff" + bytes(6) + b"\xff\xfa"]
 )
 def test_what_is_no_assignment_of_a_consumer_is_not_taken_for_one(data: bytes) -> None:
     assert decode_assignment(data) is None
