@@ -199,4 +199,4 @@ def test_nodes_need_a_test_port(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "ottla", "--port", "0", "--test-nodes", "3", "--data-dir", str(tmp_path / "data")]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert ended.returncode == 1
-    assert "ottla.test.nodes: nodes are simulated only for a test; open a test port (--test-port 0)" in ended.stderr
+    assert "ottla.test.nodes: nodes are simulated only for a test; give the broker a test port (--test-port 0)" in ended.stderr

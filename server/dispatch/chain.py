@@ -25,14 +25,14 @@ class Place(IntEnum):
     """Gives each link its place, whenever it comes. The lowest is next to the handler; the highest sees a request first."""
 
     NODES = 0
-    """What a simulated node of a test kit does not lead is refused like what a broker does not lead: by whoever may ask."""
+    """A simulated node of a test kit refuses what it does not lead after authorization, as a broker does."""
     AUTHORIZATION = 1
     """The authorizer is next to the handler, because it takes out of requests what may not be done."""
     QUOTAS = 2
     FAULTS = 3
     """The faults of a test kit are outside the quotas, so that a request that never arrives is counted against nobody."""
     VERSIONS = 4
-    """What a test pretends to serve is told in place of what is served, whatever a fault does to that."""
+    """The versions that a test pretends to serve are reported in place of our own, whatever a fault does to that answer."""
     PRESENCE = 5
     """A broker in a quorum first of all looks whether it stood still (server/broker/absence.py)."""
     WAITS = 6

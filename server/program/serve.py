@@ -3,8 +3,8 @@
 Settings come from these sources, of which a later one overrides an earlier: the defaults of the table, the properties file, the
 `KAFKA_*` environment, `--override`, and the options that have a name of their own. Two lines on standard output say that the
 broker is ready: our own, with the bootstrap address, the data directory and the cluster, and Kafka's `[KafkaServer id=1]
-started`, for which tools wait. If settings came from the environment, as in a container, two more say the same in the words for
-which those tools wait that start containers of Kafka. The log goes to standard error.
+started`, for which tools wait. If settings came from the environment, as in a container, two more follow, in
+the words that tools for Kafka's containers wait for. The log goes to standard error.
 
 If the broker cannot start, one line on standard error names the setting and what to do, and the exit code is 1. A traceback is a
 bug of ours. SIGTERM and SIGINT stop the broker cleanly with exit code 0; a second signal ends the process at once.
@@ -266,9 +266,9 @@ def _put_under_test(config: BrokerConfig, options: ServeOptions) -> UnderTest | 
 
             return UnderTest(config, OsDisk(), os.link)
         if config.values[TEST_DISK] != REAL:
-            raise ConfigError(f"{TEST_DISK}: a disk in memory is for tests only; give the broker a test port (--test-port N)")
+            raise ConfigError(f"{TEST_DISK}: a disk in memory is for tests only; give the broker a test port (--test-port 0)")
         if config.values[TEST_NODES] > 1:
-            raise ConfigError(f"{TEST_NODES}: nodes are simulated only for a test; open a test port (--test-port 0)")
+            raise ConfigError(f"{TEST_NODES}: nodes are simulated only for a test; give the broker a test port (--test-port 0)")
         check_directories(OsDisk(), config.all_log_dirs, under_test=False, adopt=options.adopt_test_data)
     except ConfigError as error:
         raise CannotStart(str(error)) from error

@@ -7,11 +7,13 @@ All run on the broker's loop, so a call is in force before it is answered.
 
 from __future__ import annotations
 
+import inspect
 import re
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from ottla.log.errors import LogError
 from ottla.server.testkit import disk_calls, fault_calls, look_calls, moves, node_calls, recording_calls, records, version_calls
 from ottla.server.testkit.fields import Refused, nearest
 from ottla.server.testkit.given import Given
@@ -33,6 +35,21 @@ class Call(NamedTuple):
     function: Callable[[Kit, Given], Any]
     status: int = HTTPStatus.OK
     """What HTTP answers if all is well."""
+
+    def run(self, kit: Kit, given: Given) -> Any:
+        """Does what is asked. Raises Refused, with 409 where the disk or the network fails: a test may have broken it."""
+        try:
+            answer = self.function(kit, given)
+        except (LogError, OSError) as error:
+            raise Refused(str(error), HTTPStatus.CONFLICT) from error
+        return _finished(answer) if inspect.isawaitable(answer) else answer
+
+
+async def _finished(answer: Awaitable[Any]) -> Any:
+    try:
+        return await answer
+    except (LogError, OSError) as error:
+        raise Refused(str(error), HTTPStatus.CONFLICT) from error
 
 
 CALLS: Final[tuple[Call, ...]] = (

@@ -1,10 +1,10 @@
 """Changes the bytes of answers, or how they are sent: the outer of the kit's two layers.
 
-`Frames.serve` stands in the place of `Dispatch.serve`. As long as no fault changes bytes it does no more than call that. A fault
-that does leaves its Rewrite with the request (`Rewrites.begin`); when the frame of the answer is complete, that is found here,
-and what it makes of the frame goes out. Some answers are written to the connection directly: in pieces, or because the
-connection waits for them. That happens in a later turn of the loop, when the answers before them are out, and while the
-connection waits for an answer to the request, so that nothing overtakes anything.
+`Frames.serve` stands in the place of `Dispatch.serve`. As long as no fault changes bytes it calls that, and only notes the
+requests that wait. A fault that does leaves its Rewrite with the request (`Rewrites.begin`); when the frame of the answer is
+complete, that is found here, and what it makes of the frame goes out. Some answers are written to the connection directly: in
+pieces, or because the connection waits for them. That happens in a later turn of the loop, when the answers before them are out,
+and while the connection waits for an answer to the request, so that nothing overtakes anything.
 """
 
 from __future__ import annotations

@@ -80,7 +80,7 @@ class Controls:
 
 def _answered(call: Call, kit: Kit, given: Given) -> Any:
     try:
-        return call.function(kit, given)
+        return call.run(kit, given)
     except Refused as refused:
         raise _raised(refused) from None
 

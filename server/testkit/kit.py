@@ -1,7 +1,7 @@
 """The kit of one test: what it controls, over all starts of its broker.
 
-Of the two layers that it puts around requests, the outer one (frames.py) is there from the broker's start, and does nothing as
-long as no fault changes bytes; the inner one (faults.py) comes and goes with the faults.
+Of the two layers that it puts around requests, the outer one (frames.py) is there from the broker's start, and as
+long as no fault changes bytes only notes the requests that wait; the inner one (faults.py) comes and goes with the faults.
 """
 
 from __future__ import annotations

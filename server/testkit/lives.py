@@ -21,7 +21,6 @@ from ottla.server.base.clock import sleep
 from ottla.server.base.randomness import from_system
 from ottla.server.broker.broker import Broker
 from ottla.server.settings.broker_config import BrokerConfig
-from ottla.server.testkit.archives import Archive
 from ottla.server.testkit.copies import copy_tree
 from ottla.server.testkit.disk_faults import DiskFaults
 from ottla.server.testkit.faulty_disk import FaultyDisk
@@ -36,6 +35,7 @@ if TYPE_CHECKING:
     from ottla.log.disk.files import Disk
     from ottla.server.base.clock import Clock
     from ottla.server.broker.broker import Around
+    from ottla.server.testkit.archives import Archive
     from ottla.server.testkit.copies import Link
     from ottla.server.testkit.homes import Home
     from ottla.server.testkit.nodes import Nodes
@@ -247,6 +247,8 @@ class Lives:
 
     def archive(self, name: str) -> Archive:
         """Returns an archive of a snapshot. Raises Refused if there is none of this name."""
+        from ottla.server.testkit.archives import Archive  # with tarfile, which few tests need
+
         return Archive(self._disk, self._find(name).directories)
 
     def delete_snapshot(self, name: str) -> Snapshot:

@@ -34,7 +34,7 @@ def show_state(kit: Kit, given: Given) -> dict[str, Any]:
     state = {**kit.describe(), "clock": {"now_ms": clock.now_ms(), "offset_ms": clock.offset_ms, "frozen": clock.frozen}}
     for each in found:
         state |= each
-    return {**state, "faults": len(list(kit.faults)), "left_off": left_off}
+    return {**state, "faults": len(list(kit.faults)) if kit.has_faults else 0, "left_off": left_off}
 
 
 def list_topics(kit: Kit, given: Given) -> dict[str, Any]:

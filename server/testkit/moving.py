@@ -11,7 +11,6 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from ottla.log.disk.files import OsDisk
-from ottla.server.testkit.archives import write_archive
 from ottla.server.testkit.calling import Calls
 from ottla.server.testkit.disk_handles import Disk
 from ottla.server.testkit.looking import Looking
@@ -107,6 +106,8 @@ class Moving(Looking, Recording, NodeMoves):
     def archive(self, name: str, path: object) -> None:
         """Writes a snapshot to a tar file at `path`, a text or a Path. Unpacked, it is the log directory of a broker, of ottla or
         of Apache Kafka."""
+        from ottla.server.testkit.archives import write_archive  # with tarfile, which few tests need
+
         write_archive(self._call("archive", snapshot=name), OsDisk(), str(path))
 
     def delete_snapshot(self, name: str) -> None:

@@ -68,7 +68,7 @@ class TestServer(HttpServer):
             given = Given(
                 {name: unquote(text) for name, text in variables.items()}, _body_of(request), dict(parse_qsl(request.query))
             )
-            answer = call.function(self._kit, given)
+            answer = call.run(self._kit, given)
         except Refused as refused:
             raise HttpRefused(refused.status, str(refused)) from None
         return self._promise(call, answer) if inspect.isawaitable(answer) else _page(answer, call.status)

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ottla.server.testkit.fault_calls import MOST_WAIT_MS
 from ottla.server.testkit.fields import Fields, Refused
-from ottla.server.testkit.waiting import conditions, group_conditions
 
 if TYPE_CHECKING:
     from ottla.server.testkit.bench import Bench
@@ -16,17 +15,6 @@ if TYPE_CHECKING:
     from ottla.server.testkit.waiting.condition import Condition
 
 TIMEOUT_MS: Final = 10_000
-
-_READERS: Final[dict[str, Callable[[Bench, Fields], Condition]]] = {
-    "group": group_conditions.read_group,
-    "committed": group_conditions.read_committed,
-    "topic": conditions.read_topic,
-    "request": conditions.read_request,
-    "transaction": conditions.read_transaction,
-    "connections": conditions.read_connections,
-    "quiet_ms": conditions.read_quiet,
-}
-"""By the field that says what is waited for."""
 
 
 async def wait(kit: Kit, given: Given) -> Any:
@@ -40,12 +28,24 @@ async def wait(kit: Kit, given: Given) -> Any:
 
 def read_condition(kit: Kit, fields: Fields) -> Condition:
     """Reads what is waited for. Raises Refused."""
-    kinds = [kind for kind in _READERS if kind in fields]
+    # Loaded only here: they need the code of groups of all kinds, and few tests wait.
+    from ottla.server.testkit.waiting import conditions, group_conditions
+
+    readers: dict[str, Callable[[Bench, Fields], Condition]] = {  # by the field that says what is waited for
+        "group": group_conditions.read_group,
+        "committed": group_conditions.read_committed,
+        "topic": conditions.read_topic,
+        "request": conditions.read_request,
+        "transaction": conditions.read_transaction,
+        "connections": conditions.read_connections,
+        "quiet_ms": conditions.read_quiet,
+    }
+    kinds = [kind for kind in readers if kind in fields]
     if len(kinds) != 1:
-        for kind in _READERS:
+        for kind in readers:
             fields.take_any(kind)
         fields.done()  # which names a field that is misspelt
-        raise Refused(f"until must have exactly one of {', '.join(_READERS)}")
-    condition = _READERS[kinds[0]](kit, fields)
+        raise Refused(f"until must have exactly one of {', '.join(readers)}")
+    condition = readers[kinds[0]](kit, fields)
     fields.done()
     return condition

@@ -34,6 +34,15 @@ def test_a_fault_of_the_disk_ends_with_its_block() -> None:
             broker.reset()
 
 
+def test_a_call_that_the_broken_disk_refuses_says_so() -> None:
+    with Broker() as broker:
+        broker.create_topic("orders")
+        with broker.disk.fail("enospc", path="__cluster_metadata-*"):
+            with pytest.raises(ValueError, match="No space left"):
+                broker.delete_topic("orders")
+        broker.delete_topic("orders")
+
+
 def test_the_same_is_awaited_in_the_loop_of_the_broker() -> None:
     async def scenario() -> None:
         async with Broker() as broker:
