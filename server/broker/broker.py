@@ -503,14 +503,14 @@ class Broker:
                 last_first.push_async_callback(settle, self.context)
                 if self.context.log_dirs is not None:
                     last_first.push_async_callback(self.context.log_dirs.stop)
-            if self.context is not None and self.context.other_brokers is not None:
-                last_first.push_async_callback(self.context.other_brokers.close)
-            if self.context is not None and self.context.fetchers is not None:
-                last_first.push_async_callback(self.context.fetchers.close)
+                for peers in (self.context.other_brokers, self.context.fetchers):
+                    if peers is not None:
+                        last_first.push_async_callback(peers.close)
             if self._scheduler is not None:
                 last_first.push_async_callback(self._scheduler.stop)
             if self._compaction is not None:
                 last_first.callback(self._compaction.stop)
+            last_first.callback(self.chain.close)
             if self._logins is not None:
                 last_first.callback(self._logins.close)
             for listener in reversed(self.all_listeners):

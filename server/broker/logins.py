@@ -71,6 +71,7 @@ class ListenerLogins:
             and (address.port or not config.is_controllers(address.name))  # otherwise it stays closed
         }
         self._logins: dict[str, Logins] = {}
+        self._dispatches: list[Dispatch] = []
         try:
             self._mechanisms = {name: load_mechanisms(security, self._parts) for name, security in self._securities.items()}
         except BaseException:
@@ -85,6 +86,7 @@ class ListenerLogins:
         self._parts.credentials.image = context.metadata
         mechanisms = self._mechanisms[listener.name]
         before = Dispatch(context, None, role)
+        self._dispatches.append(before)
         listener.logins = self._logins[listener.name] = Logins(
             mechanisms,
             _settings(security, mechanisms, self._config),
@@ -131,10 +133,12 @@ class ListenerLogins:
         return ListenerSecurity(old.name, old.protocol, {**self._config.texts, **changes}, values)
 
     def close(self) -> None:
-        """Ends the watch over logins under way, and the fetches of keys."""
+        """Ends the watch over logins under way, and the fetches of keys; no more are served."""
         self._key_sets.close()
         for logins in self._logins.values():
             logins.close()
+        for dispatch in self._dispatches:
+            dispatch.close()
 
 
 def _texts(security: ListenerSecurity) -> dict[str, str]:

@@ -42,16 +42,26 @@ class Place(IntEnum):
 class Chain:
     """Holds the links of one broker, at most one in each place."""
 
-    __slots__ = ("_links", "_make_route", "_subscribers")
+    __slots__ = ("_close", "_links", "_make_route", "_subscribers")
 
     def __init__(self) -> None:
         self._links: dict[Place, Link] = {}
         self._make_route: MakeRoute = Route
         self._subscribers: list[Callable[[], object]] = []
+        self._close: list[Callable[[], object]] = []
 
-    def subscribe(self, callback: Callable[[], object]) -> None:
-        """Calls back after every change of the links. A dispatch makes its routes anew then."""
+    def subscribe(self, callback: Callable[[], object], close: Callable[[], object] | None = None) -> None:
+        """Calls back after every change of the links, and calls `close` with `Chain.close`. A dispatch makes its routes anew
+        then, and gives back what it holds."""
         self._subscribers.append(callback)
+        if close is not None:
+            self._close.append(close)
+
+    def close(self) -> None:
+        """Closes all that subscribed, because the broker ends; it has no subscribers any more."""
+        for close in self._close:
+            close()
+        self._close, self._subscribers = [], []
 
     def put(self, place: Place, link: Link | None) -> bool:
         """Puts a link into its place, or with None takes out the one that is there; returns whether anything changed."""

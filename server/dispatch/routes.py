@@ -63,7 +63,11 @@ class Dispatch:
         self._max_items: int = broker.config.values["ottla.request.max.items"]
         self._reserved = ReservedDescriptors()
         self.routes: dict[int, Route] = {}
-        self._chain.subscribe(self._compose_anew)
+        self._chain.subscribe(self._compose_anew, self.close)
+
+    def close(self) -> None:
+        """Gives back the descriptors that it holds in reserve. It serves no more requests."""
+        self._reserved.close()
 
     @property
     def node_id(self) -> int:

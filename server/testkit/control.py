@@ -35,6 +35,8 @@ class Call(NamedTuple):
     function: Callable[[Kit, Given], Any]
     status: int = HTTPStatus.OK
     """What HTTP answers if all is well."""
+    is_wait: bool = False
+    """Whether it only waits, and so ends when the client has gone. Other calls are done to their end."""
 
     def run(self, kit: Kit, given: Given) -> Any:
         """Does what is asked. Raises Refused, with 409 where the disk or the network fails: a test may have broken it."""
@@ -64,13 +66,13 @@ CALLS: Final[tuple[Call, ...]] = (
     Call("producers", "GET", "/v1/producers", look_calls.list_producers),
     Call("records", "GET", "/v1/records/{topic}", records.read_records),
     Call("produce", "POST", "/v1/records/{topic}", records.produce_records, HTTPStatus.CREATED),
-    Call("wait", "POST", "/v1/wait", wait),
+    Call("wait", "POST", "/v1/wait", wait, is_wait=True),
     Call("fault", "POST", "/v1/faults", fault_calls.install, HTTPStatus.CREATED),
     Call("faults", "GET", "/v1/faults", fault_calls.describe_all),
     Call("remove_faults", "DELETE", "/v1/faults", fault_calls.remove_all),
     Call("fault.describe", "GET", "/v1/faults/{id}", fault_calls.describe),
     Call("fault.remove", "DELETE", "/v1/faults/{id}", fault_calls.remove),
-    Call("fault.wait", "POST", "/v1/faults/{id}/wait", fault_calls.wait),
+    Call("fault.wait", "POST", "/v1/faults/{id}/wait", fault_calls.wait, is_wait=True),
     Call("fault.release", "POST", "/v1/faults/{id}/release", fault_calls.release),
     Call("clock", "GET", "/v1/clock", moves.show_clock),
     Call("advance", "POST", "/v1/clock/advance", moves.advance),

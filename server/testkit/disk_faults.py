@@ -33,6 +33,8 @@ ERRORS: Final = {"enospc": errno.ENOSPC, "eio": errno.EIO}
 FOR_EVER: Final = -1
 MOST_TIMES: Final = 2**31 - 1
 MOST_FSYNC_MS: Final = 60_000
+MOST_PATH: Final = 1000
+"""The longest pattern; each operation of the disk is compared with it."""
 
 
 class DiskFault:
@@ -49,6 +51,8 @@ class DiskFault:
         self.after_bytes = fields.take_number("after_bytes", 0)
         operations = fields.take("operations", list, None)
         fields.done()
+        if self.path is not None and len(self.path) > MOST_PATH:
+            raise Refused(f"path must have at most {MOST_PATH} letters")
         if (self.fail is None) == (self.fsync_ms == 0):
             raise Refused("a disk fault has either fail, which is enospc or eio, or fsync_ms")
         if self.fail is not None and self.fail not in ERRORS:
@@ -58,7 +62,7 @@ class DiskFault:
         if self.after_bytes and self.fail is None:
             raise Refused("after_bytes is for fail: fsync_ms holds from the start")
         for each in operations or ():
-            if each not in OPERATIONS:
+            if not isinstance(each, str) or each not in OPERATIONS:
                 raise Refused(f"operations: there is no {each!r:.50}{nearest(each, OPERATIONS)}")
         self.operations: list[str] = operations or list(OPERATIONS)
         self.fails: set[str] = set()

@@ -74,7 +74,7 @@ async def wait(kit: Kit, given: Given) -> Any:
         waiting = asyncio.get_running_loop().create_future()
         promise.add_done_callback(lambda _: None if waiting.done() else waiting.set_result(None))
         if not await wait_at_most(kit.clock, timeout_ms / 1000, (waiting,)):
-            promise.cancel()
+            fault.forget_wait(promise)
             text = f"the fault {fault.id} has {fault.hits} of {hits} hits, and matched {fault.matches} requests"
             raise Refused(f"{text}, after {timeout_ms} ms", HTTPStatus.REQUEST_TIMEOUT)
     return fault.describe()

@@ -174,6 +174,10 @@ class Fault:
             self._waiting.append((hits, promise))
         return promise
 
+    def forget_wait(self, promise: Promise[None]) -> None:
+        """Forgets a promise of `when_hit`, because nobody waits any more."""
+        self._waiting = [waiting for waiting in self._waiting if waiting[1] is not promise]
+
     # What it holds
 
     def hold(self, request: Request, go_on: Callable[[], None]) -> None:

@@ -49,6 +49,15 @@ def nearest(wrong: object, known: Iterable[str]) -> str:
     return f"; there are {', '.join(names[:MOST_NAMES])}{more}" if names else ""
 
 
+def _is_whole(text: str) -> bool:
+    """Returns whether there are bytes for a text: JSON may have half of a surrogate pair in it."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 class Fields:
     """Holds the fields of an object that a test sent. Each is taken once, and `done` refuses those that nobody took.
 
@@ -84,6 +93,8 @@ class Fields:
         wrong = type(value) not in (int, float) if kind is float else type(value) is not kind
         if wrong:
             raise Refused(f"{self.path(name)} must be {_WORDS[kind]}, not {value!r:.50}")
+        if kind is str and not value.isascii() and not _is_whole(value):
+            raise Refused(f"{self.path(name)} has half of a surrogate pair, which no bytes stand for")
         return value
 
     def take_number(self, name: str, default: int | None = None, *, low: int = 0, high: int = 2**53) -> int:

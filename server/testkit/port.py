@@ -8,6 +8,7 @@ loopback. At any other address it needs a token. What is sent is JSON, and so is
 
 from __future__ import annotations
 
+import asyncio
 import hmac
 import inspect
 import json
@@ -58,6 +59,7 @@ class TestServer(HttpServer):
         self._kit = kit
         self._host = host
         self._token = token
+        self._going_on: set[asyncio.Future[Any]] = set()
 
     def make_page(self, request: Request) -> Page | Awaitable[Page]:
         """See HttpServer."""
@@ -73,12 +75,22 @@ class TestServer(HttpServer):
             raise HttpRefused(refused.status, str(refused)) from None
         return self._promise(call, answer) if inspect.isawaitable(answer) else _page(answer, call.status)
 
-    @staticmethod
-    async def _promise(call: Call, answer: Awaitable[Any]) -> Page:
+    async def _promise(self, call: Call, answer: Awaitable[Any]) -> Page:
+        """Returns the page of a call that takes a while. If its client goes, what waits ends; what changes something goes on."""
+        if not call.is_wait:
+            task = asyncio.ensure_future(answer)
+            self._going_on.add(task)
+            task.add_done_callback(self._done)
+            answer = asyncio.shield(task)
         try:
             return _page(await answer, call.status)
         except Refused as refused:
             raise HttpRefused(refused.status, str(refused)) from None
+
+    def _done(self, task: asyncio.Future[Any]) -> None:
+        self._going_on.discard(task)
+        if not task.cancelled():
+            task.exception()  # which its client was told, if it is still there
 
     def make_refusal(self, refused: HttpRefused) -> Page:
         """See HttpServer."""

@@ -33,6 +33,10 @@ _COMPARE: Final[dict[str, Callable[[int, int], bool]]] = {
 }
 
 
+MOST_LETTERS: Final = 10_000
+"""The longest patterns that are compiled; a topic's name has at most 249 letters."""
+
+
 class Pattern:
     """Matches names against one or several patterns."""
 
@@ -168,6 +172,8 @@ def _read_pattern(fields: Fields, name: str) -> Pattern | None:
     for value in values:
         if not isinstance(value, str):
             raise Refused(f"{fields.path(name)} must be a text or a list of texts, not {value!r:.50}")
+    if sum(map(len, values)) > MOST_LETTERS:
+        raise Refused(f"{fields.path(name)} must have at most {MOST_LETTERS} letters in all")
     return Pattern(values)
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import gc
+import os
 import socket
 import time
 from pathlib import Path
@@ -78,6 +80,22 @@ def test_a_reset_leaves_nothing_but_address_and_cluster_id() -> None:
                 assert not rig.disk.exists(first)
             made = await rig.call("PUT", "/v1/topics/orders")
             assert made == {"name": "orders", "partitions": 3}
+
+    run(scenario)
+
+
+def test_descriptors_are_closed_with_the_life_and_not_by_the_collector() -> None:
+    async def scenario() -> None:
+        async with living() as rig:
+            await rig.call("POST", "/v1/reset")
+            before = len(os.listdir("/proc/self/fd"))
+            gc.disable()
+            try:
+                for _ in range(20):
+                    await rig.call("POST", "/v1/reset")
+                assert len(os.listdir("/proc/self/fd")) <= before + 5
+            finally:
+                gc.enable()
 
     run(scenario)
 

@@ -130,6 +130,25 @@ def test_a_client_that_goes_takes_its_wait_with_it() -> None:
     asyncio.run(asyncio.wait_for(scenario(), 30))
 
 
+def test_what_changes_something_is_done_even_if_its_client_goes() -> None:
+    async def scenario() -> None:
+        async with Broker(test_port=0) as broker:
+            body = b'{"how": "kill", "down_ms": 50}'
+            head = (
+                f"POST /v1/restart HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: {len(body)}"
+            )
+            address = str(broker.test_url).rpartition("/")[2].split(":")
+            _, writer = await asyncio.open_connection(address[0], int(address[1]))
+            writer.write(f"{head}\r\n\r\n".encode() + body)
+            while (await call(str(broker.test_url), "GET", "/v1/topics")).status == 200:
+                pass  # it is down when this is refused
+            writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            writer.close()
+            assert (await call(str(broker.test_url), "POST", "/v1/reset", {})).status == 200
+
+    asyncio.run(asyncio.wait_for(scenario(), 30))
+
+
 def test_a_wait_that_takes_too_long_is_answered_408() -> None:
     async def scenario() -> None:
         async with Broker(test_port=0) as broker:
@@ -186,5 +205,22 @@ def test_names_may_have_any_characters() -> None:
             assert json.loads((await call(url, "GET", "/v1/faults")).body)[0]["on"] == {"topic": "\ud800"}
             assert (await call(url, "POST", "/v1/snapshots", {"name": "a/b"})).status == 201
             assert (await call(url, "DELETE", "/v1/snapshots/a%2Fb")).status == 200
+
+    asyncio.run(scenario())
+
+
+def test_what_no_bytes_stand_for_and_what_is_too_long_is_refused() -> None:
+    async def scenario() -> None:
+        async with Broker(test_port=0) as broker:
+            url = str(broker.test_url)
+            half = await call(url, "POST", "/v1/snapshots", {"name": "\ud800"})
+            assert (half.status, error_of(half)) == (400, "name has half of a surrogate pair, which no bytes stand for")
+            for path, body in (
+                ("/v1/faults", {"on": {"topic": "[!" * 10_000}, "do": {"observe": True}}),
+                ("/v1/disk", {"fail": "eio", "path": "[!" * 1000}),
+                ("/v1/disk", {"fail": "eio", "operations": [[1]]}),
+                ("/v1/records/orders", {"key": {"base64": "é"}}),
+            ):
+                assert (await call(url, "POST", path, body)).status in (400, 404)
 
     asyncio.run(scenario())
