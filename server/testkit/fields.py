@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from difflib import get_close_matches
 from http import HTTPStatus
 from typing import Any, Final, TypeVar, overload
@@ -91,6 +91,19 @@ class Fields:
         value: int = self.take(name, int) if default is None else self.take(name, int, default)
         if value != default and not low <= value <= high:
             raise Refused(f"{self.path(name)} must be between {low} and {high}, not {value}")
+        return value
+
+    @overload
+    def take_choice(self, name: str, choices: Collection[str]) -> str: ...
+
+    @overload
+    def take_choice(self, name: str, choices: Collection[str], default: D) -> str | D: ...
+
+    def take_choice(self, name: str, choices: Collection[str], default: Any = _MISSING) -> Any:
+        """Takes out one of some words, or returns the default if it is not there. Raises Refused."""
+        value = self.take(name, str, default)
+        if value is not default and value not in choices:
+            raise Refused(f"{self.path(name)}: there is no {value!r:.50}{nearest(value, choices)}")
         return value
 
     def take_any(self, name: str) -> Any:

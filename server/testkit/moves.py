@@ -110,10 +110,8 @@ def _time(fields: Fields) -> int:
 
 async def run(kit: Kit, given: Given) -> dict[str, Any]:
     """Runs retention, compaction or expiry now (`what`), and returns what that did."""
-    what, lives = given.fields.take("what", str), kit.lives
+    what, lives = given.fields.take_choice("what", PASSES), kit.lives
     given.fields.done()
-    if what not in PASSES:
-        raise Refused(f"what: there is no {what!r:.50}{nearest(what, PASSES)}")
     lives.home.check()
     async with lives.turn:
         broker = lives.broker
@@ -131,10 +129,8 @@ async def reset(kit: Kit, given: Given) -> dict[str, Any]:
     """Begins anew with an empty broker at the same address. `keep` may name the faults and the versions. With `connections` =
     keep the broker goes on and deletes its topics and groups."""
     keep = _take_kept(given.fields)
-    connections = given.fields.take("connections", str, CONNECTIONS[0])
+    connections = given.fields.take_choice("connections", CONNECTIONS, CONNECTIONS[0])
     given.fields.done()
-    if connections not in CONNECTIONS:
-        raise Refused(f"connections: there is no {connections!r:.50}{nearest(connections, CONNECTIONS)}")
     kit.lives.home.check()
     _forget(kit, keep)
     if connections == CONNECTIONS[0]:
@@ -150,10 +146,8 @@ async def reset(kit: Kit, given: Given) -> dict[str, Any]:
 async def restart(kit: Kit, given: Given) -> dict[str, Any]:
     """Stops the broker and starts it again, `how` it is stopped: clean, kill or power_cut."""
     fields = given.fields
-    how, down_ms = fields.take("how", str, WAYS[0]), fields.take_number("down_ms", 0, high=LONGEST_DOWN_MS)
+    how, down_ms = fields.take_choice("how", WAYS, WAYS[0]), fields.take_number("down_ms", 0, high=LONGEST_DOWN_MS)
     fields.done()
-    if how not in WAYS:
-        raise Refused(f"how: there is no {how!r:.50}{nearest(how, WAYS)}")
     try:
         if how == POWER_CUT:
             await kit.lives.cut_power(kit.random, down_ms=down_ms)

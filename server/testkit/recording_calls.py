@@ -5,7 +5,7 @@ from __future__ import annotations
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final
 
-from ottla.server.testkit.fields import Fields, Refused, nearest
+from ottla.server.testkit.fields import Fields, Refused
 from ottla.server.testkit.given import Given
 
 if TYPE_CHECKING:
@@ -51,9 +51,7 @@ def requests(kit: Kit, given: Given) -> Any:
     recorder = _recorder(kit)
     fields = given.fields
     since, limit, held = _number(fields, "since"), _number(fields, "limit"), _flag(fields, "held")
-    form = fields.take("format", str, FORMATS[0])
-    if form not in FORMATS:
-        raise Refused(f"format: there is no {form!r:.50}{nearest(form, FORMATS)}")
+    form = fields.take_choice("format", FORMATS, FORMATS[0])
     selected_by = {name: fields.take_any(name) for name in NAMES}
     fields.done()
     selector = RequestSelector(from_query({name: value for name, value in selected_by.items() if value is not None}), kit)

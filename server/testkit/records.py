@@ -16,7 +16,7 @@ from ottla.server.base.answers import wait_for
 from ottla.server.handlers import produce
 from ottla.server.requests.request import Request
 from ottla.server.requests.session import Session
-from ottla.server.testkit.fields import Fields, Refused, nearest
+from ottla.server.testkit.fields import Fields, Refused
 from ottla.server.testkit.looks.names import LIMIT, MOST
 from ottla.server.testkit.looks.topics import find_topic
 from ottla.server.testkit.partitioner import partition_of
@@ -144,10 +144,8 @@ def read_records(kit: Kit, given: Given) -> dict[str, Any]:
     topic = find_topic(context, given.variables["topic"])
     start, limit = fields.take_number("from", 0), fields.take_number("limit", LIMIT, high=MOST)
     partition = fields.take_number("partition", -1)
-    level = fields.take("isolation", str, LEVELS[0])
+    level = fields.take_choice("isolation", LEVELS, LEVELS[0])
     fields.done()
-    if level not in LEVELS:
-        raise Refused(f"isolation: {level!r:.50} is not one of {', '.join(LEVELS)}{nearest(level, LEVELS)}")
     if partition >= len(topic.partitions):
         raise Refused(f"partition: {topic.name} has {len(topic.partitions)} partitions, and no {partition}")
     found: list[dict[str, Any]] = []
