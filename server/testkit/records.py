@@ -17,7 +17,7 @@ from ottla.server.handlers import produce
 from ottla.server.requests.request import Request
 from ottla.server.requests.session import Session
 from ottla.server.testkit.fields import Fields, Refused
-from ottla.server.testkit.looks.names import LIMIT, MOST
+from ottla.server.testkit.looks.names import take_limit
 from ottla.server.testkit.looks.topics import find_topic
 from ottla.server.testkit.partitioner import partition_of
 from ottla.server.testkit.texts import bytes_of, text_of
@@ -142,7 +142,7 @@ def read_records(kit: Kit, given: Given) -> dict[str, Any]:
     assert context is not None
     fields = given.fields
     topic = find_topic(context, given.variables["topic"])
-    start, limit = fields.take_number("from", 0), fields.take_number("limit", LIMIT, high=MOST)
+    start, limit = fields.take_number("from", 0), take_limit(fields)
     partition = fields.take_number("partition", -1)
     level = fields.take_choice("isolation", LEVELS, LEVELS[0])
     fields.done()
