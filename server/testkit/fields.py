@@ -59,7 +59,7 @@ class Fields:
         if not isinstance(values, Mapping):
             raise Refused(f"{where or 'the body'} must be an object, not {values!r:.50}")
         self._left = dict(values)
-        self._where = where
+        self.where = where
         self._known: set[str] = set()
 
     def __contains__(self, name: str) -> bool:
@@ -121,7 +121,7 @@ class Fields:
 
     def path(self, name: str) -> str:
         """Returns the path of a field, as messages have it."""
-        return f"{self._where}.{name}" if self._where else name
+        return f"{self.where}.{name}" if self.where else name
 
     def done(self) -> None:
         """Raises Refused if there are fields that nobody took."""
