@@ -60,11 +60,9 @@ def effects(before: Look, context: BrokerContext) -> dict[str, Any]:
     }
 
 
-def keep_members(broker: Broker, seconds: float) -> None:
+def keep_members(context: BrokerContext, broker: Broker, seconds: float) -> None:
     """Gives the members of all groups whose client has an open connection so much more time, because the clock is moved by as
     much. A client is known by its client id and host."""
-    context = broker.context
-    assert context is not None
     connected = {
         (connection.session.client_id, connection.session.client_host)
         for listener in broker.all_listeners

@@ -81,18 +81,17 @@ async def set_clock(kit: Kit, given: Given) -> dict[str, Any]:
 async def _move(lives: Lives, find_ms: Callable[[], int], *, keep: bool) -> dict[str, Any]:
     lives.home.check()  # retention deletes what has become old
     async with lives.turn:
-        broker, clock = lives.broker, lives.clock
-        assert broker.context is not None
+        context, clock = lives.context, lives.clock
         ms = find_ms()
         if not 0 <= ms <= MOST_MS:
             way = "a century or more ahead of" if ms > 0 else "before"
             raise Refused(f"at must not be {way} what the clock shows, {clock.now_ms()}: it only goes forward")
-        before = look(broker.context)
+        before = look(context)
         if keep:
-            keep_members(broker, ms / 1000)
+            keep_members(context, lives.broker, ms / 1000)
         jump = await clock.advance(ms / 1000)
         done: dict[str, Any] = {"timers": jump.timers, "passes": jump.passes}
-        return done | effects(before, broker.context) | {"now_ms": clock.now_ms()}
+        return done | effects(before, context) | {"now_ms": clock.now_ms()}
 
 
 def _time(fields: Fields) -> int:
@@ -114,15 +113,14 @@ async def run(kit: Kit, given: Given) -> dict[str, Any]:
     given.fields.done()
     lives.home.check()
     async with lives.turn:
-        broker = lives.broker
-        assert broker.context is not None
-        before = look(broker.context)
+        context = lives.context
+        before = look(context)
         try:
             for name in PASSES[what]:
                 await lives.clock.run_pass(name)
         except UnknownPass as error:
             raise Refused(f"what: {what} is off, because log.cleaner.enable is false", HTTPStatus.CONFLICT) from error
-        return {"passes": list(PASSES[what]), **effects(before, broker.context)}
+        return {"passes": list(PASSES[what]), **effects(before, context)}
 
 
 async def reset(kit: Kit, given: Given) -> dict[str, Any]:
@@ -137,8 +135,7 @@ async def reset(kit: Kit, given: Given) -> dict[str, Any]:
         await kit.lives.reset()
     else:
         async with kit.lives.turn:
-            context = kit.lives.broker.context
-            assert context is not None
+            context = kit.lives.context
             await delete_topics(context, list(context.metadata.topics))
     return _address(kit)
 

@@ -102,16 +102,14 @@ async def _move_coordinator(kit: Kit, given: Given, topic: str, name: str) -> di
     nodes = _nodes(kit)
     node = nodes.get(given.fields.take_number("node", high=MOST_NODE_ID))
     given.fields.done()
-    context = kit.lives.broker.context
-    assert context is not None
+    context = kit.lives.context
     await nodes.create(topic)
     coordinator = context.groups if topic == CONSUMER_OFFSETS else context.transaction_coordinator()
     return _move(kit, nodes, topic, coordinator.partition_for(name), node.id, None)
 
 
 def _move(kit: Kit, nodes: Nodes, topic: str, index: int, leader: int | None, isr: list[int] | None) -> dict[str, Any]:
-    context = kit.lives.broker.context
-    assert context is not None
+    context = kit.lives.context
     nodes.move(topic, index, leader, isr)
     image = context.metadata.partition(topic, index)
     assert image is not None

@@ -55,8 +55,7 @@ class _Wanted(NamedTuple):
 async def produce_records(kit: Kit, given: Given) -> Any:
     """Appends the record of the body, or the records if it is a list; answers with where each is. Records of a list that go to
     the same partition are one batch, unless that were too large for the topic."""
-    context = kit.lives.broker.context
-    assert context is not None
+    context = kit.lives.context
     topic = find_topic(context, given.variables["topic"])
     several = given.body if isinstance(given.body, list) else None
     sent = [given.body] if several is None else several
@@ -138,8 +137,7 @@ async def _append(context: BrokerContext, topic: str, partition: int, records: S
 def read_records(kit: Kit, given: Given) -> dict[str, Any]:
     """Returns the records of a topic, or of one `partition`, `from` an offset on, by partition and offset; with the `isolation`
     read_committed, only those that a consumer gets who reads so."""
-    context = kit.lives.broker.context
-    assert context is not None
+    context = kit.lives.context
     fields = given.fields
     topic = find_topic(context, given.variables["topic"])
     start, limit = fields.take_number("from", 0), take_limit(fields)

@@ -40,9 +40,7 @@ class RequestSelector:
         header = entry.header
         if self._keys and header.api_key not in self._keys:
             return False
-        context = self._bench.broker.context
-        assert context is not None
-        request = Request(context, entry.session, *header)
+        request = Request(self._bench.context, entry.session, *header)
         body = None
         if self._on.entities or self._on.looks_into_fields:
             body = decode_request(entry)
