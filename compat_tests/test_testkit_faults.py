@@ -9,7 +9,6 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
-from urllib.request import Request, urlopen
 
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
@@ -19,6 +18,7 @@ from kafka import KafkaConsumer, KafkaProducer
 from kafka import TopicPartition as KafkaPythonPartition
 from kafka.errors import CorruptRecordError
 
+from compat_tests.testkit_port import call
 from compat_tests.waiting import TIMEOUT_S, wait_for
 
 Unique = Callable[[str], str]
@@ -45,10 +45,7 @@ class BrokerUnderTest:
 
     def call(self, method: str, path: str, body: Any = None) -> Any:
         """The answer to a call of the kit."""
-        data = None if body is None else json.dumps(body).encode()
-        request = Request(self._url + path, data, {"Content-Type": "application/json"}, method=method)
-        with urlopen(request, timeout=TIMEOUT_S) as answer:
-            return json.load(answer)
+        return call(self._url, method, path, body)
 
     def fault(self, on: dict[str, Any], do: dict[str, Any], **rules: Any) -> str:
         """Installs a fault; its id."""

@@ -10,7 +10,6 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
-from urllib.request import Request, urlopen
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
@@ -20,6 +19,7 @@ import ottla.testing
 from compat_tests.copiers import BATCH_RECORDS, PARTITIONS, SOURCE, Copier, JavaCopier, KafkaPythonCopier
 from compat_tests.java_client import Java, running
 from compat_tests.reference import jvm
+from compat_tests.testkit_port import call
 from compat_tests.waiting import TIMEOUT_S, collect, wait_for
 
 LEADER_MOVES: Final = 100
@@ -155,10 +155,7 @@ class Served:
 
     def call(self, method: str, path: str, body: Any = None) -> Any:
         """The answer to a call of the kit."""
-        data = None if body is None else json.dumps(body).encode()
-        request = Request(self._url + path, data, {"Content-Type": "application/json"}, method=method)
-        with urlopen(request, timeout=TIMEOUT_S) as answer:
-            return json.load(answer)
+        return call(self._url, method, path, body)
 
     def end(self) -> None:
         assert self.process.stdin is not None

@@ -14,8 +14,6 @@ import shlex
 from importlib.metadata import files
 from pathlib import Path
 from typing import Any, Final, NamedTuple
-from urllib.error import HTTPError
-from urllib.request import Request, urlopen
 
 import confluent_kafka
 import pytest
@@ -23,6 +21,7 @@ from confluent_kafka.admin import AdminClient
 from typer.testing import CliRunner
 
 import ottla.testing
+from compat_tests.testkit_port import call
 from ottla.server.handlers import BROKER, served
 from ottla.server.program import cli
 from ottla.server.program.app import app
@@ -70,14 +69,8 @@ class Prepared:
         consumer.close()
 
     def call(self, method: str, path: str, body: str) -> Any:
-        """Makes a call; returns what it answers. AssertionError with the broker's words if it refuses."""
-        request = Request(f"{self.broker.test_url}{path}", body.encode() or None, method=method)
-        request.add_header("Content-Type", "application/json")
-        try:
-            with urlopen(request, timeout=TIMEOUT_S) as answer:
-                return json.load(answer)
-        except HTTPError as refusal:
-            raise AssertionError(f"{method} {path} {body}: {refusal.code} {refusal.read().decode()}") from None
+        """Makes a call, with a body as the page has it; returns what it answers. AssertionError if it is refused."""
+        return call(self.broker.test_url, method, path, json.loads(body) if body else None)
 
     def run(self, code: str) -> bool:
         """Runs what stands as code in a row. Returns whether that proves anything."""

@@ -7,7 +7,6 @@ import json
 from base64 import b64decode
 from collections.abc import Callable
 from typing import Any, Final
-from urllib.request import Request, urlopen
 
 import pytest
 from confluent_kafka import Consumer, Producer
@@ -16,6 +15,7 @@ from kafka.admin import NewTopic
 
 import ottla.testing
 from compat_tests.brokers import Address
+from compat_tests.testkit_port import call
 from compat_tests.waiting import TIMEOUT_S, wait_for
 from compat_tests.wire import Connection, batch
 from ottla.wire.messages import (
@@ -41,13 +41,6 @@ from ottla.wire.messages import (
 AT: Final = "2040-01-01T00:00:00Z"
 RUNS: Final = 10
 SEED: Final = 7
-
-
-def call(url: str, method: str, path: str, body: Any = None) -> Any:
-    """The answer to a call of the kit."""
-    data = None if body is None else json.dumps(body).encode()
-    with urlopen(Request(url + path, data, {"Content-Type": "application/json"}, method=method), timeout=TIMEOUT_S) as answer:
-        return json.load(answer)
 
 
 def produce_one(kafka: ottla.testing.Broker, topic: str, **settings: Any) -> None:

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import gc
-import json
 import os
 import subprocess
 import sys
-import urllib.request
 from typing import Any
 
 import pytest
@@ -17,6 +15,7 @@ from confluent_kafka.admin import AdminClient
 import ottla.testing
 from compat_tests.acknowledging import acknowledged_over, connect, read
 from compat_tests.forms import FULL, LONGER_IN_FULL
+from compat_tests.testkit_port import call
 from compat_tests.waiting import wait_for
 
 DAY_MS = 86_400_000
@@ -166,11 +165,7 @@ def test_a_clean_restart_and_a_restored_snapshot_keep_what_was_there() -> None:
 
 def test_other_programs_do_the_same_by_http() -> None:
     def post(path: str, body: object) -> Any:
-        request = urllib.request.Request(
-            f"{broker.test_url}{path}", json.dumps(body).encode(), {"Content-Type": "application/json"}, method="POST"
-        )
-        with urllib.request.urlopen(request) as answer:
-            return json.load(answer)
+        return call(broker.test_url, "POST", path, body)
 
     with ottla.testing.Broker(test_port=0) as broker:
         broker.create_topic("orders", 1, retention_ms=7 * DAY_MS)

@@ -283,7 +283,7 @@ def _read_hold(fields: Fields) -> Action:
 
 
 def _read_disconnect(fields: Fields) -> Action:
-    return Disconnect(_one_of(fields, "disconnect", ("close", "reset")))
+    return Disconnect(fields.take_choice("disconnect", ("close", "reset")))
 
 
 def _read_blackhole(fields: Fields) -> Action:
@@ -303,7 +303,7 @@ def _read_cut_after(fields: Fields) -> Action:
 
 
 def _read_corrupt(fields: Fields) -> Action:
-    what = _one_of(fields, "corrupt", ("crc", *GARBLED))
+    what = fields.take_choice("corrupt", ("crc", *GARBLED))
     return CorruptRecords() if what == "crc" else Rewritten(Garble(what))
 
 
@@ -315,13 +315,6 @@ def _read_observe(fields: Fields) -> Action:
 def _must_be_true(fields: Fields, name: str) -> None:
     if not fields.take(name, bool):
         raise Refused(f"{fields.path(name)} must be true")
-
-
-def _one_of(fields: Fields, name: str, choices: Sequence[str]) -> str:
-    value = fields.take(name, str)
-    if value not in choices:
-        raise Refused(f"{fields.path(name)}: {value!r:.50} is not one of {', '.join(choices)}{nearest(value, choices)}")
-    return value
 
 
 _READERS: Final[dict[str, Callable[[Fields], Action]]] = {

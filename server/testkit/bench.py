@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from ottla.server.base.clock import Clock
     from ottla.server.broker.broker import Broker
     from ottla.server.network.connection import Connection
+    from ottla.server.requests.context import BrokerContext
     from ottla.server.requests.session import Session
     from ottla.server.testkit.lives import Lives
     from ottla.server.testkit.recording import Recorder
@@ -48,11 +49,16 @@ class Bench:
         return self._broker
 
     @property
-    def node_ids(self) -> AbstractSet[int]:
-        """Returns the ids of the broker: one, or those of all nodes that it simulates."""
+    def context(self) -> BrokerContext:
+        """Returns what the broker that was started last serves requests from."""
         context = self.broker.context
         assert context is not None
-        return context.replicas.nodes
+        return context
+
+    @property
+    def node_ids(self) -> AbstractSet[int]:
+        """Returns the ids of the broker: one, or those of all nodes that it simulates."""
+        return self.context.replicas.nodes
 
     # Connections
 

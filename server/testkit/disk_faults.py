@@ -44,7 +44,7 @@ class DiskFault:
         """Reads what a test sent. Raises Refused."""
         fields = Fields(sent)
         self.id = fault_id
-        self.fail: str | None = fields.take("fail", str, None)
+        self.fail: str | None = fields.take_choice("fail", ERRORS, None)
         self.fsync_ms = fields.take_number("fsync_ms", 0, low=1, high=MOST_FSYNC_MS)
         self.path: str | None = fields.take("path", str, None)
         self.times = fields.take_number("times", FOR_EVER, low=1, high=MOST_TIMES)
@@ -55,8 +55,6 @@ class DiskFault:
             raise Refused(f"path must have at most {MOST_PATH} letters")
         if (self.fail is None) == (self.fsync_ms == 0):
             raise Refused("a disk fault has either fail, which is enospc or eio, or fsync_ms")
-        if self.fail is not None and self.fail not in ERRORS:
-            raise Refused(f"fail: there is no {self.fail!r:.50}{nearest(self.fail, ERRORS)}")
         if operations is not None and self.fail != "eio":
             raise Refused("operations are for eio: no other fault has a choice of what it fails")
         if self.after_bytes and self.fail is None:

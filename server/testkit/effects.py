@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ottla.server.group.classic.members import Member
+from ottla.server.testkit.looks.connections import connections
 from ottla.server.txn.errors import TransactionError
 from ottla.server.txn.state import State
 
@@ -60,16 +61,10 @@ def effects(before: Look, context: BrokerContext) -> dict[str, Any]:
     }
 
 
-def keep_members(broker: Broker, seconds: float) -> None:
+def keep_members(context: BrokerContext, broker: Broker, seconds: float) -> None:
     """Gives the members of all groups whose client has an open connection so much more time, because the clock is moved by as
     much. A client is known by its client id and host."""
-    context = broker.context
-    assert context is not None
-    connected = {
-        (connection.session.client_id, connection.session.client_host)
-        for listener in broker.all_listeners
-        for connection in listener.connections
-    }
+    connected = {(each.session.client_id, each.session.client_host) for each in connections(broker)}
     for shard, group in _groups(context):
         for member_id, member in group.members.items():
             classic = isinstance(member, Member)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from difflib import get_close_matches
 from http import HTTPStatus
 from typing import Any, Final, TypeVar, overload
@@ -68,7 +68,7 @@ class Fields:
         if not isinstance(values, Mapping):
             raise Refused(f"{where or 'the body'} must be an object, not {values!r:.50}")
         self._left = dict(values)
-        self._where = where
+        self.where = where
         self._known: set[str] = set()
 
     def __contains__(self, name: str) -> bool:
@@ -104,6 +104,19 @@ class Fields:
             raise Refused(f"{self.path(name)} must be between {low} and {high}, not {value}")
         return value
 
+    @overload
+    def take_choice(self, name: str, choices: Collection[str]) -> str: ...
+
+    @overload
+    def take_choice(self, name: str, choices: Collection[str], default: D) -> str | D: ...
+
+    def take_choice(self, name: str, choices: Collection[str], default: Any = _MISSING) -> Any:
+        """Takes out one of some words, or returns the default if it is not there. Raises Refused."""
+        value = self.take(name, str, default)
+        if value is not default and value not in choices:
+            raise Refused(f"{self.path(name)}: there is no {value!r:.50}{nearest(value, choices)}")
+        return value
+
     def take_any(self, name: str) -> Any:
         """Takes out a value of any kind, None if it is not there."""
         self._known.add(name)
@@ -119,7 +132,7 @@ class Fields:
 
     def path(self, name: str) -> str:
         """Returns the path of a field, as messages have it."""
-        return f"{self._where}.{name}" if self._where else name
+        return f"{self.where}.{name}" if self.where else name
 
     def done(self) -> None:
         """Raises Refused if there are fields that nobody took."""

@@ -100,9 +100,7 @@ class Kit(Bench):
             if self.versions is not None:
                 around.append(self.versions.around_serve)
             if self.recorder is not None and self.recorder.max:
-                context = self.broker.context
-                assert context is not None
-                around.append(partial(self.recorder.around, frames.node_id, context.clock.now_ms))
+                around.append(partial(self.recorder.around, frames.node_id, self.context.clock.now_ms))
             frames.put_around(around)
 
     def describe(self) -> dict[str, Any]:

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from ottla.log.disk.files import Disk
     from ottla.server.base.clock import Clock
     from ottla.server.broker.broker import Around
+    from ottla.server.requests.context import BrokerContext
     from ottla.server.testkit.archives import Archive
     from ottla.server.testkit.copies import Link
     from ottla.server.testkit.homes import Home
@@ -116,6 +117,13 @@ class Lives:
         if self._broker is None:
             raise Refused(f"the broker is down: {self._why_down}", HTTPStatus.CONFLICT)
         return self._broker
+
+    @property
+    def context(self) -> BrokerContext:
+        """What the broker that lives serves requests from. Raises Refused if none does."""
+        context = self.broker.context
+        assert context is not None  # it has been started
+        return context
 
     @property
     def clock(self) -> SteeredClock:

@@ -20,7 +20,7 @@ def show_state(kit: Kit, given: Given) -> dict[str, Any]:
     """Says which broker this is, and what there is in short."""
     limit = take_limit(given.fields)
     given.fields.done()
-    context, clock = _context(kit), kit.lives.clock
+    context, clock = kit.lives.context, kit.lives.clock
     topics = sorted(context.metadata.topics.values(), key=lambda each: each.name)
     found = [
         bounded("topics", topics, limit, lambda each: summarize_topic(context, each)),
@@ -41,7 +41,7 @@ def list_topics(kit: Kit, given: Given) -> dict[str, Any]:
     """Returns all topics in short, by name."""
     limit = take_limit(given.fields)
     given.fields.done()
-    context = _context(kit)
+    context = kit.lives.context
     topics = sorted(context.metadata.topics.values(), key=lambda each: each.name)
     return bounded("topics", topics, limit, lambda each: summarize_topic(context, each))
 
@@ -49,7 +49,7 @@ def list_topics(kit: Kit, given: Given) -> dict[str, Any]:
 def show_topic(kit: Kit, given: Given) -> dict[str, Any]:
     """Returns all about a topic."""
     given.fields.done()
-    context = _context(kit)
+    context = kit.lives.context
     return describe_topic(context, find_topic(context, given.variables["topic"]))
 
 
@@ -57,13 +57,13 @@ def list_groups(kit: Kit, given: Given) -> dict[str, Any]:
     """Returns all groups in short, by id."""
     limit = take_limit(given.fields)
     given.fields.done()
-    return bounded("groups", list(all_groups(_context(kit)).values()), limit, summarize_group)
+    return bounded("groups", list(all_groups(kit.lives.context).values()), limit, summarize_group)
 
 
 def show_group(kit: Kit, given: Given) -> dict[str, Any]:
     """Returns all about a group."""
     given.fields.done()
-    context = _context(kit)
+    context = kit.lives.context
     return describe_group(context, find_group(context, given.variables["group"]))
 
 
@@ -71,14 +71,14 @@ def list_transactions(kit: Kit, given: Given) -> dict[str, Any]:
     """Returns all transactional ids, with what is known of each."""
     limit = take_limit(given.fields)
     given.fields.done()
-    context = _context(kit)
+    context = kit.lives.context
     return bounded("transactions", _transactions(context), limit, lambda each: describe_transaction(context, each[1]))
 
 
 def show_transaction(kit: Kit, given: Given) -> dict[str, Any]:
     """Returns all about a transactional id."""
     given.fields.done()
-    context = _context(kit)
+    context = kit.lives.context
     known, wanted = all_transactions(context), given.variables["transaction"]
     if wanted not in known:
         raise absent("transactional id", wanted, known)
@@ -96,7 +96,7 @@ def list_producers(kit: Kit, given: Given) -> dict[str, Any]:
     """Returns what the partitions of one `topic`, or of all, remember of their producers."""
     limit, topic = take_limit(given.fields), given.fields.take("topic", str, None)
     given.fields.done()
-    context = _context(kit)
+    context = kit.lives.context
     if topic is not None:
         find_topic(context, topic)
     return bounded("producers", list(producers(context, topic)), limit, lambda each: each)
@@ -104,9 +104,3 @@ def list_producers(kit: Kit, given: Given) -> dict[str, Any]:
 
 def _transactions(context: BrokerContext) -> list[tuple[str, Any]]:
     return sorted(all_transactions(context).items())
-
-
-def _context(kit: Kit) -> BrokerContext:
-    context = kit.lives.broker.context
-    assert context is not None
-    return context

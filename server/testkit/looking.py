@@ -6,12 +6,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from ottla.server.testkit.looks.names import MOST
 from ottla.server.testkit.texts import bytes_of
 
 if TYPE_CHECKING:
     from ottla.server.testkit.calling import Calls
 
-ALL: Final = {"limit": 10_000_000}
+ALL: Final = {"limit": MOST}
 WAIT_SECONDS: Final = 10.0
 
 Bytes = bytes | str | None

@@ -81,18 +81,17 @@ async def set_clock(kit: Kit, given: Given) -> dict[str, Any]:
 async def _move(lives: Lives, find_ms: Callable[[], int], *, keep: bool) -> dict[str, Any]:
     lives.home.check()  # retention deletes what has become old
     async with lives.turn:
-        broker, clock = lives.broker, lives.clock
-        assert broker.context is not None
+        context, clock = lives.context, lives.clock
         ms = find_ms()
         if not 0 <= ms <= MOST_MS:
             way = "a century or more ahead of" if ms > 0 else "before"
             raise Refused(f"at must not be {way} what the clock shows, {clock.now_ms()}: it only goes forward")
-        before = look(broker.context)
+        before = look(context)
         if keep:
-            keep_members(broker, ms / 1000)
+            keep_members(context, lives.broker, ms / 1000)
         jump = await clock.advance(ms / 1000)
         done: dict[str, Any] = {"timers": jump.timers, "passes": jump.passes}
-        return done | effects(before, broker.context) | {"now_ms": clock.now_ms()}
+        return done | effects(before, context) | {"now_ms": clock.now_ms()}
 
 
 def _time(fields: Fields) -> int:
@@ -110,39 +109,33 @@ def _time(fields: Fields) -> int:
 
 async def run(kit: Kit, given: Given) -> dict[str, Any]:
     """Runs retention, compaction or expiry now (`what`), and returns what that did."""
-    what, lives = given.fields.take("what", str), kit.lives
+    what, lives = given.fields.take_choice("what", PASSES), kit.lives
     given.fields.done()
-    if what not in PASSES:
-        raise Refused(f"what: there is no {what!r:.50}{nearest(what, PASSES)}")
     lives.home.check()
     async with lives.turn:
-        broker = lives.broker
-        assert broker.context is not None
-        before = look(broker.context)
+        context = lives.context
+        before = look(context)
         try:
             for name in PASSES[what]:
                 await lives.clock.run_pass(name)
         except UnknownPass as error:
             raise Refused(f"what: {what} is off, because log.cleaner.enable is false", HTTPStatus.CONFLICT) from error
-        return {"passes": list(PASSES[what]), **effects(before, broker.context)}
+        return {"passes": list(PASSES[what]), **effects(before, context)}
 
 
 async def reset(kit: Kit, given: Given) -> dict[str, Any]:
     """Begins anew with an empty broker at the same address. `keep` may name the faults and the versions. With `connections` =
     keep the broker goes on and deletes its topics and groups."""
     keep = _take_kept(given.fields)
-    connections = given.fields.take("connections", str, CONNECTIONS[0])
+    connections = given.fields.take_choice("connections", CONNECTIONS, CONNECTIONS[0])
     given.fields.done()
-    if connections not in CONNECTIONS:
-        raise Refused(f"connections: there is no {connections!r:.50}{nearest(connections, CONNECTIONS)}")
     kit.lives.home.check()
     _forget(kit, keep)
     if connections == CONNECTIONS[0]:
         await kit.lives.reset()
     else:
         async with kit.lives.turn:
-            context = kit.lives.broker.context
-            assert context is not None
+            context = kit.lives.context
             await delete_topics(context, list(context.metadata.topics))
     return _address(kit)
 
@@ -150,10 +143,8 @@ async def reset(kit: Kit, given: Given) -> dict[str, Any]:
 async def restart(kit: Kit, given: Given) -> dict[str, Any]:
     """Stops the broker and starts it again, `how` it is stopped: clean, kill or power_cut."""
     fields = given.fields
-    how, down_ms = fields.take("how", str, WAYS[0]), fields.take_number("down_ms", 0, high=LONGEST_DOWN_MS)
+    how, down_ms = fields.take_choice("how", WAYS, WAYS[0]), fields.take_number("down_ms", 0, high=LONGEST_DOWN_MS)
     fields.done()
-    if how not in WAYS:
-        raise Refused(f"how: there is no {how!r:.50}{nearest(how, WAYS)}")
     try:
         if how == POWER_CUT:
             await kit.lives.cut_power(kit.random, down_ms=down_ms)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ottla.server.metadata.image import NO_LEADER
 from ottla.server.metadata.names import CONSUMER_OFFSETS, TRANSACTION_STATE
-from ottla.server.testkit.fields import Refused, nearest
+from ottla.server.testkit.fields import Refused
 
 if TYPE_CHECKING:
     from ottla.server.testkit.given import Given
@@ -39,10 +39,8 @@ async def change_node(kit: Kit, given: Given) -> dict[str, Any]:
 
     fields, nodes = given.fields, _nodes(kit)
     node = _node(nodes, given)
-    state, rack = fields.take("state", str, None), fields.take("rack", str, None)
+    state, rack = fields.take_choice("state", list(State), None), fields.take("rack", str, None)
     fields.done()
-    if state is not None and state not in list(State):
-        raise Refused(f"state: there is no {state!r:.50}{nearest(state, State)}")
     async with kit.lives.turn:
         _ = kit.lives.broker  # or Refused: it is down as a whole
         await nodes.change(node, node.state if state is None else State(state), node.rack if rack is None else rack or None)
@@ -104,16 +102,14 @@ async def _move_coordinator(kit: Kit, given: Given, topic: str, name: str) -> di
     nodes = _nodes(kit)
     node = nodes.get(given.fields.take_number("node", high=MOST_NODE_ID))
     given.fields.done()
-    context = kit.lives.broker.context
-    assert context is not None
+    context = kit.lives.context
     await nodes.create(topic)
     coordinator = context.groups if topic == CONSUMER_OFFSETS else context.transaction_coordinator()
     return _move(kit, nodes, topic, coordinator.partition_for(name), node.id, None)
 
 
 def _move(kit: Kit, nodes: Nodes, topic: str, index: int, leader: int | None, isr: list[int] | None) -> dict[str, Any]:
-    context = kit.lives.broker.context
-    assert context is not None
+    context = kit.lives.context
     nodes.move(topic, index, leader, isr)
     image = context.metadata.partition(topic, index)
     assert image is not None

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ottla.server.dispatch.route import SIZE_BYTES
 from ottla.server.requests.session import UNKNOWN_SOFTWARE
 from ottla.server.testkit.entities import messages_of
+from ottla.server.testkit.texts import text_of
 from ottla.wire.api import APIS
 from ottla.wire.batch import iter_batches
 from ottla.wire.compression import NAMES
@@ -132,14 +133,9 @@ def _value(value: Any, is_uuid: bool, *, records: bool, batches: bool) -> Any:
 
 
 def text_or_base64(data: bytes | None) -> Any:
-    """Returns bytes as JSON has them: a text, or else `{"base64": ...}`."""
-    if data is None:
-        return None
-    try:
-        text = data.decode()
-    except UnicodeDecodeError:
-        return {"base64": _base64(data)}
-    return {"base64": _base64(data)} if _CONTROL.search(text) else text
+    """Returns bytes as other answers have them (texts.py), but also those with control characters as `{"base64": ...}`."""
+    text = text_of(data)
+    return {"base64": _base64(data)} if isinstance(text, str) and _CONTROL.search(text) else text
 
 
 @cache

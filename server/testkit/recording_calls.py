@@ -5,7 +5,7 @@ from __future__ import annotations
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final
 
-from ottla.server.testkit.fields import Fields, Refused, nearest
+from ottla.server.testkit.fields import Fields, Refused
 from ottla.server.testkit.given import Given
 
 if TYPE_CHECKING:
@@ -50,24 +50,20 @@ def requests(kit: Kit, given: Given) -> Any:
 
     recorder = _recorder(kit)
     fields = given.fields
-    since, limit, held = _number(fields, "since"), _number(fields, "limit"), _flag(fields, "held")
-    form = fields.take("format", str, FORMATS[0])
-    if form not in FORMATS:
-        raise Refused(f"format: there is no {form!r:.50}{nearest(form, FORMATS)}")
+    since, limit, held = fields.take_number("since", 0), fields.take_number("limit", MOST_REQUESTS), _flag(fields, "held")
+    form = fields.take_choice("format", FORMATS, FORMATS[0])
     selected_by = {name: fields.take_any(name) for name in NAMES}
     fields.done()
     selector = RequestSelector(from_query({name: value for name, value in selected_by.items() if value is not None}), kit)
-    found = [entry for entry in recorder if entry.seq > (since or 0) and (not held or _is_held(kit, entry)) and selector(entry)]
-    if limit is not None:
-        found = found[max(0, len(found) - limit) :]
-    return _shown(found, recorder, form)
+    found = [entry for entry in recorder if entry.seq > since and (not held or _is_held(kit, entry)) and selector(entry)]
+    return _shown(found[max(0, len(found) - limit) :], recorder, form)
 
 
 def report(kit: Kit, given: Given) -> Any:
     """Answers with what a failed test wants to know: the last requests, at most `limit`, and all faults, also removed ones. With
     the `last_seq` and `last_fault` of an earlier report as `since` and `since_fault`, it leaves out what was before."""
     fields, recorder = given.fields, kit.recorder
-    since, since_fault, limit = (_number(fields, name) or 0 for name in ("since", "since_fault", "limit"))
+    since, since_fault, limit = (fields.take_number(name, 0) for name in ("since", "since_fault", "limit"))
     fields.done()
     faults = kit.faults if kit.has_faults else None
     removed = [] if faults is None else [fault for fault in faults.removed if fault.number > since_fault]
@@ -103,16 +99,6 @@ def _recorder(kit: Kit) -> Recorder:
 
 def _is_held(kit: Kit, entry: Entry) -> bool:
     return entry.request is not None and kit.has_faults and any(fault.holds(entry.request) for fault in kit.faults)
-
-
-def _number(fields: Fields, name: str) -> int | None:
-    """Takes out a whole number, which in a query is a text. Raises Refused."""
-    value = fields.take_any(name)
-    if isinstance(value, str) and value.isdecimal():
-        value = int(value)
-    if value is not None and (type(value) is not int or value < 0):
-        raise Refused(f"{name} must be a whole number, not {value!r:.50}")
-    return value
 
 
 def _flag(fields: Fields, name: str) -> bool:

@@ -16,8 +16,8 @@ from ottla.server.base.answers import wait_for
 from ottla.server.handlers import produce
 from ottla.server.requests.request import Request
 from ottla.server.requests.session import Session
-from ottla.server.testkit.fields import Fields, Refused, nearest
-from ottla.server.testkit.looks.names import LIMIT, MOST
+from ottla.server.testkit.fields import Fields, Refused
+from ottla.server.testkit.looks.names import take_limit
 from ottla.server.testkit.looks.topics import find_topic
 from ottla.server.testkit.partitioner import partition_of
 from ottla.server.testkit.texts import bytes_of, text_of
@@ -55,8 +55,7 @@ class _Wanted(NamedTuple):
 async def produce_records(kit: Kit, given: Given) -> Any:
     """Appends the record of the body, or the records if it is a list; answers with where each is. Records of a list that go to
     the same partition are one batch, unless that were too large for the topic."""
-    context = kit.lives.broker.context
-    assert context is not None
+    context = kit.lives.context
     topic = find_topic(context, given.variables["topic"])
     several = given.body if isinstance(given.body, list) else None
     sent = [given.body] if several is None else several
@@ -138,16 +137,13 @@ async def _append(context: BrokerContext, topic: str, partition: int, records: S
 def read_records(kit: Kit, given: Given) -> dict[str, Any]:
     """Returns the records of a topic, or of one `partition`, `from` an offset on, by partition and offset; with the `isolation`
     read_committed, only those that a consumer gets who reads so."""
-    context = kit.lives.broker.context
-    assert context is not None
+    context = kit.lives.context
     fields = given.fields
     topic = find_topic(context, given.variables["topic"])
-    start, limit = fields.take_number("from", 0), fields.take_number("limit", LIMIT, high=MOST)
+    start, limit = fields.take_number("from", 0), take_limit(fields)
     partition = fields.take_number("partition", -1)
-    level = fields.take("isolation", str, LEVELS[0])
+    level = fields.take_choice("isolation", LEVELS, LEVELS[0])
     fields.done()
-    if level not in LEVELS:
-        raise Refused(f"isolation: {level!r:.50} is not one of {', '.join(LEVELS)}{nearest(level, LEVELS)}")
     if partition >= len(topic.partitions):
         raise Refused(f"partition: {topic.name} has {len(topic.partitions)} partitions, and no {partition}")
     found: list[dict[str, Any]] = []

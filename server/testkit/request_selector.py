@@ -1,4 +1,4 @@
-"""Selects recorded requests: by what faults are selected by (selectors.py), for `GET /v1/requests` and for waits.
+"""Selects recorded requests: by what faults are selected by (selectors.py), for `GET /v1/requests`.
 
 The same names mean the same, but what a request matches is decided when somebody looks: a topic that a request names by its id is
 found as long as it exists, and partitions that a fetch session has without the request naming them are not.
@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from ottla.server.requests.request import Request
-from ottla.server.testkit.fields import Fields, Refused
+from ottla.server.testkit.fields import Fields
 from ottla.server.testkit.recorded import decode_request
 from ottla.server.testkit.refusals import select
 from ottla.server.testkit.selectors import On
@@ -30,11 +30,7 @@ class RequestSelector:
     def __init__(self, values: dict[str, Any], bench: Bench) -> None:
         """`values` are the fields of `on` of a fault. Raises Refused."""
         self._bench = bench
-        try:
-            self._on = On(Fields(values), bench.node_ids)
-        except Refused as refused:
-            text = str(refused)
-            raise Refused(text.removeprefix("on.").removeprefix("on: "), refused.status) from None
+        self._on = On(Fields(values), bench.node_ids)
         self._keys = frozenset(api.key for api in self._on.apis)
         self._is_any = not values
 
@@ -44,9 +40,7 @@ class RequestSelector:
         header = entry.header
         if self._keys and header.api_key not in self._keys:
             return False
-        context = self._bench.broker.context
-        assert context is not None
-        request = Request(context, entry.session, *header)
+        request = Request(self._bench.context, entry.session, *header)
         body = None
         if self._on.entities or self._on.looks_into_fields:
             body = decode_request(entry)

@@ -88,32 +88,37 @@ class On:
         self._nodes = _read_numbers(fields, "node")
         if self._nodes is not None and not any(map(self._nodes.fits, nodes)):
             there = "nodes are" if len(nodes) > 1 else "node is"
-            raise Refused(f"on.node: this can never match, because the only {there} {', '.join(map(str, sorted(nodes)))}")
+            raise Refused(
+                f"{fields.path('node')}: this can never match, because the only {there} {', '.join(map(str, sorted(nodes)))}"
+            )
         self._versions = _read_versions(fields)
         self._where = tuple(_read_conditions(fields))
         fields.done()
-        self._check_that_it_can_match()
+        self._check_that_it_can_match(fields)
 
-    def _check_that_it_can_match(self) -> None:
+    def _check_that_it_can_match(self, fields: Fields) -> None:
         """Raises Refused if no request of these APIs can have what is selected by."""
         apis = self.apis or _all_apis()
         names = ", ".join(api.name for api in apis) if self.apis else "any API"
         of_version = [api for api in apis if any(map(self._has_version, range(api.min_version, api.max_version + 1)))]
         if not of_version:
             versions = ", ".join(f"{api.name} is served in v{api.min_version} to v{api.max_version}" for api in apis[:3])
-            raise Refused(f"on.version: this can never match, because {versions}")
+            raise Refused(f"{fields.path('version')}: this can never match, because {versions}")
         for role in self.entities:
             if not any(role in roles_of(api) for api in of_version):
-                raise Refused(f"on.{role}: this can never match, because requests of {names} cannot be selected by {role}")
+                raise Refused(
+                    f"{fields.path(role)}: this can never match, because requests of {names} cannot be selected by {role}"
+                )
         if not any(self.entities.keys() <= roles_of(api) for api in of_version):
-            roles = " and ".join(self.entities)
-            raise Refused(f"on: this can never match, because no request of {names} can be selected by {roles}")
+            roles, where = " and ".join(self.entities), f"{fields.where}: " if fields.where else ""
+            raise Refused(f"{where}this can never match, because no request of {names} can be selected by {roles}")
         for condition in self._where:
             first = {name for api in of_version for name in messages_of(api).__dict__[f"{api.name}Request"].__slots__}
             inner = {name for api in of_version for name in _fields_of(api)}
             for name, known in zip(condition.path, (first, *[inner] * len(condition.path)), strict=False):
                 if name not in known:
-                    raise Refused(f"on.where.{'.'.join(condition.path)}: no request of {names} has {name}{nearest(name, known)}")
+                    path = fields.path(".".join(("where", *condition.path)))
+                    raise Refused(f"{path}: no request of {names} has {name}{nearest(name, known)}")
 
     @property
     def looks_into_fields(self) -> bool:
@@ -160,7 +165,7 @@ def _read_apis(fields: Fields) -> tuple[Api, ...]:
     for value in _several(fields, "api") or ():
         api = by_key.get(value) if type(value) is int else by_name.get(value) if isinstance(value, str) else None
         if api is None:
-            raise Refused(f"on.api: {value!r:.50} is no API that is served{nearest(value, by_name)}")
+            raise Refused(f"{fields.path('api')}: {value!r:.50} is no API that is served{nearest(value, by_name)}")
         apis.append(api)
     return tuple(apis)
 
@@ -195,7 +200,7 @@ def _read_versions(fields: Fields) -> list[tuple[Callable[[int, int], bool], int
     for part in str(value).split(","):
         found = _VERSION.fullmatch(part.strip())
         if found is None or isinstance(value, bool):
-            raise Refused(f'on.version must be like 9, ">=12" or ">=3,<9", not {value!r:.50}')
+            raise Refused(f'{fields.path("version")} must be like 9, ">=12" or ">=3,<9", not {value!r:.50}')
         versions.append((_COMPARE[found[1] or "="], int(found[2])))
     return versions
 
@@ -204,7 +209,7 @@ def _read_conditions(fields: Fields) -> Iterable[Condition]:
     for path, value in fields.take("where", dict, {}).items():
         values = value if isinstance(value, list) else [value]
         if any(isinstance(each, (dict, list)) for each in values):
-            raise Refused(f"on.where.{path} must be a value or a list of values, not {value!r:.50}")
+            raise Refused(f"{fields.path(f'where.{path}')} must be a value or a list of values, not {value!r:.50}")
         yield Condition(tuple(str(path).split(".")), tuple(values))
 
 

@@ -27,8 +27,7 @@ async def create_topic(kit: Kit, given: Given) -> dict[str, Any]:
     settings = fields.take("configs", dict, {})
     fields.done()
     configs = [CreatableTopicConfig(str(key), None if value is None else as_text(value)) for key, value in settings.items()]
-    context = kit.lives.broker.context
-    assert context is not None
+    context = kit.lives.context
     topic = CreatableTopic(name, partitions, -1, configs=configs)
     try:
         answer = await context.controller.create_topics(CreateTopicsRequest([topic]), None)
@@ -44,8 +43,7 @@ async def create_topic(kit: Kit, given: Given) -> dict[str, Any]:
 async def delete_topic(kit: Kit, given: Given) -> dict[str, Any]:
     """Deletes a topic with its records; it is gone when this is answered. Raises Refused, with 404 if there is none."""
     given.fields.done()
-    context = kit.lives.broker.context
-    assert context is not None
+    context = kit.lives.context
     topic = find_topic(context, given.variables["topic"])
     await delete_topics(context, [topic.name])
     return {"name": topic.name, "partitions": len(topic.partitions)}

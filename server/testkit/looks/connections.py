@@ -52,7 +52,5 @@ def _parked(bench: Bench, connection: Connection) -> dict[str, Any] | None:
 
 def _muted_for_ms(bench: Bench, connection: Connection) -> int | None:
     """Returns for how long nothing more is read, by the broker's clock; None if something is."""
-    context = bench.broker.context
-    assert context is not None
-    left_s = connection.muted_until - context.clock.monotonic()
+    left_s = connection.muted_until - bench.context.clock.monotonic()
     return round(left_s * 1000) if left_s > 0 else None

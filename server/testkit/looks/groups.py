@@ -41,12 +41,22 @@ def all_groups(context: BrokerContext) -> dict[str, Found]:
     return dict(sorted(found.items()))
 
 
+def get_group(context: BrokerContext, group_id: str) -> Found | None:
+    """Returns a group, None if there is none of this id."""
+    context.groups.refresh()
+    for shard in context.groups.loaded_shards():
+        group = shard.groups.get(group_id)
+        if group is not None:
+            return Found(shard, group)
+    return None
+
+
 def find_group(context: BrokerContext, group_id: str) -> Found:
     """Returns a group. Raises Refused, with 404, if there is none of this id."""
-    found = all_groups(context)
-    if group_id not in found:
-        raise absent("group", group_id, found)
-    return found[group_id]
+    found = get_group(context, group_id)
+    if found is None:
+        raise absent("group", group_id, all_groups(context))
+    return found
 
 
 def summarize_group(found: Found) -> dict[str, Any]:

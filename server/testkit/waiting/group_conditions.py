@@ -13,7 +13,7 @@ from ottla.server.group.share import group as share
 from ottla.server.group.streams.group import StreamsState
 from ottla.server.metadata.names import CONSUMER_OFFSETS, SHARE_GROUP_STATE
 from ottla.server.testkit.fields import Fields, Refused, nearest
-from ottla.server.testkit.looks.groups import Found, all_groups, summarize_group
+from ottla.server.testkit.looks.groups import Found, all_groups, get_group, summarize_group
 from ottla.server.testkit.looks.positions import positions
 from ottla.server.testkit.waiting.condition import Condition, Missing
 from ottla.server.testkit.waiting.conditions import MOST, check_partition, in_time, replicas_of
@@ -48,11 +48,9 @@ class _OfGroup(Condition):
 
     def find(self, context: BrokerContext) -> Found | Missing:
         """Returns the group, or that it does not exist."""
-        context.groups.refresh()
-        for shard in context.groups.loaded_shards():
-            group = shard.groups.get(self.group_id)
-            if group is not None:
-                return Found(shard, group)
+        found = get_group(context, self.group_id)
+        if found is not None:
+            return found
         return Missing(lambda: f"there is no group {self.group_id}{nearest(self.group_id, all_groups(context))}")
 
     def concerns(self, api: Api) -> bool:

@@ -97,10 +97,9 @@ class Waits:
 
     def _look(self, condition: Condition) -> Outcome:
         try:
-            context = self._bench.lives.broker.context
+            context = self._bench.lives.context
         except Refused as down:
             return Missing(str(down))
-        assert context is not None
         try:
             return condition.look(self._bench, context)
         except Refused as never:
@@ -125,11 +124,9 @@ class Waits:
         self._stop_watching()
         waiting = [condition for condition, found in self._pending.items() if not found.done()]
         try:
-            broker = self._bench.lives.broker
+            broker, context = self._bench.lives.broker, self._bench.lives.context
         except Refused:
             return  # when the next life has begun, everything is looked at again
-        context = broker.context
-        assert context is not None
         if context.metadata is not self._image:
             self._image = context.metadata
             self._image.subscribe(self.tell)

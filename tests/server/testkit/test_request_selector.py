@@ -66,6 +66,11 @@ async def test_what_faults_are_selected_by() -> None:
         ({"api": "Fetsh"}, "api: 'Fetsh' is no API that is served; did you mean Fetch?"),
         ({"api": "Heartbeat", "topic": "t"}, "topic: this can never match"),
         ({"node": 7}, "node: this can never match, because the only node is 1"),
+        ({"version": "x"}, 'version must be like 9, ">=12" or ">=3,<9", not \'x\''),
+        ({"api": "Produce", "version": 99}, "version: this can never match, because Produce is served in"),
+        ({"topic": "t", "transactional_id": "t", "resource": "t"}, "this can never match, because no request of any API"),
+        ({"where": {"ack": 1}}, "where.ack: no request of any API has ack; did you mean acks?"),
+        ({"where": {"acks": [[1]]}}, "where.acks must be a value or a list of values"),
     ],
 )
 @in_loop

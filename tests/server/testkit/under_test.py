@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
 from random import Random
 from typing import Any
@@ -46,10 +46,10 @@ class UnderTest:
         self.context = broker.context
         self.session = Session("PLAINTEXT", "127.0.0.1")
 
-    def call(self, method: str, path: str, body: Any = None) -> Any:
+    def call(self, method: str, path: str, body: Any = None, query: Mapping[str, str] | None = None) -> Any:
         """What a call of the kit answers, or an awaitable of it."""
         found, variables = find_call(method, path)
-        return found.function(self.kit, Given(variables, body))
+        return found.function(self.kit, Given(variables, body, query))
 
     def fault(self, on: dict[str, Any], do: dict[str, Any], **rules: Any) -> Any:
         """Installs a fault; what is known of it."""

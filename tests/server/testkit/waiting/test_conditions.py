@@ -13,14 +13,10 @@ from ottla.server.testkit.waiting.condition import Missing
 from ottla.server.testkit.waiting.conditions import Quiet
 from ottla.wire.messages import list_groups
 from tests.fakes import ManualClock
-from tests.server.testkit.lives_rig import Client, Rig, living, run
+from tests.server.testkit.lives_rig import Client, living, run
 from tests.server.testkit.members import connect
 from tests.server.testkit.test_look_calls import begin, end
-from tests.server.testkit.waiting.test_pending import refusal
-
-
-async def missing(rig: Rig, **until: Any) -> str:
-    return str(await refusal(rig, **until)).removesuffix(", after 10 ms")
+from tests.server.testkit.waiting.test_pending import missing, refusal
 
 
 def test_a_topic_and_its_partitions() -> None:

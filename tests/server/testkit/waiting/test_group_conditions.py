@@ -23,11 +23,7 @@ from tests.server.testkit.members import (
     send_join,
     send_sync,
 )
-from tests.server.testkit.waiting.test_pending import refusal
-
-
-async def missing(rig: Rig, **until: Any) -> str:
-    return str(await refusal(rig, **until)).removesuffix(", after 10 ms")
+from tests.server.testkit.waiting.test_pending import missing
 
 
 async def begun(rig: Rig, **until: Any) -> asyncio.Task[Any]:

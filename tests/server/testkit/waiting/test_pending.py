@@ -33,6 +33,11 @@ async def refusal(rig: Rig, timeout_ms: int = HARDLY_ANY_MS, **until: Any) -> Re
     return refused.value
 
 
+async def missing(rig: Rig, **until: Any) -> str:
+    """What a wait says that ends in vain."""
+    return str(await refusal(rig, **until)).removesuffix(f", after {HARDLY_ANY_MS} ms")
+
+
 def subscriptions(rig: Rig) -> list[Any]:
     """Everything that may have somebody to tell."""
     context = rig.lives.broker.context
