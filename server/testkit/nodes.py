@@ -21,7 +21,7 @@ from ottla.log.management.identity import read_identities
 from ottla.server.base.randomness import random_uuid
 from ottla.server.broker.start import find_endpoints, make_fetch_sessions
 from ottla.server.dispatch.chain import Place
-from ottla.server.metadata.image import TOPIC, ConfigChanged, PartitionChanged
+from ottla.server.metadata.image import PartitionChanged
 from ottla.server.replication.read_replicas import RACK_AWARE
 from ottla.server.testkit.fields import Refused
 from ottla.server.testkit.leadership import Leadership
@@ -127,7 +127,8 @@ class Nodes:
             if node is not self._own and node.state is not State.DOWN:
                 await self._open_node(node)
         image = broker.context.metadata
-        broker.context.replicas.on_role = self._note_min_isr
+        replicas = broker.context.replicas
+        replicas.on_role = replicas.on_configured = self._note_min_isr
         image.subscribe(self._follow)
         broker.chain.put(Place.NODES, Leadership(image))
 
@@ -260,15 +261,11 @@ class Nodes:
         assert self._broker is not None
         context = self._broker.context
         assert context is not None
+        share_partitions = context.existing_share_partitions
         match event:
-            case PartitionChanged(topic=topic, partition=index, image=image, previous=previous):
-                share_partitions = context.existing_share_partitions
-                if share_partitions is not None and previous is not None and previous.leader_epoch != image.leader_epoch:
+            case PartitionChanged(topic=topic, partition=index, image=image, previous=previous) if previous is not None:
+                if share_partitions is not None and previous.leader_epoch != image.leader_epoch:
                     share_partitions.forget_partition(topic.topic_id, index)
-            case ConfigChanged(resource_type=kind, name=name):
-                for replica in context.replicas:
-                    if kind != TOPIC or replica.topic == name:
-                        self._note_min_isr(replica)
 
     def _note_min_isr(self, replica: Replica) -> None:
         """Has acks=all refused while fewer replicas are in sync than `min.insync.replicas` wants. The broker itself counts the

@@ -121,6 +121,18 @@ def test_acks_all_needs_the_in_sync_replicas_that_the_topic_wants() -> None:
     run(scenario)
 
 
+def test_other_wanted_in_sync_replicas_count_at_once() -> None:
+    async def scenario() -> None:
+        async with three() as rig:
+            await rig.create("orders", leader=1)
+            await rig.move("orders", isr=[1])
+            for wanted, error in (("2", ErrorCode.NOT_ENOUGH_REPLICAS), ("1", 0), ("3", ErrorCode.NOT_ENOUGH_REPLICAS), ("1", 0)):
+                await rig.configure("orders", "min.insync.replicas", wanted)
+                assert (await rig.produce(1, "orders"))[0].error_code == error
+
+    run(scenario)
+
+
 def test_a_node_that_is_down_refuses_and_others_lead() -> None:
     async def scenario() -> None:
         async with three() as rig:
