@@ -206,17 +206,12 @@ class Nodes:
         StorageError."""
         if node is self._own:
             raise Refused(f"node {node.id} is the broker itself, which can be down, but not gone", HTTPStatus.CONFLICT)
-        cluster, was_alive = self._cluster(), node.is_alive
-        if was_alive:
-            before, node.state = node.state, State.FENCED
+        cluster = self._cluster()
+        cluster.check_forget(node)
+        if node.is_alive:
+            node.state = State.FENCED
             cluster.update(node, was_alive=True)
-        try:
-            cluster.forget(node)
-        except Refused:
-            if was_alive:
-                node.state = before
-                cluster.update(node, was_alive=False)
-            raise
+        cluster.forget(node)
         self._close(node)
         del self._nodes[node.id]
         self._ids.discard(node.id)

@@ -88,7 +88,11 @@ class SimulatedCluster(StandaloneCluster):
         if topic not in self.image.topics:
             await self._controller.create_topics(CreateTopicsRequest([self._controller.default_topic(topic)]), None)
 
+    def check_forget(self, node: Node) -> None:
+        """Raises Refused if a node cannot be taken out of the cluster."""
+        node_rules.check_forget(self.image, node.id)
+
     def forget(self, node: Node) -> None:
-        """Takes a node that is not alive out of the cluster for good. Raises Refused, and StorageError."""
+        """Takes a node that is not alive, and that `check_forget` lets go, out of the cluster for good. Raises StorageError."""
         self._controller.commit(node_rules.forget(self.image, node.id, self._nodes.alive))
         self._controller.commit(unregister_broker(self.image, self._settings.node_id, node.id).records)

@@ -11,7 +11,7 @@ import pytest
 from ottla.log.config_def import ConfigError
 from ottla.server.testkit.fields import Refused
 from ottla.wire.errors import ErrorCode
-from ottla.wire.messages import describe_cluster, elect_leaders, fetch, unregister_broker
+from ottla.wire.messages import create_topics, describe_cluster, elect_leaders, fetch, unregister_broker
 from ottla.wire.primitives import uuid_from_text, uuid_to_text
 from tests.server.broker.whole_broker import disk
 from tests.server.testkit.lives_rig import Rig, living, run
@@ -329,9 +329,21 @@ def test_what_cannot_be_is_refused_by_name() -> None:
             assert await refused(rig, "POST", path, {"leader": 3}) == (409, "leader: node 3 is not up, so it cannot lead")
             assert "did you mean down" in (await refused(rig, "POST", "/v1/nodes/3", {"state": "dwn"}))[1]
             assert (await refused(rig, "DELETE", "/v1/nodes/1"))[0] == 409
+
+    run(scenario)
+
+
+def test_a_node_with_an_only_replica_stays_as_it_is() -> None:
+    async def scenario() -> None:
+        async with three(default_replication_factor="1") as rig:
+            body = create_topics.CreateTopicsRequest([create_topics.CreatableTopic("shared", 1, 3)])
+            assert (await rig.ask(1, create_topics, 7, body)).topics[0].error_code == 0
+            await rig.move("shared", leader=2)
+            await rig.create("orders", leader=2)
+            before = rig.partition("shared"), rig.partition("orders")
             status, text = await refused(rig, "DELETE", "/v1/nodes/2")
             assert (status, text) == (409, "node 2 has the only replica of orders-0; move it to another node first")
-            assert rig.partition("orders").leader == 2  # it is as it was
+            assert (rig.partition("shared"), rig.partition("orders")) == before
 
     run(scenario)
 
