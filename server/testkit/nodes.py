@@ -287,18 +287,18 @@ def defaults(nodes: int) -> dict[str, str]:
 
 
 def choose_cluster_id(disk: Disk, config: BrokerConfig, wanted: str | None, random: Random) -> str | None:
-    """Returns the id of a simulated cluster, which says that it is one, or None if its directories have one. It is a UUID, as
-    those of all clusters. Raises ConfigError if the directories are another cluster's."""
+    """Returns the id of a simulated cluster, which says that it is one, or `wanted`; None if its directories have one. It is a
+    UUID, as those of all clusters. Raises ConfigError if the directories are those of a cluster that is not simulated."""
     if wanted is not None and not wanted.startswith(_MARK):
         raise ConfigError(f"cluster id: that of simulated nodes begins with {_MARK}; do not choose one, instead of {wanted}")
-    for path, found in read_identities(disk, config.all_log_dirs).formatted.items():
+    formatted = read_identities(disk, config.all_log_dirs).formatted
+    for path, found in formatted.items():
         if not found.cluster_id.startswith(_MARK):
             raise ConfigError(
                 f"log.dirs: {path} belongs to the cluster {found.cluster_id}, whose nodes are not simulated; use an empty "
                 f"directory (--data-dir DIR), or one node ({NODES}=1)"
             )
-        return None
-    if wanted is not None:
+    if wanted is not None or formatted:
         return wanted
     prefix = f"{_MARK}{config.values[NODES]}-"
     return prefix + uuid_to_text(random_uuid(random))[len(prefix) :]

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from ottla.log.config_def import ConfigError
+from ottla.log.errors import InconsistentMetadata
 from ottla.server.testkit.fields import Refused
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages import create_topics, describe_cluster, elect_leaders, fetch, unregister_broker
@@ -421,6 +422,21 @@ def test_a_directory_of_another_cluster_is_refused() -> None:
             cluster_id = rig.lives.broker.cluster_id
         with pytest.raises(ConfigError, match=f"belongs to the cluster {cluster_id}, whose nodes are not simulated"):
             async with living(on=kept, ottla_test_nodes="3"):
+                pass
+
+    run(scenario)
+
+
+def test_a_directory_of_another_simulated_cluster_is_refused() -> None:
+    async def scenario() -> None:
+        kept = disk()
+        async with living(on=kept, ottla_test_nodes="3") as rig:
+            cluster_id = rig.lives.broker.cluster_id
+        async with living(on=kept, ottla_test_nodes="3", cluster_id=cluster_id):
+            pass
+        other = f"SIMULATED3-{'A' * 10}g"
+        with pytest.raises(InconsistentMetadata, match=f"belongs to cluster {cluster_id}, not to {other}"):
+            async with living(on=kept, ottla_test_nodes="3", cluster_id=other):
                 pass
 
     run(scenario)
