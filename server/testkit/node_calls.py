@@ -38,13 +38,13 @@ async def change_node(kit: Kit, given: Given) -> dict[str, Any]:
     from ottla.server.testkit.node import State
 
     fields, nodes = given.fields, _nodes(kit)
-    node = _node(nodes, given)
     state, rack = fields.take("state", str, None), fields.take("rack", str, None)
     fields.done()
     if state is not None and state not in list(State):
         raise Refused(f"state: there is no {state!r:.50}{nearest(state, State)}")
     async with kit.lives.turn:
         _ = kit.lives.broker  # or Refused: it is down as a whole
+        node = _node(nodes, given)  # which may have been removed before it was this call's turn
         await nodes.change(node, node.state if state is None else State(state), node.rack if rack is None else rack or None)
     return node.describe()
 
@@ -64,11 +64,12 @@ async def remove_node(kit: Kit, given: Given) -> dict[str, Any]:
     """Takes a node away for good; answers with it as it was."""
     given.fields.done()
     nodes = _nodes(kit)
-    node = _node(nodes, given)
-    described = node.describe()
     async with kit.lives.turn:
         _ = kit.lives.broker
+        node = _node(nodes, given)
+        described = node.describe()
         nodes.remove(node)
+        kit.forget_node(node.id)
     return described
 
 

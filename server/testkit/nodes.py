@@ -213,6 +213,9 @@ class Nodes:
             cluster.update(node, was_alive=True)
         cluster.forget(node)
         self._close(node)
+        assert self._broker is not None
+        for listener in node.listeners:
+            self._broker.simulated_listeners.remove(listener)
         del self._nodes[node.id]
         self._ids.discard(node.id)
         self.others.discard(node.id)

@@ -315,6 +315,34 @@ def test_a_node_comes_and_goes() -> None:
     run(scenario)
 
 
+def test_nothing_is_left_of_a_node_that_is_gone() -> None:
+    async def scenario() -> None:
+        async with three() as rig:
+            broker, kit = rig.rig.lives.broker, rig.rig.kit
+            before = list(broker.all_listeners), list(kit._frames)
+            await rig.call("POST", "/v1/nodes")
+            assert len(broker.all_listeners) == len(before[0]) + 1
+            assert len(kit._frames) == len(before[1]) + 1
+            await rig.call("DELETE", "/v1/nodes/4")
+            assert (broker.all_listeners, kit._frames) == before
+
+    run(scenario)
+
+
+def test_a_node_that_is_removed_twice_at_a_time_is_gone_once() -> None:
+    async def scenario() -> None:
+        async with three() as rig:
+            calls = [rig.call("DELETE", "/v1/nodes/3"), rig.call("DELETE", "/v1/nodes/3"), rig.node(3, state="fenced")]
+            async with rig.rig.lives.turn:
+                begun = [asyncio.ensure_future(call) for call in calls]
+                await asyncio.sleep(0)  # each waits for its turn
+            removed, *others = await asyncio.gather(*begun, return_exceptions=True)
+            assert removed["id"] == 3
+            assert list(map(str, others)) == ["there is no node 3; there are 1, 2"] * 2
+
+    run(scenario)
+
+
 def test_what_cannot_be_is_refused_by_name() -> None:
     async def scenario() -> None:
         async with three(default_replication_factor="1") as rig:
