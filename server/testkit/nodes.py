@@ -23,6 +23,7 @@ from ottla.server.broker.start import find_endpoints, make_fetch_sessions
 from ottla.server.dispatch.chain import Place
 from ottla.server.metadata.image import PartitionChanged
 from ottla.server.replication.read_replicas import RACK_AWARE
+from ottla.server.settings.broker_settings import MOST_TEST_NODES
 from ottla.server.testkit.fields import Refused
 from ottla.server.testkit.leadership import Leadership
 from ottla.server.testkit.near_replicas import NearReplicas
@@ -43,7 +44,6 @@ if TYPE_CHECKING:
     from ottla.server.settings.broker_config import BrokerConfig
 
 NODES: Final = "ottla.test.nodes"
-MOST_NODES: Final = 100
 _MARK: Final = "SIMULATED"
 _MOST_REPLICAS: Final = 3
 
@@ -189,7 +189,10 @@ class Nodes:
         cluster.update(node, was_alive=was_alive)
 
     async def add(self, rack: str | None) -> Node:
-        """Adds a node, which has no partitions yet, and returns it. Raises StorageError, and OSError."""
+        """Adds a node, which has no partitions yet, and returns it. Raises Refused if there are too many, StorageError, and
+        OSError."""
+        if len(self._nodes) >= MOST_TEST_NODES:
+            raise Refused(f"a broker simulates {MOST_TEST_NODES} nodes at most; remove one first", HTTPStatus.CONFLICT)
         node = Node(self._highest + 1, rack)
         await self._open_node(node)
         for listener in node.listeners:

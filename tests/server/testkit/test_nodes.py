@@ -315,6 +315,16 @@ def test_a_node_comes_and_goes() -> None:
     run(scenario)
 
 
+def test_there_are_not_more_nodes_than_the_setting_allows() -> None:
+    async def scenario() -> None:
+        async with three(ottla_test_nodes="100") as rig:
+            assert await refused(rig, "POST", "/v1/nodes") == (409, "a broker simulates 100 nodes at most; remove one first")
+            await rig.call("DELETE", "/v1/nodes/2")
+            assert (await rig.call("POST", "/v1/nodes"))["id"] == 101
+
+    run(scenario)
+
+
 def test_nothing_is_left_of_a_node_that_is_gone() -> None:
     async def scenario() -> None:
         async with three() as rig:
@@ -337,6 +347,7 @@ def test_a_node_that_is_removed_twice_at_a_time_is_gone_once() -> None:
                 begun = [asyncio.ensure_future(call) for call in calls]
                 await asyncio.sleep(0)  # each waits for its turn
             removed, *others = await asyncio.gather(*begun, return_exceptions=True)
+            assert isinstance(removed, dict)
             assert removed["id"] == 3
             assert list(map(str, others)) == ["there is no node 3; there are 1, 2"] * 2
 
