@@ -69,7 +69,7 @@ class Replicas:
     ) -> None:
         self.logs = logs
         self._image = image
-        self.nodes = nodes or frozenset((settings.config.node_id,))
+        self.nodes = frozenset((settings.config.node_id,)) if nodes is None else nodes
         """The broker ids that stand for this broker: its own, or several if a test has it simulate a cluster."""
         self._settings = settings
         self._clock = clock

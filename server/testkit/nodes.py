@@ -63,9 +63,6 @@ class Nodes:
         self._nodes = {node_id: Node(node_id, config.rack) for node_id in range(first, first + config.values[NODES])}
         self._own = self._nodes[first]
         self._highest = max(self._nodes)
-        self.others: set[int] = set(self._nodes) - {first}
-        """The ids of all nodes but the broker's own."""
-        self._ids = set(self._nodes)
         self._known: tuple[dict[str, int], dict[str, int]] = (
             {address.name: address.port for address in config.listeners},
             {address.name: address.port for address in config.advertised_listeners},
@@ -77,7 +74,7 @@ class Nodes:
     @property
     def ids(self) -> AbstractSet[int]:
         """See SimulatedNodes."""
-        return self._ids
+        return self._nodes.keys()
 
     @property
     def alive(self) -> frozenset[int]:
@@ -199,8 +196,6 @@ class Nodes:
             await listener.accept()
         self._highest = node.id
         self._nodes[node.id] = node
-        self._ids.add(node.id)
-        self.others.add(node.id)
         self._cluster().update(node, was_alive=False)
         return node
 
@@ -220,8 +215,6 @@ class Nodes:
         for listener in node.listeners:
             self._broker.simulated_listeners.remove(listener)
         del self._nodes[node.id]
-        self._ids.discard(node.id)
-        self.others.discard(node.id)
 
     def move(self, topic: str, index: int, leader: int | None, isr: list[int] | None) -> None:
         """Gives a partition a leader or other in-sync replicas. Raises Refused, and StorageError."""

@@ -25,12 +25,9 @@ if TYPE_CHECKING:
 class Members(Protocol):
     """Declares what the cluster needs of its nodes."""
 
-    others: set[int]
-    """The ids of all nodes but the broker's own, as they are now."""
-
     @property
     def ids(self) -> AbstractSet[int]:
-        """The ids of all nodes."""
+        """The ids of all nodes, always as they are."""
         ...
 
     @property
@@ -50,7 +47,7 @@ class SimulatedCluster(StandaloneCluster):
         """`parts` are what StandaloneCluster takes."""
         super().__init__(*parts)
         self._nodes = nodes
-        self._settings.simulated = nodes.others
+        self._settings.nodes = nodes.ids
 
     async def register(self, endpoints: Sequence[Endpoint], *, rack: str | None = None) -> int:
         """See Cluster. A new leader epoch begins in every partition, as it does when a real cluster was restarted."""

@@ -44,8 +44,9 @@ def test_nodes_are_awaited_in_the_brokers_own_loop() -> None:
             await broker.aio.nodes[3].down()
             assert await broker.aio.nodes[3].state == broker.nodes[3].state == "down"
             await broker.aio.change_node(3, rack="b")
+            node: Any = broker.aio.nodes[3]
             with pytest.raises(AttributeError):
-                broker.aio.nodes[3].rack = "c"
+                node.rack = "c"
             assert await broker.aio.nodes[3].rack == "b"
             added = await broker.aio.add_node("c")
             assert (added.id, await added.rack) == (4, "c")
