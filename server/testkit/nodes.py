@@ -99,6 +99,23 @@ class Nodes:
 
     # The life of the broker
 
+    def choose_cluster_id(self, disk: Disk, config: BrokerConfig, wanted: str | None, random: Random) -> str | None:
+        """Returns the id of a simulated cluster, which says that it is one, or `wanted`; None if its directories have one. It is
+        a UUID, as those of all clusters. Raises ConfigError if the directories are those of a cluster that is not simulated."""
+        if wanted is not None and not wanted.startswith(_MARK):
+            raise ConfigError(f"cluster id: that of simulated nodes begins with {_MARK}; do not choose one, instead of {wanted}")
+        formatted = read_identities(disk, config.all_log_dirs).formatted
+        for path, found in formatted.items():
+            if not found.cluster_id.startswith(_MARK):
+                raise ConfigError(
+                    f"log.dirs: {path} belongs to the cluster {found.cluster_id}, whose nodes are not simulated; use an empty "
+                    f"directory (--data-dir DIR), or one node ({NODES}=1)"
+                )
+        if wanted is not None or formatted:
+            return wanted
+        prefix = f"{_MARK}{len(self._nodes)}-"
+        return prefix + uuid_to_text(random_uuid(random))[len(prefix) :]
+
     def make_cluster(self, *parts: Any) -> SimulatedCluster:
         """See SimulatedNodes."""
         return SimulatedCluster(self, *parts)
@@ -283,21 +300,3 @@ def defaults(nodes: int) -> dict[str, str]:
         "share.coordinator.state.topic.num.partitions": str(nodes),
         "default.replication.factor": str(min(nodes, _MOST_REPLICAS)),
     }
-
-
-def choose_cluster_id(disk: Disk, config: BrokerConfig, wanted: str | None, random: Random) -> str | None:
-    """Returns the id of a simulated cluster, which says that it is one, or `wanted`; None if its directories have one. It is a
-    UUID, as those of all clusters. Raises ConfigError if the directories are those of a cluster that is not simulated."""
-    if wanted is not None and not wanted.startswith(_MARK):
-        raise ConfigError(f"cluster id: that of simulated nodes begins with {_MARK}; do not choose one, instead of {wanted}")
-    formatted = read_identities(disk, config.all_log_dirs).formatted
-    for path, found in formatted.items():
-        if not found.cluster_id.startswith(_MARK):
-            raise ConfigError(
-                f"log.dirs: {path} belongs to the cluster {found.cluster_id}, whose nodes are not simulated; use an empty "
-                f"directory (--data-dir DIR), or one node ({NODES}=1)"
-            )
-    if wanted is not None or formatted:
-        return wanted
-    prefix = f"{_MARK}{config.values[NODES]}-"
-    return prefix + uuid_to_text(random_uuid(random))[len(prefix) :]
