@@ -188,7 +188,6 @@ COVERED_BY: Final[dict[str, str]] = {
     "server/testkit/node.py": "tests/server/testkit/test_nodes.py",
     "server/testkit/node_calls.py": "tests/server/testkit/test_nodes.py",
     "server/testkit/node_context.py": "tests/server/testkit/test_leadership.py",
-    "server/testkit/node_handles.py": "compat_tests/test_testkit_nodes.py",
     "server/testkit/node_rules.py": "tests/server/testkit/test_nodes.py",
     "server/testkit/simulated_cluster.py": "tests/server/testkit/test_nodes.py",
     "server/testkit/serving.py": "tests/server/program/test_cli.py",

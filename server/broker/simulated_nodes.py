@@ -36,7 +36,7 @@ class SimulatedNodes(Protocol):
 
     @property
     def ids(self) -> AbstractSet[int]:
-        """The broker ids that stand for this broker, its own among them."""
+        """The broker ids that stand for this broker, its own among them, always as they are."""
         ...
 
     def make_cluster(self, *parts: Any) -> Any:

@@ -49,8 +49,8 @@ class ControllerSettings:
         self.directory_ids = tuple(directory_ids.values())
         self.ids_by_path: Mapping[str, bytes] = dict(directory_ids)
         self.node_id: int = self._value("node.id")
-        self.simulated: AbstractSet[int] = frozenset()
-        """The broker ids that stand for this broker besides its own, if a test has it simulate several."""
+        self.nodes: AbstractSet[int] = frozenset((self.node_id,))
+        """The broker ids that stand for this broker: its own, or several if a test has it simulate a cluster."""
         self.num_partitions: int = self._value("num.partitions")
         self.default_replication_factor: int = self._value("default.replication.factor")
         self.controller_endpoints = tuple(
@@ -78,9 +78,9 @@ class ControllerSettings:
 
     def alive(self, image: MetadataImage) -> frozenset[int]:
         """Returns the ids of the brokers that may be elected: this one and those that it simulates, unless they are fenced."""
-        if not self.simulated:
-            return frozenset((self.node_id,))
-        return frozenset(each for each in (self.node_id, *self.simulated) if each in image.brokers and image.brokers[each].active)
+        if len(self.nodes) == 1:
+            return frozenset(self.nodes)
+        return frozenset(each for each in self.nodes if each in image.brokers and image.brokers[each].active)
 
     def directory_of(self, broker_id: int, registered: tuple[bytes, ...]) -> bytes:
         """Returns the id of the log directory of a new replica, as far as it is known: with a single directory there is no

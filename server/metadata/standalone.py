@@ -269,7 +269,7 @@ class StandaloneController(Controller):
     async def unregister_broker(self, broker_id: int, caller: Caller) -> None:
         from ottla.server.metadata import membership
 
-        running = broker_id if broker_id in self._settings.simulated else self._settings.node_id
+        running = broker_id if broker_id in self._settings.nodes else self._settings.node_id
         self._carry_out(membership.unregister_broker(self.image, running, broker_id))
 
     async def unregister_controller(self, controller_id: int, caller: Caller) -> None:

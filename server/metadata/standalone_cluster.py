@@ -124,7 +124,7 @@ class StandaloneCluster(Cluster):
         if self._log.is_offline:
             return
         records: list[WireStruct] = []
-        for node_id in (self._settings.node_id, *self._settings.simulated):
+        for node_id in self._settings.nodes:
             broker = self.image.brokers[node_id]
             gone = BrokerRegistrationChangeRecord(broker.broker_id, broker.epoch, fenced=1, in_controlled_shutdown=1)
             records += [*resign(self.image, broker.broker_id), gone]

@@ -69,7 +69,7 @@ class Replicas:
     ) -> None:
         self.logs = logs
         self._image = image
-        self.nodes = nodes or frozenset((settings.config.node_id,))
+        self.nodes = frozenset((settings.config.node_id,)) if nodes is None else nodes
         """The broker ids that stand for this broker: its own, or several if a test has it simulate a cluster."""
         self._settings = settings
         self._clock = clock
@@ -86,6 +86,8 @@ class Replicas:
         """Is called with each replica that comes after the start."""
         self.on_role: Callable[[Replica], object] | None = None
         """Is called with each replica whose role may have changed; None where no other broker ever leads a partition."""
+        self.on_configured: Callable[[Replica], object] | None = None
+        """Is called with each replica that has got other settings; None if nobody wants to know."""
         self.in_doubt = False
         """Whether this broker does not know at the moment what it leads."""
         self._backlog = Backlog(clock, make=self._make, delete=self._delete, sync=logs.sync_deletions)
@@ -399,6 +401,8 @@ class Replicas:
                 replica = self.get(topic, index)
                 if replica is not None:
                     replica.configure(config)
+                    if self.on_configured is not None:
+                        self.on_configured(replica)
 
     def _cordon(self) -> None:
         """Keeps new partitions out of the directories of `cordoned.log.dirs`."""

@@ -17,6 +17,7 @@ from ottla.commands.produce import produce
 from ottla.commands.program import AccessRule, Decided, Node, Program
 from ottla.console.command import run_console
 from ottla.server.program.serve import CannotStart, ServeOptions, gather_here, run
+from ottla.server.settings.broker_settings import MOST_TEST_NODES
 
 KAFKA_VERSION: Final = "4.4.0"
 """The version of Kafka whose protocol and formats these are."""
@@ -52,7 +53,8 @@ _TestPort = Annotated[
     ),
 ]
 _TestNodes = Annotated[
-    int | None, typer.Option(min=1, max=100, metavar="N", help="ottla.test.nodes: how many nodes it simulates for a test.")
+    int | None,
+    typer.Option(min=1, max=MOST_TEST_NODES, metavar="N", help="ottla.test.nodes: how many nodes it simulates for a test."),
 ]
 _TestDisk = Annotated[
     str | None,

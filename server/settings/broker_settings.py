@@ -29,6 +29,9 @@ from ottla.wire.compression import MAX_DECOMPRESSED_BYTES
 OWN_DEFAULTS: Final = frozenset({"node.id", "process.roles", "controller.listener.names", "listeners", "log.dir"})
 """The settings whose default is not Kafka's."""
 
+MOST_TEST_NODES: Final = 100
+"""So many nodes a broker under test simulates at most."""
+
 CHOICES: Final[dict[str, tuple[str, ...]]] = {
     "compression.type": COMPRESSION_TYPES,
     "group.coordinator.rebalance.protocols": ("consumer", "classic", "share", "streams"),
@@ -229,7 +232,7 @@ OWN_SETTINGS: Final[dict[str, Setting]] = {
             ConfigType.INT,
             1,
             1,
-            100,
+            MOST_TEST_NODES,
             doc="How many nodes a broker with a test port simulates. They have ids and ports of their own, and are one broker "
             "with one copy of each partition; its cluster id says SIMULATED.",
         ),

@@ -16,6 +16,7 @@ from ottla.server.testkit.given import Given
 from ottla.server.testkit.looking import WAIT_SECONDS as LOOKING_SECONDS
 from ottla.server.testkit.looking import wait_body
 from ottla.server.testkit.moving import Awaited, Moving
+from ottla.server.testkit.node_handles import Node
 
 if TYPE_CHECKING:
     from ottla.server.testkit.kit import Kit
@@ -53,13 +54,13 @@ class Controls:
         self._kit = kit
         self._loop = loop
 
-    def call(self, name: str, body: Any = None, **variables: str) -> Any:
-        """Calls and returns the answer. In the broker's own loop nothing can be waited for, so that raises RuntimeError. Raises
-        ValueError for what is refused, and TimeoutError."""
+    def call(self, name: str, body: Any = None, *, method: str = "", **variables: str) -> Any:
+        """Calls and returns the answer; see Calls. In the broker's own loop nothing can be waited for, so that raises
+        RuntimeError. Raises ValueError for what is refused, and TimeoutError."""
         call, given = _BY_NAME[name], Given(variables, body)
         if _running_loop() is self._loop:
             if inspect.iscoroutinefunction(call.function):
-                raise RuntimeError(f"{name} waits, which would stop the broker in this loop; await it (broker.aio)")
+                raise RuntimeError(f"{method or name} waits, which would stop the broker in this loop; await it (broker.aio)")
             return _answered(call, self._kit, given)
         return asyncio.run_coroutine_threadsafe(self._run(call, given), self._loop).result()
 
@@ -176,12 +177,35 @@ class AsyncFault:
             await self.remove()
 
 
+class AsyncNode(Awaited):
+    """A node of a simulated cluster, with the methods and attributes of Node to be awaited; but for `id`, which is known."""
+
+    __slots__ = ("id",)
+
+    def __init__(self, controls: Controls, node_id: int) -> None:
+        super().__init__(Node(node_id, controls.call))
+        self.id = node_id
+
+
+class AsyncNodes:
+    """The nodes of a simulated cluster by their ids: `await nodes[3].down()`, `await nodes[3].state`. The broker is asked when
+    something is awaited, and refuses a node that it does not have with ValueError."""
+
+    def __init__(self, controls: Controls) -> None:
+        self._controls = controls
+
+    def __getitem__(self, node_id: int) -> AsyncNode:
+        return AsyncNode(self._controls, node_id)
+
+
 class AsyncControls:
     """The calls of a broker under test, awaited (`ottla.testing.Broker.aio`)."""
 
     def __init__(self, controls: Controls) -> None:
         self._controls = controls
         self._methods = Awaited(Moving(controls.call))
+        self.nodes = AsyncNodes(controls)
+        """The nodes that the broker simulates."""
 
     def __getattr__(self, name: str) -> Any:
         """Returns what the broker itself has under this name (moving.py, looking.py), to be awaited."""
@@ -191,6 +215,10 @@ class AsyncControls:
         """Waits as `ottla.testing.Broker.wait`, and keeps no thread busy."""
         found: dict[str, Any] = await self._controls.call_awaited("wait", wait_body(until, timeout))
         return found
+
+    async def add_node(self, rack: str | None = None) -> AsyncNode:
+        """Adds a node, as `ottla.testing.Broker.add_node`, and returns it as `nodes` has it."""
+        return self.nodes[int((await self._controls.call_awaited("add_node", {"rack": rack}))["id"])]
 
     async def fault(self, **given: Any) -> AsyncFault:
         """Installs a fault; the keywords are those of `ottla.testing.Broker.fault`. Raises ValueError."""

@@ -144,10 +144,8 @@ class Lives:
         """Begins the first life. Raises what Broker.start raises; nothing is left open then."""
         try:
             if self.nodes is not None:
-                from ottla.server.testkit.nodes import choose_cluster_id
-
                 random = self._random or from_system()
-                self._cluster_id = choose_cluster_id(
+                self._cluster_id = self.nodes.choose_cluster_id(
                     self._disk, self._config, self._cluster_id or self._config.cluster_id, random
                 )
             await self._begin(REAL_TIME)

@@ -143,6 +143,8 @@ def as_text(value: object) -> str:
 class Awaited:
     """The same methods and attributes of an object, awaited: each runs in a thread, and the event loop goes on meanwhile."""
 
+    __slots__ = ("_target",)  # so that an attribute which can only be set without waiting is refused, not kept here
+
     def __init__(self, target: object) -> None:
         self._target = target
 

@@ -38,11 +38,11 @@ async def change_node(kit: Kit, given: Given) -> dict[str, Any]:
     from ottla.server.testkit.node import State
 
     fields, nodes = given.fields, _nodes(kit)
-    node = _node(nodes, given)
     state, rack = fields.take_choice("state", list(State), None), fields.take("rack", str, None)
     fields.done()
     async with kit.lives.turn:
         _ = kit.lives.broker  # or Refused: it is down as a whole
+        node = _node(nodes, given)  # which may have been removed before it was this call's turn
         await nodes.change(node, node.state if state is None else State(state), node.rack if rack is None else rack or None)
     return node.describe()
 
@@ -62,11 +62,12 @@ async def remove_node(kit: Kit, given: Given) -> dict[str, Any]:
     """Takes a node away for good; answers with it as it was."""
     given.fields.done()
     nodes = _nodes(kit)
-    node = _node(nodes, given)
-    described = node.describe()
     async with kit.lives.turn:
         _ = kit.lives.broker
+        node = _node(nodes, given)
+        described = node.describe()
         nodes.remove(node)
+        kit.forget_node(node.id)
     return described
 
 

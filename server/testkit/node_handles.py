@@ -37,30 +37,33 @@ class Node:
 
     @rack.setter
     def rack(self, rack: str | None) -> None:
-        self._change(rack=rack or "")
+        self._call("change_node", {"rack": rack or ""}, node=str(self.id))
 
     def down(self) -> None:
         """Takes it down: its port refuses, and other in-sync replicas lead what it led."""
-        self._change(state="down")
+        self._change("down", "down")
 
     def up(self) -> None:
         """Has it up, in whatever state it was. It is in sync at once, and leads what nobody led meanwhile."""
-        self._change(state="up")
+        self._change("up", "up")
 
     def fence(self) -> None:
         """Fences it: it answers, but is in no metadata and leads nothing."""
-        self._change(state="fenced")
+        self._change("fence", "fenced")
 
     def hide(self) -> None:
         """Hides it: it leads and answers, but no metadata has its address."""
-        self._change(state="hidden")
+        self._change("hide", "hidden")
 
     def remove(self) -> None:
         """Takes it away for good; others have its replicas."""
-        self._call("remove_node", node=str(self.id))
+        self._call("remove_node", node=str(self.id), method=self._named("remove"))
 
-    def _change(self, **fields: str) -> None:
-        self._call("change_node", fields, node=str(self.id))
+    def _change(self, method: str, state: str) -> None:
+        self._call("change_node", {"state": state}, node=str(self.id), method=self._named(method))
+
+    def _named(self, method: str) -> str:
+        return f"nodes[{self.id}].{method}"
 
     def __repr__(self) -> str:
         return f"<node {self.id}: {self.state}>"
@@ -73,7 +76,7 @@ class NodesById(Mapping[int, Node]):
         self._call = call
 
     def __getitem__(self, node_id: int) -> Node:
-        if node_id not in list(self):
+        if node_id not in iter(self):  # list(self) would ask for their number first
             raise KeyError(node_id)
         return Node(node_id, self._call)
 

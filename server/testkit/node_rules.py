@@ -99,18 +99,23 @@ def move(
     return record
 
 
+def check_forget(image: MetadataImage, node_id: int) -> None:
+    """Raises Refused if a node has the only replica of a partition."""
+    for topic, index, partition in _partitions(image):
+        if set(partition.replicas) == {node_id}:
+            raise Refused(
+                f"node {node_id} has the only replica of {topic.name}-{index}; move it to another node first", HTTPStatus.CONFLICT
+            )
+
+
 def forget(image: MetadataImage, node_id: int, alive: Collection[int]) -> list[PartitionChangeRecord]:
-    """Returns what changes when a node that leads nothing is taken out of the cluster: others have its replicas. `alive` are
-    those that may lead. Raises Refused if a partition has no other."""
+    """Returns what changes when a node that leads nothing, and that `check_forget` lets go, is taken out of the cluster: others
+    have its replicas. `alive` are those that may lead."""
     records = []
     for topic, index, partition in _partitions(image):
         if node_id not in partition.replicas:
             continue
         replicas = [each for each in partition.replicas if each != node_id]
-        if not replicas:
-            raise Refused(
-                f"node {node_id} has the only replica of {topic.name}-{index}; move it to another node first", HTTPStatus.CONFLICT
-            )
         isr = [each for each in partition.isr if each != node_id] or replicas
         record = PartitionChangeRecord(index, topic.topic_id, isr=isr, replicas=replicas)
         record.directories = list(_directories(image, replicas))

@@ -21,8 +21,9 @@ from ottla.log.management.identity import read_identities
 from ottla.server.base.randomness import random_uuid
 from ottla.server.broker.start import find_endpoints, make_fetch_sessions
 from ottla.server.dispatch.chain import Place
-from ottla.server.metadata.image import TOPIC, ConfigChanged, PartitionChanged
+from ottla.server.metadata.image import PartitionChanged
 from ottla.server.replication.read_replicas import RACK_AWARE
+from ottla.server.settings.broker_settings import MOST_TEST_NODES
 from ottla.server.testkit.fields import Refused
 from ottla.server.testkit.leadership import Leadership
 from ottla.server.testkit.near_replicas import NearReplicas
@@ -43,7 +44,6 @@ if TYPE_CHECKING:
     from ottla.server.settings.broker_config import BrokerConfig
 
 NODES: Final = "ottla.test.nodes"
-MOST_NODES: Final = 100
 _MARK: Final = "SIMULATED"
 _MOST_REPLICAS: Final = 3
 
@@ -63,9 +63,6 @@ class Nodes:
         self._nodes = {node_id: Node(node_id, config.rack) for node_id in range(first, first + config.values[NODES])}
         self._own = self._nodes[first]
         self._highest = max(self._nodes)
-        self.others: set[int] = set(self._nodes) - {first}
-        """The ids of all nodes but the broker's own."""
-        self._ids = set(self._nodes)
         self._known: tuple[dict[str, int], dict[str, int]] = (
             {address.name: address.port for address in config.listeners},
             {address.name: address.port for address in config.advertised_listeners},
@@ -77,7 +74,7 @@ class Nodes:
     @property
     def ids(self) -> AbstractSet[int]:
         """See SimulatedNodes."""
-        return self._ids
+        return self._nodes.keys()
 
     @property
     def alive(self) -> frozenset[int]:
@@ -101,6 +98,23 @@ class Nodes:
         return node
 
     # The life of the broker
+
+    def choose_cluster_id(self, disk: Disk, config: BrokerConfig, wanted: str | None, random: Random) -> str | None:
+        """Returns the id of a simulated cluster, which says that it is one, or `wanted`; None if its directories have one. It is
+        a UUID, as those of all clusters. Raises ConfigError if the directories are those of a cluster that is not simulated."""
+        if wanted is not None and not wanted.startswith(_MARK):
+            raise ConfigError(f"cluster id: that of simulated nodes begins with {_MARK}; do not choose one, instead of {wanted}")
+        formatted = read_identities(disk, config.all_log_dirs).formatted
+        for path, found in formatted.items():
+            if not found.cluster_id.startswith(_MARK):
+                raise ConfigError(
+                    f"log.dirs: {path} belongs to the cluster {found.cluster_id}, whose nodes are not simulated; use an empty "
+                    f"directory (--data-dir DIR), or one node ({NODES}=1)"
+                )
+        if wanted is not None or formatted:
+            return wanted
+        prefix = f"{_MARK}{len(self._nodes)}-"
+        return prefix + uuid_to_text(random_uuid(random))[len(prefix) :]
 
     def make_cluster(self, *parts: Any) -> SimulatedCluster:
         """See SimulatedNodes."""
@@ -127,7 +141,8 @@ class Nodes:
             if node is not self._own and node.state is not State.DOWN:
                 await self._open_node(node)
         image = broker.context.metadata
-        broker.context.replicas.on_role = self._note_min_isr
+        replicas = broker.context.replicas
+        replicas.on_role = replicas.on_configured = self._note_min_isr
         image.subscribe(self._follow)
         broker.chain.put(Place.NODES, Leadership(image))
 
@@ -188,15 +203,16 @@ class Nodes:
         cluster.update(node, was_alive=was_alive)
 
     async def add(self, rack: str | None) -> Node:
-        """Adds a node, which has no partitions yet, and returns it. Raises StorageError, and OSError."""
+        """Adds a node, which has no partitions yet, and returns it. Raises Refused if there are too many, StorageError, and
+        OSError."""
+        if len(self._nodes) >= MOST_TEST_NODES:
+            raise Refused(f"a broker simulates {MOST_TEST_NODES} nodes at most; remove one first", HTTPStatus.CONFLICT)
         node = Node(self._highest + 1, rack)
         await self._open_node(node)
         for listener in node.listeners:
             await listener.accept()
         self._highest = node.id
         self._nodes[node.id] = node
-        self._ids.add(node.id)
-        self.others.add(node.id)
         self._cluster().update(node, was_alive=False)
         return node
 
@@ -205,21 +221,17 @@ class Nodes:
         StorageError."""
         if node is self._own:
             raise Refused(f"node {node.id} is the broker itself, which can be down, but not gone", HTTPStatus.CONFLICT)
-        cluster, was_alive = self._cluster(), node.is_alive
-        if was_alive:
-            before, node.state = node.state, State.FENCED
+        cluster = self._cluster()
+        cluster.check_forget(node)
+        if node.is_alive:
+            node.state = State.FENCED
             cluster.update(node, was_alive=True)
-        try:
-            cluster.forget(node)
-        except Refused:
-            if was_alive:
-                node.state = before
-                cluster.update(node, was_alive=False)
-            raise
+        cluster.forget(node)
         self._close(node)
+        assert self._broker is not None
+        for listener in node.listeners:
+            self._broker.simulated_listeners.remove(listener)
         del self._nodes[node.id]
-        self._ids.discard(node.id)
-        self.others.discard(node.id)
 
     def move(self, topic: str, index: int, leader: int | None, isr: list[int] | None) -> None:
         """Gives a partition a leader or other in-sync replicas. Raises Refused, and StorageError."""
@@ -260,15 +272,11 @@ class Nodes:
         assert self._broker is not None
         context = self._broker.context
         assert context is not None
+        share_partitions = context.existing_share_partitions
         match event:
-            case PartitionChanged(topic=topic, partition=index, image=image, previous=previous):
-                share_partitions = context.existing_share_partitions
-                if share_partitions is not None and previous is not None and previous.leader_epoch != image.leader_epoch:
+            case PartitionChanged(topic=topic, partition=index, image=image, previous=previous) if previous is not None:
+                if share_partitions is not None and previous.leader_epoch != image.leader_epoch:
                     share_partitions.forget_partition(topic.topic_id, index)
-            case ConfigChanged(resource_type=kind, name=name):
-                for replica in context.replicas:
-                    if kind != TOPIC or replica.topic == name:
-                        self._note_min_isr(replica)
 
     def _note_min_isr(self, replica: Replica) -> None:
         """Has acks=all refused while fewer replicas are in sync than `min.insync.replicas` wants. The broker itself counts the
@@ -292,21 +300,3 @@ def defaults(nodes: int) -> dict[str, str]:
         "share.coordinator.state.topic.num.partitions": str(nodes),
         "default.replication.factor": str(min(nodes, _MOST_REPLICAS)),
     }
-
-
-def choose_cluster_id(disk: Disk, config: BrokerConfig, wanted: str | None, random: Random) -> str | None:
-    """Returns the id of a simulated cluster, which says that it is one, or None if its directories have one. It is a UUID, as
-    those of all clusters. Raises ConfigError if the directories are another cluster's."""
-    if wanted is not None and not wanted.startswith(_MARK):
-        raise ConfigError(f"cluster id: that of simulated nodes begins with {_MARK}; do not choose one, instead of {wanted}")
-    for path, found in read_identities(disk, config.all_log_dirs).formatted.items():
-        if not found.cluster_id.startswith(_MARK):
-            raise ConfigError(
-                f"log.dirs: {path} belongs to the cluster {found.cluster_id}, whose nodes are not simulated; use an empty "
-                f"directory (--data-dir DIR), or one node ({NODES}=1)"
-            )
-        return None
-    if wanted is not None:
-        return wanted
-    prefix = f"{_MARK}{config.values[NODES]}-"
-    return prefix + uuid_to_text(random_uuid(random))[len(prefix) :]

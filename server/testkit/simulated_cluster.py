@@ -25,12 +25,9 @@ if TYPE_CHECKING:
 class Members(Protocol):
     """Declares what the cluster needs of its nodes."""
 
-    others: set[int]
-    """The ids of all nodes but the broker's own, as they are now."""
-
     @property
     def ids(self) -> AbstractSet[int]:
-        """The ids of all nodes."""
+        """The ids of all nodes, always as they are."""
         ...
 
     @property
@@ -50,7 +47,7 @@ class SimulatedCluster(StandaloneCluster):
         """`parts` are what StandaloneCluster takes."""
         super().__init__(*parts)
         self._nodes = nodes
-        self._settings.simulated = nodes.others
+        self._settings.nodes = nodes.ids
 
     async def register(self, endpoints: Sequence[Endpoint], *, rack: str | None = None) -> int:
         """See Cluster. A new leader epoch begins in every partition, as it does when a real cluster was restarted."""
@@ -88,7 +85,11 @@ class SimulatedCluster(StandaloneCluster):
         if topic not in self.image.topics:
             await self._controller.create_topics(CreateTopicsRequest([self._controller.default_topic(topic)]), None)
 
+    def check_forget(self, node: Node) -> None:
+        """Raises Refused if a node cannot be taken out of the cluster."""
+        node_rules.check_forget(self.image, node.id)
+
     def forget(self, node: Node) -> None:
-        """Takes a node that is not alive out of the cluster for good. Raises Refused, and StorageError."""
+        """Takes a node that is not alive, and that `check_forget` lets go, out of the cluster for good. Raises StorageError."""
         self._controller.commit(node_rules.forget(self.image, node.id, self._nodes.alive))
         self._controller.commit(unregister_broker(self.image, self._settings.node_id, node.id).records)

@@ -93,8 +93,9 @@ class StreamsProtocol(GroupProtocol[StreamsGroup]):
     def deadlines(self, group: StreamsGroup) -> Iterator[Deadline]:
         yield from self._timers.deadlines(group.group_id, group.members)
         delay = self._delays.get(group.group_id)
-        if delay is not None and delay.seconds_left is not None:
-            yield Deadline("initial rebalance", None, delay.seconds_left)
+        seconds = None if delay is None else delay.seconds_left
+        if seconds is not None:
+            yield Deadline("initial rebalance", None, seconds)
 
     def topic_changed(self, topic: str, *, is_new: bool = False) -> None:
         """Notes that a topic has changed. The next heartbeat of a group that needs it handles that."""

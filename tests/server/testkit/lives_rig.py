@@ -51,7 +51,7 @@ class Client:
 class Rig:
     """A kit whose broker has begun its first life."""
 
-    def __init__(self, home: Home | None = None, on: Disk | None = None, **settings: str) -> None:
+    def __init__(self, home: Home | None = None, on: Disk | None = None, cluster_id: str | None = None, **settings: str) -> None:
         self.disk = on or disk()
         self.removed: list[str] = []
         scratch = Scratch("/kit", self.remove)
@@ -59,7 +59,9 @@ class Rig:
         self.kit = Kit(clock, random)
         defaults = {"log_dirs": scratch.first(), "offsets_topic_num_partitions": "1", "transaction_state_log_num_partitions": "1"}
         first = config(**(defaults | settings))
-        self.lives = self.kit.lives = Lives(clock, random, self.kit.around, first, self.disk, home or scratch)
+        self.lives = self.kit.lives = Lives(
+            clock, random, self.kit.around, first, self.disk, home or scratch, cluster_id=cluster_id
+        )
 
     def remove(self, path: str) -> None:
         self.removed.append(path)
@@ -119,9 +121,11 @@ class Rig:
 
 
 @asynccontextmanager
-async def living(home: Home | None = None, on: Disk | None = None, **settings: str) -> AsyncIterator[Rig]:
+async def living(
+    home: Home | None = None, on: Disk | None = None, cluster_id: str | None = None, **settings: str
+) -> AsyncIterator[Rig]:
     """A rig from the start of its first life to the end of its last."""
-    rig = Rig(home, on, **settings)
+    rig = Rig(home, on, cluster_id, **settings)
     await rig.lives.start()
     try:
         yield rig

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from ottla.wire.messages import fetch, find_coordinator, metadata, produce
+from ottla.wire.messages import fetch, find_coordinator, incremental_alter_configs, metadata, produce
 from tests.asking import ask
 from tests.log.support import batch
 from tests.server.testkit.lives_rig import Rig, living
@@ -44,6 +44,14 @@ class NodesRig:
         await self.call("PUT", f"/v1/topics/{topic}", {"partitions": partitions, "configs": named})
         for index in range(partitions):
             await self.move(topic, index, leader=leader)
+
+    async def configure(self, topic: str, name: str, value: str) -> None:
+        """Gives a topic another setting."""
+        altered = incremental_alter_configs.AlterableConfig(name, 0, value)
+        resource = incremental_alter_configs.AlterConfigsResource(2, topic, [altered])
+        body = incremental_alter_configs.IncrementalAlterConfigsRequest([resource])
+        answer = await self.ask(1, incremental_alter_configs, 1, body)
+        assert answer.responses[0].error_code == 0
 
     def partition(self, topic: str, index: int = 0) -> Any:
         context = self.rig.lives.broker.context

@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from ottla.log.config_def import ConfigError
+from ottla.log.errors import InconsistentMetadata
 from ottla.server.testkit.fields import Refused
 from ottla.wire.errors import ErrorCode
-from ottla.wire.messages import describe_cluster, elect_leaders, fetch, unregister_broker
+from ottla.wire.messages import create_topics, describe_cluster, elect_leaders, fetch, unregister_broker
 from ottla.wire.primitives import uuid_from_text, uuid_to_text
 from tests.server.broker.whole_broker import disk
 from tests.server.testkit.lives_rig import Rig, living, run
@@ -117,6 +118,18 @@ def test_acks_all_needs_the_in_sync_replicas_that_the_topic_wants() -> None:
             assert (await rig.produce(1, "orders", acks=1))[0].error_code == 0
             await rig.move("orders", isr=[1, 3])
             assert (await rig.produce(1, "orders"))[0].error_code == 0
+
+    run(scenario)
+
+
+def test_other_wanted_in_sync_replicas_count_at_once() -> None:
+    async def scenario() -> None:
+        async with three() as rig:
+            await rig.create("orders", leader=1)
+            await rig.move("orders", isr=[1])
+            for wanted, error in (("2", ErrorCode.NOT_ENOUGH_REPLICAS), ("1", 0), ("3", ErrorCode.NOT_ENOUGH_REPLICAS), ("1", 0)):
+                await rig.configure("orders", "min.insync.replicas", wanted)
+                assert (await rig.produce(1, "orders"))[0].error_code == error
 
     run(scenario)
 
@@ -302,6 +315,45 @@ def test_a_node_comes_and_goes() -> None:
     run(scenario)
 
 
+def test_there_are_not_more_nodes_than_the_setting_allows() -> None:
+    async def scenario() -> None:
+        async with three(ottla_test_nodes="100") as rig:
+            assert await refused(rig, "POST", "/v1/nodes") == (409, "a broker simulates 100 nodes at most; remove one first")
+            await rig.call("DELETE", "/v1/nodes/2")
+            assert (await rig.call("POST", "/v1/nodes"))["id"] == 101
+
+    run(scenario)
+
+
+def test_nothing_is_left_of_a_node_that_is_gone() -> None:
+    async def scenario() -> None:
+        async with three() as rig:
+            broker, kit = rig.rig.lives.broker, rig.rig.kit
+            before = list(broker.all_listeners), list(kit._frames)
+            await rig.call("POST", "/v1/nodes")
+            assert len(broker.all_listeners) == len(before[0]) + 1
+            assert len(kit._frames) == len(before[1]) + 1
+            await rig.call("DELETE", "/v1/nodes/4")
+            assert (broker.all_listeners, kit._frames) == before
+
+    run(scenario)
+
+
+def test_a_node_that_is_removed_twice_at_a_time_is_gone_once() -> None:
+    async def scenario() -> None:
+        async with three() as rig:
+            calls = [rig.call("DELETE", "/v1/nodes/3"), rig.call("DELETE", "/v1/nodes/3"), rig.node(3, state="fenced")]
+            async with rig.rig.lives.turn:
+                begun = [asyncio.ensure_future(call) for call in calls]
+                await asyncio.sleep(0)  # each waits for its turn
+            removed, *others = await asyncio.gather(*begun, return_exceptions=True)
+            assert isinstance(removed, dict)
+            assert removed["id"] == 3
+            assert list(map(str, others)) == ["there is no node 3; there are 1, 2"] * 2
+
+    run(scenario)
+
+
 def test_what_cannot_be_is_refused_by_name() -> None:
     async def scenario() -> None:
         async with three(default_replication_factor="1") as rig:
@@ -317,9 +369,21 @@ def test_what_cannot_be_is_refused_by_name() -> None:
             assert await refused(rig, "POST", path, {"leader": 3}) == (409, "leader: node 3 is not up, so it cannot lead")
             assert "did you mean down" in (await refused(rig, "POST", "/v1/nodes/3", {"state": "dwn"}))[1]
             assert (await refused(rig, "DELETE", "/v1/nodes/1"))[0] == 409
+
+    run(scenario)
+
+
+def test_a_node_with_an_only_replica_stays_as_it_is() -> None:
+    async def scenario() -> None:
+        async with three(default_replication_factor="1") as rig:
+            body = create_topics.CreateTopicsRequest([create_topics.CreatableTopic("shared", 1, 3)])
+            assert (await rig.ask(1, create_topics, 7, body)).topics[0].error_code == 0
+            await rig.move("shared", leader=2)
+            await rig.create("orders", leader=2)
+            before = rig.partition("shared"), rig.partition("orders")
             status, text = await refused(rig, "DELETE", "/v1/nodes/2")
             assert (status, text) == (409, "node 2 has the only replica of orders-0; move it to another node first")
-            assert rig.partition("orders").leader == 2  # it is as it was
+            assert (rig.partition("shared"), rig.partition("orders")) == before
 
     run(scenario)
 
@@ -397,6 +461,21 @@ def test_a_directory_of_another_cluster_is_refused() -> None:
             cluster_id = rig.lives.broker.cluster_id
         with pytest.raises(ConfigError, match=f"belongs to the cluster {cluster_id}, whose nodes are not simulated"):
             async with living(on=kept, ottla_test_nodes="3"):
+                pass
+
+    run(scenario)
+
+
+def test_a_directory_of_another_simulated_cluster_is_refused() -> None:
+    async def scenario() -> None:
+        kept = disk()
+        async with living(on=kept, ottla_test_nodes="3") as rig:
+            cluster_id = rig.lives.broker.cluster_id
+        async with living(on=kept, ottla_test_nodes="3", cluster_id=cluster_id):
+            pass
+        other = f"SIMULATED3-{'A' * 10}g"
+        with pytest.raises(InconsistentMetadata, match=f"belongs to cluster {cluster_id}, not to {other}"):
+            async with living(on=kept, ottla_test_nodes="3", cluster_id=other):
                 pass
 
     run(scenario)
