@@ -133,7 +133,6 @@ COVERED_BY: Final[dict[str, str]] = {
     "server/partitions/fetch_answers.py": "tests/server/handlers/test_fetch.py",
     "server/peers/outcomes.py": "tests/server/peers/test_peer.py",
     "server/program/app.py": "tests/server/program/test_cli.py",
-    "server/program/ready_file.py": "tests/server/program/test_cli.py",
     "server/quorum/controllers.py": "tests/server/quorum/test_cluster.py",
     "server/replication/range_lookup.py": "tests/server/replication/test_fetcher.py",
     "server/replication/settings.py": "tests/server/replication/test_fetchers.py",

@@ -185,6 +185,8 @@ def _log_ignored_settings(config: BrokerConfig, given: Mapping[str, Given]) -> N
 def run(options: ServeOptions) -> int:
     """Runs a broker until a signal comes; returns the exit code."""
     _begin_logging(os.environ.get(LOG_LEVEL, "INFO"))
+    if options.ready_file is not None:
+        _remove_ready_file(options.ready_file)  # whoever waits for it must not find that of an earlier start
     try:
         config, given = gather_here(options)
         _log_ignored_settings(config, given)
@@ -244,6 +246,8 @@ async def _serve(config: BrokerConfig, options: ServeOptions, *, in_container: b
         _write_ready_file(options.ready_file, broker.bootstrap, test_url)
     _announce(broker, config, test_url, in_container=in_container)
     await _wait_for_either(stop, served.offline)
+    if options.ready_file is not None:
+        _remove_ready_file(options.ready_file, os.getpid())
     if under_test is not None:
         under_test.close()
     try:
@@ -299,6 +303,12 @@ def _write_ready_file(path: str, bootstrap: str, test_url: str | None) -> None:
         write_ready_file(OsDisk(), path, bootstrap, test_url, os.getpid())
     except OSError as error:
         _log.error("--ready-file: %s: %s", path, error.strerror)
+
+
+def _remove_ready_file(path: str, process_id: int | None = None) -> None:
+    from ottla.server.program.ready_file import remove_ready_file
+
+    remove_ready_file(OsDisk(), path, process_id)
 
 
 async def _wait_for_either(*events: asyncio.Event) -> None:
