@@ -56,7 +56,7 @@ class Fault:
         self.id = f"f{number}"
         self._bench = bench
         self._refresh = refresh
-        self.sent = {name: value for name, value in fields.all().items() if name in ("on", "do")}
+        self.sent = {name: value for name, value in fields.all().items() if value is not None}
         self.on = On(Fields(fields.take("on", dict, {}), "on"), bench.node_ids)
         self.action: Action = read_action(Fields(fields.take("do", dict), "do"))
         self.times = fields.take_number("times", self.action.times, low=FOR_EVER, high=MOST_TIMES)
