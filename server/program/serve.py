@@ -58,6 +58,7 @@ TEST_PORT: Final = "ottla.test.port"
 TEST_DISK: Final = "ottla.test.disk"
 REAL: Final = "files"
 TEST_NODES: Final = "ottla.test.nodes"
+TEST_SEED: Final = "ottla.test.seed"
 COLLECTOR_STEP: Final = 50_000
 """How many new objects there are between two collections of the youngest; Python's default is 700."""
 _BAD_ADDRESS: Final = (errno.EADDRINUSE, errno.EADDRNOTAVAIL, errno.EACCES, errno.EPERM, errno.EAFNOSUPPORT)
@@ -78,6 +79,7 @@ class ServeOptions:
     test_port: int | None = None
     test_disk: str | None = None
     test_nodes: int | None = None
+    test_seed: int | None = None
     ready_file: str | None = None
     until_stdin_closes: bool = False
     adopt_test_data: bool = False
@@ -131,6 +133,8 @@ def _named_options(options: ServeOptions, given: Mapping[str, Given]) -> dict[st
         result[TEST_DISK] = Given(options.test_disk, "--test-disk")
     if options.test_nodes is not None:
         result[TEST_NODES] = Given(str(options.test_nodes), "--test-nodes")
+    if options.test_seed is not None:
+        result[TEST_SEED] = Given(str(options.test_seed), "--test-seed")
     if options.port is not None or options.host is not None:
         result |= _move_listeners(given, options.host, options.port)
     return result
@@ -273,6 +277,8 @@ def _put_under_test(config: BrokerConfig, options: ServeOptions) -> UnderTest | 
             raise ConfigError(f"{TEST_DISK}: a disk in memory is for tests only; give the broker a test port (--test-port 0)")
         if config.values[TEST_NODES] > 1:
             raise ConfigError(f"{TEST_NODES}: nodes are simulated only for a test; give the broker a test port (--test-port 0)")
+        if config.values[TEST_SEED] is not None:
+            raise ConfigError(f"{TEST_SEED}: only a test may know what chance brings; give the broker a test port (--test-port 0)")
         check_directories(OsDisk(), config.all_log_dirs, under_test=False, adopt=options.adopt_test_data)
     except ConfigError as error:
         raise CannotStart(str(error)) from error

@@ -28,7 +28,9 @@ def _fault_line(fault: Mapping[str, Any]) -> str:
     on, do = (json.dumps(fault.get(name) or {}, ensure_ascii=False) for name in ("on", "do"))
     state = "active" if fault["active"] else "over"
     rules = "".join(f", {name} {fault[name]}" for name in _RULES if fault.get(name, _FOR_EVER) != _FOR_EVER)
-    return f"{fault['id']}, {state}: {fault['hits']} hits in {fault['matches']} matches, {fault['held']} held; {do} on {on}{rules}"
+    return (
+        f"{fault['id']}, {state}: {fault['hits']} hits in {fault['matches']} matches, {fault['held']} held; {do} on {on}{rules}"
+    )
 
 
 def _request_line(request: Mapping[str, Any], first_ms: int) -> str:

@@ -186,6 +186,11 @@ def test_a_broker_in_memory_loses_its_power_and_leaves_no_directory(tmp_path: Pa
         1,
         "ottla: ottla.test.disk: a disk in memory is for tests only; give the broker a test port (--test-port N)",
     )
+    code, line = run_to_its_end(tmp_path, "--port", "0", "--test-seed", "7")
+    assert (code, line) == (
+        1,
+        "ottla: ottla.test.seed: only a test may know what chance brings; give the broker a test port (--test-port 0)",
+    )
 
 
 @pytest.mark.parametrize(
@@ -341,6 +346,7 @@ def by_typer(arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> ServeOpti
         "--port 65535",
         "--metrics-port 0 --node-id 65536",
         "--test-port 0 --test-disk memory --until-stdin-closes --ready-file f server.properties --adopt-test-data",
+        "--test-port 0 --test-nodes 100 --test-seed 9223372036854775807",
     ],
 )
 def test_both_readings_are_the_same(line: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -362,6 +368,7 @@ def test_both_readings_are_the_same(line: str, monkeypatch: pytest.MonkeyPatch) 
         "--port -1",
         "--metrics-port 65536",
         "--test-port 65536",
+        "--test-seed 9223372036854775808",
         "--until-stdin-closes=yes",
         "--port",
         "--node-id ٣",
