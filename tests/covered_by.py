@@ -190,7 +190,6 @@ COVERED_BY: Final[dict[str, str]] = {
     "server/testkit/node_handles.py": "compat_tests/test_testkit_nodes.py",
     "server/testkit/node_rules.py": "tests/server/testkit/test_nodes.py",
     "server/testkit/simulated_cluster.py": "tests/server/testkit/test_nodes.py",
-    "server/testkit/serving.py": "tests/server/program/test_cli.py",
     "server/testkit/session_refusals.py": "tests/server/testkit/test_faults.py",
     "server/testkit/texts.py": "tests/server/testkit/test_records.py",
     "server/testkit/topics.py": "tests/server/testkit/test_moves.py",
