@@ -88,7 +88,7 @@ def call(
         sent = None if body is None else json.loads(body)
     except ValueError as error:
         raise typer.BadParameter(f"{body!r:.100} is not JSON: {error}", param_hint="JSON") from None
-    output.write_json(port.call(method.upper(), path, sent))
+    output.write_json(port.call(method.upper(), f"/{path.removeprefix('/')}", sent))
 
 
 @app.command("state")

@@ -183,6 +183,7 @@ COVERED_BY: Final[dict[str, str]] = {
     "commands/cluster/broker.py": "tests/test_testing_cluster.py",
     "commands/cluster/leaders.py": "compat_tests/cluster/test_command.py",
     "server/broker/simulated_nodes.py": "tests/server/testkit/test_nodes.py",
+    "server/testkit/fault_fields.py": "tests/server/testkit/test_selectors.py",
     "server/testkit/near_replicas.py": "tests/server/testkit/test_nodes.py",
     "server/testkit/node.py": "tests/server/testkit/test_nodes.py",
     "server/testkit/node_calls.py": "tests/server/testkit/test_nodes.py",
