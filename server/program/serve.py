@@ -278,7 +278,9 @@ def _put_under_test(config: BrokerConfig, options: ServeOptions) -> UnderTest | 
         if config.values[TEST_NODES] > 1:
             raise ConfigError(f"{TEST_NODES}: nodes are simulated only for a test; give the broker a test port (--test-port 0)")
         if config.values[TEST_SEED] is not None:
-            raise ConfigError(f"{TEST_SEED}: only a test may know what chance brings; give the broker a test port (--test-port 0)")
+            raise ConfigError(
+                f"{TEST_SEED}: only a test may know what chance brings; give the broker a test port (--test-port 0)"
+            )
         check_directories(OsDisk(), config.all_log_dirs, under_test=False, adopt=options.adopt_test_data)
     except ConfigError as error:
         raise CannotStart(str(error)) from error

@@ -184,7 +184,7 @@ def test_a_broker_in_memory_loses_its_power_and_leaves_no_directory(tmp_path: Pa
     code, line = run_to_its_end(tmp_path, "--port", "0", "--test-disk", "memory")
     assert (code, line) == (
         1,
-        "ottla: ottla.test.disk: a disk in memory is for tests only; give the broker a test port (--test-port N)",
+        "ottla: ottla.test.disk: a disk in memory is for tests only; give the broker a test port (--test-port 0)",
     )
     code, line = run_to_its_end(tmp_path, "--port", "0", "--test-seed", "7")
     assert (code, line) == (
