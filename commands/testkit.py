@@ -88,7 +88,7 @@ def call(
         sent = None if body is None else json.loads(body)
     except ValueError as error:
         raise typer.BadParameter(f"{body!r:.100} is not JSON: {error}", param_hint="JSON") from None
-    output.write_json(port.call(method.upper(), path, sent))
+    output.write_json(port.call(method.upper(), f"/{path.removeprefix('/')}", sent))
 
 
 @app.command("state")
@@ -212,5 +212,5 @@ def _drip(text: str) -> dict[str, int]:
 
 def _row(fault: dict[str, Any]) -> tuple[output.Cell, ...]:
     left = "for ever" if fault["left"] in (None, _FOR_EVER) else fault["left"]
-    what = (json.dumps(fault[name], ensure_ascii=False) for name in ("on", "do"))
+    what = (json.dumps(fault.get(name, {}), ensure_ascii=False) for name in ("on", "do"))
     return fault["id"], fault["matches"], fault["hits"], left, fault["held"], *what

@@ -81,9 +81,12 @@ def replay(
 def read_recording(file: Path) -> list[Recorded]:
     """Reads recorded frames. Raises Failure if the file holds something else, OSError if it cannot be read."""
     try:
-        return [_read(each) for each in json.loads(file.read_bytes())]
+        recorded = [_read(each) for each in json.loads(file.read_bytes())]
     except (ValueError, TypeError, KeyError) as error:
         raise Failure(f"{file}: this is not the answer to GET /v1/requests?format=frames: {error!r:.100}") from None
+    if not recorded:
+        raise Failure(f"{file}: there are no frames in it; record some requests first")
+    return recorded
 
 
 def _read(fields: dict[str, Any]) -> Recorded:

@@ -61,8 +61,8 @@ REPORTED: Final = 50
 
 _BEFORE: Final = pytest.StashKey[dict[str, int]]()
 """What a test's report leaves out, because it was before the test."""
-_RUNNING: Final = pytest.StashKey[list["Broker"]]()
-"""The brokers that run."""
+_RUNNING: Final = pytest.StashKey[dict["Broker", "pytest.Mark | None"]]()
+"""The brokers that run, with the markers that they were started with."""
 _NUMBERS: Final = itertools.count(1)
 _LONGEST_NAME: Final = 200
 
@@ -103,35 +103,50 @@ def kafka_broker(request: pytest.FixtureRequest) -> Iterator[Broker]:
     """A running broker: `.bootstrap`, `.port`, `.data_dir`. Settings by the marker `kafka_broker`."""
     from ottla.testing import Broker
 
-    running = request.config.stash.setdefault(_RUNNING, [])
+    running = request.config.stash.setdefault(_RUNNING, {})
     with Broker(**_given(request, MARKER)) as broker:
         broker.record(RECORDED)
-        running.append(broker)
+        running[broker] = request.node.get_closest_marker(MARKER)
         try:
             yield broker
         finally:
-            running.remove(broker)
+            del running[broker]
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Resets the broker that earlier tests have had, before any fixture of this one can use it."""
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> Iterator[None]:
+    """Resets the broker that earlier tests have had, before any fixture of this one can use it. Raises UsageError if the test has
+    a marker that its broker was not started with."""
     if "kafka_broker" not in getattr(item, "fixturenames", ()):
-        return
-    for broker in item.config.stash.get(_RUNNING, []):
+        return (yield)
+    for broker in item.config.stash.get(_RUNNING, {}):
         if item.config.getini(RESET):
             broker.reset()
         item.stash[_BEFORE] = broker.begin_report()
+    result = yield
+    _check_marker(item)
+    return result
+
+
+def _check_marker(item: pytest.Item) -> None:
+    """Raises UsageError for a marker without effect. A broker that is not the plugin's is none of its business."""
+    running, broker = item.config.stash.get(_RUNNING, {}), getattr(item, "funcargs", {}).get("kafka_broker")
+    marker = item.get_closest_marker(MARKER)
+    if marker is not None and broker in running and marker != running[broker]:
+        raise pytest.UsageError(
+            f"the marker {MARKER} has no effect here: tests share a broker ({SCOPE} = {item.config.getini(SCOPE)}), and it was "
+            "started without these settings; put the marker where that scope begins, or take a narrower scope"
+        )
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Adds to the report of a failed test what its broker knows."""
     report = yield
-    running = item.config.stash.get(_RUNNING, []) if "kafka_broker" in getattr(item, "fixturenames", ()) else []
+    running = item.config.stash.get(_RUNNING, {}) if "kafka_broker" in getattr(item, "fixturenames", ()) else {}
     if running and report.failed and report.when != "teardown":
         try:
-            text = running[-1].report(**item.stash.get(_BEFORE, {}), limit=REPORTED)
+            text = next(reversed(running)).report(**item.stash.get(_BEFORE, {}), limit=REPORTED)
         except Exception as error:  # noqa: BLE001 - the test's own failure is what counts
             text = f"the broker does not say what happened: {error!r}"
         if text:

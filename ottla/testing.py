@@ -70,6 +70,7 @@ QUICK: Final[Mapping[str, str]] = {
 """Where a throwaway broker departs from Kafka's defaults."""
 MEMORY: Final = "memory"
 NODES: Final = "ottla.test.nodes"
+SEED: Final = "ottla.test.seed"
 _PLACES: Final = frozenset({"log.dir", "log.dirs", "metadata.log.dir"})
 """The settings that say where a broker's data are."""
 
@@ -106,8 +107,6 @@ class Broker(Moving):
         self._port = port
         self._cluster_id = cluster_id
         self._test_port = test_port
-        self._seed = SystemRandom().getrandbits(32) if seed is None else seed
-        self._random = None if seed is None else Random(seed)
         self._settings = {name.replace("_", "."): as_text(value) for name, value in settings.items()}
         if nodes != 1:
             self._settings[NODES] = str(nodes)
@@ -124,7 +123,10 @@ class Broker(Moving):
         self._controls: Controls | None = None
         self._test_server: TestPort | None = None
         self._thread: _Thread | None = None
-        self._configured("unused")  # a wrong setting is reported where it was written
+        config = self._configured("unused")  # a wrong setting is reported where it was written
+        seed = config.values[SEED] if seed is None else seed
+        self._seed: int = SystemRandom().getrandbits(32) if seed is None else seed
+        self._random = None if seed is None else Random(seed)
 
     # Where it is
 

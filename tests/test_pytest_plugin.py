@@ -41,8 +41,45 @@ def test_each_test_has_its_own_broker_and_settings(tmp_path: Path) -> None:
 
 
 def test_a_wider_scope_shares_one(tmp_path: Path) -> None:
-    ran = run(tmp_path, TESTS.format(partitions=None, brokers=1), "-o", "kafka_broker_scope=session")
+    tests = TESTS.replace("@pytest.mark.kafka_broker(num_partitions=7)\n", "")
+    ran = run(tmp_path, tests.format(partitions=None, brokers=1), "-o", "kafka_broker_scope=session")
     assert ran.returncode == 0, ran.stdout
+
+
+MARKED = """
+import pytest
+
+pytestmark = pytest.mark.kafka_broker(num_partitions=7)
+
+def test_with_the_marker_of_the_module(kafka_broker): pass
+
+@pytest.mark.kafka_broker(num_partitions=7)
+def test_with_the_same(kafka_topic): pass
+
+@pytest.mark.kafka_broker(retention=5)
+def test_with_another(kafka_topic): pass
+
+class TestIt:
+    pytestmark = pytest.mark.kafka_broker(num_partitions=8)
+
+    def test_with_that_of_its_class(self, kafka_broker): pass
+"""
+
+
+@pytest.mark.parametrize(
+    ("scope", "outcome"),
+    [
+        ("session", "4 errors"),
+        ("module", "2 passed, 2 errors"),
+        ("class", "3 passed, 1 error"),
+        ("function", "3 passed, 1 error"),
+    ],
+)
+def test_a_marker_that_has_no_effect_is_said(tmp_path: Path, scope: str, outcome: str) -> None:
+    ran = run(tmp_path, MARKED, "-o", f"kafka_broker_scope={scope}")
+    assert f"{outcome} in " in ran.stdout
+    shared = f"the marker kafka_broker has no effect here: tests share a broker (kafka_broker_scope = {scope})"
+    assert (shared in ran.stdout) == (scope in ("session", "module")), ran.stdout
 
 
 def test_settings_without_a_name_are_refused(tmp_path: Path) -> None:

@@ -56,6 +56,12 @@ _TestNodes = Annotated[
     int | None,
     typer.Option(min=1, max=MOST_TEST_NODES, metavar="N", help="ottla.test.nodes: how many nodes it simulates for a test."),
 ]
+_TestSeed = Annotated[
+    int | None,
+    typer.Option(
+        min=0, max=2**63 - 1, metavar="N", help="ottla.test.seed: with the same one, a test's chances come out the same."
+    ),
+]
 _TestDisk = Annotated[
     str | None,
     typer.Option(
@@ -130,6 +136,7 @@ def serve(
     test_port: _TestPort = None,
     test_disk: _TestDisk = None,
     test_nodes: _TestNodes = None,
+    test_seed: _TestSeed = None,
     ready_file: Annotated[
         str | None, typer.Option(metavar="FILE", help="Where to write, as JSON, the addresses and the process id once it serves.")
     ] = None,
@@ -154,6 +161,7 @@ def serve(
         test_port,
         test_disk,
         test_nodes,
+        test_seed,
         ready_file,
         until_stdin_closes,
         adopt_test_data,

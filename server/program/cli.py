@@ -34,7 +34,14 @@ OPTIONS: Final = {f"--{field.name.replace('_', '-')}": field.name for field in f
 """The options of `serve`."""
 _FLAGS: Final = frozenset(("until_stdin_closes", "adopt_test_data"))
 """The options that take no value."""
-_NUMBERS: Final = {"port": 65535, "metrics_port": 65535, "test_port": 65535, "test_nodes": 100, "node_id": 2**31 - 1}
+_NUMBERS: Final = {
+    "port": 65535,
+    "metrics_port": 65535,
+    "node_id": 2**31 - 1,
+    "test_port": 65535,
+    "test_nodes": 100,
+    "test_seed": 2**63 - 1,
+}
 """The options that are numbers, with their greatest values."""
 
 

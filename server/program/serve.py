@@ -58,6 +58,7 @@ TEST_PORT: Final = "ottla.test.port"
 TEST_DISK: Final = "ottla.test.disk"
 REAL: Final = "files"
 TEST_NODES: Final = "ottla.test.nodes"
+TEST_SEED: Final = "ottla.test.seed"
 COLLECTOR_STEP: Final = 50_000
 """How many new objects there are between two collections of the youngest; Python's default is 700."""
 _BAD_ADDRESS: Final = (errno.EADDRINUSE, errno.EADDRNOTAVAIL, errno.EACCES, errno.EPERM, errno.EAFNOSUPPORT)
@@ -78,6 +79,7 @@ class ServeOptions:
     test_port: int | None = None
     test_disk: str | None = None
     test_nodes: int | None = None
+    test_seed: int | None = None
     ready_file: str | None = None
     until_stdin_closes: bool = False
     adopt_test_data: bool = False
@@ -131,6 +133,8 @@ def _named_options(options: ServeOptions, given: Mapping[str, Given]) -> dict[st
         result[TEST_DISK] = Given(options.test_disk, "--test-disk")
     if options.test_nodes is not None:
         result[TEST_NODES] = Given(str(options.test_nodes), "--test-nodes")
+    if options.test_seed is not None:
+        result[TEST_SEED] = Given(str(options.test_seed), "--test-seed")
     if options.port is not None or options.host is not None:
         result |= _move_listeners(given, options.host, options.port)
     return result
@@ -185,6 +189,8 @@ def _log_ignored_settings(config: BrokerConfig, given: Mapping[str, Given]) -> N
 def run(options: ServeOptions) -> int:
     """Runs a broker until a signal comes; returns the exit code."""
     _begin_logging(os.environ.get(LOG_LEVEL, "INFO"))
+    if options.ready_file is not None:
+        _remove_ready_file(options.ready_file)  # whoever waits for it must not find that of an earlier start
     try:
         config, given = gather_here(options)
         _log_ignored_settings(config, given)
@@ -244,6 +250,8 @@ async def _serve(config: BrokerConfig, options: ServeOptions, *, in_container: b
         _write_ready_file(options.ready_file, broker.bootstrap, test_url)
     _announce(broker, config, test_url, in_container=in_container)
     await _wait_for_either(stop, served.offline)
+    if options.ready_file is not None:
+        _remove_ready_file(options.ready_file, os.getpid())
     if under_test is not None:
         under_test.close()
     try:
@@ -269,6 +277,10 @@ def _put_under_test(config: BrokerConfig, options: ServeOptions) -> UnderTest | 
             raise ConfigError(f"{TEST_DISK}: a disk in memory is for tests only; give the broker a test port (--test-port 0)")
         if config.values[TEST_NODES] > 1:
             raise ConfigError(f"{TEST_NODES}: nodes are simulated only for a test; give the broker a test port (--test-port 0)")
+        if config.values[TEST_SEED] is not None:
+            raise ConfigError(
+                f"{TEST_SEED}: only a test may know what chance brings; give the broker a test port (--test-port 0)"
+            )
         check_directories(OsDisk(), config.all_log_dirs, under_test=False, adopt=options.adopt_test_data)
     except ConfigError as error:
         raise CannotStart(str(error)) from error
@@ -299,6 +311,12 @@ def _write_ready_file(path: str, bootstrap: str, test_url: str | None) -> None:
         write_ready_file(OsDisk(), path, bootstrap, test_url, os.getpid())
     except OSError as error:
         _log.error("--ready-file: %s: %s", path, error.strerror)
+
+
+def _remove_ready_file(path: str, process_id: int | None = None) -> None:
+    from ottla.server.program.ready_file import remove_ready_file
+
+    remove_ready_file(OsDisk(), path, process_id)
 
 
 async def _wait_for_either(*events: asyncio.Event) -> None:

@@ -237,6 +237,15 @@ OWN_SETTINGS: Final[dict[str, Setting]] = {
             "with one copy of each partition; its cluster id says SIMULATED.",
         ),
         Setting(
+            "ottla.test.seed",
+            ConfigType.LONG,
+            None,
+            0,
+            2**63 - 1,
+            doc="With the same seed, whatever a broker with a test port leaves to chance comes out the same. If it is not set, a "
+            "seed is drawn, and logged.",
+        ),
+        Setting(
             "ottla.test.token",
             ConfigType.PASSWORD,
             None,

@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from ottla.log.disk.files import StateUnknown
 from ottla.server.base.clock import stop_thread
-from ottla.server.testkit.fields import Fields, Refused, nearest
+from ottla.server.testkit.fields import NO_OTHER, Fields, Refused, nearest
 
 GROW: Final = "grow"
 """What needs room on the disk."""
@@ -137,7 +137,7 @@ class DiskFaults:
             if fault.id == fault_id:
                 self.all = tuple(each for each in self.all if each is not fault)
                 return fault
-        known = f"; there are {', '.join(each.id for each in self.all)}" if self.all else "; there are none"
+        known = f"; there are {', '.join(each.id for each in self.all)}" if self.all else NO_OTHER
         raise Refused(f"there is no disk fault {fault_id:.50}{known}", HTTPStatus.NOT_FOUND)
 
     def clear(self) -> tuple[DiskFault, ...]:

@@ -76,7 +76,7 @@ async def wait(kit: Kit, given: Given) -> Any:
         if not await wait_at_most(kit.clock, timeout_ms / 1000, (waiting,)):
             fault.forget_wait(promise)
             text = f"the fault {fault.id} has {fault.hits} of {hits} hits, and matched {fault.matches} requests"
-            raise Refused(f"{text}, after {timeout_ms} ms", HTTPStatus.REQUEST_TIMEOUT)
+            raise Refused(f"after {timeout_ms} ms: {text}", HTTPStatus.REQUEST_TIMEOUT)
     return fault.describe()
 
 

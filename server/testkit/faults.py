@@ -27,7 +27,8 @@ from ottla.server.testkit.actions import (
     Rewritten,
     read_action,
 )
-from ottla.server.testkit.fields import Fields, Refused
+from ottla.server.testkit.fault_fields import OUTERMOST, check_places
+from ottla.server.testkit.fields import NO_OTHER, Fields, Refused
 from ottla.server.testkit.refusals import Selected, select
 from ottla.server.testkit.selectors import On
 from ottla.server.testkit.session_refusals import IN_SESSIONS, Partition, select_partitions
@@ -56,9 +57,13 @@ class Fault:
         self.id = f"f{number}"
         self._bench = bench
         self._refresh = refresh
-        self.sent = {name: value for name, value in fields.all().items() if name in ("on", "do")}
-        self.on = On(Fields(fields.take("on", dict, {}), "on"), bench.node_ids)
-        self.action: Action = read_action(Fields(fields.take("do", dict), "do"))
+        self.sent = {name: value for name, value in fields.all().items() if value is not None}
+        check_places(fields, OUTERMOST)
+        on, do = fields.inside("on"), Fields(fields.take("do", dict), "do")
+        check_places(on, "on")
+        check_places(do, "do")
+        self.on = On(on, bench.node_ids)
+        self.action: Action = read_action(do)
         self.times = fields.take_number("times", self.action.times, low=FOR_EVER, high=MOST_TIMES)
         if self.times == 0:
             raise Refused("times must be at least 1, or -1 for ever, not 0")
@@ -242,7 +247,7 @@ class Faults:
         """Returns a fault by its id. Raises Refused."""
         fault = self._faults.get(fault_id)
         if fault is None:
-            known = f"; there are {', '.join(self._faults)}" if self._faults else "; there are none"
+            known = f"; there are {', '.join(self._faults)}" if self._faults else NO_OTHER
             raise Refused(f"there is no fault {fault_id:.50}{known}", HTTPStatus.NOT_FOUND)
         return fault
 

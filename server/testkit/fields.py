@@ -18,6 +18,8 @@ D = TypeVar("D")
 
 MOST_NAMES: Final = 40
 """So many known names are told to who gave another one."""
+NO_OTHER: Final = ", nor any other"
+"""The end of a sentence about a wrong name where no name would be right."""
 _MISSING: Final = object()
 _WORDS: Final[dict[type, str]] = {
     bool: "true or false",
@@ -39,14 +41,14 @@ class Refused(Exception):
 
 def nearest(wrong: object, known: Iterable[str]) -> str:
     """Returns the end of a sentence about a wrong name: the known name that is nearest to it, or else all of them, or
-    the first of very many."""
+    the first of very many, or that there is none."""
     names = sorted(known)
     lower = {name.lower(): name for name in names}
     found = get_close_matches(str(wrong).lower(), lower, 1)
     if found:
         return f"; did you mean {lower[found[0]]}?"
     more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
-    return f"; there are {', '.join(names[:MOST_NAMES])}{more}" if names else ""
+    return f"; there are {', '.join(names[:MOST_NAMES])}{more}" if names else NO_OTHER
 
 
 def _is_whole(text: str) -> bool:
@@ -134,10 +136,21 @@ class Fields:
         """Returns the path of a field, as messages have it."""
         return f"{self.where}.{name}" if self.where else name
 
+    def only(self, *names: str) -> None:
+        """Raises Refused if there are other fields. It is for objects of which a field must be there: one that is misspelt is
+        then told, and not that the right one is missing."""
+        self._known.update(names)
+        for name in self._left:
+            if name not in self._known:
+                self._refuse(name)
+
     def done(self) -> None:
         """Raises Refused if there are fields that nobody took."""
         for name in self._left:
-            raise Refused(f"{self.path(str(name))} is no field here{nearest(name, self._known)}")
+            self._refuse(name)
+
+    def _refuse(self, name: object) -> None:
+        raise Refused(f"{self.path(str(name))} is no field here{nearest(name, self._known) if self._known else ''}")
 
 
 class QueryFields(Fields):

@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from ottla.server.testkit.control import CALLS, Call
+from ottla.server.testkit.fault_fields import ACTIONS, RULES, SELECTORS
 from ottla.server.testkit.fields import Refused, nearest
 from ottla.server.testkit.given import Given
 from ottla.server.testkit.looking import WAIT_SECONDS as LOOKING_SECONDS
@@ -21,15 +22,6 @@ from ottla.server.testkit.node_handles import Node
 if TYPE_CHECKING:
     from ottla.server.testkit.kit import Kit
 
-SELECTORS: Final = (
-    *("api", "topic", "partition", "group", "transactional_id", "resource"),
-    *("client_id", "client_host", "node", "version", "where"),
-)
-ACTIONS: Final = (
-    *("error", "message", "top_level", "throttle_ms", "delay_ms", "jitter_ms", "hold", "disconnect", "blackhole"),
-    *("drip", "cut_after", "corrupt", "observe"),
-)
-RULES: Final = ("times", "on_call", "probability", "for_ms", "act")
 WAIT_SECONDS: Final = 5.0
 
 _BY_NAME: Final = {call.name: call for call in CALLS}

@@ -94,6 +94,9 @@ class Looking:
         """Appends a record without a client, and returns its `partition`, `offset` and `timestamp`. Without a partition it goes
         to that of its key, as with Java's clients, or to the first."""
         pairs = headers.items() if isinstance(headers, Mapping) else headers
+        for name, each in (("key", key), ("value", value)):
+            if not isinstance(each, bytes | str | None):
+                raise ValueError(f"{name} must be str, bytes or None, not {each!r:.50}")  # noqa: TRY004 - as all refusals
         fields = {"key": key, "value": value, "headers": list(pairs), "timestamp": timestamp, "partition": partition}
         return dict(self._call("produce", fields, topic=topic))
 

@@ -64,6 +64,7 @@ async def advance(kit: Kit, given: Given) -> dict[str, Any]:
     """Moves the clock by `ms` and returns what that did. With `keep_members`, members whose clients have a connection keep their
     sessions."""
     fields = given.fields
+    fields.only("ms", "keep_members")
     ms, keep = fields.take_number("ms", high=MOST_MS), fields.take("keep_members", bool, False)
     fields.done()
     return await _move(kit.lives, lambda: ms, keep=keep)
@@ -73,6 +74,7 @@ async def set_clock(kit: Kit, given: Given) -> dict[str, Any]:
     """Moves the clock to the time `at`, ISO 8601 or ms since 1970, and returns what that did. Raises Refused if that time is
     past."""
     fields, lives = given.fields, kit.lives
+    fields.only("at", "keep_members")
     at_ms, keep = _time(fields), fields.take("keep_members", bool, False)
     fields.done()
     return await _move(lives, lambda: at_ms - lives.clock.now_ms(), keep=keep)
@@ -109,6 +111,7 @@ def _time(fields: Fields) -> int:
 
 async def run(kit: Kit, given: Given) -> dict[str, Any]:
     """Runs retention, compaction or expiry now (`what`), and returns what that did."""
+    given.fields.only("what")
     what, lives = given.fields.take_choice("what", PASSES), kit.lives
     given.fields.done()
     lives.home.check()

@@ -119,7 +119,7 @@ class Moving(Looking, Recording, NodeMoves):
         APIs (`Produce=[3, 9]`), or no version of them (None). Without arguments it serves all again. Returns all versions."""
         if as_ is None and not versions:
             return dict(self._call("be_itself"))
-        ranges = {name: None if found is None else list(found) for name, found in versions.items()}
+        ranges = {name: list(found) if isinstance(found, tuple | range) else found for name, found in versions.items()}
         return dict(self._call("pretend", {"as": as_, **ranges}))
 
     def create_topic(self, name: str, partitions: int | None = None, **settings: object) -> None:

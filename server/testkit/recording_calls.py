@@ -102,11 +102,12 @@ def _is_held(kit: Kit, entry: Entry) -> bool:
 
 
 def _flag(fields: Fields, name: str) -> bool:
-    """Takes out true or false, which in a query is 1, 0 or a word. Raises Refused."""
+    """Takes out true or false, which in a query is 1, 0 or a word, and may be so in Python. Raises Refused."""
     value = fields.take_any(name)
-    flags = {None: False, "1": True, "true": True, "0": False, "false": False}
-    if isinstance(value, bool):
-        return value
-    if value not in flags:
+    if value is None:
+        return False
+    text = str(value).lower() if type(value) in (bool, int) else value
+    flags = {"1": True, "true": True, "0": False, "false": False}
+    if not isinstance(text, str) or text not in flags:
         raise Refused(f"{name} must be 1 or 0, or true or false, not {value!r:.50}")
-    return flags[value]
+    return flags[text]

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 DISK: Final = "ottla.test.disk"
 MEMORY: Final = "memory"
 NODES: Final = "ottla.test.nodes"
+SEED: Final = "ottla.test.seed"
 
 logger = logging.getLogger("ottla.server.testkit")
 
@@ -38,7 +39,8 @@ class UnderTest:
         without a token, or if a test must not touch the directories; and OSError."""
         values = config.values
         token = values[TOKEN]
-        seed = from_system().getrandbits(32)
+        given: int | None = values[SEED]
+        seed = from_system().getrandbits(32) if given is None else given
         clock = LoopClock()
         self.kit = Kit(clock, from_seed(seed))
         in_memory = values[DISK] == MEMORY
@@ -46,7 +48,8 @@ class UnderTest:
         check_directories(used, config.all_log_dirs, under_test=True, adopt=False)
         home = Given(used, config.all_log_dirs, f"{config.log_dirs[0]}-snapshots")
         around, linked = self.kit.around, None if in_memory else link
-        self.lives = self.kit.lives = Lives(clock, None, around, config, used, home, link=linked)
+        chances = None if given is None else from_seed(given)
+        self.lives = self.kit.lives = Lives(clock, chances, around, config, used, home, link=linked)
         self._port: int = values[PORT]
         self._server = TestPort(self.kit, OsNetwork(), values[HOST], token.reveal() if isinstance(token, Secret) else None)
         logger.warning(

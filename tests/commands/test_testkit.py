@@ -112,7 +112,7 @@ def test_faults_are_listed_released_and_removed(run: Run) -> None:
 
 
 def test_time_moves_and_the_broker_is_reset_and_restarted(run: Run, broker: ottla.testing.Broker) -> None:
-    before_ms = answer(run, "call get /v1/clock")["now_ms"]
+    before_ms = answer(run, "call get v1/clock")["now_ms"]
     assert answer(run, "advance --days 1 --hours 1 --minutes 1 --seconds 1.5")["now_ms"] >= before_ms + 90_061_500
     assert answer(run, "state")["bootstrap"] == broker.bootstrap
     assert answer(run, "restart --how kill --down-ms 10")["bootstrap"] == broker.bootstrap

@@ -128,6 +128,12 @@ def test_a_file_of_something_else(tmp_path: Path, content: str) -> None:
         read_recording(tmp_path / "f")
 
 
+def test_a_file_without_frames(tmp_path: Path) -> None:
+    (tmp_path / "f").write_text("[]")
+    with pytest.raises(Failure, match="there are no frames in it; record some requests first"):
+        read_recording(tmp_path / "f")
+
+
 def test_no_file_and_no_broker(recorded: Path, tmp_path: Path) -> None:
     ran = run(tmp_path / "none")
     assert (ran.returncode, ran.stderr) == (1, f"ottla: {tmp_path}/none: No such file or directory\n")

@@ -20,7 +20,7 @@ MOST: Final = 10_000_000
 
 def absent(what: str, name: str, known: Iterable[str]) -> Refused:
     """Returns the refusal of a name that nothing has: 404, with the nearest that something has."""
-    return Refused(f"there is no {what} {name!r:.280}{nearest(name, known) or '; there are none'}", HTTPStatus.NOT_FOUND)
+    return Refused(f"there is no {what} {name!r:.280}{nearest(name, known)}", HTTPStatus.NOT_FOUND)
 
 
 def take_limit(fields: Fields) -> int:

@@ -73,7 +73,7 @@ class Waits:
         if isinstance(outcome, dict):
             return outcome
         text = outcome.text if isinstance(outcome, Missing) else str(outcome)
-        raise Refused(f"{text}, after {timeout_ms} ms", HTTPStatus.REQUEST_TIMEOUT)
+        raise Refused(f"after {timeout_ms} ms: {text}", HTTPStatus.REQUEST_TIMEOUT)
 
     # Looking
 

@@ -156,8 +156,11 @@ def test_a_program_starts_a_broker_to_test_with_and_takes_it_down_with_itself(tm
     assert process.returncode == 0
     assert "stopping because the standard input was closed" in errors.decode()
     assert "this broker is under test" in errors.decode()
+    assert not ready.exists()
 
-    code, line = run_to_its_end(tmp_path, "--port", "0")
+    ready.write_text("of an earlier start, which was killed")
+    code, line = run_to_its_end(tmp_path, "--port", "0", "--ready-file", str(ready))
+    assert not ready.exists()
     assert (code, line.startswith(f"ottla: log.dirs: {tmp_path}/ottla-data is a test's (.ottla-test)")) == (1, True)
     with serving("--port", "0", "--adopt-test-data", cwd=tmp_path) as adopted:
         assert adopted.end(signal.SIGTERM)[0] == 0
@@ -176,12 +179,17 @@ def test_a_broker_in_memory_loses_its_power_and_leaves_no_directory(tmp_path: Pa
             with urlopen(request, timeout=TIMEOUT_S) as answer:
                 assert json.load(answer)["bootstrap"] == json.loads(ready.read_text())["bootstrap"]
         assert broker.end(signal.SIGTERM)[0] == 0
-    assert [path.name for path in tmp_path.iterdir()] == ["ready.json"]
+    assert list(tmp_path.iterdir()) == []
 
     code, line = run_to_its_end(tmp_path, "--port", "0", "--test-disk", "memory")
     assert (code, line) == (
         1,
         "ottla: ottla.test.disk: a disk in memory is for tests only; give the broker a test port (--test-port 0)",
+    )
+    code, line = run_to_its_end(tmp_path, "--port", "0", "--test-seed", "7")
+    assert (code, line) == (
+        1,
+        "ottla: ottla.test.seed: only a test may know what chance brings; give the broker a test port (--test-port 0)",
     )
 
 
@@ -338,6 +346,7 @@ def by_typer(arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> ServeOpti
         "--port 65535",
         "--metrics-port 0 --node-id 65536",
         "--test-port 0 --test-disk memory --until-stdin-closes --ready-file f server.properties --adopt-test-data",
+        "--test-port 0 --test-nodes 100 --test-seed 9223372036854775807",
     ],
 )
 def test_both_readings_are_the_same(line: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -359,6 +368,7 @@ def test_both_readings_are_the_same(line: str, monkeypatch: pytest.MonkeyPatch) 
         "--port -1",
         "--metrics-port 65536",
         "--test-port 65536",
+        "--test-seed 9223372036854775808",
         "--until-stdin-closes=yes",
         "--port",
         "--node-id ٣",

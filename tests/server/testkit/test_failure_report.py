@@ -24,11 +24,14 @@ def test_a_line_for_each_fault_and_each_request() -> None:
             request(7, fault="f1", response={"throttle_time_ms": 0, "topics": [{"partitions": partitions}]}),
             request(57, outcome="waiting", took_us=0, client_id=None),
         ],
-        [fault, {**fault, "id": "f2", "active": False, "on": None}],
+        [
+            {**fault, "times": -1},
+            {**fault, "id": "f2", "active": False, "on": None, "times": 3, "on_call": 2, "for_ms": 50, "act": "after"},
+        ],
     )
     assert text.splitlines() == [
         'fault f1, active: 2 hits in 3 matches, 1 held; {"hold": true} on {"topic": "ö"}',
-        'fault f2, over: 2 hits in 3 matches, 1 held; {"hold": true} on {}',
+        'fault f2, over: 2 hits in 3 matches, 1 held; {"hold": true} on {}, times 3, on_call 2, for_ms 50, act after',
         "the last 2 requests, with the time since the first, by the broker's clock:",
         "    7  +0.000 s  connection 2 (app)  Produce v9  answered after 1.5 ms  by fault f1"
         "  NOT_LEADER_OR_FOLLOWER  UNKNOWN_TOPIC_OR_PARTITION  error 12345",

@@ -332,3 +332,16 @@ def end_offset(test: UnderTest) -> int:
     replica = test.context.replicas.get("t", 0)
     assert replica is not None
     return replica.log.log_end_offset
+
+
+def test_a_fault_is_described_with_all_that_was_given() -> None:
+    async def scenario(test: UnderTest) -> None:
+        rules = {"on_call": 2, "probability": 0.5, "for_ms": 1000, "act": "before"}
+        given = {"on": {"api": "ListGroups"}, "do": {"error": "NOT_COORDINATOR"}}
+        installed = test.call("POST", "/v1/faults", {**given, **rules})
+        plain = test.call("POST", "/v1/faults", {**given, "act": None})
+        assert {name: installed[name] for name in (*given, *rules)} == {**given, **rules}
+        assert set(installed) - set(plain) == set(rules)
+        assert test.call("GET", "/v1/faults") == [installed, plain]
+
+    run(scenario)

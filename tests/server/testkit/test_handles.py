@@ -8,7 +8,8 @@ import threading
 import pytest
 
 from ottla.server.testkit import fault_calls
-from ottla.server.testkit.handles import ACTIONS, RULES, SELECTORS, fault_body
+from ottla.server.testkit.fault_fields import ACTIONS, RULES, SELECTORS
+from ottla.server.testkit.handles import fault_body
 from ottla.testing import Broker
 from ottla.wire.messages import list_groups
 from tests.asking import ask

@@ -37,12 +37,14 @@ def test_a_test_seeds_a_topic_and_reads_it() -> None:
 def test_what_is_not_there_or_does_not_come_is_said() -> None:
     with Broker() as broker:
         for look in (broker.group, broker.transaction, broker.topic):
-            with pytest.raises(ValueError, match=r"^there is no .* 'g'; there are none$"):
+            with pytest.raises(ValueError, match=r"^there is no .* 'g', nor any other$"):
                 look("g")
-        with pytest.raises(TimeoutError, match=r"^there is no topic orders, after 10 ms$"):
+        with pytest.raises(TimeoutError, match=r"^after 10 ms: there is no topic orders, nor any other$"):
             broker.wait(topic="orders", timeout=0.01)
         with pytest.raises(ValueError, match=r"^until\.grup is no field here; did you mean group\?$"):
             broker.wait(grup="g")
+        with pytest.raises(ValueError, match=r"^value must be str, bytes or None, not \[1\]$"):
+            broker.produce("orders", [1])  # type: ignore[arg-type]  # which is what is refused
 
 
 def test_a_wait_in_one_thread_ends_with_what_another_does() -> None:

@@ -44,6 +44,9 @@ def test_methods_have_taken_effect_when_they_return() -> None:
 
 def test_what_is_refused_is_a_value_error() -> None:
     with Broker() as broker:
+        with pytest.raises(ValueError, match=r"^Fetch must be null, or the lowest and the highest version, .* not 12$"):
+            broker.pretend(Fetch=12)  # type: ignore[arg-type]  # which is what is refused
+        assert broker.pretend(Fetch=(4, 12))["versions"]["Fetch"] == [4, 12]
         with pytest.raises(ValueError, match="how: there is no 'pull'"):
             broker.restart("pull")
         with pytest.raises(ValueError, match="topic a b: "):

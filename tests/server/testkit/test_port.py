@@ -72,12 +72,12 @@ REFUSED = [
     ("PUT", "/v1/faults", FAULT, {}, 405, "is for POST, GET, DELETE, not for PUT"),
     ("PATCH", "/v1/faults", FAULT, {}, 405, "are allowed"),
     ("GET", "/v1/fault", None, {}, 404, "there is no /v1/fault; did you mean /v1/faults?"),
-    ("GET", "/v1/faults/f7", None, {}, 404, "there is no fault f7; there are none"),
+    ("GET", "/v1/faults/f7", None, {}, 404, "there is no fault f7, nor any other"),
     ("POST", "/v1/faults/f7/wait", {}, {}, 404, "there is no fault f7"),
     ("GET", "/v1/state?x=1", None, {}, 400, "x is no field here"),
     ("GET", "/v1/topics?limit=many", None, {}, 400, "limit must be a whole number, not 'many'"),
-    ("GET", "/v1/groups/g", None, {}, 404, "there is no group 'g'; there are none"),
-    ("POST", "/v1/wait", {"until": {"topic": "t"}, "timeout_ms": 1}, {}, 408, "there is no topic t, after 1 ms"),
+    ("GET", "/v1/groups/g", None, {}, 404, "there is no group 'g', nor any other"),
+    ("POST", "/v1/wait", {"until": {"topic": "t"}, "timeout_ms": 1}, {}, 408, "after 1 ms: there is no topic t, nor any other"),
     ("POST", "/v1/wait", {}, {}, 400, "until is missing; it must be an object"),
 ]
 
@@ -156,7 +156,7 @@ def test_a_wait_that_takes_too_long_is_answered_408() -> None:
             answer = await call(str(broker.test_url), "POST", "/v1/faults/f1/wait", {"timeout_ms": 1})
             assert (answer.status, error_of(answer)) == (
                 408,
-                "the fault f1 has 0 of 1 hits, and matched 0 requests, after 1 ms",
+                "after 1 ms: the fault f1 has 0 of 1 hits, and matched 0 requests",
             )
 
     asyncio.run(scenario())

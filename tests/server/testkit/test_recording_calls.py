@@ -70,6 +70,8 @@ async def test_those_that_a_fault_holds() -> None:
         assert numbers(tested, held="1") == [2, 3]
         assert numbers(tested, held=True, client_id="y") == [3]
         assert numbers(tested, held="0") == [1, 2, 3]
+        assert numbers(tested, held=1) == [2, 3]
+        assert numbers(tested, held=0) == numbers(tested, held=False) == [1, 2, 3]
         tested.call("POST", f"/v1/faults/{fault['id']}/release")
         assert numbers(tested, held="true") == []
 
@@ -80,6 +82,8 @@ async def test_those_that_a_fault_holds() -> None:
         ({"since": "x"}, "since must be a whole number, not 'x'"),
         ({"limit": -1}, "limit must be between 0 and"),
         ({"held": "maybe"}, "held must be 1 or 0, or true or false, not 'maybe'"),
+        ({"held": 2}, "held must be 1 or 0, or true or false, not 2"),
+        ({"held": [1]}, "held must be 1 or 0, or true or false, not [1]"),
         ({"format": "frame"}, "format: there is no 'frame'; did you mean frames?"),
         ({"apy": "Fetch"}, "apy is no field here; did you mean api?"),
         ({"api": "Fetsh"}, "did you mean Fetch?"),

@@ -22,7 +22,7 @@ from tests.server.testkit.waiting.test_pending import missing, refusal
 def test_a_topic_and_its_partitions() -> None:
     async def scenario() -> None:
         async with living() as rig:
-            assert await missing(rig, topic="orders") == "there is no topic orders"
+            assert await missing(rig, topic="orders") == "there is no topic orders, nor any other"
             await rig.call("PUT", "/v1/topics/order", {"partitions": 2})
             assert await missing(rig, topic="orders") == "there is no topic orders; did you mean order?"
             assert await missing(rig, topic="order", partitions=3) == "order has 2 of 3 partitions"
@@ -49,7 +49,7 @@ def test_a_state_of_a_transaction() -> None:
     async def scenario() -> None:
         async with living() as rig:
             await rig.call("PUT", "/v1/topics/orders")
-            assert await missing(rig, transaction="t-1", state="Ongoing") == "there is no transactional id t-1"
+            assert await missing(rig, transaction="t-1", state="Ongoing") == "there is no transactional id t-1, nor any other"
             client = await connect(rig, "app", "t-1", 1)
             ongoing = rig.wait(transaction="t-1", state="Ongoing")
             producer = await begin(client, "t-1")
