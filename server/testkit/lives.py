@@ -17,7 +17,7 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ottla.log.disk.files import remove_tree
-from ottla.server.base.clock import sleep
+from ottla.server.base.clock import wait_at_most
 from ottla.server.base.randomness import from_system
 from ottla.server.broker.broker import Broker
 from ottla.server.settings.broker_config import BrokerConfig
@@ -98,6 +98,7 @@ class Lives:
         self._snapshots: dict[str, Snapshot] = {}
         self._made = 0  # so many snapshots, deleted ones included
         self._turn = asyncio.Lock()  # one thing happens to it at a time
+        self._stopping = asyncio.Event()
         self.offline = asyncio.Event()
         """Set when any life cannot go on; see Broker.offline."""
         self.failure: str | None = None
@@ -148,7 +149,9 @@ class Lives:
             raise
 
     async def stop(self, *, clean: bool = True) -> None:
-        """Ends the last life, if there is one, and gives up the ports. Raises StorageError if a clean stop fails."""
+        """Ends the last life, if there is one, and gives up the ports; none begins any more. Raises StorageError if a clean stop
+        fails."""
+        self._stopping.set()
         async with self._turn:
             try:
                 await self._end(clean=clean)
@@ -166,8 +169,16 @@ class Lives:
             if meanwhile is not None:
                 meanwhile()
             if down_ms:
-                await sleep(self._real_clock, down_ms / 1000)
+                await self._stay_down(down_ms)
             await self._begin(moment)
+
+    async def _stay_down(self, down_ms: int) -> None:
+        """Returns after that time, or as soon as it is being stopped."""
+        stopping = asyncio.ensure_future(self._stopping.wait())
+        try:
+            await wait_at_most(self._real_clock, down_ms / 1000, (stopping,))
+        finally:
+            stopping.cancel()
 
     async def cut_power(self, random: Random, *, down_ms: int = 0) -> None:
         """Restarts it as if the power were cut: what was not synced is lost, as far as `random` says. Raises Refused if the disk
@@ -277,6 +288,9 @@ class Lives:
         self._config = _changed(self._config, texts)
 
     async def _begin(self, moment: Moment) -> None:
+        if self._stopping.is_set():
+            self._why_down = "it is being stopped"
+            _ = self.broker  # raises Refused
         clock = self._clock = SteeredClock(self._real_clock, moment)
         broker = Broker(
             self._config,

@@ -123,6 +123,25 @@ def test_while_it_is_down_who_connects_is_refused_and_nobody_gets_the_port() -> 
     run(scenario)
 
 
+@pytest.mark.parametrize("waiting", ["restart", "reset"])
+def test_who_stops_it_does_not_wait_until_a_restart_is_over(waiting: str) -> None:
+    async def scenario() -> None:
+        async with living() as rig:
+            restarting = asyncio.ensure_future(rig.call("POST", "/v1/restart", {"how": "kill", "down_ms": 600_000}))
+            while rig.lives._broker is not None:
+                await asyncio.sleep(0)
+            other = asyncio.ensure_future(rig.call("POST", f"/v1/{waiting}"))
+            await asyncio.sleep(0)
+            await asyncio.wait_for(rig.lives.stop(clean=False), 10)
+            for each in (restarting, other):
+                with pytest.raises(Refused, match="the broker is down: it (is being|was) stopped"):
+                    await each
+            with pytest.raises(Refused, match="the broker is down"):
+                _ = rig.lives.broker
+
+    run(scenario)
+
+
 def test_a_restore_brings_back_what_was_there_and_when_that_was() -> None:
     async def scenario() -> None:
         async with living() as rig:
