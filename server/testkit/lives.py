@@ -95,6 +95,9 @@ class Lives:
         self._broker: Broker | None = None
         self._why_down = "it was not started"
         self._clock = SteeredClock(clock)
+        self._goes_on_at: Moment | None = None
+        """Where the clock of the next life stands if that goes on with the files of the last one; None if there is nothing to go
+        on with."""
         self._snapshots: dict[str, Snapshot] = {}
         self._made = 0  # so many snapshots, deleted ones included
         self._turn = asyncio.Lock()  # one thing happens to it at a time
@@ -160,17 +163,20 @@ class Lives:
                 await self._home.close()
 
     async def restart(self, *, clean: bool, down_ms: int = 0, meanwhile: Callable[[], object] | None = None) -> None:
-        """Ends the present life and begins another one on the same files, `down_ms` later, in real time; `meanwhile` is called
-        when it has ended. Raises what a start raises; the broker is down then. Raises Refused if it is down already."""
+        """Ends the present life, if there is one, and begins another one on the same files, `down_ms` later, in real time;
+        `meanwhile` is called when it has ended. Raises what a start raises; the broker is down then, and can be restarted. Raises
+        Refused if it is down and its files are no whole life's."""
         async with self._turn:
-            _ = self.broker  # or Refused: only a reset or a restore begins anew
-            moment = self.clock.moment
+            if self._broker is not None:
+                self._goes_on_at = self.clock.moment
+            elif self._goes_on_at is None:
+                _ = self.broker  # raises Refused: only a reset or a restore begins anew
             await self._end(clean=clean)
             if meanwhile is not None:
                 meanwhile()
             if down_ms:
                 await self._stay_down(down_ms)
-            await self._begin(moment)
+            await self._begin(self._goes_on_at or REAL_TIME)
 
     async def _stay_down(self, down_ms: int) -> None:
         """Returns after that time, or as soon as it is being stopped."""
@@ -280,6 +286,7 @@ class Lives:
     async def _move(self) -> None:
         """Ends the present life, if there is one, and makes empty directories the next one's."""
         await self._end(clean=False)
+        self._goes_on_at = None
         old = self._config.all_log_dirs
         new = dict(zip(old, await self._home.move(old), strict=True))
         texts = {"log.dirs": ",".join(new[path] for path in self._config.log_dirs)}
@@ -291,6 +298,7 @@ class Lives:
         if self._stopping.is_set():
             self._why_down = "it is being stopped"
             _ = self.broker  # raises Refused
+        self._goes_on_at = moment
         clock = self._clock = SteeredClock(self._real_clock, moment)
         broker = Broker(
             self._config,

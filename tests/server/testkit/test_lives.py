@@ -196,6 +196,42 @@ def test_a_start_that_fails_leaves_it_down_and_says_why() -> None:
     run(scenario)
 
 
+@pytest.mark.parametrize("how", ["clean", "power_cut"])
+def test_what_could_not_be_started_is_restarted_once_that_can_be_done(how: str) -> None:
+    async def scenario() -> None:
+        async with living() as rig:
+            await rig.call("PUT", "/v1/topics/orders")
+            await rig.call("POST", "/v1/clock/advance", {"ms": 86_400_000})
+            frozen = await rig.call("POST", "/v1/clock/freeze")
+            rig.lives.disk_faults.install({"fail": "eio"})
+            for _ in range(2):
+                with pytest.raises(Refused, match="could not be started"):
+                    await rig.call("POST", "/v1/restart", {"how": how})
+            rig.lives.disk_faults.clear()
+            before = rig.lives._cluster_id
+            assert (await rig.call("POST", "/v1/restart", {"how": how}))["cluster_id"] == before
+            assert await rig.topics() == ["orders"]
+            assert (await rig.call("GET", "/v1/clock"))["now_ms"] == frozen["now_ms"]
+
+    run(scenario)
+
+
+def test_directories_that_could_not_be_filled_are_no_broker_s_to_restart() -> None:
+    async def scenario() -> None:
+        on = disk()
+        async with living(on=on) as rig:
+            await rig.call("POST", "/v1/snapshots", {"name": "s"})
+            on.fail("open", errno.EIO, path="/kit/data-1-0")
+            with pytest.raises(OSError, match="Input/output"):
+                await rig.call("POST", "/v1/snapshots/s/restore")
+            with pytest.raises(Refused, match="the broker is down"):
+                await rig.call("POST", "/v1/restart")
+            await rig.call("POST", "/v1/snapshots/s/restore")
+            assert await rig.topics() == []
+
+    run(scenario)
+
+
 def test_directories_that_somebody_named_are_emptied_if_their_data_are_a_test_s() -> None:
     async def scenario() -> None:
         on = disk()
