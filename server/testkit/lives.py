@@ -16,7 +16,6 @@ from collections.abc import Callable, Mapping
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from ottla.log.disk.files import remove_tree
 from ottla.server.base.clock import wait_at_most
 from ottla.server.base.randomness import from_system
 from ottla.server.broker.broker import Broker
@@ -25,7 +24,7 @@ from ottla.server.testkit.copies import copy_tree
 from ottla.server.testkit.disk_faults import DiskFaults
 from ottla.server.testkit.faulty_disk import FaultyDisk
 from ottla.server.testkit.fields import Refused, nearest
-from ottla.server.testkit.memory_disk import MemoryDisk
+from ottla.server.testkit.memory_disk import MemoryDisk, remove_for_good
 from ottla.server.testkit.ports import KeptPorts
 from ottla.server.testkit.steered import Moment, SteeredClock
 
@@ -240,7 +239,7 @@ class Lives:
                     break
                 except OSError as error:
                     for directory in directories:
-                        remove_tree(self._disk, directory)
+                        remove_for_good(self._disk, directory)
                     if not isinstance(error, FileNotFoundError) or attempt + 1 == COPY_ATTEMPTS:
                         raise
             self._snapshots[name] = Snapshot(directories, self.clock.moment, copied)
@@ -273,7 +272,7 @@ class Lives:
         snapshot = self._find(name)
         del self._snapshots[name]
         for directory in snapshot.directories:
-            remove_tree(self._disk, directory)
+            remove_for_good(self._disk, directory)
         return snapshot
 
     def _find(self, name: str) -> Snapshot:

@@ -305,6 +305,27 @@ def test_two_things_at_once_come_one_after_the_other() -> None:
     run(scenario)
 
 
+@pytest.mark.parametrize("given", [True, False])
+def test_in_memory_nothing_is_held_of_earlier_lives_and_snapshots(given: bool) -> None:
+    async def scenario() -> None:
+        on = disk()
+        home = Given(on, ["/kit/data"], "/kit/snapshots") if given else None
+        held = []
+        async with living(home, on) as rig:
+            if given:
+                on.write_bytes(f"/kit/data/{MARKER}", b"")
+            for _ in range(4):
+                await rig.call("PUT", "/v1/topics/orders", {"partitions": 3})
+                await rig.produce("orders")
+                await rig.call("POST", "/v1/snapshots", {"name": "s"})
+                await rig.call("DELETE", "/v1/snapshots/s")
+                await rig.call("POST", "/v1/reset")
+                held.append(len(on._names._pending))
+        assert held[-1] == held[0] < 100, held
+
+    run(scenario)
+
+
 @pytest.mark.parametrize("synced", [True, False])
 def test_a_power_cut_takes_what_was_not_synced(synced: bool) -> None:
     async def scenario() -> None:
