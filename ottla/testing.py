@@ -30,7 +30,6 @@ import os
 import threading
 import weakref
 from concurrent.futures import Future
-from functools import partial
 from pathlib import Path
 from random import Random, SystemRandom
 from types import TracebackType

@@ -51,6 +51,8 @@ class Snapshot(NamedTuple):
     moment: Moment
     """Where the clock stood."""
     files: int
+    readers: set[object]
+    """What reads it at present, for an archive."""
 
 
 class Lives:
@@ -242,7 +244,7 @@ class Lives:
                         remove_for_good(self._disk, directory)
                     if not isinstance(error, FileNotFoundError) or attempt + 1 == COPY_ATTEMPTS:
                         raise
-            self._snapshots[name] = Snapshot(directories, self.clock.moment, copied)
+            self._snapshots[name] = Snapshot(directories, self.clock.moment, copied, set())
             return name
 
     def _copy(self, source: str, target: str) -> int:
@@ -265,11 +267,17 @@ class Lives:
         """Returns an archive of a snapshot. Raises Refused if there is none of this name."""
         from ottla.server.testkit.archives import Archive  # with tarfile, which few tests need
 
-        return Archive(self._disk, self._find(name).directories)
+        snapshot = self._find(name)
+        return Archive(self._disk, snapshot.directories, snapshot.readers)
 
     def delete_snapshot(self, name: str) -> Snapshot:
-        """Deletes a snapshot and returns it. Raises Refused if there is none of this name."""
+        """Deletes a snapshot and returns it. Raises Refused if there is none of this name, or if it is being archived."""
         snapshot = self._find(name)
+        if snapshot.readers:
+            raise Refused(
+                f"the snapshot {name!r} is being archived; read the archive to its end or close it, and delete it then",
+                HTTPStatus.CONFLICT,
+            )
         del self._snapshots[name]
         for directory in snapshot.directories:
             remove_for_good(self._disk, directory)

@@ -172,8 +172,8 @@ class MemoryDisk:
         self.sync_dir("/")
 
     def forget_tree(self, path: str) -> None:
-        """Removes a directory with what is in it for good: it is gone after a power cut too, and takes no memory any more. It is not
-        an error if it is gone already."""
+        """Removes a directory with what is in it for good: it is gone after a power cut too, and takes no memory any more. It is
+        not an error if it is gone already."""
         if self._find(path) is None:
             return
         self.note_change("rmdir", path)
