@@ -30,7 +30,6 @@ import os
 import threading
 import weakref
 from concurrent.futures import Future
-from functools import partial
 from pathlib import Path
 from random import Random, SystemRandom
 from types import TracebackType
@@ -39,7 +38,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 from ottla.commands.cluster.broker import ClusterBroker
 from ottla.commands.cluster.errors import ClusterError
 from ottla.log.config_def import ConfigError
-from ottla.log.disk.files import OsDisk, remove_tree
+from ottla.log.disk.files import OsDisk
 from ottla.server.settings.broker_config import BrokerConfig
 from ottla.server.settings.broker_settings import advice, is_idle
 from ottla.server.testkit.moving import Moving, as_text
@@ -295,7 +294,7 @@ class Broker(Moving):
             from ottla.server.testkit.memory_disk import MemoryDisk
 
             memory = MemoryDisk(clock.now_ms)
-            return memory, partial(remove_tree, memory)
+            return memory, memory.forget_tree
         return OsDisk() if self._keeps else UnsyncedDisk(), remove_soon
 
     def _check_directory(self, config: BrokerConfig) -> None:

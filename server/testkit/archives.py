@@ -26,8 +26,10 @@ _DIRECTORY_MODE: Final = 0o755
 class Archive:
     """An archive of some directories, of which nothing is read before it is wanted. The directories must not change."""
 
-    def __init__(self, disk: Disk, directories: Sequence[str]) -> None:
+    def __init__(self, disk: Disk, directories: Sequence[str], readers: set[object] | None = None) -> None:
+        """`readers` has an entry for each reading of the archive that has begun and not ended."""
         self._disk = disk
+        self._readers = set() if readers is None else readers
         self._roots = [
             (directory, "" if len(directories) == 1 else f"log-dir-{index}/") for index, directory in enumerate(directories)
         ]
@@ -38,12 +40,17 @@ class Archive:
 
     def pieces(self) -> Iterator[bytes]:
         """Yields its bytes. Raises OSError, also if a file is shorter than it was."""
-        for header, path, size in self._members():
-            yield header
-            if size:
-                yield from self._content(path, size)
-                yield bytes(_padded(size) - size)
-        yield bytes(2 * tarfile.BLOCKSIZE)
+        reader = object()
+        self._readers.add(reader)
+        try:
+            for header, path, size in self._members():
+                yield header
+                if size:
+                    yield from self._content(path, size)
+                    yield bytes(_padded(size) - size)
+            yield bytes(2 * tarfile.BLOCKSIZE)
+        finally:
+            self._readers.discard(reader)
 
     def _members(self) -> Iterator[tuple[bytes, str, int]]:
         """Yields the header of each member, where it is, and the size of its content."""

@@ -12,9 +12,9 @@ from functools import partial
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Protocol
 
-from ottla.log.disk.files import remove_tree
 from ottla.server.broker.test_data import STAYS, is_for_tests
 from ottla.server.testkit.fields import Refused
+from ottla.server.testkit.memory_disk import remove_for_good
 
 if TYPE_CHECKING:
     from ottla.log.disk.files import Disk
@@ -84,7 +84,7 @@ class Given:
     async def close(self) -> None:
         """See Home."""
         if self._disk.exists(self.snapshots):
-            await asyncio.get_running_loop().run_in_executor(None, remove_tree, self._disk, self.snapshots)
+            await asyncio.get_running_loop().run_in_executor(None, remove_for_good, self._disk, self.snapshots)
 
     async def move(self, directories: Sequence[str]) -> list[str]:
         """See Home."""
@@ -97,6 +97,6 @@ class Given:
             for name in set(self._disk.list(directory)) - STAYS:
                 path = f"{directory}/{name}"
                 if self._disk.is_dir(path):
-                    remove_tree(self._disk, path)
+                    remove_for_good(self._disk, path)
                 else:
                     self._disk.remove(path)

@@ -16,8 +16,7 @@ from collections.abc import Callable, Mapping
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from ottla.log.disk.files import remove_tree
-from ottla.server.base.clock import sleep
+from ottla.server.base.clock import wait_at_most
 from ottla.server.base.randomness import from_system
 from ottla.server.broker.broker import Broker
 from ottla.server.settings.broker_config import BrokerConfig
@@ -25,7 +24,7 @@ from ottla.server.testkit.copies import copy_tree
 from ottla.server.testkit.disk_faults import DiskFaults
 from ottla.server.testkit.faulty_disk import FaultyDisk
 from ottla.server.testkit.fields import Refused, nearest
-from ottla.server.testkit.memory_disk import MemoryDisk
+from ottla.server.testkit.memory_disk import MemoryDisk, remove_for_good
 from ottla.server.testkit.ports import KeptPorts
 from ottla.server.testkit.steered import Moment, SteeredClock
 
@@ -53,6 +52,8 @@ class Snapshot(NamedTuple):
     moment: Moment
     """Where the clock stood."""
     files: int
+    readers: set[object]
+    """What reads it at present, for an archive."""
 
 
 class Lives:
@@ -96,9 +97,13 @@ class Lives:
         self._broker: Broker | None = None
         self._why_down = "it was not started"
         self._clock = SteeredClock(clock)
+        self._goes_on_at: Moment | None = None
+        """Where the clock of the next life stands if that goes on with the files of the last one; None if there is nothing to go
+        on with."""
         self._snapshots: dict[str, Snapshot] = {}
         self._made = 0  # so many snapshots, deleted ones included
         self._turn = asyncio.Lock()  # one thing happens to it at a time
+        self._stopping = asyncio.Event()
         self.offline = asyncio.Event()
         """Set when any life cannot go on; see Broker.offline."""
         self.failure: str | None = None
@@ -154,7 +159,9 @@ class Lives:
             raise
 
     async def stop(self, *, clean: bool = True) -> None:
-        """Ends the last life, if there is one, and gives up the ports. Raises StorageError if a clean stop fails."""
+        """Ends the last life, if there is one, and gives up the ports; none begins any more. Raises StorageError if a clean stop
+        fails."""
+        self._stopping.set()
         async with self._turn:
             try:
                 await self._end(clean=clean)
@@ -163,17 +170,28 @@ class Lives:
                 await self._home.close()
 
     async def restart(self, *, clean: bool, down_ms: int = 0, meanwhile: Callable[[], object] | None = None) -> None:
-        """Ends the present life and begins another one on the same files, `down_ms` later, in real time; `meanwhile` is called
-        when it has ended. Raises what a start raises; the broker is down then. Raises Refused if it is down already."""
+        """Ends the present life, if there is one, and begins another one on the same files, `down_ms` later, in real time;
+        `meanwhile` is called when it has ended. Raises what a start raises; the broker is down then, and can be restarted. Raises
+        Refused if it is down and its files are no whole life's."""
         async with self._turn:
-            _ = self.broker  # or Refused: only a reset or a restore begins anew
-            moment = self.clock.moment
+            if self._broker is not None:
+                self._goes_on_at = self.clock.moment
+            elif self._goes_on_at is None:
+                _ = self.broker  # raises Refused: only a reset or a restore begins anew
             await self._end(clean=clean)
             if meanwhile is not None:
                 meanwhile()
             if down_ms:
-                await sleep(self._real_clock, down_ms / 1000)
-            await self._begin(moment)
+                await self._stay_down(down_ms)
+            await self._begin(self._goes_on_at or REAL_TIME)
+
+    async def _stay_down(self, down_ms: int) -> None:
+        """Returns after that time, or as soon as it is being stopped."""
+        stopping = asyncio.ensure_future(self._stopping.wait())
+        try:
+            await wait_at_most(self._real_clock, down_ms / 1000, (stopping,))
+        finally:
+            stopping.cancel()
 
     async def cut_power(self, random: Random, *, down_ms: int = 0) -> None:
         """Restarts it as if the power were cut: what was not synced is lost, as far as `random` says. Raises Refused if the disk
@@ -229,10 +247,10 @@ class Lives:
                     break
                 except OSError as error:
                     for directory in directories:
-                        remove_tree(self._disk, directory)
+                        remove_for_good(self._disk, directory)
                     if not isinstance(error, FileNotFoundError) or attempt + 1 == COPY_ATTEMPTS:
                         raise
-            self._snapshots[name] = Snapshot(directories, self.clock.moment, copied)
+            self._snapshots[name] = Snapshot(directories, self.clock.moment, copied, set())
             return name
 
     def _copy(self, source: str, target: str) -> int:
@@ -255,14 +273,20 @@ class Lives:
         """Returns an archive of a snapshot. Raises Refused if there is none of this name."""
         from ottla.server.testkit.archives import Archive  # with tarfile, which few tests need
 
-        return Archive(self._disk, self._find(name).directories)
+        snapshot = self._find(name)
+        return Archive(self._disk, snapshot.directories, snapshot.readers)
 
     def delete_snapshot(self, name: str) -> Snapshot:
-        """Deletes a snapshot and returns it. Raises Refused if there is none of this name."""
+        """Deletes a snapshot and returns it. Raises Refused if there is none of this name, or if it is being archived."""
         snapshot = self._find(name)
+        if snapshot.readers:
+            raise Refused(
+                f"the snapshot {name!r} is being archived; read the archive to its end or close it, and delete it then",
+                HTTPStatus.CONFLICT,
+            )
         del self._snapshots[name]
         for directory in snapshot.directories:
-            remove_tree(self._disk, directory)
+            remove_for_good(self._disk, directory)
         return snapshot
 
     def _find(self, name: str) -> Snapshot:
@@ -275,6 +299,7 @@ class Lives:
     async def _move(self) -> None:
         """Ends the present life, if there is one, and makes empty directories the next one's."""
         await self._end(clean=False)
+        self._goes_on_at = None
         old = self._config.all_log_dirs
         new = dict(zip(old, await self._home.move(old), strict=True))
         texts = {"log.dirs": ",".join(new[path] for path in self._config.log_dirs)}
@@ -283,6 +308,10 @@ class Lives:
         self._config = _changed(self._config, texts)
 
     async def _begin(self, moment: Moment) -> None:
+        if self._stopping.is_set():
+            self._why_down = "it is being stopped"
+            _ = self.broker  # raises Refused
+        self._goes_on_at = moment
         clock = self._clock = SteeredClock(self._real_clock, moment)
         broker = Broker(
             self._config,

@@ -19,7 +19,7 @@ from threading import Lock as ThreadLock
 from typing import ClassVar, Self
 
 from ottla.log.disk.errors import LogDirLocked
-from ottla.log.disk.files import Buffer, File, Lock
+from ottla.log.disk.files import Buffer, Disk, File, Lock, remove_tree
 from ottla.server.testkit.power_loss import SECTOR_BYTES, Choose, Directory, Entry, Inode, Names, Node, lose_all, random_choice
 
 
@@ -170,6 +170,18 @@ class MemoryDisk:
             self.sync_dir(path)
             path = os.path.dirname(path).rstrip("/")
         self.sync_dir("/")
+
+    def forget_tree(self, path: str) -> None:
+        """Removes a directory with what is in it for good: it is gone after a power cut too, and takes no memory any more. It is
+        not an error if it is gone already."""
+        if self._find(path) is None:
+            return
+        self.note_change("rmdir", path)
+        directory, name = self._place(path)
+        with self.one_at_a_time:
+            self._names.change((directory, name, None))
+            self._names.sync(directory)
+            self._names.forget_unreachable()
 
     def note_change(self, operation: str, path: str) -> None:
         """Called ahead of every change. Nothing happens here; a disk of a test may count them, or fail."""
@@ -327,6 +339,14 @@ class MemoryDisk:
             self._create(path)
         self._locks.add(path)
         return _MemoryLock(self, path)
+
+
+def remove_for_good(disk: Disk, path: str) -> None:
+    """Removes a directory as `remove_tree` does; if the disk is in memory, that becomes free at once."""
+    if isinstance(disk, MemoryDisk):
+        disk.forget_tree(path)
+    else:
+        remove_tree(disk, path)
 
 
 def _is_in(directory: Directory, inode: Inode) -> bool:

@@ -212,6 +212,27 @@ class Names:
             step.apply(lambda directory: directory.durable)
         self._pending = rest[::-1]
 
+    def forget_unreachable(self) -> None:
+        """Forgets changes of names in directories that no outcome of a power cut can bring back, with the files they held."""
+        reachable: set[Directory] = set()
+        found: list[Node] = [self.root]
+        rest, unseen = list[_Step](), self._pending
+        while found:
+            while found:
+                node = found.pop()
+                if isinstance(node, Directory) and node not in reachable:
+                    reachable.add(node)
+                    found += (*node.entries.values(), *node.durable.values())
+            steps, unseen = unseen, []
+            for step in steps:
+                if any(directory in reachable for directory, _, _ in step.entries):
+                    rest.append(step)
+                    found += step.nodes
+                else:
+                    unseen.append(step)
+        kept = set(map(id, rest))
+        self._pending = [step for step in self._pending if id(step) in kept]
+
     def copied(self) -> Names:
         """Returns the same tree once more, with its changes. By hand, because a general deep copy takes ten times as long."""
         copies: dict[Node, Node] = {}

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any
 
-from ottla.log.disk.files import Disk, remove_tree
+from ottla.log.disk.files import Disk
 from ottla.server.base.clock import LoopClock
 from ottla.server.base.randomness import from_seed
 from ottla.server.testkit.control import find_call
@@ -15,6 +15,7 @@ from ottla.server.testkit.given import Given
 from ottla.server.testkit.homes import Home, Scratch
 from ottla.server.testkit.kit import Kit
 from ottla.server.testkit.lives import Lives
+from ottla.server.testkit.memory_disk import remove_for_good
 from ottla.wire.messages import list_offsets, metadata, produce
 from tests.asking import ask
 from tests.log.support import batch
@@ -65,7 +66,7 @@ class Rig:
 
     def remove(self, path: str) -> None:
         self.removed.append(path)
-        remove_tree(self.disk, path)
+        remove_for_good(self.disk, path)
 
     async def call(self, method: str, path: str, body: Any = None) -> Any:
         """Calls a function of the kit as HTTP does."""

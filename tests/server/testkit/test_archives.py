@@ -82,6 +82,26 @@ def test_only_the_name_of_a_snapshot_finds_one() -> None:
     run(scenario)
 
 
+@pytest.mark.parametrize("to_its_end", [True, False])
+def test_what_is_read_is_not_deleted_meanwhile(to_its_end: bool) -> None:
+    async def scenario() -> None:
+        async with living() as rig:
+            await rig.call("POST", "/v1/snapshots", {"name": "seeded"})
+            pieces = rig.lives.archive("seeded").pieces()
+            next(pieces)
+            with pytest.raises(Refused, match="'seeded' is being archived") as refused:
+                await rig.call("DELETE", "/v1/snapshots/seeded")
+            assert refused.value.status == 409
+            if to_its_end:
+                assert len(list(pieces)) > 3
+            else:
+                del pieces  # as whoever sends it does when the client is gone
+            await rig.call("DELETE", "/v1/snapshots/seeded")
+            assert await rig.call("GET", "/v1/snapshots") == []
+
+    run(scenario)
+
+
 def test_by_http_it_is_sent_as_it_is_read(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(archives, "PIECE_BYTES", 1000)
     joined: list[object] = []

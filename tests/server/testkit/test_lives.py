@@ -141,6 +141,26 @@ def test_while_it_is_down_who_connects_is_refused_and_nobody_gets_the_port() -> 
     run(scenario)
 
 
+@pytest.mark.parametrize("waiting", ["restart", "reset"])
+def test_who_stops_it_does_not_wait_until_a_restart_is_over(waiting: str) -> None:
+    async def scenario() -> None:
+        async with living() as rig:
+            restarting = asyncio.ensure_future(rig.call("POST", "/v1/restart", {"how": "kill", "down_ms": 600_000}))
+            ended = asyncio.Event()
+            rig.lives.on_change = ended.set
+            await ended.wait()
+            other = asyncio.ensure_future(rig.call("POST", f"/v1/{waiting}"))
+            await asyncio.sleep(0)
+            await asyncio.wait_for(rig.lives.stop(clean=False), 10)
+            for each in (restarting, other):
+                with pytest.raises(Refused, match=r"the broker is down: it (is being|was) stopped"):
+                    await each
+            with pytest.raises(Refused, match="the broker is down"):
+                _ = rig.lives.broker
+
+    run(scenario)
+
+
 def test_a_restore_brings_back_what_was_there_and_when_that_was() -> None:
     async def scenario() -> None:
         async with living() as rig:
@@ -190,6 +210,42 @@ def test_a_start_that_fails_leaves_it_down_and_says_why() -> None:
             with pytest.raises(Refused, match=r"the broker is down: it could not be started: .*Input/output error"):
                 await rig.call("POST", "/v1/clock/advance", {"ms": 1})
             await rig.call("POST", "/v1/reset")
+            assert await rig.topics() == []
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("how", ["clean", "power_cut"])
+def test_what_could_not_be_started_is_restarted_once_that_can_be_done(how: str) -> None:
+    async def scenario() -> None:
+        async with living() as rig:
+            await rig.call("PUT", "/v1/topics/orders")
+            await rig.call("POST", "/v1/clock/advance", {"ms": 86_400_000})
+            frozen = await rig.call("POST", "/v1/clock/freeze")
+            rig.lives.disk_faults.install({"fail": "eio"})
+            for _ in range(2):
+                with pytest.raises(Refused, match="could not be started"):
+                    await rig.call("POST", "/v1/restart", {"how": how})
+            rig.lives.disk_faults.clear()
+            before = rig.lives._cluster_id
+            assert (await rig.call("POST", "/v1/restart", {"how": how}))["cluster_id"] == before
+            assert await rig.topics() == ["orders"]
+            assert (await rig.call("GET", "/v1/clock"))["now_ms"] == frozen["now_ms"]
+
+    run(scenario)
+
+
+def test_directories_that_could_not_be_filled_are_no_broker_s_to_restart() -> None:
+    async def scenario() -> None:
+        on = disk()
+        async with living(on=on) as rig:
+            await rig.call("POST", "/v1/snapshots", {"name": "s"})
+            on.fail("open", errno.EIO, path="/kit/data-1-0")
+            with pytest.raises(OSError, match="Input/output"):
+                await rig.call("POST", "/v1/snapshots/s/restore")
+            with pytest.raises(Refused, match="the broker is down"):
+                await rig.call("POST", "/v1/restart")
+            await rig.call("POST", "/v1/snapshots/s/restore")
             assert await rig.topics() == []
 
     run(scenario)
@@ -264,6 +320,27 @@ def test_two_things_at_once_come_one_after_the_other() -> None:
             )
             assert time.monotonic() - began < 30
             assert await rig.topics() == []
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("given", [True, False])
+def test_in_memory_nothing_is_held_of_earlier_lives_and_snapshots(given: bool) -> None:
+    async def scenario() -> None:
+        on = disk()
+        home = Given(on, ["/kit/data"], "/kit/snapshots") if given else None
+        held = []
+        async with living(home, on) as rig:
+            if given:
+                on.write_bytes(f"/kit/data/{MARKER}", b"")
+            for _ in range(4):
+                await rig.call("PUT", "/v1/topics/orders", {"partitions": 3})
+                await rig.produce("orders")
+                await rig.call("POST", "/v1/snapshots", {"name": "s"})
+                await rig.call("DELETE", "/v1/snapshots/s")
+                await rig.call("POST", "/v1/reset")
+                held.append(len(on._names._pending))
+        assert held[-1] == held[0] < 100, held
 
     run(scenario)
 

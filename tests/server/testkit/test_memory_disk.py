@@ -9,7 +9,7 @@ import pytest
 
 from ottla.log.disk.files import File
 from ottla.server.testkit.memory_disk import MemoryDisk
-from ottla.server.testkit.power_loss import Inode, Names
+from ottla.server.testkit.power_loss import Inode, Names, keep_all, lose_all
 
 
 def test_a_synced_tree_outlasts_the_power() -> None:
@@ -22,6 +22,31 @@ def test_a_synced_tree_outlasts_the_power() -> None:
     disk.crash()
     assert disk.list("/kit/copy") == ["meta", "orders-0"]
     assert disk.read_bytes("/kit/copy/orders-0/log") == b"abc"
+
+
+@pytest.mark.parametrize("ordered", [True, False])
+@pytest.mark.parametrize("synced", [True, False])
+def test_what_is_forgotten_is_gone_for_good_and_the_rest_as_safe_as_before(ordered: bool, synced: bool) -> None:
+    disk = MemoryDisk(ordered_names=ordered)
+    disk.makedirs("/kit/data/orders-0/inner")
+    disk.open("/kit/data/orders-0/log", create=True).append([b"abc"])
+    disk.open("/kit/data/moved", create=True).append([b"abc"])
+    disk.makedirs("/kit/other/deep")
+    if synced:
+        disk.sync_tree("/kit")
+    disk.remove("/kit/data/orders-0/log")
+    disk.remove_dir("/kit/data/orders-0/inner")
+    disk.remove_dir("/kit/data/orders-0")
+    disk.rename("/kit/data/moved", "/kit/other/deep/moved")
+    disk.forget_tree("/kit/data")
+    disk.forget_tree("/kit/data")
+    assert disk.list("/kit") == ["other"]
+    assert all("orders-0" not in {name for _, name, _ in step.entries} for step in disk._names._pending)
+    kept = disk.crashed(keep_all)
+    assert kept.list("/kit") == ["other"]
+    assert kept.list("/kit/other/deep") == ["moved"]
+    lost = disk.crashed(lose_all)
+    assert not lost.exists("/kit/data")
 
 
 def test_a_lock_knows_whether_the_power_was_cut() -> None:
