@@ -6,7 +6,8 @@ A connection is closed after its answer, so nothing is pipelined. A page is made
 others; one that waits for something is promised.
 
 Errors have the codes that HTTP has for them: 400 for what is not HTTP, 404 for an unknown page, 405 for another method, 408 for a
-client that is too slow, 413 for a body that is too long, 431 for a head that is too long, 505 for another version.
+client that is too slow, 413 for a body that is too long, 431 for a head that is too long, 503 for a connection too many, 505 for
+another version.
 """
 
 from __future__ import annotations
@@ -14,9 +15,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Generator, Iterable, Mapping
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Final, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 import h11
 
@@ -53,6 +54,17 @@ class Page(NamedTuple):
     size: int | None = None
     """How many bytes the pieces have together, if they are not to be collected but sent as they are made, no faster than the
     client reads them. If making one fails, the connection ends in the middle."""
+
+
+class LongPoll:
+    """Promises a page to a client that only waits for something. Unlike other promises it is given up when the client sends its
+    end: who has gone looks the same as who still reads, and would hold a connection until what is waited for comes."""
+
+    def __init__(self, promise: Awaitable[Page]) -> None:
+        self._promise = promise
+
+    def __await__(self) -> Generator[Any, None, Page]:
+        return self._promise.__await__()
 
 
 class Refused(Exception):
@@ -187,6 +199,7 @@ class HttpConnection(asyncio.Protocol):
         self._timer: Cancellable | None = None
         self._task: asyncio.Task[None] | None = None
         self._answered = False
+        self._is_polling = False
         self._room = asyncio.Event()
         """Set while the transport takes more bytes."""
         self._room.set()
@@ -196,8 +209,8 @@ class HttpConnection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
         if len(self._server.connections) >= self._server.max_connections:
-            self._answered = True
-            self._transport.abort()
+            text = f"{self._server.max_connections} connections are open, and no more are taken; close some, then ask again"
+            self._refuse(Refused(HTTPStatus.SERVICE_UNAVAILABLE, text))
             return
         self._server.connections.add(self)
         self._timer = self._server.clock.call_later(REQUEST_SECONDS, self._too_slow)
@@ -217,8 +230,9 @@ class HttpConnection(asyncio.Protocol):
                 self._transport.write(head or b"")
 
     def eof_received(self) -> bool:
-        """Keeps the connection if the client has sent its whole request and may still read; drops it otherwise."""
-        return self._task is not None
+        """Keeps the connection if the client has sent its whole request and may still read its answer; drops it otherwise, and
+        also while a LongPoll is not answered."""
+        return self._task is not None and (self._answered or not self._is_polling)
 
     def connection_lost(self, error: Exception | None) -> None:
         self._answered = True
@@ -243,6 +257,7 @@ class HttpConnection(asyncio.Protocol):
             self._set_timer(ANSWER_SECONDS, self.abort)
         else:
             self._cancel_timer()  # what is promised comes when it comes
+            self._is_polling = isinstance(page, LongPoll)
         self._task = asyncio.ensure_future(self._send(page, head_only=request.method == "HEAD"))
 
     async def _send(self, promised: Page | Awaitable[Page], *, head_only: bool) -> None:

@@ -20,7 +20,7 @@ from urllib.parse import parse_qsl, unquote
 from ottla.log.config_def import ConfigError
 from ottla.server.broker.open_listeners import is_loopback
 from ottla.server.http.port import HttpPort
-from ottla.server.http.responder import HttpServer, Page, Request
+from ottla.server.http.responder import HttpServer, LongPoll, Page, Request
 from ottla.server.http.responder import Refused as HttpRefused
 from ottla.server.testkit.archives import TAR, Archive
 from ottla.server.testkit.control import Call, find_call
@@ -73,7 +73,10 @@ class TestServer(HttpServer):
             answer = call.run(self._kit, given)
         except Refused as refused:
             raise HttpRefused(refused.status, str(refused)) from None
-        return self._promise(call, answer) if inspect.isawaitable(answer) else _page(answer, call.status)
+        if not inspect.isawaitable(answer):
+            return _page(answer, call.status)
+        page = self._promise(call, answer)
+        return LongPoll(page) if call.is_wait else page
 
     async def _promise(self, call: Call, answer: Awaitable[Any]) -> Page:
         """Returns the page of a call that takes a while. If its client goes, what waits ends; what changes something goes on."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Awaitable, Iterator
 
 import h11
 import pytest
@@ -16,8 +16,10 @@ from ottla.server.http.responder import (
     REQUEST_SECONDS,
     HttpConnection,
     HttpServer,
+    LongPoll,
     Page,
     Refused,
+    Request,
     RequestReader,
 )
 from tests.fakes import FakeTransport, ManualClock
@@ -316,6 +318,38 @@ def test_who_goes_while_a_page_is_made_ends_the_making() -> None:
     asyncio.run(scenario())
 
 
+def test_who_goes_while_a_long_poll_waits_gives_it_up() -> None:
+    class Polled(HttpServer):
+        def make_page(self, request: Request) -> Page | Awaitable[Page]:
+            return LongPoll(self.promise()) if request.path == "/poll" else self.promise()
+
+        async def promise(self) -> Page:
+            await go_on.wait()
+            return Page((b"found",))
+
+    async def scenario() -> None:
+        http = Polled({}, ManualClock())
+        gone, _ = connect(http)
+        gone.data_received(GET.replace(b"/p", b"/poll"))
+        staying, transport = connect(http)
+        staying.data_received(GET.replace(b"/p", b"/poll"))
+        half_closed, _ = connect(http)
+        half_closed.data_received(GET)
+        await asyncio.sleep(0)
+        assert not gone.eof_received()  # the transport drops it
+        gone.connection_lost(None)
+        assert half_closed.eof_received()  # no long poll
+        assert http.connections == {staying, half_closed}
+        go_on.set()
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert transport.sent.endswith(b"\r\n\r\nfound")
+        assert staying.eof_received()  # it may still read
+
+    go_on = asyncio.Event()
+    asyncio.run(scenario())
+
+
 def test_who_goes_before_the_request_is_whole_is_gone() -> None:
     connection, _ = connect(server())
     connection.data_received(GET[:-2])
@@ -326,13 +360,15 @@ def test_there_is_a_bound_on_connections() -> None:
     http = server()
     there = [connect(http) for _ in range(MAX_CONNECTIONS)]
     late, transport = connect(http)
-    assert transport.aborted
+    assert transport.closed
+    assert status(transport.sent) == 503
+    assert transport.sent.endswith(b"\r\n\r\n32 connections are open, and no more are taken; close some, then ask again\n")
     late.data_received(GET)
     late.connection_lost(None)
-    assert not transport.sent
+    assert transport.sent.count(b"HTTP") == 1
     assert len(http.connections) == MAX_CONNECTIONS
     there[0][0].connection_lost(None)
-    assert not connect(http)[1].aborted
+    assert not connect(http)[1].closed
     http.abort()
     assert all(transport.aborted for _, transport in there[1:])
 

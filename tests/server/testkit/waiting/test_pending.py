@@ -11,6 +11,7 @@ import pytest
 
 from ottla.server.dispatch.chain import Place
 from ottla.server.metadata.image import CLIENT_METRICS
+from ottla.server.partitions.replica import Replica
 from ottla.server.requests.context import BrokerContext
 from ottla.server.testkit.bench import Bench
 from ottla.server.testkit.fields import Refused
@@ -67,7 +68,8 @@ def test_nothing_is_subscribed_to_but_while_a_wait_is_pending() -> None:
             assert not any(subscriptions(rig))
             waits = [rig.wait(topic="orders", partition=0, end_offset=1), rig.wait(topic="audit")]
             await asyncio.sleep(0)
-            assert all(subscriptions(rig))
+            assert all(subscriptions(rig)[:-1])
+            assert not subscriptions(rig)[-1]  # no request by itself ends one of these
             await rig.call("PUT", "/v1/topics/audit")
             await waits[1]
             assert all(subscriptions(rig)[:1])
@@ -290,6 +292,81 @@ def test_a_look_happens_once_for_all_that_happened_in_a_turn() -> None:
             assert len(looks) == 1
             waiting.cancel()
             await asyncio.gather(waiting, return_exceptions=True)
+
+    run(scenario)
+
+
+class Counted(Flag):
+    """Counts how often it is asked what it watches."""
+
+    def __init__(self, replica: Replica) -> None:
+        super().__init__("ListGroups", 600.0)
+        self.asked = 0
+        self._replica = replica
+
+    def watched(self, context: BrokerContext) -> list[Replica]:
+        self.asked += 1
+        return [self._replica]
+
+
+def test_a_wait_that_begins_or_ends_costs_the_others_nothing() -> None:
+    async def scenario() -> None:
+        async with living() as rig:
+            await rig.call("PUT", "/v1/topics/orders")
+            await rig.call("POST", "/v1/clock/freeze")  # every pass of the broker would have all looked at, too
+            context = rig.lives.broker.context
+            assert context is not None
+            replica = context.replicas.get("orders", 0)
+            assert replica is not None
+            rerouted: list[int] = []
+            rig.lives.broker.chain.subscribe(lambda: rerouted.append(len(waits)))
+            conditions = [Counted(replica) for _ in range(20)]
+            waits: list[asyncio.Task[Any]] = []
+            for condition in conditions:
+                waits.append(rig.background(rig.kit.waits.until(condition, 600_000)))
+                await asyncio.sleep(0)
+            assert [condition.asked for condition in conditions] == [1] * 20
+            assert rerouted == [1]
+            for waiting in waits[:-1]:
+                waiting.cancel()
+            await asyncio.gather(*waits[:-1], return_exceptions=True)
+            assert [condition.asked for condition in conditions] == [1] * 20
+            assert rerouted == [1]
+            conditions[-1].up = True
+            replica.append(batch())
+            await waits[-1]
+            assert rerouted == [1, 20]
+            assert not any(subscriptions(rig))
+            assert rig.kit.waits._alarm is None
+
+    run(scenario)
+
+
+def test_the_soonest_wait_that_time_brings_about_sets_the_alarm() -> None:
+    async def scenario() -> None:
+        async with living() as rig:
+            await rig.call("POST", "/v1/clock/freeze")
+            late, soon = Flag(due_in_s=500.0), Flag(due_in_s=0.01)
+            waits = [rig.background(rig.kit.waits.until(flag, 600_000)) for flag in (late, soon)]
+            await asyncio.sleep(0)
+            soon.up = late.up = True
+            await asyncio.gather(*waits)
+
+    run(scenario)
+
+
+def test_a_wait_that_ends_leaves_the_others_their_requests() -> None:
+    async def scenario() -> None:
+        async with living() as rig:
+            requests = {"api": "ListGroups"}
+            given_up, waiting = rig.wait(request=requests), rig.wait(request=requests)
+            other = rig.wait(request={"api": "Heartbeat"})
+            await asyncio.sleep(0)
+            for ended in (given_up, other):
+                ended.cancel()
+            await asyncio.gather(given_up, other, return_exceptions=True)
+            await ask(rig.port, list_groups, 2, list_groups.ListGroupsRequest())
+            assert (await waiting)["count"] == 1
 
     run(scenario)
 
