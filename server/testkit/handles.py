@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import inspect
 from collections.abc import Mapping
+from concurrent.futures import CancelledError
 from http import HTTPStatus
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from ottla.server.testkit.kit import Kit
 
 WAIT_SECONDS: Final = 5.0
+_STOPPED: Final = "the broker was stopped while the call waited"
 
 _BY_NAME: Final = {call.name: call for call in CALLS}
 
@@ -48,20 +50,30 @@ class Controls:
 
     def call(self, name: str, body: Any = None, *, method: str = "", **variables: str) -> Any:
         """Calls and returns the answer; see Calls. In the broker's own loop nothing can be waited for, so that raises
-        RuntimeError. Raises ValueError for what is refused, and TimeoutError."""
+        RuntimeError. Raises ValueError for what is refused, TimeoutError, and RuntimeError if the broker is
+        stopped meanwhile."""
         call, given = _BY_NAME[name], Given(variables, body)
         if _running_loop() is self._loop:
             if inspect.iscoroutinefunction(call.function):
                 raise RuntimeError(f"{method or name} waits, which would stop the broker in this loop; await it (broker.aio)")
             return _answered(call, self._kit, given)
-        return asyncio.run_coroutine_threadsafe(self._run(call, given), self._loop).result()
+        try:
+            return asyncio.run_coroutine_threadsafe(self._run(call, given), self._loop).result()
+        except CancelledError:
+            raise RuntimeError(_STOPPED) from None
 
     async def call_awaited(self, name: str, body: Any = None, **variables: str) -> Any:
         """Does the same for callers that await the answer, in any loop."""
         call, given = _BY_NAME[name], Given(variables, body)
         if asyncio.get_running_loop() is self._loop:
             return await self._run(call, given)
-        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self._run(call, given), self._loop))
+        task = asyncio.current_task()
+        try:
+            return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self._run(call, given), self._loop))
+        except asyncio.CancelledError:
+            if task is not None and task.cancelling():  # it is the caller that is to end
+                raise
+            raise RuntimeError(_STOPPED) from None
 
     async def _run(self, call: Call, given: Given) -> Any:
         answer = _answered(call, self._kit, given)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from typing import Any
 
 import pytest
 
+from ottla.server.base import clock
 from ottla.server.testkit import fault_calls
 from ottla.server.testkit.fault_fields import ACTIONS, RULES, SELECTORS
-from ottla.server.testkit.handles import fault_body
+from ottla.server.testkit.handles import AsyncFault, Fault, fault_body
 from ottla.testing import Broker
 from ottla.wire.messages import list_groups
 from tests.asking import ask
@@ -102,6 +104,46 @@ def test_another_loop_awaits_what_is_done_in_the_thread_of_the_broker() -> None:
 
     with Broker() as broker:
         asyncio.run(scenario(broker))
+
+
+@pytest.mark.parametrize("awaited", [False, True])
+def test_who_waits_when_it_is_stopped_is_told_so(awaited: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun = threading.Event()
+    failures: list[BaseException] = []
+
+    async def wait_at_most(*arguments: Any) -> bool:
+        begun.set()
+        return await clock.wait_at_most(*arguments)
+
+    def wait(fault: Fault) -> None:
+        try:
+            if awaited:
+                asyncio.run(AsyncFault(fault._controls, fault._installed).wait(2, timeout=600))
+            else:
+                fault.wait(2, timeout=600)
+        except BaseException as failure:  # noqa: BLE001 - whatever a test would see
+            failures.append(failure)
+
+    monkeypatch.setattr(fault_calls, "wait_at_most", wait_at_most)
+    with Broker() as broker:
+        waiting = threading.Thread(target=wait, args=(broker.fault(api="ListGroups", hold=True),))
+        waiting.start()
+        assert begun.wait(30)
+    waiting.join()
+    assert [str(failure) for failure in failures] == ["the broker was stopped while the call waited"]
+    assert isinstance(failures[0], RuntimeError)
+
+
+def test_who_gives_up_a_call_is_cancelled() -> None:
+    async def scenario(fault: Fault) -> None:
+        waiting = asyncio.ensure_future(AsyncFault(fault._controls, fault._installed).wait(2, timeout=600))
+        await asyncio.sleep(0)
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+
+    with Broker() as broker:
+        asyncio.run(scenario(broker.fault(api="ListGroups", hold=True)))
 
 
 def test_keywords_are_the_fields_of_http() -> None:
