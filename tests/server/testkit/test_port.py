@@ -111,7 +111,7 @@ def test_a_query_may_have_numbers_and_texts_that_look_like_some() -> None:
 def test_a_client_that_goes_takes_its_wait_with_it() -> None:
     async def scenario() -> None:
         async with Broker(test_port=0) as broker:
-            body = json.dumps({"until": {"topic": "orders"}}).encode()
+            body = json.dumps({"until": {"request": {"api": "ListGroups"}}}).encode()
             head = f"POST /v1/wait HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: {len(body)}"
             address = str(broker.test_url).rpartition("/")[2].split(":")
             _, writer = await asyncio.open_connection(address[0], int(address[1]))
