@@ -95,7 +95,13 @@ class Console:
 
     def _made(self, work: Work, ask: Ask, known: Mapping[str, Any]) -> Response:
         """Runs in a thread."""
-        answer = work(ask)
+        from confluent_kafka import KafkaException
+
+        try:
+            answer = work(ask)
+        except (Failure, KafkaException):
+            self._source.lost()
+            raise
         if isinstance(answer, Redirect):
             return RedirectResponse(answer.path, status_code=303)
         if isinstance(answer, Download):

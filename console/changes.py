@@ -37,6 +37,7 @@ def _settled(source: Source, name: str, futures: Mapping[str, Any]) -> None:
     finally:
         source.changed()
     if wrong:
+        source.lost()
         raise Failure(f"topic {name}: {wrong[name]}")
 
 
@@ -134,6 +135,6 @@ def reset(source: Source, state: GroupState, after: Mapping[Partition, int]) -> 
             with Brokers(source.cluster, source.summary().metadata) as brokers:
                 group_reset.alter_share(brokers, listed, after)
         else:
-            group_reset.commit(source.cluster, source.admin, state.name, after)
+            group_reset.commit(source.cluster, source.cluster.admin(), state.name, after)
     finally:
         source.changed()
