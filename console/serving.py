@@ -1,7 +1,7 @@
 """The console as a process: a socket on this machine, a line that says where, and pages until SIGTERM or Ctrl-C.
 
-uvicorn serves with h11, so nothing needs to be compiled. Connections and the size of a request's head are bounded; what a page
-may take is bounded by calls.py.
+uvicorn serves with h11, so nothing needs to be compiled. How many connections there are, and how large and how slow a request's
+head is, are bounded (connection.py); what a page may take is bounded by calls.py.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from ottla.commands.client import Cluster
 from ottla.commands.output import Failure
 from ottla.console.app import Place, application
 from ottla.console.calls import Calls
+from ottla.console.connection import MAX_CONNECTIONS, Connection
 from ottla.console.security import hosts_of
 from ottla.console.sessions import Sessions
 from ottla.console.source import Source
 
-MAX_CONNECTIONS: Final = 64
 MAX_HEAD_BYTES: Final = 64 << 10
 _STOP_S: Final = 2
 _MORE_S: Final = 5.0
@@ -85,7 +85,7 @@ def serve(cluster: Cluster, at: Listening, token: str | None, *, read_only: bool
     app = application(Source(cluster), calls, sessions, place, read_only=read_only)
     config = uvicorn.Config(
         app,
-        http="h11",
+        http=Connection,
         ws="none",
         loop="asyncio",
         lifespan="off",
@@ -94,7 +94,6 @@ def serve(cluster: Cluster, at: Listening, token: str | None, *, read_only: bool
         access_log=False,
         server_header=False,
         proxy_headers=False,
-        limit_concurrency=MAX_CONNECTIONS,
         h11_max_incomplete_event_size=MAX_HEAD_BYTES,
         timeout_graceful_shutdown=_STOP_S,
     )
