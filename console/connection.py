@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any, Final
+from typing import Final
 
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol

@@ -60,6 +60,8 @@ READ_ONLY: Final = "This console was started with --read-only and changes nothin
 
 Refuse = Callable[[int, str, str], Response]
 """Makes the page of a refusal: its status, its title, and a sentence that says what to do."""
+Audit = Callable[[str, str, str], None]
+"""Writes a line of what was done: by which session, from which address, and what."""
 
 
 class Refused(Exception):
@@ -75,12 +77,21 @@ class Guard:
     a POST the `form`."""
 
     def __init__(
-        self, pages: ASGIApp, sessions: Sessions, hosts: frozenset[str], refuse: Refuse, *, cookie: str, read_only: bool
+        self,
+        pages: ASGIApp,
+        sessions: Sessions,
+        hosts: frozenset[str],
+        refuse: Refuse,
+        audit: Audit,
+        *,
+        cookie: str,
+        read_only: bool,
     ) -> None:
         self._pages = pages
         self._sessions = sessions
         self._hosts = hosts
         self._refuse = refuse
+        self._audit = audit
         self._cookie = cookie
         self._read_only = read_only
 
@@ -113,10 +124,10 @@ class Guard:
         if path.startswith(STATIC):
             return self._pages
         if path == LOGIN and method == "POST":
-            return self._log_in((await _form(headers, receive)).get("token", ""))
+            return self._log_in((await _form(headers, receive)).get("token", ""), scope)
         query = state["query"] = _fields(scope["query_string"])
         if method == "GET" and path == "/" and "token" in query:
-            return self._log_in(query["token"])
+            return self._log_in(query["token"], scope)
         session = _cookies(headers).get(self._cookie, "")
         if not self._sessions.is_open(session):
             raise Refused(401, "Who are you?", "")
@@ -131,8 +142,9 @@ class Guard:
             state["form"] = form
         return self._pages
 
-    def _log_in(self, token: str) -> Response:
-        session = self._sessions.open(token)
+    def _log_in(self, token: str, scope: Scope) -> Response:
+        session, address = self._sessions.open(token), (scope.get("client") or "?")[0]
+        self._audit("-" if session is None else name_of(session), address, "wrong token" if session is None else "session opened")
         if session is None:
             raise Refused(401, "Who are you?", "That is not the token.")
         answer = RedirectResponse("/", status_code=303)

@@ -17,6 +17,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
+from urllib.parse import quote
 
 import uvicorn
 
@@ -76,10 +77,11 @@ class _Server(uvicorn.Server):
 
 
 def serve(cluster: Cluster, at: Listening, token: str | None, *, read_only: bool, ready: Callable[[str], None]) -> None:
-    """Serves until a signal. `ready` is given the address with the token in it, once the port answers."""
+    """Serves until a signal. `ready` is given the address once the port answers: with the token in it if that is a new one, as
+    whoever chose one knows it, and may not want it in a log."""
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    token = token or secrets.token_urlsafe(24)
-    sessions = Sessions(token, secrets.token_bytes, time.monotonic)
+    made = token or secrets.token_urlsafe(24)
+    sessions = Sessions(made, secrets.token_bytes, time.monotonic)
     calls = Calls(cluster.timeout_s + _MORE_S)
     place = Place(hosts_of(at.host, at.port), f"ottla-console-{at.port}")
     app = application(Source(cluster), calls, sessions, place, read_only=read_only)
@@ -105,7 +107,7 @@ def serve(cluster: Cluster, at: Listening, token: str | None, *, read_only: bool
 
         for which in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(which, stop)
-        ready(f"{at.url}?token={token}")
+        ready(at.url if token else f"{at.url}?token={quote(made, safe='')}")
         await server.serve(sockets=[at.socket])
 
     try:

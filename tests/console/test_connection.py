@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
@@ -11,16 +10,16 @@ import pytest
 import uvicorn
 
 from ottla.console import connection, security
-from tests.console.browser import FORM, HOST, browsing
+from ottla.console.security import FORM
+from tests.console.browser import HOST, browsing
 
 HEAD = b"GET / HTTP/1.1\r\nHost: x\r\n"
 
 
 @pytest.fixture(autouse=True)
-def quick(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connection, "HEAD_S", 0.05)
     monkeypatch.setattr(connection, "MAX_CONNECTIONS", 3)
-    yield
 
 
 async def _hello(_: Any, __: Any, send: Any) -> None:
