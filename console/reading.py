@@ -20,6 +20,7 @@ from ottla.commands.client import Cluster, explain, message_error
 from ottla.commands.output import Failure
 from ottla.commands.positions import Partition, Position, Span, resolve, spans
 from ottla.commands.record_text import timestamp_of
+from ottla.console.calls import AT_ONCE
 from ottla.console.missing import Missing
 from ottla.console.text import beginning
 
@@ -140,7 +141,7 @@ class Reader:
                 "fetch.max.bytes": "8388608",
                 "queued.min.messages": "1000",
                 "fetch.queue.backoff.ms": "5",
-                "queued.max.messages.kbytes": "16384",
+                "queued.max.messages.kbytes": str(MAX_BYTES // AT_ONCE >> 10),  # of all pages that read at once: MAX_BYTES
             }
         )
 

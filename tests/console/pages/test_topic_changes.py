@@ -34,6 +34,7 @@ def test_a_topic_is_created_as_the_form_says(browser: Browser, admin: AdminClien
     ("form", "why"),
     [
         ({"name": ""}, "name is empty"),
+        ({"name": "a\0b"}, "name has to be text"),
         ({"name": "a/b"}, "the topic&#39;s name is not allowed"),
         ({"name": "changes-x", "partitions": "0"}, "partitions has to be a whole number from 1 to 100000"),
         ({"name": "changes-x", "replicas": "9"}, "that replication factor is not possible"),
@@ -47,6 +48,10 @@ def test_what_cannot_be_is_said_above_the_form(browser: Browser, admin: AdminCli
     assert why in answer.text
     assert f'value="{form["name"]}"' in answer.text
     assert not {"changes-x", "a/b"} & names(admin)
+
+
+def test_a_topic_may_be_called_new(browser: Browser, topic: Callable[..., str]) -> None:
+    assert "<h1>new</h1>" in browser.get(f"/topics/{topic('new')}").text
 
 
 def test_who_deletes_a_topic_types_its_name(
