@@ -42,11 +42,12 @@ class Calls:
         future = self._threads.submit(page)
         waiting = asyncio.wrap_future(future)
         waiting.add_done_callback(self._ended)
+        limit = asyncio.timeout(self._within_s)
         try:
-            async with asyncio.timeout(self._within_s):
+            async with limit:
                 return await asyncio.shield(waiting)
         except TimeoutError:
-            if waiting.done():
+            if not limit.expired():  # the page's own
                 raise
             future.cancel()  # if it has not begun, nobody waits for it any more
             raise TooSlow from None

@@ -71,7 +71,7 @@ def test_a_broker_that_dies_while_a_page_of_groups_waits(tmp_path: Path) -> None
             statuses: list[int] = []
             page = threading.Thread(target=lambda: statuses.append(get(port, "/groups", cookie)[0]))
             page.start()
-            while not is_asked(at):
+            while page.is_alive() and not is_asked(at):
                 pass
             page.join(0.5)
             broker.kill()
