@@ -18,7 +18,7 @@ HEAD = b"GET / HTTP/1.1\r\nHost: x\r\n"
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection, "HEAD_S", 0.05)
+    monkeypatch.setattr(connection, "HEAD_S", 0.3)
     monkeypatch.setattr(connection, "MAX_CONNECTIONS", 3)
 
 
