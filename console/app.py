@@ -1,7 +1,7 @@
 """The console's application: from a request to a page, and from what went wrong to a page that says so.
 
 A page runs in a thread (calls.py). What can go wrong in it: the cluster does not answer or refuses (502), nothing in time (504),
-too many pages at once (503), a field that cannot be meant (400), something that is not there (404). Whatever else is a bug: its
+too many pages at once (503), a field with no valid value (400), something that is not there (404). Whatever else is a bug: its
 traceback is in the log, and the page says only that.
 """
 
@@ -86,16 +86,24 @@ class Console:
         except Missing as missing:
             status, title, why = 404, "Not there", str(missing)
         except (BadInput, typer.BadParameter) as error:
-            status, title, why = 400, "That cannot be meant", error.args[0] if error.args else str(error)
+            status, title, why = 400, "Not a valid value", error.args[0] if error.args else str(error)
         except Failure as failure:
-            status, title, why = 502, "The cluster did not do that", str(failure)
+            status, title, why = 502, "The cluster refused or did not answer", str(failure)
         except Exception as error:  # noqa: BLE001 - a bug in one page is one page that says so, and a traceback in the log
             status, title, why = self._unexpected(error)
+        if request.method == "POST":
+            ask.audit(f"{'refused' if status in {400, 404, 503} else 'not known'}: {request.url.path!a}: {why}")
         return self._refusal(status, title, why, known)
 
     def _made(self, work: Work, ask: Ask, known: Mapping[str, Any]) -> Response:
         """Runs in a thread."""
-        answer = work(ask)
+        from confluent_kafka import KafkaException
+
+        try:
+            answer = work(ask)
+        except (Failure, KafkaException):
+            self._source.lost()
+            raise
         if isinstance(answer, Redirect):
             return RedirectResponse(answer.path, status_code=303)
         if isinstance(answer, Download):
@@ -110,7 +118,7 @@ class Console:
         from ottla.commands.client import explain
 
         if isinstance(error, KafkaException):
-            return 502, "The cluster did not do that", explain(error.args[0])
+            return 502, "The cluster refused or did not answer", explain(error.args[0])
         _log.error("a page failed", exc_info=error)
         return 500, "That is a bug", "The page failed; the console's log says where."
 
@@ -126,7 +134,7 @@ class Console:
         """Answers what no route takes: 404, or 405 for a method that the page does not have."""
         given = request.scope["state"]
         status = error.status_code if isinstance(error, HTTPException) else 404
-        why = "The console has no such page." if status == 404 else "This page takes the other of GET and POST."
+        why = "The console has no such page." if status == 404 else f"This page does not accept {request.method}."
         if "form_token" not in given:
             return self.refuse(status, "Not there", why)
         known = {"form_token": given["form_token"], "path": request.url.path, "ask": Ask(self._source, request.url.path)}
@@ -154,4 +162,4 @@ def application(source: Source, calls: Calls, sessions: Sessions, place: Place, 
     """Returns the whole application, guarded."""
     console = Console(source, calls, read_only=read_only)
     pages = Starlette(routes=console.routes(), exception_handlers={404: console.not_found, 405: console.not_found})
-    return Guard(pages, sessions, place.hosts, console.refuse, cookie=place.cookie, read_only=read_only)
+    return Guard(pages, sessions, place.hosts, console.refuse, _write_audit, cookie=place.cookie, read_only=read_only)

@@ -1,7 +1,7 @@
 """Runs what waits for a cluster in threads: so many at a time, so many that wait for their turn, so long.
 
-librdkafka's calls have times of their own and cannot be interrupted. A page that takes longer is given up, and its thread is free
-again when the last call in it has returned.
+librdkafka's calls have times of their own and cannot be interrupted. A page that takes longer is given up: one that still waits
+for its turn never begins, and the thread of another is free again when the last call in it has returned.
 """
 
 from __future__ import annotations
@@ -39,20 +39,23 @@ class Calls:
         if self._running >= self._most:
             raise Busy
         self._running += 1
-        future = asyncio.get_running_loop().run_in_executor(self._threads, page)
-        future.add_done_callback(self._ended)
+        future = self._threads.submit(page)
+        waiting = asyncio.wrap_future(future)
+        waiting.add_done_callback(self._ended)
+        limit = asyncio.timeout(self._within_s)
         try:
-            async with asyncio.timeout(self._within_s):
-                return await asyncio.shield(future)
+            async with limit:
+                return await asyncio.shield(waiting)
         except TimeoutError:
-            if future.done():
+            if not limit.expired():  # the page's own
                 raise
+            future.cancel()  # if it has not begun, nobody waits for it any more
             raise TooSlow from None
 
-    def _ended(self, future: asyncio.Future[T]) -> None:
+    def _ended(self, waiting: asyncio.Future[T]) -> None:
         self._running -= 1
-        if not future.cancelled():
-            future.exception()  # of a page that was given up, nobody else asks for it
+        if not waiting.cancelled():
+            waiting.exception()  # of a page that was given up, nobody else asks for it
 
     def close(self) -> None:
         """Lets go of the threads; one that is still in a call ends with it."""

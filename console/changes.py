@@ -10,7 +10,7 @@ from ottla.commands.brokers import Brokers
 from ottla.commands.client import explain
 from ottla.commands.group_rows import GroupState
 from ottla.commands.output import Failure, counted
-from ottla.commands.positions import Partition, Position, Span, resolve
+from ottla.commands.positions import Kind, Partition, Position, Span, resolve
 from ottla.commands.topic import times
 from ottla.console.source import Source
 
@@ -37,6 +37,7 @@ def _settled(source: Source, name: str, futures: Mapping[str, Any]) -> None:
     finally:
         source.changed()
     if wrong:
+        source.lost()
         raise Failure(f"topic {name}: {wrong[name]}")
 
 
@@ -59,6 +60,8 @@ def send(source: Source, record: NewRecord) -> tuple[int, int]:
         {
             "partitioner": "murmur2_random",
             "acks": "all",
+            "enable.idempotence": "true",  # or a retry may write it twice
+            "allow.auto.create.topics": "false",  # a topic that has just been deleted stays so
             "linger.ms": "0",
             "message.max.bytes": str(2 << 20),
             "message.timeout.ms": str(timeout_ms),
@@ -93,6 +96,8 @@ class Moved(NamedTuple):
     before: Mapping[Partition, int]
     after: Mapping[Partition, int]
     have: Mapping[Partition, Span]
+    asked: int | None = None
+    """The offset that was asked for, if it was one; a partition that does not have it goes to the nearest that it has."""
 
 
 def preview_reset(source: Source, state: GroupState, topic: str, place: Position) -> Moved:
@@ -105,16 +110,28 @@ def preview_reset(source: Source, state: GroupState, topic: str, place: Position
         raise Failure(f"group {state.name}: no offset is committed; name a topic")
     have = group_reset.spans_of(source.cluster, source.admin, wanted)
     after = resolve(source.cluster, source.admin, place, have, IsolationLevel.READ_UNCOMMITTED)
-    return Moved(before, after, have)
+    return Moved(before, after, have, place.number if place.kind is Kind.OFFSET else None)
 
 
 def look_at(source: Source, state: GroupState, after: Mapping[Partition, int]) -> Moved:
     """Returns the same for offsets that were chosen before. Raises Failure, KafkaException for partitions that have gone."""
+    topics = source.summary().metadata.topics
+    gone = [one for one in after if one.topic not in topics or one.number not in topics[one.topic].partitions]
+    if gone:
+        raise Failure(f"there is no {gone[0]}")
     return Moved(_committed(state), after, group_reset.spans_of(source.cluster, source.admin, sorted(after)))
 
 
 def _committed(state: GroupState) -> dict[Partition, int]:
     return {one.partition: one.committed for one in state.offsets if one.committed is not None}
+
+
+def outside(moved: Moved) -> str | None:
+    """Returns which offset its partition does not have, if there is one; the end, where the next record will be, it has."""
+    for one, offset in moved.after.items():
+        if not moved.have[one].begin <= offset <= moved.have[one].end:
+            return f"{one} has offsets {moved.have[one].begin} to {moved.have[one].end}, not {offset}; look at it again"
+    return None
 
 
 def why_not_to_reset(state: GroupState) -> str | None:
@@ -134,6 +151,6 @@ def reset(source: Source, state: GroupState, after: Mapping[Partition, int]) -> 
             with Brokers(source.cluster, source.summary().metadata) as brokers:
                 group_reset.alter_share(brokers, listed, after)
         else:
-            group_reset.commit(source.cluster, source.admin, state.name, after)
+            group_reset.commit(source.cluster, source.cluster.admin(), state.name, after)
     finally:
         source.changed()

@@ -4,7 +4,8 @@ Each partition gives its share of the records that were asked for, so that a pag
 ends with the offset that each partition has come to, where the next page goes on. Reading the newest, it looks at the last
 offsets of each partition, and at more and more of them while it finds too few: offsets have gaps, and a filter leaves out most.
 
-A page takes so many seconds, records and bytes, whatever a topic holds (`Budget`); what it did not look at, it says.
+A page takes so many seconds, records and bytes, whatever a topic holds (`Budget`); what it did not look at, it says. Of a record
+in a list it keeps what is shown, since keys, values and headers may have megabytes each.
 """
 
 from __future__ import annotations
@@ -19,7 +20,9 @@ from ottla.commands.client import Cluster, explain, message_error
 from ottla.commands.output import Failure
 from ottla.commands.positions import Partition, Position, Span, resolve, spans
 from ottla.commands.record_text import timestamp_of
+from ottla.console.calls import AT_ONCE
 from ottla.console.missing import Missing
+from ottla.console.text import beginning
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, IsolationLevel, Message
@@ -32,6 +35,12 @@ _AT_ONCE: Final = 500
 _POLL_S: Final = 0.1
 _WIDER: Final = 8
 """How many times more offsets are looked at when too few records were found."""
+_FIRST: Final = 32
+"""How many offsets are looked at first: their records fit into the budget also if they are as large as a topic usually allows."""
+HEADERS_SHOWN: Final = 3
+"""How many headers of a record a list shows."""
+NAME_SHOWN: Final = 60
+"""How many characters of a header's name it shows."""
 Headers = Sequence[tuple[str, bytes | None]]
 
 
@@ -45,6 +54,8 @@ class Record(NamedTuple):
     key: bytes | None
     value: bytes | None
     headers: Headers | None
+    more_headers: int = 0
+    """How many headers there are beside these."""
 
 
 class Filter(NamedTuple):
@@ -80,15 +91,25 @@ class Budget:
     size_bytes: int = MAX_BYTES
     seconds: float = MAX_S
     looked_at: int = 0
+    _all_bytes: int = field(init=False)
     _ends_at: float = field(init=False)
 
     def __post_init__(self) -> None:
+        self._all_bytes = self.size_bytes
         self._ends_at = self.clock() + self.seconds
 
     def take(self, message: Message) -> None:
         self.looked_at += 1
         self.records -= 1
         self.size_bytes -= len(message.value() or b"") + len(message.key() or b"")
+        for name, value in _headers_of(message) or ():
+            self.size_bytes -= len(name) + len(value or b"")
+
+    @property
+    def records_left(self) -> int:
+        """How many records there may be yet, if they are as large as those before."""
+        mean_bytes = max(1, (self._all_bytes - self.size_bytes) // max(1, self.looked_at))
+        return min(self.records, self.size_bytes // mean_bytes)
 
     @property
     def is_spent(self) -> bool:
@@ -120,17 +141,20 @@ class Reader:
                 "fetch.max.bytes": "8388608",
                 "queued.min.messages": "1000",
                 "fetch.queue.backoff.ms": "5",
-                "queued.max.messages.kbytes": "16384",
+                "queued.max.messages.kbytes": str(MAX_BYTES // AT_ONCE >> 10),  # of all pages that read at once: MAX_BYTES
             }
         )
 
     def __enter__(self) -> Reader:
         """Lets the consumer know the topic's leaders first; it may take a second otherwise until it asks for them. Raises
         Missing, Failure."""
-        found = self.cluster.reach(self._consumer, self.topic).topics.get(self.topic)
-        if found is None or not found.partitions:
+        try:
+            found = self.cluster.reach(self._consumer, self.topic).topics.get(self.topic)
+            if found is None or not found.partitions:
+                raise Missing(f"There is no topic {self.topic}.")
+        except BaseException:
             self._consumer.close()
-            raise Missing(f"There is no topic {self.topic}.")
+            raise
         self._led = {number for number, one in found.partitions.items() if one.leader >= 0}
         return self
 
@@ -159,7 +183,7 @@ class Reader:
 
         def take(number: int, message: Message) -> bool:
             if wanted.fits(message.key(), message.value()):
-                found[number].append(record_of(message))
+                found[number].append(brief_of(message))
             return len(found[number]) >= share
 
         reached = self._scan(begun, until, budget, take)
@@ -173,27 +197,31 @@ class Reader:
         share = -(-count // max(1, len(ends)))
         budget = Budget(self.clock)
         until = {number: min(end, have[number].end) for number, end in ends.items()}
-        width = share * _WIDER if wanted else share
-        best: dict[int, deque[Record]] = {}
+        width = min(share * _WIDER if wanted else share, _FIRST // max(1, len(ends)), budget.records // max(1, len(ends)))
+        best: dict[int, deque[Record]] = {number: deque(maxlen=share) for number in until}
         lowest = dict(until)
         is_complete = True
-        while True:
-            begun = {number: max(have[number].begin, end - width) for number, end in until.items()}
-            found: dict[int, deque[Record]] = {number: deque(maxlen=share) for number in until}
+        while is_complete:
+            short = [number for number, of in best.items() if len(of) < share and lowest[number] > have[number].begin]
+            if not short:
+                break
+            begun = {number: max(have[number].begin, lowest[number] - max(1, width)) for number in short}
+            found: dict[int, deque[Record]] = {number: deque(maxlen=share - len(best[number])) for number in short}
 
             def take(number: int, message: Message, found: dict[int, deque[Record]] = found) -> bool:
                 if wanted.fits(message.key(), message.value()):
-                    found[number].append(record_of(message))
+                    found[number].append(brief_of(message))
                 return False
 
-            reached = self._scan(begun, until, budget, take)
-            is_read = all(reached[number] >= until[number] for number in reached)
-            if is_read or not best:
-                best, lowest, is_complete = found, begun, is_read
-            enough = all(len(of) >= share or begun[number] <= have[number].begin for number, of in best.items())
-            if enough or not is_read:
-                break
-            width *= _WIDER
+            reached = self._scan(begun, {number: lowest[number] for number in short}, budget, take)
+            read = [number for number in short if reached[number] >= lowest[number]]
+            is_complete = len(read) == len(short)
+            if not read and lowest == until:  # or the page would be empty, and the link to the earlier ones lead to it again
+                read = short
+            for number in read:
+                best[number].extendleft(reversed(found[number]))
+                lowest[number] = begun[number]
+            width = min(width * _WIDER, budget.records_left // len(short))
         cut = {number: of[0].offset if len(of) == share else lowest[number] for number, of in best.items()}
         has_more = any(offset > have[number].begin for number, offset in cut.items())
         records = list(heapq.merge(*(reversed(of) for of in best.values()), key=_time_of, reverse=True))
@@ -275,6 +303,18 @@ def record_of(message: Message) -> Record:
         message.key(),
         message.value(),
         _headers_of(message),
+    )
+
+
+def brief_of(message: Message) -> Record:
+    """Returns as much of a record as a list shows."""
+    record = record_of(message)
+    headers = record.headers
+    return record._replace(
+        key=beginning(record.key),
+        value=beginning(record.value),
+        headers=headers and tuple((name[:NAME_SHOWN], beginning(value)) for name, value in headers[:HEADERS_SHOWN]),
+        more_headers=len(headers[HEADERS_SHOWN:]) if headers else 0,
     )
 
 

@@ -9,13 +9,14 @@ A request is refused, in this order:
 | 403 | a page of another site asks, other than by a link that the user followed |
 | 401 | no session: the page that asks for the token |
 | 403 | POST while the console is read-only, from another origin, or without the session's form token |
-| 413, 415 | a form that is too large, or something that is no form |
+| 408, 413, 415 | a form that is too slow or too large, or something that is no form |
 
 Style sheet and script are served without a session; they hold no data. GET changes nothing.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 from urllib.parse import parse_qsl
@@ -50,6 +51,7 @@ HEADERS: Final[Mapping[str, str]] = {
 }
 MAX_FORM_BYTES: Final = 3 * 1_048_576 + 65_536
 """A value of 1 MiB, which a form may write in three characters a byte, and what else is in the form."""
+FORM_S: Final = 10.0
 MAX_FIELDS: Final = 64
 FORM: Final = "application/x-www-form-urlencoded"
 STATIC: Final = "/static/"
@@ -58,6 +60,8 @@ READ_ONLY: Final = "This console was started with --read-only and changes nothin
 
 Refuse = Callable[[int, str, str], Response]
 """Makes the page of a refusal: its status, its title, and a sentence that says what to do."""
+Audit = Callable[[str, str, str], None]
+"""Writes a line of what was done: by which session, from which address, and what."""
 
 
 class Refused(Exception):
@@ -73,12 +77,21 @@ class Guard:
     a POST the `form`."""
 
     def __init__(
-        self, pages: ASGIApp, sessions: Sessions, hosts: frozenset[str], refuse: Refuse, *, cookie: str, read_only: bool
+        self,
+        pages: ASGIApp,
+        sessions: Sessions,
+        hosts: frozenset[str],
+        refuse: Refuse,
+        audit: Audit,
+        *,
+        cookie: str,
+        read_only: bool,
     ) -> None:
         self._pages = pages
         self._sessions = sessions
         self._hosts = hosts
         self._refuse = refuse
+        self._audit = audit
         self._cookie = cookie
         self._read_only = read_only
 
@@ -111,10 +124,10 @@ class Guard:
         if path.startswith(STATIC):
             return self._pages
         if path == LOGIN and method == "POST":
-            return self._log_in((await _form(headers, receive)).get("token", ""))
+            return self._log_in((await _form(headers, receive)).get("token", ""), scope)
         query = state["query"] = _fields(scope["query_string"])
         if method == "GET" and path == "/" and "token" in query:
-            return self._log_in(query["token"])
+            return self._log_in(query["token"], scope)
         session = _cookies(headers).get(self._cookie, "")
         if not self._sessions.is_open(session):
             raise Refused(401, "Who are you?", "")
@@ -129,8 +142,9 @@ class Guard:
             state["form"] = form
         return self._pages
 
-    def _log_in(self, token: str) -> Response:
-        session = self._sessions.open(token)
+    def _log_in(self, token: str, scope: Scope) -> Response:
+        session, address = self._sessions.open(token), (scope.get("client") or "?")[0]
+        self._audit("-" if session is None else name_of(session), address, "wrong token" if session is None else "session opened")
         if session is None:
             raise Refused(401, "Who are you?", "That is not the token.")
         answer = RedirectResponse("/", status_code=303)
@@ -171,6 +185,14 @@ async def _form(headers: Headers, receive: Receive) -> dict[str, str]:
     """Returns the fields of a form. Raises Refused if it is too large or no form."""
     if headers.get("content-type", "").partition(";")[0].strip().lower() != FORM:
         raise Refused(415, "Not a form", f"The console takes {FORM}.")
+    try:
+        async with asyncio.timeout(FORM_S):
+            return _fields(await _body(receive))
+    except TimeoutError:
+        raise Refused(408, "Too slow", f"A form has to arrive within {FORM_S:g} seconds.") from None
+
+
+async def _body(receive: Receive) -> bytes:
     body = bytearray()
     while True:
         message = await receive()
@@ -180,8 +202,7 @@ async def _form(headers: Headers, receive: Receive) -> dict[str, str]:
         if len(body) > MAX_FORM_BYTES:
             raise Refused(413, "Too large", "A form may hold a value of 1 MiB.")
         if not message.get("more_body", False):
-            break
-    return _fields(bytes(body))
+            return bytes(body)
 
 
 def _fields(text: bytes) -> dict[str, str]:

@@ -1,7 +1,7 @@
 """The console as a process: a socket on this machine, a line that says where, and pages until SIGTERM or Ctrl-C.
 
-uvicorn serves with h11, so nothing needs to be compiled. Connections and the size of a request's head are bounded; what a page
-may take is bounded by calls.py.
+uvicorn serves with h11, so nothing needs to be compiled. How many connections there are, and how large and how slow a request's
+head is, are bounded (connection.py); what a page may take is bounded by calls.py.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
+from urllib.parse import quote
 
 import uvicorn
 
@@ -24,11 +25,11 @@ from ottla.commands.client import Cluster
 from ottla.commands.output import Failure
 from ottla.console.app import Place, application
 from ottla.console.calls import Calls
+from ottla.console.connection import MAX_CONNECTIONS, Connection
 from ottla.console.security import hosts_of
 from ottla.console.sessions import Sessions
 from ottla.console.source import Source
 
-MAX_CONNECTIONS: Final = 64
 MAX_HEAD_BYTES: Final = 64 << 10
 _STOP_S: Final = 2
 _MORE_S: Final = 5.0
@@ -76,16 +77,17 @@ class _Server(uvicorn.Server):
 
 
 def serve(cluster: Cluster, at: Listening, token: str | None, *, read_only: bool, ready: Callable[[str], None]) -> None:
-    """Serves until a signal. `ready` is given the address with the token in it, once the port answers."""
+    """Serves until a signal. `ready` is given the address once the port answers: with the token in it if that is a new one, as
+    whoever chose one knows it, and may not want it in a log."""
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    token = token or secrets.token_urlsafe(24)
-    sessions = Sessions(token, secrets.token_bytes, time.monotonic)
+    made = token or secrets.token_urlsafe(24)
+    sessions = Sessions(made, secrets.token_bytes, time.monotonic)
     calls = Calls(cluster.timeout_s + _MORE_S)
     place = Place(hosts_of(at.host, at.port), f"ottla-console-{at.port}")
     app = application(Source(cluster), calls, sessions, place, read_only=read_only)
     config = uvicorn.Config(
         app,
-        http="h11",
+        http=Connection,
         ws="none",
         loop="asyncio",
         lifespan="off",
@@ -94,7 +96,6 @@ def serve(cluster: Cluster, at: Listening, token: str | None, *, read_only: bool
         access_log=False,
         server_header=False,
         proxy_headers=False,
-        limit_concurrency=MAX_CONNECTIONS,
         h11_max_incomplete_event_size=MAX_HEAD_BYTES,
         timeout_graceful_shutdown=_STOP_S,
     )
@@ -106,7 +107,7 @@ def serve(cluster: Cluster, at: Listening, token: str | None, *, read_only: bool
 
         for which in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(which, stop)
-        ready(f"{at.url}?token={token}")
+        ready(at.url if token else f"{at.url}?token={quote(made, safe='')}")
         await server.serve(sockets=[at.socket])
 
     try:

@@ -105,7 +105,13 @@ class Source:
 
     @property
     def admin(self) -> AdminClient:
+        """The client that is kept for what every page asks. Groups have one of their own each time: librdkafka (2.15) ends the
+        process if a broker goes away while a request for a group waits, and the same client asks about groups again."""
         return self._admin.get("admin", self.cluster.admin)
+
+    def lost(self) -> None:
+        """Lets go of the client that is kept, after something failed: the next page asks by a new one."""
+        self._admin.clear()
 
     def changed(self) -> None:
         """Forgets what is kept, after a change."""
@@ -115,7 +121,15 @@ class Source:
 
     def summary(self) -> Summary:
         """Returns the cluster by its metadata. Raises Failure if nobody answers."""
-        return self._cache.get("summary", lambda: summary_of(self.cluster.reach(self.admin)))
+
+        def ask() -> Summary:
+            try:
+                return summary_of(self.cluster.reach(self.admin))
+            except Exception:
+                self.lost()
+                raise
+
+        return self._cache.get("summary", ask)
 
     def topic(self, name: str) -> TopicSummary:
         """Returns what the metadata say of a topic, which may be newer than what is kept. Raises Missing, Failure."""
@@ -169,6 +183,8 @@ class Source:
         specs = admin.offset_specs()
         first, wrong = admin.list_offsets(self.cluster, self.admin, dict.fromkeys(partitions, specs.earliest()))
         end, wrong_too = admin.list_offsets(self.cluster, self.admin, dict.fromkeys(partitions, specs.latest()))
+        if wrong or wrong_too:
+            self.lost()
         return first, end, _notes("the offsets of {} are not known: {}", {**wrong, **wrong_too})
 
     def sizes(self, wanted: Mapping[str, Iterable[PartitionMetadata]]) -> tuple[dict[Partition, int], list[str]]:
@@ -206,7 +222,7 @@ class Source:
         def ask() -> Groups:
             notes: dict[str, None] = {}
             with Brokers(self.cluster, self.summary().metadata) as brokers:
-                found, errors = group_kinds.listing(self.cluster, self.admin, brokers, notes)
+                found, errors = group_kinds.listing(self.cluster, self.cluster.admin(), brokers, notes)
             return Groups(found, (*notes, *(f"{what}: {why}" for what, why in errors.items())))
 
         return self._cache.get("groups", ask)
@@ -217,7 +233,7 @@ class Source:
         notes: dict[str, None] = {}
         with Brokers(self.cluster, self.summary().metadata) as brokers:
             found, errors = group.states_of(
-                self.cluster, self.admin, brokers, [known[name] for name in names if name in known], notes
+                self.cluster, self.cluster.admin(), brokers, [known[name] for name in names if name in known], notes
             )
         return States({state.name: state for state in found}, (*notes, *(f"{name}: {why}" for name, why in errors.items())))
 

@@ -17,7 +17,10 @@ MAX_PREVIEW: Final = 300
 """How many characters of it a list shows."""
 MAX_HEX_BYTES: Final = 4096
 _MAX_DEPTH: Final = 64
-"""JSON that is nested deeper stays on its line: indented, it would be many times its size."""
+_MAX_TIMES: Final = 4
+_ALWAYS: Final = 4096
+"""JSON that is nested deeper stays on its line, and so does what would be more than so many times its size when it is indented,
+if that is more than `_ALWAYS` characters."""
 
 _IGNORED: Final = re.compile("[\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]")
 """Characters that Unicode counts as letters or marks, and that leave no trace on a screen."""
@@ -63,16 +66,32 @@ def shown(data: bytes | None) -> Shown:
     return Shown("text", text, len(data)) if indented is None else Shown("json", indented, len(data))
 
 
+class Beginning(bytes):
+    """The beginning of bytes, as far as `preview` shows them; `size` is that of all."""
+
+    size: int
+
+
+def beginning(data: bytes | None) -> bytes | None:
+    """Returns what a list needs of a key, a value or a header, so that a page does not keep megabytes that it does not show."""
+    if data is None or len(data) <= 4 * MAX_PREVIEW + 1:
+        return data
+    found = Beginning(data[: 4 * MAX_PREVIEW + 1])
+    found.size = len(data)
+    return found
+
+
 def preview(data: bytes | None) -> Shown:
     """Returns the beginning of bytes for a line in a list: as text, or as plain hex."""
     if data is None:
         return Shown("null", "", 0)
     if not data:
         return Shown("empty", "", 0)
+    size = data.size if isinstance(data, Beginning) else len(data)
     text = _decoded(data[: 4 * MAX_PREVIEW], is_cut=len(data) > 4 * MAX_PREVIEW)
     if text is None:
-        return Shown("hex", data[: MAX_PREVIEW // 3].hex(" "), len(data), len(data) > MAX_PREVIEW // 3)
-    return Shown("text", text[:MAX_PREVIEW], len(data), len(text) > MAX_PREVIEW or len(data) > 4 * MAX_PREVIEW)
+        return Shown("hex", data[: MAX_PREVIEW // 3].hex(" "), size, size > MAX_PREVIEW // 3)
+    return Shown("text", text[:MAX_PREVIEW], size, len(text) > MAX_PREVIEW or len(data) > 4 * MAX_PREVIEW)
 
 
 def _decoded(data: bytes, *, is_cut: bool = False) -> str | None:
@@ -98,7 +117,8 @@ def hex_lines(data: bytes) -> str:
 
 
 def indented_json(text: str) -> str | None:
-    """Returns a JSON object or array with a line for each member, every token as it was written; None if it is no JSON."""
+    """Returns a JSON object or array with a line for each member, every token as it was written; None if it is no JSON, or
+    would be too large."""
     if text.lstrip()[:1] not in {"{", "["}:
         return None
     try:
@@ -107,6 +127,7 @@ def indented_json(text: str) -> str | None:
         return None
     parts: list[str] = []
     depth = 0
+    left = max(_MAX_TIMES * len(text), _ALWAYS)
     tokens = _TOKEN.findall(text)
     for at, token in enumerate(tokens):
         if token in {"{", "["}:
@@ -122,4 +143,7 @@ def indented_json(text: str) -> str | None:
             parts.append(f",\n{'  ' * depth}")
         else:
             parts.append(": " if token == ":" else token)
+        left -= len(parts[-1])
+        if left < 0:
+            return None
     return "".join(parts)

@@ -31,7 +31,7 @@ def ten(bootstrap: str) -> str:
 
 def test_a_topic_from_its_form_to_its_end(visitor: Visitor, unique: Unique) -> None:
     name = unique("console")
-    page = visitor.post("/topics/new", visitor.get("/topics/new"), name=name, partitions="2", settings="retention.ms=86400000")
+    page = visitor.post("/new-topic", visitor.get("/new-topic"), name=name, partitions="2", settings="retention.ms=86400000")
     assert (page.status, page.location) == (303, f"/topics/{name}")
     wait_for(lambda: visitor.get(f"/topics/{name}").cells[8::8] == ["0", "1"], "the topic has its partitions")
     assert visitor.get(f"/topics/{name}/settings").cells[4:8] == ["retention.ms", "86400000", "topic", "while it runs"]
@@ -122,7 +122,7 @@ def test_read_only(bootstrap: str, ten: str) -> None:
     with console(bootstrap, "--read-only") as address:
         visitor = Visitor(address)
         assert 'method="post"' not in "".join(visitor.get(path).text for path in ("/", "/topics", f"/topics/{name}", "/groups"))
-        for path in ("/topics/new", f"/topics/{name}/delete", f"/topics/{name}/produce"):
+        for path in ("/new-topic", f"/topics/{name}/delete", f"/topics/{name}/produce"):
             page = visitor.get(path)
             assert page.status == 403
             assert visitor.post(path, page, name="x", typed=name, value="v").status == 403

@@ -23,7 +23,7 @@ from ottla.console.pages import (
 PAGES: Final[Mapping[str, Callable[[Ask], Answer]]] = {
     "/": overview.overview,
     "/topics": topics.topics,
-    "/topics/new": topic_changes.new,
+    "/new-topic": topic_changes.new,
     "/topics/{topic}": topic.topic,
     "/topics/{topic}/settings": topic.settings,
     "/topics/{topic}/delete": topic_changes.ask_to_delete,
@@ -40,7 +40,7 @@ PAGES: Final[Mapping[str, Callable[[Ask], Answer]]] = {
 """What GET shows."""
 
 ACTIONS: Final[Mapping[str, Callable[[Ask], Answer]]] = {
-    "/topics/new": topic_changes.create,
+    "/new-topic": topic_changes.create,
     "/topics/{topic}/delete": topic_changes.delete,
     "/topics/{topic}/produce": produce.send,
     "/group/reset": group_reset.reset,

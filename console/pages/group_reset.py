@@ -11,13 +11,14 @@ from typing import Any, Final
 from urllib.parse import unquote
 
 from ottla.commands.group_rows import GroupState
-from ottla.commands.output import Failure
+from ottla.commands.output import Failure, counted
 from ottla.commands.positions import MAX_INT64, Partition, parse_position
 from ottla.console import changes
 from ottla.console.ask import Answer, Ask, BadInput, Page, Redirect
 from ottla.console.rendering import segment
 from ottla.console.text import visible
 
+MAX_INT32: Final = 2**31 - 1
 MOST_PARTITIONS: Final = 2000
 """How many partitions a form moves; more is for `ottla group reset`."""
 
@@ -40,16 +41,19 @@ def form(ask: Ask) -> Answer:
 def reset(ask: Ask) -> Answer:
     """Moves the group to the offsets of the form, if its name was typed."""
     name = ask.query.get("id", "")
-    state, notes = ask.source.state(name)
     after = offsets_of(ask.form.get("offsets", ""))
+    state, notes = ask.source.state(name)
+    moved = changes.look_at(ask.source, state, after)
     if ask.form.get("typed", "").strip() not in {name, visible(name)}:
-        moved = changes.look_at(ask.source, state, after)
         return _shown(ask.form, state, moved, "Nothing was changed: what was typed is not the name of the group.", notes, 400)
+    if why := changes.outside(moved):
+        ask.audit(f"reset group {name!a}: refused: {why}")
+        return _shown(ask.form, state, moved, f"Nothing was changed: {why}.", notes, 400)
     try:
         changes.reset(ask.source, state, after)
     except Failure as failure:
-        ask.audit(f"reset group {name!a}: refused")
-        return _shown(ask.form, state, changes.look_at(ask.source, state, after), str(failure), notes, 400)
+        ask.audit(f"reset group {name!a}: failed: {failure}")
+        return _shown(ask.form, state, moved, str(failure), notes, 400)
     ask.audit(f"reset group {name!a} in {len(after)} partitions: done")
     return Redirect(f"/group?id={segment(name)}")
 
@@ -65,12 +69,18 @@ def offsets_of(text: str) -> dict[Partition, int]:
     for word in text.split():
         topic, _, rest = word.partition(":")
         number, _, offset = rest.partition(":")
-        if not all(each.isascii() and each.isdecimal() for each in (number, offset)) or not topic or int(offset) > MAX_INT64:
+        if not topic or "\0" in topic:
             raise BadInput("offsets has to be as this page wrote it; begin again")
-        found[Partition(topic, int(number))] = int(offset)
+        found[Partition(topic, _number(number, MAX_INT32))] = _number(offset, MAX_INT64)
     if not found or len(found) > MOST_PARTITIONS:
         raise BadInput("offsets has to be as this page wrote it; begin again")
     return found
+
+
+def _number(text: str, most: int) -> int:
+    if not (text.isascii() and text.isdecimal() and len(text) <= 19 and int(text) <= most):
+        raise BadInput("offsets has to be as this page wrote it; begin again")
+    return int(text)
 
 
 def _shown(
@@ -81,6 +91,9 @@ def _shown(
     notes: tuple[str, ...],
     status: int = 200,
 ) -> Page:
+    if moved is not None and moved.asked is not None and (other := sum(one != moved.asked for one in moved.after.values())):
+        far = f"{counted(other, 'partition')} of {len(moved.after)} would go to the nearest offset"
+        notes = (*notes, f"{far}, not to {moved.asked}, which is outside")
     rows = [] if moved is None else [(one, moved.before.get(one), after, moved.have[one]) for one, after in moved.after.items()]
     values: dict[str, Any] = {
         "group": state,

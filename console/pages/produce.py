@@ -29,7 +29,7 @@ def send(ask: Ask) -> Answer:
         record = record_of(topic, ask.form)
         partition, offset = changes.send(ask.source, record)
     except (BadInput, Failure) as error:
-        ask.audit(f"produce to {topic.name!a}: refused")
+        ask.audit(f"produce to {topic.name!a}: {'refused' if isinstance(error, BadInput) else 'failed'}: {error}")
         return _shown(topic, ask.form, str(error), 400)
     sizes = f"key {len(record.key or b'')} B, value {len(record.value or b'')} B"
     ask.audit(f"produce to {topic.name!a} partition {partition} offset {offset} ({sizes}): done")

@@ -1,4 +1,4 @@
-// Keys for who has no hand free for the mouse. Every page works without this file, and nothing here reads what a page shows.
+// Keyboard shortcuts. Every page works without this file, and nothing here reads what a page shows.
 "use strict";
 
 const places = { o: "/", t: "/topics", g: "/groups", b: "/brokers" };
@@ -12,7 +12,7 @@ function help() {
   const lines = [["/", "search"], ["g o", "overview"], ["g t", "topics"], ["g g", "groups"], ["g b", "brokers"], ["?", "this list"]];
   const dialog = document.createElement("dialog");
   const title = dialog.appendChild(document.createElement("h2"));
-  title.textContent = "Keys";
+  title.textContent = "Keyboard shortcuts";
   const list = dialog.appendChild(document.createElement("dl"));
   for (const [key, what] of lines) {
     const row = list.appendChild(document.createElement("div"));
@@ -24,7 +24,7 @@ function help() {
   close.textContent = "Close";
   close.addEventListener("click", () => dialog.close());
   dialog.addEventListener("close", () => dialog.remove());
-  dialog.setAttribute("aria-label", "Keys");
+  dialog.setAttribute("aria-label", "Keyboard shortcuts");
   document.body.appendChild(dialog);
   dialog.showModal();
 }

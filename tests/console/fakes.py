@@ -75,5 +75,8 @@ class FakeSource:
                 return one, self.notes
         raise Missing(f"There is no group {name}.")
 
+    def lost(self) -> None:
+        self.asked.append("lost")
+
     def changed(self) -> None:
         self.asked.append("changed")

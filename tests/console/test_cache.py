@@ -63,3 +63,30 @@ def test_the_oldest_of_too_many_is_forgotten() -> None:
         cache.get(number, lambda number=number: str(number))  # type: ignore[misc]  # a lambda with a default
     assert cache.get(0, lambda: "again") == "again"
     assert cache.get(MAX_ENTRIES, lambda: "again") == str(MAX_ENTRIES)
+
+
+def test_who_waits_gets_the_failure_of_the_one_that_asks() -> None:
+    cache, asked, go = Cache(3, lambda: 0.0), [], threading.Event()
+
+    def ask() -> int:
+        asked.append(1)
+        go.wait(30)
+        raise ZeroDivisionError
+
+    found: list[BaseException] = []
+
+    def one() -> None:
+        try:
+            cache.get("key", ask)
+        except ZeroDivisionError as error:
+            found.append(error)
+
+    threads = [threading.Thread(target=one) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    while not asked or len(cache._asking["key"]._condition._waiters) < 3:  # type: ignore[attr-defined]  # who waits is seen only there
+        pass
+    go.set()
+    for thread in threads:
+        thread.join()
+    assert (len(found), asked) == (4, [1])

@@ -43,3 +43,26 @@ def test_too_many_are_refused_and_one_that_takes_too_long_is_given_up() -> None:
     assert [type(one) for one in found] == [TooSlow, TooSlow, Busy]
     assert after
     calls.close()
+
+
+def test_a_page_that_was_given_up_before_its_turn_never_begins() -> None:
+    calls, go, begun = Calls(0.05, at_once=1, waiting=8), threading.Event(), threading.Event()
+
+    def begin() -> bool:
+        begun.set()
+        return True
+
+    async def many() -> list[BaseException | bool]:
+        first = asyncio.create_task(calls.run(lambda: go.wait(30)))
+        later = [calls.run(begin) for _ in range(4)]
+        return await asyncio.gather(first, *later, return_exceptions=True)
+
+    async def then() -> bool:
+        found = await many()
+        assert [type(one) for one in found] == [TooSlow] * 5
+        go.set()
+        return await Calls(30).run(lambda: True)
+
+    assert asyncio.run(then())
+    calls._threads.shutdown(wait=True)
+    assert not begun.is_set()

@@ -175,7 +175,7 @@ def test_what_is_in_the_address_or_a_field_comes_back_as_text() -> None:
                 assert browser.get(f"/topics/{said}").status == 404
                 assert browser.get(f"/brokers/{said}").status in {200, 400, 404}
             form = {"name": value, "partitions": value, "replicas": value, "settings": value}
-            assert browser.post("/topics/new", **form).status == 400
+            assert browser.post("/new-topic", **form).status == 400
             form = {"partition": value, "key": value, "value": value, "headers": value}
             assert browser.post("/topics/t/produce", **(form | {"partition": "x"})).status == 400
             assert browser.ask("GET", f"/?token={said}", {"Host": HOST}).status == 401

@@ -5,11 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from confluent_kafka import Producer
 
 import ottla.testing
+from ottla.commands.client import Cluster
 from ottla.commands.positions import Span
 from ottla.console import reading
 from ottla.console.missing import Missing
@@ -131,6 +134,72 @@ def test_a_page_takes_only_so_much(source: Source, three: str, monkeypatch: pyte
         assert (older.records, older.is_complete, older.has_more) == ([], False, True)
 
 
+def test_the_newest_that_were_found_are_kept_when_the_budget_is_spent(
+    source: Source, topic: Callable[..., str], produced: Records, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = topic("reading-spent")
+    produced(name, *numbers(*range(1000)))
+    monkeypatch.setattr(reading, "Budget", lambda clock: Budget(clock, records=600))
+    found: list[bytes | None] = []
+    with reader(source, name) as it:
+        have, ends, pages, looked_at = it.spans([0]), {0: 1000}, 0, 0
+        while True:
+            read = it.newest(ends, have, 50, Filter(value=b"50"))
+            found += values(read)
+            ends, pages, looked_at = dict(read.next), pages + 1, looked_at + read.looked_at
+            assert read.is_complete is (pages == 2)
+            if not read.has_more:
+                break
+    assert found == [b"%d" % number for number in range(999, -1, -1) if b"50" in b"%d" % number]
+    assert (pages, looked_at) == (2, 1000)  # none was looked at twice
+
+
+def test_large_records_leave_the_newest_on_the_page(
+    source: Source, topic: Callable[..., str], produced: Records, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = topic("reading-large")
+    produced(name, *(b"%d" % number + b"x" * 10_000 for number in range(100)))
+    monkeypatch.setattr(reading, "Budget", lambda clock: Budget(clock, size_bytes=500_000))
+    with reader(source, name) as it:
+        read = it.newest({0: 100}, it.spans([0]), 100, ALL)
+        assert [record.offset for record in read.records] == list(range(99, read.next[0] - 1, -1))
+        assert 32 <= len(read.records) <= 50
+        assert not read.is_complete
+        assert all(len(record.value or b"") < 2000 for record in read.records)
+        assert getattr(read.records[0].value, "size", 0) == 10_002
+
+
+def test_a_list_keeps_of_headers_what_it_shows(source: Source, topic: Callable[..., str], broker: ottla.testing.Broker) -> None:
+    name, sent = topic("reading-headers"), [(str(number) + "n" * 99, b"v" * 9999) for number in range(5)]
+    producer = Producer({"bootstrap.servers": broker.bootstrap})
+    producer.produce(name, b"v", headers=list(sent))
+    assert producer.flush(30) == 0
+    with reader(source, name) as it:
+        have = it.spans([0])
+        (record,) = it.onwards({0: 0}, have, 5, ALL).records
+        assert [(name, len(value or b"")) for name, value in record.headers or ()] == [
+            (f"{number}{'n' * 59}", 1201) for number in range(3)
+        ]
+        assert record.more_headers == 2
+        full = it.one(0, 0, have[0])
+        assert full is not None
+        assert full.headers == tuple(sent)
+
+
+def test_a_consumer_is_closed_if_nobody_answers() -> None:
+    closed: list[str] = []
+    source = Source(Cluster({"bootstrap.servers": "127.0.0.1:1"}, timeout_s=0.5))
+    made = Reader(source.cluster, source.admin, "t", committed=True, clock=time.monotonic)
+    made._consumer.close()
+    consumer: Any = SimpleNamespace(
+        list_topics=made._consumer.list_topics, poll=lambda _: None, close=lambda: closed.append("closed")
+    )
+    made._consumer = consumer
+    with pytest.raises(RuntimeError), made:
+        raise AssertionError("it was entered")
+    assert closed == ["closed"]
+
+
 def test_a_budget_is_records_bytes_or_seconds() -> None:
     now = [0.0]
 
@@ -141,12 +210,15 @@ def test_a_budget_is_records_bytes_or_seconds() -> None:
         def value(self) -> bytes:
             return b"sixsix"
 
+        def headers(self) -> list[tuple[str, bytes | None]]:
+            return [("name", b"value"), ("n", None)]
+
     def spent(**given: int) -> bool:
         budget = Budget(lambda: now[0], **given)
         budget.take(Message())  # type: ignore[arg-type]  # it asks for no more
         return budget.is_spent
 
-    assert (spent(), spent(records=1), spent(size_bytes=10), spent(size_bytes=11)) == (False, True, True, False)
+    assert (spent(), spent(records=1), spent(size_bytes=20), spent(size_bytes=21)) == (False, True, True, False)
     budget = Budget(lambda: now[0], seconds=2)
     now[0] = 2.1
     assert budget.is_spent

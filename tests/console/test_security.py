@@ -59,7 +59,7 @@ def test_a_foreign_host_is_refused_whoever_asks(browser: Browser, host: str) -> 
 
 @pytest.mark.parametrize("host", ["127.0.0.1:8080", "localhost:8080", "[::1]:8080"])
 def test_this_machine_by_any_of_its_names(browser: Browser, host: str) -> None:
-    assert browser.ask("GET", "/topics/new", {**cookie(browser), "Host": host}).status == 200
+    assert browser.ask("GET", "/new-topic", {**cookie(browser), "Host": host}).status == 200
 
 
 def test_the_names_of_an_address() -> None:
@@ -107,7 +107,7 @@ def test_the_redirect_leads_to_no_other_site(browser: Browser) -> None:
 
 @pytest.mark.parametrize("method", ["PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "CONNECT", "get"])
 def test_other_methods_are_refused(browser: Browser, method: str) -> None:
-    assert browser.ask(method, "/topics/new", {**cookie(browser), **SAME}).status == 405
+    assert browser.ask(method, "/new-topic", {**cookie(browser), **SAME}).status == 405
 
 
 OTHER_SITES: list[dict[str, str]] = [
@@ -144,7 +144,7 @@ def test_a_form_needs_the_token_of_its_session(browser: Browser, path: str) -> N
 
 def test_a_browser_that_says_less_is_believed_by_its_origin(browser: Browser) -> None:
     given = {"Host": HOST, "Origin": f"http://{HOST}", "Content-Type": FORM, **cookie(browser)}
-    assert browser.ask("POST", "/topics/new", given, form(browser)).status == 400  # an empty name: it came through
+    assert browser.ask("POST", "/new-topic", given, form(browser)).status == 400  # an empty name: it came through
 
 
 @pytest.mark.parametrize("path", ACTIONS)
@@ -164,12 +164,12 @@ def test_get_changes_nothing(browser: Browser) -> None:
 
 def test_what_is_no_form_or_too_large_is_refused(browser: Browser) -> None:
     for kind in ("application/json", "multipart/form-data; boundary=x", "text/plain", ""):
-        assert browser.ask("POST", "/topics/new", {**SAME, **cookie(browser), "Content-Type": kind}, b"{}").status == 415
+        assert browser.ask("POST", "/new-topic", {**SAME, **cookie(browser), "Content-Type": kind}, b"{}").status == 415
     large = form(browser) + b"&x=" + b"x" * MAX_FORM_BYTES
-    assert browser.ask("POST", "/topics/new", {**SAME, **cookie(browser)}, large).status == 413
+    assert browser.ask("POST", "/new-topic", {**SAME, **cookie(browser)}, large).status == 413
     many = form(browser) + b"&a=1" * 100
-    assert browser.ask("POST", "/topics/new", {**SAME, **cookie(browser)}, many).status == 400
-    assert browser.ask("POST", "/topics/new", {**SAME, **cookie(browser)}, b"\xff").status == 400
+    assert browser.ask("POST", "/new-topic", {**SAME, **cookie(browser)}, many).status == 400
+    assert browser.ask("POST", "/new-topic", {**SAME, **cookie(browser)}, b"\xff").status == 400
     assert browser.ask("GET", "/topics?" + "a=1&" * 100, {"Host": HOST, **cookie(browser)}).status == 400
 
 
@@ -180,7 +180,7 @@ def test_another_site_gets_no_page_but_a_link_is_followed(browser: Browser) -> N
     for site in ("cross-site", "same-site"):
         for how, status in ((image, 403), (frame, 403), (link, 200)):
             given = {"Host": HOST, "Sec-Fetch-Site": site, **how, **cookie(browser)}
-            assert browser.ask("GET", "/topics/new", given).status == status
+            assert browser.ask("GET", "/new-topic", given).status == status
 
 
 def test_style_and_script_hold_no_data_and_need_no_cookie(browser: Browser) -> None:
@@ -200,11 +200,23 @@ def test_a_bug_in_a_page_is_in_the_log_and_not_on_the_page(browser: Browser, cap
     assert "has no attribute 'summary'" in caplog.text
 
 
+def test_who_came_in_and_what_went_wrong_is_audited(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO, "ottla.console.audit"), browsing(NOBODY) as browser:
+        browser.ask("GET", "/?token=wrong", {"Host": HOST})
+        browser.ask("POST", "/login", SAME, urlencode({"token": TOKEN}).encode())
+        browser.post("/new-topic", name="t")
+        browser.get("/topics")
+    wrong, opened, failed = (record.getMessage() for record in caplog.records if record.name == "ottla.console.audit")
+    assert wrong == "wrong token (session -, from 127.0.0.1)"
+    assert opened.startswith("session opened (session ")
+    assert failed.startswith("not known: '/new-topic': The page failed")
+
+
 def test_what_is_audited_stays_on_its_line(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO, "ottla.console.audit"), browsing(NOBODY) as browser:
-        browser.post("/topics/new", name="a\n2026 INFO forged\u202e", partitions="x")
+        browser.post("/new-topic", name="a\n2026 INFO forged\u202e", partitions="x")
     (line,) = caplog.messages
-    assert line.startswith("create topic 'a\\n2026 INFO forged\\u202e': refused (session ")
+    assert line.startswith("create topic 'a\\n2026 INFO forged\\u202e': refused: partitions has to be a whole number from 1 to ")
     assert line.endswith(", from 127.0.0.1)")
     assert browser.session not in line
 
@@ -219,6 +231,6 @@ def test_a_form_that_breaks_off_is_refused(browser: Browser) -> None:
         sent.append(message)
 
     headers = [(name.lower().encode(), value.encode()) for name, value in {**SAME, **cookie(browser)}.items()]
-    scope: Any = {"type": "http", "method": "POST", "path": "/topics/new", "query_string": b"", "headers": headers}
+    scope: Any = {"type": "http", "method": "POST", "path": "/new-topic", "query_string": b"", "headers": headers}
     asyncio.run(browser.app(scope, receive, send))  # type: ignore[arg-type]  # its coroutine is an Awaitable there
     assert sent[0]["status"] == 400

@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 
 import ottla.testing
-from ottla.commands import direct
+from ottla.commands import direct, group, group_kinds
 from ottla.commands.client import Cluster
 from ottla.commands.config_rows import Kind
 from ottla.commands.output import Failure
@@ -85,6 +85,35 @@ def test_settings_and_groups_that_are_not_there(source: Source, topic: Callable[
         source.settings(Kind.TOPIC, "source-none")
     with pytest.raises(Missing, match="no group source-none"):
         source.state("source-none")
+
+
+def test_groups_are_asked_for_by_a_client_of_their_own(source: Source, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Any] = []
+
+    def listing(_: Any, ours: Any, *__: Any) -> Any:
+        asked.append(ours)
+        return {}, {}
+
+    def states_of(_: Any, ours: Any, *__: Any) -> Any:
+        asked.append(ours)
+        return [], {}
+
+    monkeypatch.setattr(group_kinds, "listing", listing)
+    monkeypatch.setattr(group, "states_of", states_of)
+    source.changed()
+    source.groups()
+    source.states([])
+    source.changed()
+    assert len({id(one) for one in (*asked, source.admin)}) == 3
+
+
+def test_a_client_that_failed_is_not_kept() -> None:
+    source = Source(Cluster({"bootstrap.servers": "127.0.0.1:1"}, timeout_s=0.5))
+    before = source.admin
+    assert source.admin is before
+    with pytest.raises(Failure, match="cannot reach"):
+        source.summary()
+    assert source.admin is not before
 
 
 def test_a_group_that_is_new_is_found(broker: ottla.testing.Broker, topic: Callable[..., str]) -> None:

@@ -7,7 +7,17 @@ import sys
 
 import pytest
 
-from ottla.console.text import MAX_HEX_BYTES, MAX_PREVIEW, MAX_SHOWN_BYTES, hex_lines, indented_json, preview, shown, visible
+from ottla.console.text import (
+    MAX_HEX_BYTES,
+    MAX_PREVIEW,
+    MAX_SHOWN_BYTES,
+    beginning,
+    hex_lines,
+    indented_json,
+    preview,
+    shown,
+    visible,
+)
 
 
 @pytest.mark.parametrize(
@@ -75,6 +85,20 @@ def test_json_keeps_every_token() -> None:
 @pytest.mark.parametrize("text", ["", "12", '"a"', "{", "[1,]", "[" * 100_000, "[" * 65 + "]" * 65, "{'a': 1}", "9" * 10_000])
 def test_what_is_no_json_or_too_deep_stays_as_it_is(text: str) -> None:
     assert indented_json(text) is None
+
+
+def test_json_that_would_become_many_times_its_size_stays_as_it_is() -> None:
+    deep = "[" * 60 + ",".join("0" * 20_000) + "]" * 60
+    assert indented_json(deep) is None
+    assert shown(deep.encode()) == ("text", deep, len(deep), False)
+    assert indented_json("[" * 20 + "1" + "]" * 20) is not None
+
+
+@pytest.mark.parametrize("data", [None, b"", b"x", b"\xfe" * 9999, b"x" * 1200, b"x" * 1201, b"x" * 9999, "aü€😀".encode() * 999])
+def test_a_list_needs_only_the_beginning(data: bytes | None) -> None:
+    found = beginning(data)
+    assert preview(found) == preview(data)
+    assert len(found or b"") <= 4 * MAX_PREVIEW + 1
 
 
 def test_lines_in_hex() -> None:

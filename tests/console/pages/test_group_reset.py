@@ -92,7 +92,23 @@ def test_a_group_with_a_member_is_left_alone(browser: Browser, broker: ottla.tes
     assert committed(broker, group) == [4, 4]
 
 
-@pytest.mark.parametrize("text", ["", "t", "t:0", "t:0:x", ":0:1", "t:-1:1", f"t:0:{2**63}", "t:٠:1", "t:0:1:2"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "t",
+        "t:0",
+        "t:0:x",
+        ":0:1",
+        "t:-1:1",
+        f"t:0:{2**63}",
+        "t:٠:1",
+        "t:0:1:2",
+        "t:0:" + "9" * 5000,
+        f"t:{2**31}:0",
+        "t\0:0:1",
+    ],
+)
 def test_offsets_that_no_page_wrote(text: str) -> None:
     with pytest.raises(BadInput, match=r"^offsets has to be as this page wrote it"):
         offsets_of(text)
@@ -101,6 +117,28 @@ def test_offsets_that_no_page_wrote(text: str) -> None:
 def test_offsets_survive_the_form() -> None:
     after = {Partition("t", 0): 2**63 - 1, Partition("t.t", 10): 0}
     assert offsets_of(as_text(after)) == after
+
+
+def test_a_group_is_not_moved_to_where_there_is_nothing(browser: Browser, broker: ottla.testing.Broker, group: str) -> None:
+    for offsets, status, why in (
+        ({Partition(group, 0): 11}, 400, "has offsets 0 to 10, not 11; look at it again"),
+        ({Partition(group, 77): 0}, 502, f"there is no {group} [77]"),
+        ({Partition("no-such-topic", 0): 0}, 502, "there is no no-such-topic [0]"),
+    ):
+        answer = browser.post(f"/group/reset?id={group}", offsets=as_text(offsets), typed=group)
+        assert answer.status == status
+        assert why in answer.text
+    assert committed(broker, group) == [4, 4]
+
+
+def test_an_offset_that_is_not_there_is_said_and_the_fields_stay(browser: Browser, group: str) -> None:
+    assert "nearest" not in browser.get(f"/group/reset?id={group}&to=10").text
+    page = browser.get(f"/group/reset?id={group}&to=99999&topic={group}").text
+    assert "2 partitions of 2 would go to the nearest offset, not to 99999, which is outside" in page
+    fields = dict(findall(r'type="hidden" name="(\w+)" value="([^"]*)"', page))
+    answer = browser.post(f"/group/reset?id={group}", **{**fields, "typed": "no"})
+    assert f'name="topic" value="{group}" placeholder' in answer.text
+    assert 'name="to" value="99999" required' in answer.text
 
 
 def test_why_a_group_cannot_be_moved() -> None:

@@ -7,6 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
+from ottla.console import reading
+from ottla.console.reading import Budget
 from tests.console.browser import Browser, cells
 from tests.console.conftest import Records
 
@@ -55,6 +57,15 @@ def test_filters(browser: Browser, orders: str) -> None:
     page = browser.get(f"/topics/{orders}/messages?value=-5&key=k").text
     assert [row[4] for row in rows(page)] == [f"value-{number}" for number in (*range(59, 49, -1), 5)]
     assert rows(browser.get(f"/topics/{orders}/messages?value=none").text) == [["No record fits."]]
+    assert "bytes as written, case-sensitive" in page
+
+
+def test_a_search_that_found_nothing_yet_leads_on(browser: Browser, orders: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reading, "Budget", lambda clock: Budget(clock, records=10))
+    page = browser.get(f"/topics/{orders}/messages?value=none&partition=0").text
+    assert rows(page) == [["No record fits among the newest 10. Search earlier"]]
+    page = browser.get(f"/topics/{orders}/messages?value=none&partition=0&from=beginning").text
+    assert rows(page) == [["No record fits among these 10. Search later"]]
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ def names(admin: AdminClient) -> set[str]:
 def test_a_topic_is_created_as_the_form_says(browser: Browser, admin: AdminClient, caplog: pytest.LogCaptureFixture) -> None:
     settings = "retention.ms = 86400000\r\n\r\ncleanup.policy=compact,delete\r\n"
     with caplog.at_level(logging.INFO, "ottla.console.audit"):
-        answer = browser.post("/topics/new", name=" changes-new ", partitions="3", replicas="1", settings=settings)
+        answer = browser.post("/new-topic", name=" changes-new ", partitions="3", replicas="1", settings=settings)
     assert (answer.status, answer.headers["location"]) == (303, "/topics/changes-new")
     assert browser.get("/topics/changes-new").status == 200  # the list of topics is asked for anew
     assert len(admin.list_topics(timeout=30).topics["changes-new"].partitions) == 3
@@ -34,6 +34,7 @@ def test_a_topic_is_created_as_the_form_says(browser: Browser, admin: AdminClien
     ("form", "why"),
     [
         ({"name": ""}, "name is empty"),
+        ({"name": "a\0b"}, "name has to be text"),
         ({"name": "a/b"}, "the topic&#39;s name is not allowed"),
         ({"name": "changes-x", "partitions": "0"}, "partitions has to be a whole number from 1 to 100000"),
         ({"name": "changes-x", "replicas": "9"}, "that replication factor is not possible"),
@@ -42,11 +43,15 @@ def test_a_topic_is_created_as_the_form_says(browser: Browser, admin: AdminClien
     ],
 )
 def test_what_cannot_be_is_said_above_the_form(browser: Browser, admin: AdminClient, form: dict[str, str], why: str) -> None:
-    answer = browser.post("/topics/new", **form)
+    answer = browser.post("/new-topic", **form)
     assert answer.status == 400
     assert why in answer.text
     assert f'value="{form["name"]}"' in answer.text
     assert not {"changes-x", "a/b"} & names(admin)
+
+
+def test_a_topic_may_be_called_new(browser: Browser, topic: Callable[..., str]) -> None:
+    assert "<h1>new</h1>" in browser.get(f"/topics/{topic('new')}").text
 
 
 def test_who_deletes_a_topic_types_its_name(
@@ -69,5 +74,5 @@ def test_who_deletes_a_topic_types_its_name(
 
 def test_read_only_has_the_pages_without_the_ways() -> None:
     with browsing(FakeSource([topic_summary("t")]), read_only=True) as browser:
-        for path in ("/topics/new", "/topics/t/delete", "/topics/t/produce"):
+        for path in ("/new-topic", "/topics/t/delete", "/topics/t/produce"):
             assert browser.get(path).status == 403

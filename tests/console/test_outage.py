@@ -1,0 +1,83 @@
+"""A broker that dies while a page waits for it: the console lives on, and all pages are there again when the broker is."""
+
+from __future__ import annotations
+
+import http.client
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+TOKEN = "0123456789abcdef"
+
+
+@contextmanager
+def running(*words: str) -> Iterator[subprocess.Popen[str]]:
+    """Runs a command of ottla until the end of the block, from the moment when it says that it is ready."""
+    pipe, environment = subprocess.PIPE, {**os.environ, "OTTLA_CONSOLE_TOKEN": TOKEN}
+    with subprocess.Popen([sys.executable, "-m", "ottla", *words], text=True, stdout=pipe, env=environment) as process:
+        try:
+            assert process.stdout is not None
+            for line in process.stdout:
+                if "ready" in line:
+                    break
+            yield process
+        finally:
+            process.kill()
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as made:
+        return int(made.getsockname()[1])
+
+
+def get(port: int, path: str, cookie: str = "") -> tuple[int, str]:
+    """Returns the status, and the cookie that was set."""
+    with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=60)) as connection:
+        connection.request("GET", path, headers={"Cookie": cookie})
+        answer = connection.getresponse()
+        answer.read()
+        return answer.status, (answer.headers["Set-Cookie"] or "").partition(";")[0]
+
+
+def is_asked(port: int) -> bool:
+    """Returns whether something has arrived at the port that nobody has read yet: the process behind it is stopped."""
+    lines = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+    return any(line[1].endswith(f":{port:04X}") and line[4].rpartition(":")[2] != "00000000" for line in lines)
+
+
+def test_a_broker_that_dies_while_a_page_of_groups_waits(tmp_path: Path) -> None:
+    at, port = free_port(), free_port()
+    bootstrap = f"127.0.0.1:{at}"
+    serve = ("serve", "--port", str(at), "--data-dir", str(tmp_path))
+    with running(*serve) as broker:
+        admin = AdminClient({"bootstrap.servers": bootstrap})
+        admin.create_topics([NewTopic("t", 1, 1)])["t"].result(30)
+        consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "g"})
+        consumer.commit(offsets=[TopicPartition("t", 0, 0)], asynchronous=False)
+        consumer.close()
+        with running("console", "--bootstrap", bootstrap, "--port", str(port), "--timeout", "3") as console:
+            _, cookie = get(port, f"/?token={TOKEN}")
+            assert get(port, "/group?id=g", cookie)[0] == 200
+            broker.send_signal(signal.SIGSTOP)
+            statuses: list[int] = []
+            page = threading.Thread(target=lambda: statuses.append(get(port, "/groups", cookie)[0]))
+            page.start()
+            while page.is_alive() and not is_asked(at):
+                pass
+            page.join(0.5)
+            broker.kill()
+            page.join()
+            assert statuses[0] in {200, 502, 504}  # the list of groups may be kept still
+            with running(*serve):
+                assert get(port, "/group?id=g", cookie)[0] == 200
+                assert get(port, "/topics/t", cookie)[0] == 200
+            assert console.poll() is None
