@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ottla.server.partitions.follower_state import FollowerState
 from ottla.server.partitions.high_watermark import HighWatermark
 from ottla.server.partitions.replica import Replica
 from ottla.server.partitions.roles import Leader
@@ -46,3 +47,25 @@ class Led:
 
     def change_isr(self, *isr: int) -> None:
         self.broker.change_isr("t", (NODE_ID, *isr))
+
+
+class Keeper:
+    """Stands in for the keeper of the in-sync replicas: says what the test says, and notes what it is told."""
+
+    def __init__(self) -> None:
+        self.eligible: set[int] = set()
+        self.fenced_out: set[int] = set()
+        self.considered: list[int] = []
+        self.times_replaced = 0
+
+    def is_fenced_out(self, follower: int, broker_epoch: int) -> bool:
+        return follower in self.fenced_out
+
+    def consider(self, follower: int, state: FollowerState) -> None:
+        self.considered.append(follower)
+
+    def may_join(self, follower: int, state: FollowerState) -> bool:
+        return follower in self.eligible
+
+    def replaced(self) -> None:
+        self.times_replaced += 1

@@ -62,7 +62,8 @@ class Copier:
         records = [record for record in self.consumer.consume(most, wait_s) if record.error() is None]
         if not records:
             return 0
-        self.producer.begin_transaction()
+        producer = self.producer  # which a call that hangs goes on with, even when there is another one
+        producer.begin_transaction()
         try:
             for record in records:
                 partition = record.partition()
@@ -70,7 +71,7 @@ class Copier:
                 self.producer.produce(self.target, record.value(), record.key(), partition=partition)
             positions = self.consumer.position(self.consumer.assignment())
             member = self.consumer.consumer_group_metadata()
-            if not _ends(lambda: _until_clear(lambda: self.producer.send_offsets_to_transaction(positions, member, PATIENCE_S))):
+            if not _ends(lambda: _until_clear(lambda: producer.send_offsets_to_transaction(positions, member, PATIENCE_S))):
                 self._told["stuck"] += 1
                 self.producer = self._make_producer()
                 self._rewind()

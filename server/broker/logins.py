@@ -70,7 +70,7 @@ class ListenerLogins:
             if (security := ListenerSecurity(address.name, address.protocol, config.texts, values)).uses_sasl
             and (address.port or not config.is_controllers(address.name))  # otherwise it stays closed
         }
-        self._logins: dict[str, Logins] = {}
+        self._logins: dict[str, list[Logins]] = {}  # several of a name where a test simulates several nodes
         self._dispatches: list[Dispatch] = []
         try:
             self._mechanisms = {name: load_mechanisms(security, self._parts) for name, security in self._securities.items()}
@@ -87,7 +87,7 @@ class ListenerLogins:
         mechanisms = self._mechanisms[listener.name]
         before = Dispatch(context, None, role)
         self._dispatches.append(before)
-        listener.logins = self._logins[listener.name] = Logins(
+        logins = listener.logins = Logins(
             mechanisms,
             _settings(security, mechanisms, self._config),
             self._clock,
@@ -95,12 +95,13 @@ class ListenerLogins:
             before.serve,
             listener.dispatch.serve,
         )
+        self._logins.setdefault(listener.name, []).append(logins)
 
     def reconfigure(self, context: BrokerContext) -> None:
         """Applies the settings as they are now to later logins."""
         texts, values = context.settings.texts, context.settings.values
         self._failures.delay_ms = values["connection.failed.authentication.delay.ms"]
-        for name, logins in self._logins.items():
+        for name, of_name in self._logins.items():
             old = self._securities[name]
             new = self._changed(old, texts, values)
             if _texts(old) == _texts(new):
@@ -111,7 +112,8 @@ class ListenerLogins:
             except ConfigError as error:
                 _log.error("the logins of %s stay as they were: %s", name, error)
                 continue
-            logins.mechanisms, logins.settings = mechanisms, settings
+            for logins in of_name:
+                logins.mechanisms, logins.settings = mechanisms, settings
             self._securities[name] = new
 
     def check(self, texts: Mapping[str, str], values: Mapping[str, Any], written: Collection[str]) -> None:
@@ -135,8 +137,9 @@ class ListenerLogins:
     def close(self) -> None:
         """Ends the watch over logins under way, and the fetches of keys; no more are served."""
         self._key_sets.close()
-        for logins in self._logins.values():
-            logins.close()
+        for of_name in self._logins.values():
+            for logins in of_name:
+                logins.close()
         for dispatch in self._dispatches:
             dispatch.close()
 

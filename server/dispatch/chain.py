@@ -57,6 +57,11 @@ class Chain:
         if close is not None:
             self._close.append(close)
 
+    def unsubscribe(self, callback: Callable[[], object], close: Callable[[], object]) -> None:
+        """Takes back what `subscribe` was given."""
+        self._subscribers.remove(callback)
+        self._close.remove(close)
+
     def close(self) -> None:
         """Closes all that subscribed, because the broker ends; it has no subscribers any more."""
         for close in self._close:

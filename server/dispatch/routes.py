@@ -65,6 +65,11 @@ class Dispatch:
         self.routes: dict[int, Route] = {}
         self._chain.subscribe(self._compose_anew, self.close)
 
+    def leave(self) -> None:
+        """Ends, though the broker goes on."""
+        self._chain.unsubscribe(self._compose_anew, self.close)
+        self.close()
+
     def close(self) -> None:
         """Gives back the descriptors that it holds in reserve. It serves no more requests."""
         self._reserved.close()

@@ -298,6 +298,9 @@ class HttpConnection(asyncio.Protocol):
             self.abort()
         else:
             self._transport.close()
+        finally:
+            if isinstance(page.pieces, Generator):  # a client that has gone reads no more, and the collector would take its time
+                page.pieces.close()
 
     def pause_writing(self) -> None:
         """Is called when the client does not read as fast as it is sent to."""

@@ -73,8 +73,11 @@ async def wait(kit: Kit, given: Given) -> Any:
     if not promise.done():
         waiting = asyncio.get_running_loop().create_future()
         promise.add_done_callback(lambda _: None if waiting.done() else waiting.set_result(None))
-        if not await wait_at_most(kit.clock, timeout_ms / 1000, (waiting,)):
-            fault.forget_wait(promise)
+        try:
+            was_hit = await wait_at_most(kit.clock, timeout_ms / 1000, (waiting,))
+        finally:
+            fault.forget_wait(promise)  # also if the client has gone
+        if not was_hit:
             text = f"the fault {fault.id} has {fault.hits} of {hits} hits, and matched {fault.matches} requests"
             raise Refused(f"after {timeout_ms} ms: {text}", HTTPStatus.REQUEST_TIMEOUT)
     return fault.describe()

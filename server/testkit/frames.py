@@ -155,6 +155,10 @@ class Frames:
         """The id of the broker whose requests these are."""
         return self._dispatch.node_id
 
+    def close(self) -> None:
+        """Ends what serves these requests, though the broker goes on."""
+        self._dispatch.leave()
+
     def put_around(self, around: Iterable[Callable[[Serve], Serve]]) -> None:
         """Has requests served by the dispatch with these around it, the innermost first, in place of those that were there."""
         serve: Serve = self._dispatch.serve

@@ -76,9 +76,13 @@ class Kit(Bench):
         self._put_around()
         return frames
 
-    def forget_node(self, node_id: int) -> None:
-        """Forgets a simulated node that is gone."""
-        self._frames = [frames for frames in self._frames if frames.node_id != node_id]
+    def forget_gone(self) -> None:
+        """Forgets simulated nodes that are gone, or that could not be opened."""
+        there = self.node_ids
+        for frames in self._frames:
+            if frames.node_id not in there:
+                frames.close()
+        self._frames = [frames for frames in self._frames if frames.node_id in there]
 
     def pretend(self, versions: Versions | None) -> None:
         """Has the broker, and those after it, pretend to serve these versions; with None, its own."""

@@ -297,7 +297,9 @@ class Lives:
     # A life
 
     async def _move(self) -> None:
-        """Ends the present life, if there is one, and makes empty directories the next one's."""
+        """Ends the present life, if there is one, and makes empty directories the next one's. Raises Refused if there is to be
+        no next one."""
+        self._check_not_stopping()
         await self._end(clean=False)
         self._goes_on_at = None
         old = self._config.all_log_dirs
@@ -307,10 +309,14 @@ class Lives:
             texts["metadata.log.dir"] = new[self._config.metadata_log_dir]
         self._config = _changed(self._config, texts)
 
-    async def _begin(self, moment: Moment) -> None:
+    def _check_not_stopping(self) -> None:
+        """Raises Refused if no life is to begin any more."""
         if self._stopping.is_set():
             self._why_down = "it is being stopped"
-            _ = self.broker  # raises Refused
+            raise Refused(f"the broker is down: {self._why_down}", HTTPStatus.CONFLICT)
+
+    async def _begin(self, moment: Moment) -> None:
+        self._check_not_stopping()
         self._goes_on_at = moment
         clock = self._clock = SteeredClock(self._real_clock, moment)
         broker = Broker(

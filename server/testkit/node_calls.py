@@ -53,7 +53,10 @@ async def add_node(kit: Kit, given: Given) -> dict[str, Any]:
     given.fields.done()
     async with kit.lives.turn:
         _ = kit.lives.broker
-        node = await nodes.add(rack or None)
+        try:
+            node = await nodes.add(rack or None)
+        finally:
+            kit.forget_gone()
         kit.lives.keep_address()
     return node.describe()
 
@@ -67,7 +70,7 @@ async def remove_node(kit: Kit, given: Given) -> dict[str, Any]:
         node = _node(nodes, given)
         described = node.describe()
         nodes.remove(node)
-        kit.forget_node(node.id)
+        kit.forget_gone()
     return described
 
 

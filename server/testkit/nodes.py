@@ -164,8 +164,11 @@ class Nodes:
         opened: list[Listener] = []
         try:
             await broker.open_node(self._context_of(node, broker.context, config), opened)
-        finally:
-            broker.simulated_listeners.extend(opened)  # whoever stops the broker closes these as well
+        except BaseException:
+            for listener in opened:
+                listener.drop()
+            raise
+        broker.simulated_listeners.extend(opened)  # whoever stops the broker closes these as well
         self._take(node, opened, config)
 
     def _take(self, node: Node, listeners: list[Listener], config: BrokerConfig) -> None:

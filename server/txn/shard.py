@@ -207,7 +207,7 @@ class TransactionShard(CoordinatorShard[Change]):
             return
         try:
             self.write_transaction(state.complete(self.transactions[transactional_id], self._clock.now_ms()))
-        except TransactionError:  # `append` has logged it; markers can be written again
+        except TransactionError:  # `append` has logged it, unless only replicas are missing; markers can be written again
             self._retry_later()
             return
         del self._rest[transactional_id]

@@ -10,12 +10,11 @@ from ottla.server.base.clock import TURN_NS
 from ottla.server.base.promise import Promise
 from ottla.server.handlers import fetch as handler
 from ottla.server.handlers.fetch import PARTITIONS_A_STEP
-from ottla.server.partitions.high_watermark import HighWatermark
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.fetch import FetchRequest
 from ottla.wire.messages.internal.partition_change_record import PartitionChangeRecord
 from tests.fakes import NODE_ID, MemoryBroker
-from tests.followers import TWO, Led
+from tests.followers import TWO, Keeper, Led
 from tests.log.support import batch
 from tests.server.handlers.data_calls import call, fetch_request, produce, read
 
@@ -242,24 +241,18 @@ def test_quotas_count_the_whole_answer(broker: MemoryBroker, most: int, topics: 
     assert broker.replica().traffic.bytes_out == (len(ONE) if topics else 0)
 
 
-def test_a_follower_is_counted_once_however_often_it_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_follower_is_counted_once_however_often_it_is_looked_at() -> None:
     led = Led()
     led.append(3)
     request = fetch_request("t", dict.fromkeys(range(MANY), 3), 17, replica_id=TWO, max_wait_ms=500)
-    noted: list[int] = []
-
-    def on_fetch(_: HighWatermark, follower: int, end_offset: int, *of_follower: int) -> bool:
-        noted.append(end_offset)
-        return True
-
-    monkeypatch.setattr(HighWatermark, "on_fetch", on_fetch)
+    keeper = led.high_watermark.keeper = Keeper()
     answer = handler.handle(request, led.broker.request(17, 1))
     assert isinstance(answer, Promise)
-    assert noted == [3]
+    assert keeper.considered == [TWO]
     led.replica.wake()
     led.broker.clock.advance(1)
     assert answer.done()
-    assert noted == [3]
+    assert keeper.considered == [TWO]
 
 
 def test_one_that_waits_keeps_no_other_long_request_waiting(broker: MemoryBroker) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 from collections.abc import Awaitable, Iterator
 
 import h11
@@ -267,6 +268,34 @@ def test_a_page_that_is_sent_as_it_is_made_waits_for_its_reader() -> None:
         assert transport.closed
 
     asyncio.run(scenario())
+
+
+def test_who_goes_in_the_middle_of_a_page_leaves_nothing_of_it_to_the_collector() -> None:
+    ended = []
+
+    def pieces() -> Iterator[bytes]:
+        try:
+            yield b"a"
+            yield b"b"
+        finally:
+            ended.append(True)
+
+    async def scenario() -> None:
+        connection, transport = connect(HttpServer({"/p": lambda: Page(pieces(), size=2)}, ManualClock()))
+        transport.full = True
+        connection.data_received(GET)
+        for _ in range(5):
+            await asyncio.sleep(0)
+        connection.connection_lost(None)
+        for _ in range(5):
+            await asyncio.sleep(0)
+        assert ended == [True]
+
+    gc.disable()
+    try:
+        asyncio.run(scenario())
+    finally:
+        gc.enable()
 
 
 def test_a_page_that_fails_while_it_is_sent_ends_the_connection(caplog: pytest.LogCaptureFixture) -> None:

@@ -7,11 +7,10 @@ from __future__ import annotations
 from functools import partial
 
 from ottla.server.base.errors import NotEnoughReplicasAfterAppend, NotLeaderOrFollower, RequestTimedOut
-from ottla.server.partitions.follower_state import FollowerState
 from ottla.wire.messages.internal.config_record import ConfigRecord
 from ottla.wire.messages.internal.partition_change_record import PartitionChangeRecord
 from tests.fakes import NODE_ID
-from tests.followers import THREE, TWO, Led
+from tests.followers import THREE, TWO, Keeper, Led
 from tests.log.support import batch
 
 TOPIC_CONFIG = 2
@@ -202,28 +201,6 @@ def test_a_replica_that_is_added_holds_it_back_once_it_is_in_sync() -> None:
 
 
 # Who proposes changes of the in-sync replicas
-
-
-class Keeper:
-    """Stands in for the keeper of the in-sync replicas: says what the test says, and notes what it is told."""
-
-    def __init__(self) -> None:
-        self.eligible: set[int] = set()
-        self.fenced_out: set[int] = set()
-        self.considered: list[int] = []
-        self.times_replaced = 0
-
-    def is_fenced_out(self, follower: int, broker_epoch: int) -> bool:
-        return follower in self.fenced_out
-
-    def consider(self, follower: int, state: FollowerState) -> None:
-        self.considered.append(follower)
-
-    def may_join(self, follower: int, state: FollowerState) -> bool:
-        return follower in self.eligible
-
-    def replaced(self) -> None:
-        self.times_replaced += 1
 
 
 def kept() -> tuple[Led, Keeper]:

@@ -127,6 +127,18 @@ def test_a_client_that_goes_takes_its_wait_with_it() -> None:
             await changed.wait()
             assert Place.WAITS not in chain._links
 
+            fault = await broker.aio.fault(api="ListGroups", observe=True)
+            assert broker._kit is not None
+            installed = broker._kit.faults.get(fault.id)
+            head = f"POST /v1/faults/{fault.id}/wait HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 0\r\n\r\n"
+            _, writer = await asyncio.open_connection(address[0], int(address[1]))
+            writer.write(head.encode())
+            while not installed._waiting:
+                await call(str(broker.test_url), "GET", "/v1/faults")
+            writer.close()
+            while installed._waiting:
+                await call(str(broker.test_url), "GET", "/v1/faults")
+
     asyncio.run(asyncio.wait_for(scenario(), 30))
 
 
@@ -139,9 +151,10 @@ def test_what_changes_something_is_done_even_if_its_client_goes() -> None:
             )
             address = str(broker.test_url).rpartition("/")[2].split(":")
             _, writer = await asyncio.open_connection(address[0], int(address[1]))
+            down = asyncio.Event()
+            broker._lives().on_change = down.set
             writer.write(f"{head}\r\n\r\n".encode() + body)
-            while (await call(str(broker.test_url), "GET", "/v1/topics")).status == 200:
-                pass  # it is down when this is refused
+            await down.wait()
             writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             writer.close()
             assert (await call(str(broker.test_url), "POST", "/v1/reset", {})).status == 200
