@@ -12,6 +12,7 @@ import importlib
 import logging
 import struct
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -59,6 +60,8 @@ RECORDS_A_PIECE: Final = 500
 """So many tombstones are written before others may come first, or as many more as one group needs."""
 GROUPS_A_STEP: Final = 100
 """So many groups are looked at before others may come first."""
+RETRY_SECONDS: Final = 1.0
+"""How soon offsets of a deleted topic are tried again, when too few replicas were in sync."""
 TOMBSTONE_BYTES = 300  # the most that a tombstone takes beside its group id: a topic name of 249 bytes, a partition, framing
 
 
@@ -305,22 +308,42 @@ class GroupShard(CoordinatorShard[GroupRecord]):
             logger.info(text, self.partition, removed)
 
     def delete_topic(self, topic: str) -> Promise[None] | None:
-        """Removes the offsets of a deleted topic, as `expire` does."""
+        """Removes the offsets of a deleted topic, as `expire` does. While fewer replicas are in sync than min.insync.replicas, it
+        waits for them: a topic that is made anew under the same name must not find these offsets."""
         return take_steps(self._delete_topic(topic), self.clock)
 
     def _delete_topic(self, topic: str) -> Steps[None]:
         upto, removed = self.offsets.last_record, 0
+        some: list[str] = []
         records: list[GroupRecord] = []
         groups = self.offsets.group_ids()
         for at, group_id in enumerate(groups, 1):
+            some.append(group_id)
             records.extend(self.offsets.delete_of_topic(group_id, topic, upto))
             if at % GROUPS_A_STEP == 0 or at == len(groups) or len(records) >= RECORDS_A_PIECE:
+                while not self._run_if_in_sync(records):
+                    pause: Promise[None] = Promise()
+                    self.clock.call_later(RETRY_SECONDS, partial(pause.set_result, None))
+                    yield pause
+                    if self._is_over:  # whoever coordinates now has heard of the deletion as well
+                        return
+                    records = [each for group_id in some for each in self.offsets.delete_of_topic(group_id, topic, upto)]
                 removed += len(records)
-                self._run_in_pieces(records)
-                records = []
+                some, records = [], []
                 yield None
         if removed:
             logger.info("removed %d committed offsets of the deleted topic %s", removed, topic)
+
+    def _run_if_in_sync(self, tombstones: Sequence[GroupRecord]) -> bool:
+        """Runs tombstones in pieces; returns False if some could not be written because too few replicas are in sync. Raises
+        GroupError for other reasons."""
+        try:
+            self._run_in_pieces(tombstones)
+        except GroupError as error:
+            if error.code is not ErrorCode.COORDINATOR_NOT_AVAILABLE:
+                raise
+            return False
+        return True
 
     def _run_in_pieces(self, tombstones: Sequence[GroupRecord]) -> None:
         """Writes records in several batches. They need not take effect together, and may be too many for one batch. Raises

@@ -12,8 +12,9 @@ from typing import Any
 
 import pytest
 
-from ottla.log.errors import CorruptLog
+from ottla.log.errors import CorruptLog, StorageError
 from ottla.server.base.clock import TURN_NS
+from ottla.server.base.errors import NotEnoughReplicas
 from ottla.server.base.randomness import from_seed
 from ottla.server.coordination.internal_topic import Appended
 from ottla.server.group.classic.group import ClassicGroup, new_group_record
@@ -24,7 +25,7 @@ from ottla.server.group.kind import Kind
 from ottla.server.group.records import InTransaction, OffsetRecord, encode_batch
 from ottla.server.group.requests import Commit, Committer
 from ottla.server.group.result import NOTHING, Result
-from ottla.server.group.shard import GROUPS_A_STEP, PIECE_BYTES, PROTOCOLS, TOMBSTONE_BYTES, GroupShard
+from ottla.server.group.shard import GROUPS_A_STEP, PIECE_BYTES, PROTOCOLS, RETRY_SECONDS, TOMBSTONE_BYTES, GroupShard
 from ottla.wire.batch import read_header
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.internal.offset_commit_key import OffsetCommitKey
@@ -240,6 +241,40 @@ def test_offsets_of_a_deleted_topic_go_in_turns_and_those_of_its_successor_stay(
         clock.advance(0)
         clock.advance(0)
     assert shard.offsets.group_ids() == [groups[-1]]
+
+
+def test_offsets_of_a_deleted_topic_go_when_enough_replicas_are_in_sync() -> None:
+    shard, written, clock = made()
+    for name in ("g", "h"):
+        shard.commit(name, LONE, [Commit("t", ZERO_UUID, 0, 7, -1, "")])
+    written.fail = NotEnoughReplicas("too few")
+    shard.delete_topic("t")
+    clock.advance(5)
+    assert committed(shard) == 7
+    written.fail = None
+    shard.commit("h", LONE, [Commit("t", ZERO_UUID, 0, 8, -1, "")])  # of a topic of the same name
+    clock.advance(RETRY_SECONDS)
+    assert committed(shard) is None
+    assert committed(shard, "h") == 8
+
+
+def test_a_shard_that_is_over_deletes_no_offsets_any_more() -> None:
+    shard, written, clock = made()
+    shard.commit("g", LONE, [Commit("t", ZERO_UUID, 0, 7, -1, "")])
+    written.fail = NotEnoughReplicas("too few")
+    shard.delete_topic("t")
+    shard.unload()
+    written.fail = None
+    clock.advance(RETRY_SECONDS)
+    assert written.counts == [1]
+
+
+def test_offsets_of_a_deleted_topic_are_not_waited_for_otherwise() -> None:
+    shard, written, _ = made()
+    shard.commit("g", LONE, [Commit("t", ZERO_UUID, 0, 7, -1, "")])
+    written.fail = StorageError("no")
+    with pytest.raises(GroupError, match="NOT_COORDINATOR"):
+        shard.delete_topic("t")
 
 
 def test_loading_replays_batch_by_batch_and_leaves_out_what_is_malformed(caplog: pytest.LogCaptureFixture) -> None:
