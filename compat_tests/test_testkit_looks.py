@@ -107,7 +107,7 @@ def test_a_rebalance_that_hangs_says_for_whom(broker: ottla.testing.Broker) -> N
     with polled(confluent(broker, "app-2")):
         broker.wait(group="billing", state="PreparingRebalance", members=2)
         with pytest.raises(
-            TimeoutError, match=r"^billing is PreparingRebalance, 2 of 2 members; waits for app-1 until \+\d+\.\d s"
+            TimeoutError, match=r"^after 50 ms: billing is PreparingRebalance, 2 of 2 members; waits for app-1 until \+\d+\.\d s"
         ):
             broker.wait(group="billing", state="Stable", members=2, timeout=0.05)
         with polled(silent):
