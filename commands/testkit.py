@@ -211,6 +211,6 @@ def _drip(text: str) -> dict[str, int]:
 
 
 def _row(fault: dict[str, Any]) -> tuple[output.Cell, ...]:
-    left = "for ever" if fault["left"] in (None, _FOR_EVER) else fault["left"]
+    left = "for ever" if fault["left"] == _FOR_EVER else fault["left"]
     what = (json.dumps(fault.get(name, {}), ensure_ascii=False) for name in ("on", "do"))
     return fault["id"], fault["matches"], fault["hits"], left, fault["held"], *what

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-from http import HTTPStatus
 from typing import Annotated, Any, Final, NamedTuple
 
 import typer
@@ -70,7 +69,7 @@ class Port(NamedTuple):
             with build_opener(ProxyHandler({})).open(request, timeout=_ANSWER_S + _waited_s(body)) as answer:
                 return json.load(answer)
         except HTTPError as refusal:
-            raise Failure(_reason(refusal.read(), refusal.code)) from refusal
+            raise Failure(_reason(refusal.read(), f"{refusal.code} {refusal.reason}")) from refusal
         except URLError as error:
             reason = error.reason
             text = os.strerror(reason.errno) if isinstance(reason, OSError) and reason.errno else str(reason)
@@ -85,9 +84,9 @@ def _waited_s(body: Any) -> float:
     return sum(value for name in _WAITS if isinstance(value := body.get(name), int)) / 1000
 
 
-def _reason(answer: bytes, status: int) -> str:
+def _reason(answer: bytes, status: str) -> str:
     """Returns what a refusal says, or which it is if it says nothing in JSON."""
     try:
         return str(json.loads(answer)["error"])
     except (ValueError, TypeError, KeyError):
-        return f"the test port answers {status} {HTTPStatus(status).phrase}"
+        return f"the test port answers {status}"

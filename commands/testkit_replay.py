@@ -32,6 +32,7 @@ UNANSWERED: Final = "no answer wanted"
 """The outcome of recorded requests that get no answer, because they ask for none."""
 MOST_PATHS: Final = 3
 _SIZE_BYTES: Final = 4
+_BY_NAME: Final = {api.name: api for api in APIS.values()}
 
 
 class Recorded(NamedTuple):
@@ -162,9 +163,8 @@ class _Line:
 
 def _decoded(recorded: Recorded, frame: bytes) -> Any:
     """Returns the fields of an answer, None if it does not decode."""
-    by_name = {api.name: api for api in APIS.values()}
     try:
-        api = by_name[recorded.api]
+        api = _BY_NAME[recorded.api]
         messages = import_module(f"ottla.wire.messages.{api.module}")
         _, start = decode_response_header(api.key, recorded.version, frame, 0)
         return fields_of(messages.DECODE_RESPONSE[recorded.version](frame, start)[0])

@@ -115,7 +115,8 @@ class Broker(Moving):
         if disk is not None and data_dir is not None:
             raise ConfigError("disk: nothing of a disk in memory is kept; leave out disk, or data_dir")
         self._in_memory = disk is not None
-        self._keeps = not self._in_memory and (data_dir is not None or not _PLACES.isdisjoint(self._settings))
+        self._has_place = data_dir is not None or not _PLACES.isdisjoint(self._settings)
+        self._keeps = self._has_place and not self._in_memory
         self._temporary: TemporaryDirectory | None = None
         self._kit: Kit | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -274,8 +275,7 @@ class Broker(Moving):
         config = self._configured(str(self._data_dir or scratch.first()))
         if (self._test_port is not None or config.values[NODES] > 1) and not self._in_memory:
             self._check_directory(config)
-        given = not _PLACES.isdisjoint(self._settings) or self._keeps
-        home: Home = Given(disk, config.all_log_dirs, scratch.snapshots) if given else scratch
+        home: Home = Given(disk, config.all_log_dirs, scratch.snapshots) if self._has_place else scratch
         link = None if self._in_memory else os.link
         kit = Kit(clock, Random(self._seed))
         kit.lives = Lives(clock, self._random, kit.around, config, disk, home, cluster_id=self._cluster_id, link=link)

@@ -9,17 +9,16 @@ brokers is what counts.
 from __future__ import annotations
 
 import socket
-import struct
 import sys
 import tempfile
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from compat_tests.reference.jvm import SMALL
 from compat_tests.reference.kafka import HOST, RealKafka
 from ottla.commands.cluster import jars
-from ottla.wire.header import encode_request_header
-from ottla.wire.messages.api_versions import API_KEY, DECODE_RESPONSE, ENCODE_REQUEST, ApiVersionsRequest, ApiVersionsResponse
+from ottla.commands.direct import Connection
+from ottla.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 
 _VERSION: Final = 3
 """The first that has features, which all of these releases serve."""
@@ -44,15 +43,9 @@ class Release(RealKafka):
 
 def ask(port: int) -> ApiVersionsResponse:
     """Returns what a broker says it serves."""
-    parts: list[Any] = [encode_request_header(API_KEY, _VERSION, 1, None)]
-    ENCODE_REQUEST[_VERSION](ApiVersionsRequest("ottla", "1", None, -1), parts)
-    request = b"".join(parts)
-    with socket.create_connection((HOST, port), timeout=10) as connection:
-        connection.sendall(struct.pack(">i", len(request)) + request)
-        (size,) = struct.unpack(">i", connection.recv(4, socket.MSG_WAITALL))
-        answer = connection.recv(size, socket.MSG_WAITALL)
-    decoded: ApiVersionsResponse = DECODE_RESPONSE[_VERSION](answer, 4)[0]
-    return decoded
+    with socket.create_connection((HOST, port), timeout=10) as stream:
+        answer: ApiVersionsResponse = Connection(stream, f"{HOST}:{port}").call(ApiVersionsRequest("ottla", "1"), _VERSION)
+    return answer
 
 
 def main() -> int:

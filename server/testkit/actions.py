@@ -14,6 +14,7 @@ from ottla.server.base.promise import Promise
 from ottla.server.guards.ask import mend
 from ottla.server.testkit.corruption import corrupt_records
 from ottla.server.testkit.entities import shape_of
+from ottla.server.testkit.fault_fields import FOR_EVER
 from ottla.server.testkit.fields import Fields, Refused, nearest
 from ottla.server.testkit.frames import CutAfter, Drip, Garble, Rewrite, Rewrites
 from ottla.server.testkit.refusals import Refusal, Selected, opened, refuse
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
 
 BEFORE: Final = "before"
 AFTER: Final = "after"
-FOR_EVER: Final = -1
 MAX_MS: Final = 3_600_000
 ACTS: Final = frozenset({ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND})
 """Codes that a broker answers when it has done its work."""
@@ -241,13 +241,7 @@ class Observe(Action):
 
 def read_action(fields: Fields) -> Action:
     """Reads what a fault does. Raises Refused."""
-    kinds = [kind for kind in _READERS if kind in fields]
-    if len(kinds) != 1:
-        for kind in _READERS:
-            fields.take_any(kind)
-        fields.done()  # which names a field that is misspelt
-        raise Refused(f"do must have exactly one of {', '.join(_READERS)}")
-    action = _READERS[kinds[0]](fields)
+    action = _READERS[fields.only_one(_READERS)](fields)
     fields.done()
     return action
 

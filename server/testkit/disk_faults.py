@@ -19,6 +19,7 @@ from typing import Any, Final
 
 from ottla.log.disk.files import StateUnknown
 from ottla.server.base.clock import stop_thread
+from ottla.server.testkit.fault_fields import FOR_EVER, MOST_TIMES
 from ottla.server.testkit.fields import NO_OTHER, Fields, Refused, nearest
 
 GROW: Final = "grow"
@@ -30,8 +31,6 @@ SYNC: Final = "sync"
 OPERATIONS: Final = {"write": {GROW, CHANGE}, "read": {READ}, "sync": {SYNC}}
 """What each word in `operations` stands for."""
 ERRORS: Final = {"enospc": errno.ENOSPC, "eio": errno.EIO}
-FOR_EVER: Final = -1
-MOST_TIMES: Final = 2**31 - 1
 MOST_FSYNC_MS: Final = 60_000
 MOST_PATH: Final = 1000
 """The longest pattern; each operation of the disk is compared with it."""

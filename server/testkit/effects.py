@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ottla.server.group.classic.members import Member
 from ottla.server.testkit.looks.connections import connections
-from ottla.server.txn.errors import TransactionError
+from ottla.server.testkit.looks.groups import client_of
+from ottla.server.testkit.looks.transactions import all_transactions
 from ottla.server.txn.state import State
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def look(context: BrokerContext) -> Look:
     members = {(group.group_id, member_id) for _, group in _groups(context) for member_id in group.members}
     logs = context.replicas.logs.logs
     segments = {name: [segment.base_offset for segment in log.segments] for name, log in logs.items()}
-    return Look(members, _transactions(context), segments)
+    return Look(members, {name: each.state for name, each in all_transactions(context).items()}, segments)
 
 
 def effects(before: Look, context: BrokerContext) -> dict[str, Any]:
@@ -67,9 +67,7 @@ def keep_members(context: BrokerContext, broker: Broker, seconds: float) -> None
     connected = {(each.session.client_id, each.session.client_host) for each in connections(broker)}
     for shard, group in _groups(context):
         for member_id, member in group.members.items():
-            classic = isinstance(member, Member)
-            client_id, host = member.client if classic else (member.client_id, member.client_host)
-            if (client_id, host.removeprefix("/")) in connected:
+            if client_of(member) in connected:
                 shard.protocol_of(group.group_id).postpone_session(group, member_id, seconds)
 
 
@@ -78,14 +76,3 @@ def _groups(context: BrokerContext) -> Iterator[tuple[GroupShard, Group]]:
     for shard in context.groups.loaded_shards():
         for group in shard.groups.values():
             yield shard, group
-
-
-def _transactions(context: BrokerContext) -> dict[str, State]:
-    """Returns the state of each transactional id, of none while some are being loaded."""
-    coordinator = context.existing_transaction_coordinator
-    if coordinator is None:
-        return {}
-    try:
-        return {each.transactional_id: each.state for each in coordinator.all_transactions()}
-    except TransactionError:
-        return {}

@@ -302,6 +302,11 @@ def topic_of(element: Any, topics_by_id: Any) -> str | None:
     return None if topic is None else topic.name
 
 
+def partition_of(element: Any) -> int:
+    """Returns the number of the partition that an element names."""
+    return int(_field(element, _CLASS_OF["index"]))
+
+
 def _names_of_key(key: str, key_type: int) -> Iterator[tuple[Role, str]]:
     role = _KEY_TYPES.get(key_type)
     if role is not None:

@@ -6,12 +6,10 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from ottla.server.testkit.fault_fields import FOR_EVER, RULES
 from ottla.wire.errors import ErrorCode
 
 _KNOWN = frozenset(ErrorCode)
-_RULES = ("times", "on_call", "probability", "for_ms", "act")
-"""What is said of a fault if a test gave it; that it acts for ever is nothing to say."""
-_FOR_EVER = -1
 
 
 def write_report(requests: Sequence[Mapping[str, Any]], faults: Iterable[Mapping[str, Any]]) -> str:
@@ -27,7 +25,7 @@ def write_report(requests: Sequence[Mapping[str, Any]], faults: Iterable[Mapping
 def _fault_line(fault: Mapping[str, Any]) -> str:
     on, do = (json.dumps(fault.get(name) or {}, ensure_ascii=False) for name in ("on", "do"))
     state = "active" if fault["active"] else "over"
-    rules = "".join(f", {name} {fault[name]}" for name in _RULES if fault.get(name, _FOR_EVER) != _FOR_EVER)
+    rules = "".join(f", {name} {fault[name]}" for name in RULES if fault.get(name, FOR_EVER) != FOR_EVER)  # for ever says nothing
     return (
         f"{fault['id']}, {state}: {fault['hits']} hits in {fault['matches']} matches, {fault['held']} held; {do} on {on}{rules}"
     )

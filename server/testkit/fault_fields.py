@@ -19,6 +19,10 @@ ACTIONS: Final = (
 )
 RULES: Final = ("times", "on_call", "probability", "for_ms", "act")
 
+FOR_EVER: Final = -1
+"""The value of `times` for a fault that does not end by itself."""
+MOST_TIMES: Final = 2**31 - 1
+
 OUTERMOST: Final = ""
 _PLACES: Final = {
     **dict.fromkeys(SELECTORS, "on"),

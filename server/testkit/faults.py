@@ -19,7 +19,6 @@ from ottla.server.requests.link import Handle, Steps
 from ottla.server.testkit.actions import (
     AFTER,
     BEFORE,
-    FOR_EVER,
     MAX_MS,
     Action,
     Hit,
@@ -27,7 +26,7 @@ from ottla.server.testkit.actions import (
     Rewritten,
     read_action,
 )
-from ottla.server.testkit.fault_fields import OUTERMOST, check_places
+from ottla.server.testkit.fault_fields import FOR_EVER, MOST_TIMES, OUTERMOST, check_places
 from ottla.server.testkit.fields import NO_OTHER, Fields, Refused
 from ottla.server.testkit.refusals import Selected, select
 from ottla.server.testkit.selectors import On
@@ -42,7 +41,6 @@ if TYPE_CHECKING:
     from ottla.server.testkit.frames import Rewrites
     from ottla.wire.api import Api
 
-MOST_TIMES: Final = 2**31 - 1
 MOST_REMOVED: Final = 100
 """So many removed faults are remembered, for the report of a test that failed."""
 

@@ -147,7 +147,8 @@ class FaultyDisk:
     def space(self, path: str) -> tuple[int, int]:
         """See Disk."""
         whole, free = self._disk.space(path)
-        full = [fault.left_bytes for fault in self._faults.all if fault.fail == "enospc" and fault.matches(path)]
+        faults = (fault for fault in self._faults.all if fault.fail == "enospc" and fault.is_active)
+        full = [fault.left_bytes for fault in faults if fault.matches(path)]
         return whole, min(free, *full) if full else free
 
     def sync_dir(self, path: str) -> None:

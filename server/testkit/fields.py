@@ -119,6 +119,16 @@ class Fields:
             raise Refused(f"{self.path(name)}: there is no {value!r:.50}{nearest(value, choices)}")
         return value
 
+    def only_one(self, names: Collection[str]) -> str:
+        """Returns which one of these fields is there. Raises Refused if it is none or several."""
+        there = [name for name in names if name in self]
+        if len(there) != 1:
+            for name in names:
+                self.take_any(name)
+            self.done()  # which names a field that is misspelt
+            raise Refused(f"{self.where} must have exactly one of {', '.join(names)}")
+        return there[0]
+
     def take_any(self, name: str) -> Any:
         """Takes out a value of any kind, None if it is not there."""
         self._known.add(name)

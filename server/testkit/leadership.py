@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ottla.server.group.errors import GroupError
 from ottla.server.guards.ask import mend
 from ottla.server.metadata.names import CONSUMER_OFFSETS, TRANSACTION_STATE
-from ottla.server.testkit.entities import Named, Place, Role, named_in, shape_of, topic_of
+from ottla.server.testkit.entities import Named, Place, Role, named_in, partition_of, shape_of, topic_of
 from ottla.server.testkit.refusals import Refusal, Refused, Selected, refuse, select
 from ottla.server.testkit.session_refusals import Partition, put_partitions, refuse_partitions, select_partitions
 from ottla.server.txn.errors import TransactionError
@@ -96,7 +96,7 @@ class Leadership:
     def _is_elsewhere(self, named: Named, way: tuple[Place, ...], request: Request) -> bool:
         at = next(at for at, place in enumerate(way) if place.level.role is Role.TOPIC)
         name = topic_of(named.elements[at], self._image.topics_by_id)
-        image = None if name is None else self._image.partition(name, _index_of(named.elements[-1]))
+        image = None if name is None else self._image.partition(name, partition_of(named.elements[-1]))
         return image is not None and image.leader != request.broker.config.node_id
 
     def _fetch(self, handle: Handle, body: Any, request: Request) -> Any:
@@ -181,13 +181,11 @@ class Leadership:
         def keep(answer: Any) -> Any:
             for directory in answer.results:
                 for topic in directory.topics:
-                    images = {
-                        each.partition_index: self._image.partition(topic.name, each.partition_index) for each in topic.partitions
-                    }
                     topic.partitions = [
                         each
                         for each in topic.partitions
-                        if (image := images[each.partition_index]) is not None and node_id in image.replicas
+                        if (image := self._image.partition(topic.name, each.partition_index)) is not None
+                        and node_id in image.replicas
                     ]
                 directory.topics = [topic for topic in directory.topics if topic.partitions]
             return answer
@@ -232,13 +230,6 @@ def _serves(image: PartitionImage, request: Request) -> bool:
     """Returns whether the node of a Fetch reads a partition for its client."""
     node_id = request.broker.config.node_id
     return image.leader == node_id or (request.api_version >= FROM_FOLLOWERS_SINCE and node_id in image.isr)
-
-
-def _index_of(element: Any) -> int:
-    if isinstance(element, int):
-        return element
-    names = ("index", "partition_index", "partition")
-    return int(next(getattr(element, name) for name in names if hasattr(element, name)))
 
 
 def _not_leader(request: Request) -> Refusal:

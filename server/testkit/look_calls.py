@@ -11,9 +11,11 @@ from ottla.server.testkit.looks.topics import describe_topic, find_topic, summar
 from ottla.server.testkit.looks.transactions import all_transactions, describe_transaction, producers
 
 if TYPE_CHECKING:
+    from ottla.server.metadata.image import TopicImage
     from ottla.server.requests.context import BrokerContext
     from ottla.server.testkit.given import Given
     from ottla.server.testkit.kit import Kit
+    from ottla.server.txn.state import Transaction
 
 
 def show_state(kit: Kit, given: Given) -> dict[str, Any]:
@@ -21,13 +23,10 @@ def show_state(kit: Kit, given: Given) -> dict[str, Any]:
     limit = take_limit(given.fields)
     given.fields.done()
     context, clock = kit.lives.context, kit.lives.clock
-    topics = sorted(context.metadata.topics.values(), key=lambda each: each.name)
     found = [
-        bounded("topics", topics, limit, lambda each: summarize_topic(context, each)),
+        bounded("topics", _topics(context), limit, lambda each: summarize_topic(context, each)),
         bounded("groups", list(all_groups(context).values()), limit, summarize_group),
-        bounded(
-            "transactions", _transactions(context), limit, lambda each: {"transactional_id": each[0], "state": each[1].state.text}
-        ),
+        bounded("transactions", _transactions(context), limit, _summarize_transaction),
         bounded("connections", list(connections(kit.lives.broker)), limit, lambda each: {"client_id": each.session.client_id}),
     ]
     left_off = sum(each.pop("left_off") for each in found)
@@ -42,8 +41,7 @@ def list_topics(kit: Kit, given: Given) -> dict[str, Any]:
     limit = take_limit(given.fields)
     given.fields.done()
     context = kit.lives.context
-    topics = sorted(context.metadata.topics.values(), key=lambda each: each.name)
-    return bounded("topics", topics, limit, lambda each: summarize_topic(context, each))
+    return bounded("topics", _topics(context), limit, lambda each: summarize_topic(context, each))
 
 
 def show_topic(kit: Kit, given: Given) -> dict[str, Any]:
@@ -72,7 +70,7 @@ def list_transactions(kit: Kit, given: Given) -> dict[str, Any]:
     limit = take_limit(given.fields)
     given.fields.done()
     context = kit.lives.context
-    return bounded("transactions", _transactions(context), limit, lambda each: describe_transaction(context, each[1]))
+    return bounded("transactions", _transactions(context), limit, lambda each: describe_transaction(context, each))
 
 
 def show_transaction(kit: Kit, given: Given) -> dict[str, Any]:
@@ -102,5 +100,13 @@ def list_producers(kit: Kit, given: Given) -> dict[str, Any]:
     return bounded("producers", list(producers(context, topic)), limit, lambda each: each)
 
 
-def _transactions(context: BrokerContext) -> list[tuple[str, Any]]:
-    return sorted(all_transactions(context).items())
+def _topics(context: BrokerContext) -> list[TopicImage]:
+    return sorted(context.metadata.topics.values(), key=lambda each: each.name)
+
+
+def _transactions(context: BrokerContext) -> list[Transaction]:
+    return [each for _, each in sorted(all_transactions(context).items())]
+
+
+def _summarize_transaction(transaction: Transaction) -> dict[str, Any]:
+    return {"transactional_id": transaction.transactional_id, "state": transaction.state.text}

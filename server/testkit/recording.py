@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from functools import partial
 from struct import Struct
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 from ottla.log.disk.files import FileSlice
 from ottla.log.errors import StorageError
@@ -23,6 +23,7 @@ from ottla.server.base.promise import Acknowledgement, Promise
 from ottla.server.dispatch.route import SIZE_BYTES, Route, Waiting
 from ottla.server.requests.kept_answers import Encoded
 from ottla.server.testkit.redaction import ANSWERS_WITH_SECRETS, REQUESTS_WITH_SECRETS, redact_answer, redact_request
+from ottla.wire.header import RequestHeader
 
 if TYPE_CHECKING:
     from ottla.server.base.clock import Clock
@@ -47,15 +48,6 @@ SILENT: Final = "no answer wanted"
 
 _HEADER: Final = Struct(">hhih")
 """The API's key and version, the correlation id, and the length of the client id."""
-
-
-class Header(NamedTuple):
-    """The header of a request."""
-
-    api_key: int
-    api_version: int
-    correlation_id: int
-    client_id: str | None
 
 
 class Entry:
@@ -93,11 +85,11 @@ class Entry:
         self.held_bytes = 0
 
     @property
-    def header(self) -> Header:
+    def header(self) -> RequestHeader:
         """Decodes the header of the request."""
         key, version, correlation_id, length = _HEADER.unpack_from(self.frame)
         name = self.frame[_HEADER.size : _HEADER.size + length]
-        return Header(key, version, correlation_id, None if length < 0 else name.decode("utf-8", "replace"))
+        return RequestHeader(key, version, correlation_id, None if length < 0 else name.decode("utf-8", "replace"))
 
     @property
     def has_body(self) -> bool:

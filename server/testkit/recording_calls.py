@@ -5,6 +5,7 @@ from __future__ import annotations
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final
 
+from ottla.server.testkit.fault_fields import SELECTORS
 from ottla.server.testkit.fields import Fields, Refused
 from ottla.server.testkit.given import Given
 
@@ -46,17 +47,17 @@ def _describe(recorder: Recorder | None) -> dict[str, Any]:
 def requests(kit: Kit, given: Given) -> Any:
     """Answers with the recorded requests that are selected, the oldest first: those after `since`, the last `limit` of them, with
     `held` only those that a fault holds. Raises Refused, with 409 if nothing was ever recorded."""
-    from ottla.server.testkit.request_selector import NAMES, RequestSelector, from_query
+    from ottla.server.testkit.request_selector import RequestSelector, from_query
 
     recorder = _recorder(kit)
     fields = given.fields
     since, limit, held = fields.take_number("since", 0), fields.take_number("limit", MOST_REQUESTS), _flag(fields, "held")
     form = fields.take_choice("format", FORMATS, FORMATS[0])
-    selected_by = {name: fields.take_any(name) for name in NAMES}
+    selected_by = {name: fields.take_any(name) for name in SELECTORS}
     fields.done()
     selector = RequestSelector(from_query({name: value for name, value in selected_by.items() if value is not None}), kit)
     found = [entry for entry in recorder if entry.seq > since and (not held or _is_held(kit, entry)) and selector(entry)]
-    return _shown(found[max(0, len(found) - limit) :], recorder, form)
+    return _shown(found, limit, recorder, form)
 
 
 def report(kit: Kit, given: Given) -> Any:
@@ -72,14 +73,16 @@ def report(kit: Kit, given: Given) -> Any:
         "last_seq": 0 if recorder is None else recorder.last_seq,
         "last_fault": 0 if faults is None else faults.count,
         "faults": [fault.describe() for fault in sorted([*(faults or ()), *removed], key=lambda fault: fault.number)],
-        "requests": [] if recorder is None else _shown(found[max(0, len(found) - limit) :], recorder, FORMATS[0]),
+        "requests": [] if recorder is None else _shown(found, limit, recorder, FORMATS[0]),
     }
 
 
-def _shown(found: list[Entry], recorder: Recorder, form: str) -> list[dict[str, Any]]:
+def _shown(found: list[Entry], limit: int, recorder: Recorder, form: str) -> list[dict[str, Any]]:
+    """Returns the last of the requests that were found, at most `limit`."""
     from ottla.server.testkit.recorded import show, show_frames
 
-    return [show_frames(entry) if form == FORMATS[1] else show(entry, records=recorder.records) for entry in found]
+    last = found[max(0, len(found) - limit) :]
+    return [show_frames(entry) if form == FORMATS[1] else show(entry, records=recorder.records) for entry in last]
 
 
 def forget(kit: Kit, given: Given) -> Any:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from ottla.server.requests.request import Request
+from ottla.server.testkit.fault_fields import SELECTORS
 from ottla.server.testkit.fields import Fields
 from ottla.server.testkit.recorded import decode_request
 from ottla.server.testkit.refusals import select
@@ -19,9 +20,7 @@ if TYPE_CHECKING:
     from ottla.server.testkit.recording import Entry
 
 NUMBERS: Final = ("api", "node", "partition")
-LISTS: Final = (*NUMBERS, "client_id", "client_host", "topic", "group", "transactional_id", "resource")
-NAMES: Final = (*LISTS, "version", "where")
-"""What requests are selected by."""
+LISTS: Final = tuple(name for name in SELECTORS if name not in ("version", "where"))
 
 
 class RequestSelector:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from ottla.server.testkit.fault_calls import MOST_WAIT_MS
-from ottla.server.testkit.fields import Fields, Refused
+from ottla.server.testkit.fields import Fields
 
 if TYPE_CHECKING:
     from ottla.server.testkit.bench import Bench
@@ -40,12 +40,6 @@ def read_condition(kit: Kit, fields: Fields) -> Condition:
         "connections": conditions.read_connections,
         "quiet_ms": conditions.read_quiet,
     }
-    kinds = [kind for kind in readers if kind in fields]
-    if len(kinds) != 1:
-        for kind in readers:
-            fields.take_any(kind)
-        fields.done()  # which names a field that is misspelt
-        raise Refused(f"until must have exactly one of {', '.join(readers)}")
-    condition = readers[kinds[0]](kit, fields)
+    condition = readers[fields.only_one(readers)](kit, fields)
     fields.done()
     return condition

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ottla.server.group.classic.members import Member
 from ottla.server.group.kind import Kind
 from ottla.server.testkit.looks.assignments import by_name, decode_assignment
 from ottla.server.testkit.looks.names import absent
@@ -93,15 +94,21 @@ def _epochs(group: Any) -> dict[str, Any]:
     return {"epoch": group.epoch, "assignment_epoch": group.assignment_epoch}
 
 
+def client_of(member: Any) -> tuple[str, str]:
+    """Returns the client id and the host of a member of a group of any kind."""
+    client_id, host = member.client if isinstance(member, Member) else (member.client_id, member.client_host)
+    return client_id, host.removeprefix("/")
+
+
 def _members(image: MetadataImage, group: Any) -> Iterator[dict[str, Any]]:
     describe = _MEMBERS[group.kind]
     for member_id, member in group.members.items():
-        client_id, host = member.client if group.kind is Kind.CLASSIC else (member.client_id, member.client_host)
+        client_id, host = client_of(member)
         yield {
             "member_id": member_id,
             "instance_id": getattr(member, "instance_id", None),
             "client_id": client_id,
-            "host": host.removeprefix("/"),
+            "host": host,
             **describe(image, group, member),
         }
 

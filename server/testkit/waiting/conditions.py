@@ -28,9 +28,9 @@ TRANSACTION_STATES: Final = tuple(state.text for state in State)
 
 
 class TopicExists(Condition):
-    """A topic exists, perhaps with at least so many partitions."""
+    """A topic exists, with at least so many partitions."""
 
-    def __init__(self, topic: str, partitions: int | None) -> None:
+    def __init__(self, topic: str, partitions: int) -> None:
         self._topic = topic
         self._partitions = partitions
 
@@ -40,7 +40,7 @@ class TopicExists(Condition):
         if topic is None:
             return no_topic(context, self._topic)
         count = len(topic.partitions)
-        if self._partitions is not None and count < self._partitions:
+        if count < self._partitions:
             return Missing(f"{self._topic} has {count} of {self._partitions} partitions")
         unmade = [index for index in topic.partitions if context.replicas.get(self._topic, index) is None]
         if unmade:

@@ -13,7 +13,7 @@ from ottla.server.group.share import group as share
 from ottla.server.group.streams.group import StreamsState
 from ottla.server.metadata.names import CONSUMER_OFFSETS, SHARE_GROUP_STATE
 from ottla.server.testkit.fields import Fields, Refused, nearest
-from ottla.server.testkit.looks.groups import Found, all_groups, get_group, summarize_group
+from ottla.server.testkit.looks.groups import Found, all_groups, client_of, get_group, summarize_group
 from ottla.server.testkit.looks.positions import positions
 from ottla.server.testkit.waiting.condition import Condition, Missing
 from ottla.server.testkit.waiting.conditions import MOST, check_partition, in_time, replicas_of
@@ -139,7 +139,7 @@ def _late_members(group: Any) -> tuple[list[str], tuple[str, ...]]:
 
 def _client_names(members: list[Any]) -> list[str]:
     """Returns the members by their client ids, and by their own if several have the same."""
-    names = [member.client.client_id if hasattr(member, "client") else member.client_id for member in members]
+    names = [client_of(member)[0] for member in members]
     several = Counter(names)
     return [
         f"{name} ({member.member_id})" if several[name] > 1 or not name else name
