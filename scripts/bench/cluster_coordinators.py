@@ -22,9 +22,9 @@ import statistics
 import sys
 import tempfile
 import time
-from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -35,7 +35,7 @@ from ottla.server.coordination.java_hash import java_hash_bucket
 from scripts.bench.cluster_speed import NODES, assignment_of, wait_until_served
 from scripts.bench.kload import Process, in_threads, percentiles
 from scripts.bench.kload_txn import Batches, Transactions
-from scripts.bench.kload_wire import Connection, Member, Refused, commit_error, find_coordinator
+from scripts.bench.kload_wire import Connection, Member, find_coordinator
 
 PARTITIONS: Final = len(NODES)
 """Of the internal topics: each broker leads one."""
@@ -84,7 +84,7 @@ def connect(cluster: Mixed, node: int) -> Connection:
 
 def committers(cluster: Mixed) -> list[Worker]:
     """Returns a worker for each group, which has one member."""
-    workers = []
+    workers: list[Worker] = []
     for number, group in enumerate(names("group")):
         node = NODES[number % PARTITIONS]
         broker = cluster.brokers[node]
@@ -92,26 +92,8 @@ def committers(cluster: Mixed) -> list[Worker]:
         member = Member(connect(cluster, node), group)
         member.join()
         member.sync()
-        workers.append(_committer(member))
+        workers.append(partial(member.commit_until, topic=WRITTEN, partitions=COMMITTED, depth=DEPTH))
     return workers
-
-
-def _committer(member: Member) -> Worker:
-    data = member.commit_request(WRITTEN, COMMITTED, 5)
-
-    def work(deadline: float) -> list[float]:
-        sent, mine = deque[float](), list[float]()
-        while True:
-            while len(sent) < DEPTH and time.perf_counter() < deadline:
-                sent.append(time.perf_counter())
-                member.connection.send(data)
-            if not sent:
-                return mine
-            if error := commit_error(member.connection.receive(), WRITTEN):
-                raise Refused(f"OffsetCommit: error {error}")
-            mine.append(time.perf_counter() - sent.popleft())
-
-    return work
 
 
 def producers(cluster: Mixed) -> list[Worker]:

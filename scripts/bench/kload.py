@@ -46,7 +46,6 @@ from scripts.bench.kload_wire import (
     Member,
     Refused,
     address_of,
-    commit_error,
     create_topics,
     delete_topics,
     fetch_answer,
@@ -318,19 +317,7 @@ def run_commits(options: argparse.Namespace, address: Address) -> dict[str, Any]
     deadline = begin + options.seconds
 
     def worker(number: int) -> None:
-        member, sent, mine = members[number], deque[float](), []
-        data = member.commit_request(topic, options.partitions, 5)
-        while True:
-            while len(sent) < options.depth and time.perf_counter() < deadline:
-                sent.append(time.perf_counter())
-                member.connection.send(data)
-            if not sent:
-                break
-            error = commit_error(member.connection.receive(), topic)
-            mine.append(time.perf_counter() - sent.popleft())
-            if error:
-                raise Refused(f"OffsetCommit: error {error}")
-        samples.extend(mine)
+        samples.extend(members[number].commit_until(deadline, topic, options.partitions, options.depth))
 
     in_threads(worker, options.conns, problems)
     took = time.perf_counter() - begin

@@ -12,6 +12,7 @@ import socket
 import ssl
 import struct
 import time
+from collections import deque
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -278,6 +279,20 @@ class Member:
         self.member_id = answer[at + leader_size : at + leader_size + own_size]
         self.leads = leader == self.member_id
         return self.generation
+
+    def commit_until(self, deadline: float, topic: str, partitions: int, depth: int) -> list[float]:
+        """Commits, `depth` requests in flight, until a time of time.perf_counter; returns how long each took. Raises Refused."""
+        data, sent, took = self.commit_request(topic, partitions, 5), deque[float](), list[float]()
+        while True:
+            while len(sent) < depth and time.perf_counter() < deadline:
+                sent.append(time.perf_counter())
+                self.connection.send(data)
+            if not sent:
+                return took
+            error = commit_error(self.connection.receive(), topic)
+            took.append(time.perf_counter() - sent.popleft())
+            if error:
+                raise Refused(f"OffsetCommit: error {error}")
 
     def sync(self) -> int:
         return self.error(self.connection.ask(self.sync_request()), "SyncGroup")

@@ -14,6 +14,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any, Final
 
 from ottla.log.config_def import ConfigError
+from ottla.server.dispatch.chain import Chain
 from ottla.server.dispatch.routes import Dispatch
 from ottla.server.metadata.tokens import settings_of
 from ottla.server.security.credentials import Credentials
@@ -71,7 +72,7 @@ class ListenerLogins:
             and (address.port or not config.is_controllers(address.name))  # otherwise it stays closed
         }
         self._logins: dict[str, list[Logins]] = {}  # several of a name where a test simulates several nodes
-        self._dispatches: list[Dispatch] = []
+        self._chain = Chain()  # around what is served before a login: it has no links
         try:
             self._mechanisms = {name: load_mechanisms(security, self._parts) for name, security in self._securities.items()}
         except BaseException:
@@ -85,8 +86,7 @@ class ListenerLogins:
             return
         self._parts.credentials.image = context.metadata
         mechanisms = self._mechanisms[listener.name]
-        before = Dispatch(context, None, role)
-        self._dispatches.append(before)
+        before = Dispatch(context, self._chain, role)
         logins = listener.logins = Logins(
             mechanisms,
             _settings(security, mechanisms, self._config),
@@ -140,8 +140,7 @@ class ListenerLogins:
         for of_name in self._logins.values():
             for logins in of_name:
                 logins.close()
-        for dispatch in self._dispatches:
-            dispatch.close()
+        self._chain.close()
 
 
 def _texts(security: ListenerSecurity) -> dict[str, str]:

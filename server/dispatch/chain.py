@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from enum import IntEnum
 
+from ottla.server.dispatch.reserved_descriptors import ReservedDescriptors
 from ottla.server.dispatch.route import Plan, Route
 from ottla.server.requests.link import Link, Steps
 
@@ -27,7 +28,7 @@ class Place(IntEnum):
     NODES = 0
     """A simulated node of a test kit refuses what it does not lead after authorization, as a broker does."""
     AUTHORIZATION = 1
-    """The authorizer is next to the handler, because it takes out of requests what may not be done."""
+    """The authorizer is inside all links but that of simulated nodes, because it takes out of requests what may not be done."""
     QUOTAS = 2
     FAULTS = 3
     """The faults of a test kit are outside the quotas, so that a request that never arrives is counted against nobody."""
@@ -42,31 +43,27 @@ class Place(IntEnum):
 class Chain:
     """Holds the links of one broker, at most one in each place."""
 
-    __slots__ = ("_close", "_links", "_make_route", "_subscribers")
+    __slots__ = ("_links", "_make_route", "_subscribers", "reserved")
 
     def __init__(self) -> None:
         self._links: dict[Place, Link] = {}
         self._make_route: MakeRoute = Route
         self._subscribers: list[Callable[[], object]] = []
-        self._close: list[Callable[[], object]] = []
+        self.reserved = ReservedDescriptors()
+        """Descriptors for loading the modules of routes: one reserve for all dispatches."""
 
-    def subscribe(self, callback: Callable[[], object], close: Callable[[], object] | None = None) -> None:
-        """Calls back after every change of the links, and calls `close` with `Chain.close`. A dispatch makes its routes anew
-        then, and gives back what it holds."""
+    def subscribe(self, callback: Callable[[], object]) -> None:
+        """Calls back after every change of the links. A dispatch makes its routes anew then."""
         self._subscribers.append(callback)
-        if close is not None:
-            self._close.append(close)
 
-    def unsubscribe(self, callback: Callable[[], object], close: Callable[[], object]) -> None:
+    def unsubscribe(self, callback: Callable[[], object]) -> None:
         """Takes back what `subscribe` was given."""
         self._subscribers.remove(callback)
-        self._close.remove(close)
 
     def close(self) -> None:
-        """Closes all that subscribed, because the broker ends; it has no subscribers any more."""
-        for close in self._close:
-            close()
-        self._close, self._subscribers = [], []
+        """Gives back the descriptors and forgets who subscribed, because the broker ends."""
+        self._subscribers = []
+        self.reserved.close()
 
     def put(self, place: Place, link: Link | None) -> bool:
         """Puts a link into its place, or with None takes out the one that is there; returns whether anything changed."""

@@ -28,7 +28,6 @@ from typing import Final
 
 from ottla.server.base.errors import CloseConnection
 from ottla.server.dispatch.chain import Chain
-from ottla.server.dispatch.reserved_descriptors import ReservedDescriptors
 from ottla.server.dispatch.route import HEAD, SIZE_BYTES, Plan, Route, Waiting
 from ottla.server.handlers import BROKER, served
 from ottla.server.requests.context import BrokerContext
@@ -61,18 +60,13 @@ class Dispatch:
         self._chain = chain or Chain()
         self._role = role
         self._max_items: int = broker.config.values["ottla.request.max.items"]
-        self._reserved = ReservedDescriptors()
+        self._reserved = self._chain.reserved
         self.routes: dict[int, Route] = {}
-        self._chain.subscribe(self._compose_anew, self.close)
+        self._chain.subscribe(self._compose_anew)
 
     def leave(self) -> None:
         """Ends, though the broker goes on."""
-        self._chain.unsubscribe(self._compose_anew, self.close)
-        self.close()
-
-    def close(self) -> None:
-        """Gives back the descriptors that it holds in reserve. It serves no more requests."""
-        self._reserved.close()
+        self._chain.unsubscribe(self._compose_anew)
 
     @property
     def node_id(self) -> int:

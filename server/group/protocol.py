@@ -33,6 +33,7 @@ from ottla.server.group.kind import Kind
 from ottla.server.group.records import GroupRecord
 from ottla.server.group.requests import Commit, Committer, Join, JoinAnswer, Leaving, Sync, SyncAnswer, refused_join
 from ottla.server.group.result import Result
+from ottla.server.group.timers import Timer
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.leave_group import LeaveGroupResponse
 
@@ -46,6 +47,13 @@ class Deadline(NamedTuple):
     member_id: str | None
     """The member that is waited for; None if it is the group as a whole."""
     seconds_left: float
+
+
+def deadline_of(timer: Timer | None, name: str, member_id: str | None = None) -> Iterator[Deadline]:
+    """Yields the deadline of a timer, unless there is none or it has passed."""
+    seconds = None if timer is None else timer.seconds_left
+    if seconds is not None:
+        yield Deadline(name, member_id, seconds)
 
 
 class GroupProtocol(ABC, Generic[G]):

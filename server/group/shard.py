@@ -61,7 +61,7 @@ RECORDS_A_PIECE: Final = 500
 GROUPS_A_STEP: Final = 100
 """So many groups are looked at before others may come first."""
 RETRY_SECONDS: Final = 1.0
-"""How soon offsets of a deleted topic are tried again, when too few replicas were in sync."""
+"""How soon the offsets of a deleted topic are deleted, after too few replicas were in sync for that."""
 TOMBSTONE_BYTES = 300  # the most that a tombstone takes beside its group id: a topic name of 249 bytes, a partition, framing
 
 
@@ -325,7 +325,7 @@ class GroupShard(CoordinatorShard[GroupRecord]):
                     pause: Promise[None] = Promise()
                     self.clock.call_later(RETRY_SECONDS, partial(pause.set_result, None))
                     yield pause
-                    if self._is_over:  # whoever coordinates now has heard of the deletion as well
+                    if self._is_over:  # the next coordinator loads these offsets; nobody tells it that their topic was deleted
                         return
                     records = [each for group_id in some for each in self.offsets.delete_of_topic(group_id, topic, upto)]
                 removed += len(records)

@@ -77,7 +77,7 @@ class ControllerSettings:
         return self._config.values[name]
 
     def alive(self, image: MetadataImage) -> frozenset[int]:
-        """Returns the ids of the brokers that may be elected: this one and those that it simulates, unless they are fenced."""
+        """Returns the ids of the brokers that may be elected: this one, or those that a test simulates and that are active."""
         if len(self.nodes) == 1:
             return frozenset(self.nodes)
         return frozenset(each for each in self.nodes if each in image.brokers and image.brokers[each].active)

@@ -20,6 +20,7 @@ from dataclasses import fields
 from typing import Any, Final, NoReturn
 
 from ottla.server.program.serve import ServeOptions, run
+from ottla.server.settings.broker_settings import MOST_TEST_NODES
 
 COMMANDS: Final = (
     *("serve", "topic", "produce", "consume", "group", "txn", "config", "quota", "acl", "user", "log"),
@@ -39,7 +40,7 @@ _NUMBERS: Final = {
     "metrics_port": 65535,
     "node_id": 2**31 - 1,
     "test_port": 65535,
-    "test_nodes": 100,
+    "test_nodes": MOST_TEST_NODES,
     "test_seed": 2**63 - 1,
 }
 """The options that are numbers, with their greatest values."""

@@ -28,7 +28,7 @@ def remove_ready_file(disk: Disk, path: str, process_id: int | None = None) -> N
 
 
 def _process_of(text: bytes) -> object:
-    """Returns the process id in a file, None if it has none, as a file of somebody else's."""
+    """Returns the process id that a file names; None if it names none, and so is somebody else's."""
     try:
         told = json.loads(text)
     except ValueError:

@@ -64,6 +64,24 @@ COLLECTOR_STEP: Final = 50_000
 _BAD_ADDRESS: Final = (errno.EADDRINUSE, errno.EADDRNOTAVAIL, errno.EACCES, errno.EPERM, errno.EAFNOSUPPORT)
 
 
+_SETTING_OF: Final = {
+    "data_dir": "log.dirs",
+    "node_id": "node.id",
+    "metrics_port": "ottla.metrics.port",
+    "test_port": TEST_PORT,
+    "test_disk": TEST_DISK,
+    "test_nodes": TEST_NODES,
+    "test_seed": TEST_SEED,
+}
+"""The options of the command line that are a setting each."""
+_FOR_TESTS: Final[dict[str, tuple[object, str]]] = {
+    TEST_DISK: (REAL, "a disk in memory is for tests only"),
+    TEST_NODES: (1, "nodes are simulated only for a test"),
+    TEST_SEED: (None, "only a test may know what chance brings"),
+}
+"""Settings that need a test port: the value that each has without one, and why."""
+
+
 @dataclass(slots=True, frozen=True)
 class ServeOptions:
     """Holds the options of the command line; None stands for one that was not given."""
@@ -120,21 +138,11 @@ def gather_here(options: ServeOptions) -> tuple[BrokerConfig, dict[str, Given]]:
 
 
 def _named_options(options: ServeOptions, given: Mapping[str, Given]) -> dict[str, Given]:
-    result: dict[str, Given] = {}
-    if options.data_dir is not None:
-        result["log.dirs"] = Given(options.data_dir, "--data-dir")
-    if options.node_id is not None:
-        result["node.id"] = Given(str(options.node_id), "--node-id")
-    if options.metrics_port is not None:
-        result["ottla.metrics.port"] = Given(str(options.metrics_port), "--metrics-port")
-    if options.test_port is not None:
-        result[TEST_PORT] = Given(str(options.test_port), "--test-port")
-    if options.test_disk is not None:
-        result[TEST_DISK] = Given(options.test_disk, "--test-disk")
-    if options.test_nodes is not None:
-        result[TEST_NODES] = Given(str(options.test_nodes), "--test-nodes")
-    if options.test_seed is not None:
-        result[TEST_SEED] = Given(str(options.test_seed), "--test-seed")
+    result = {
+        setting: Given(str(value), f"--{option.replace('_', '-')}")
+        for option, setting in _SETTING_OF.items()
+        if (value := getattr(options, option)) is not None
+    }
     if options.port is not None or options.host is not None:
         result |= _move_listeners(given, options.host, options.port)
     return result
@@ -273,14 +281,9 @@ def _put_under_test(config: BrokerConfig, options: ServeOptions) -> UnderTest | 
             from ottla.server.testkit.serving import UnderTest
 
             return UnderTest(config, OsDisk(), os.link)
-        if config.values[TEST_DISK] != REAL:
-            raise ConfigError(f"{TEST_DISK}: a disk in memory is for tests only; give the broker a test port (--test-port 0)")
-        if config.values[TEST_NODES] > 1:
-            raise ConfigError(f"{TEST_NODES}: nodes are simulated only for a test; give the broker a test port (--test-port 0)")
-        if config.values[TEST_SEED] is not None:
-            raise ConfigError(
-                f"{TEST_SEED}: only a test may know what chance brings; give the broker a test port (--test-port 0)"
-            )
+        for name, (without, why) in _FOR_TESTS.items():
+            if config.values[name] != without:
+                raise ConfigError(f"{name}: {why}; give the broker a test port (--test-port 0)")
         check_directories(OsDisk(), config.all_log_dirs, under_test=False, adopt=options.adopt_test_data)
     except ConfigError as error:
         raise CannotStart(str(error)) from error

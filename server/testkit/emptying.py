@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Final
 
+from ottla.log.errors import StorageError
 from ottla.server.base.answers import wait_for
 from ottla.server.metadata.operation import Caller
 from ottla.server.security.principals import ANONYMOUS
@@ -30,7 +31,10 @@ async def delete_topics(context: BrokerContext, names: Sequence[str]) -> None:
     if not names:
         return
     request = DeleteTopicsRequest([DeleteTopicState(name) for name in names], timeout_ms=TIMEOUT_MS)
-    answer = await context.controller.delete_topics(request, _CALLER)
+    try:
+        answer = await context.controller.delete_topics(request, _CALLER)
+    except StorageError as error:
+        raise Refused(f"the topics cannot be deleted: {error}", HTTPStatus.CONFLICT) from error
     for each in answer.responses:
         if each.error_code not in (ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):  # a client may have been faster
             reason = each.error_message or ErrorCode(each.error_code).name

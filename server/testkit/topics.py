@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
+from ottla.log.errors import StorageError
 from ottla.server.base.answers import wait_for
 from ottla.server.testkit.emptying import delete_topics
 from ottla.server.testkit.fields import Refused
@@ -27,7 +29,10 @@ async def create_topic(kit: Kit, given: Given) -> dict[str, Any]:
     configs = [CreatableTopicConfig(str(key), None if value is None else as_text(value)) for key, value in settings.items()]
     context = kit.lives.context
     topic = CreatableTopic(name, partitions, -1, configs=configs)
-    answer = await context.controller.create_topics(CreateTopicsRequest([topic]), None)
+    try:
+        answer = await context.controller.create_topics(CreateTopicsRequest([topic]), None)
+    except StorageError as error:  # a test may have broken the disk
+        raise Refused(f"topic {name}: {error}", HTTPStatus.CONFLICT) from error
     result = answer.topics[0]
     if result.error_code:
         raise Refused(f"topic {name}: {result.error_message or ErrorCode(result.error_code).name}")

@@ -22,6 +22,7 @@ from ottla.server.txn.state import EPOCH_BUMP_SINCE, TopicPartition
 from ottla.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
+    from ottla.log.producers import ProducerState
     from ottla.server.partitions.replicas import Replicas
     from ottla.server.txn.coordinator import TransactionCoordinator
 
@@ -111,19 +112,23 @@ def refused_entries(
     return map_answer(codes, lambda each: _refused(each, generic_error))
 
 
+def _producer(replicas: Replicas, entry: Entry) -> ProducerState | None:
+    """Returns what the partition's log knows of the producer; None if nothing, or if the partition is not here."""
+    replica = replicas.get(*entry.partition)
+    return replica.log.producers.get(entry.producer_id) if replica is not None else None
+
+
 def _is_under_way(replicas: Replicas, entry: Entry) -> bool:
     """Returns whether the partition's log has an open transaction of this very producer and epoch, so that the coordinator need
     not be asked.
     """
-    replica = replicas.get(*entry.partition)
-    state = replica.log.producers.get(entry.producer_id) if replica is not None else None
+    state = _producer(replicas, entry)
     return state is not None and state.has_open_transaction and state.producer_epoch == entry.producer_epoch
 
 
 def _last_marker(replicas: Replicas, entry: Entry) -> int:
     """Returns the offset of the producer's last marker in the partition, -1 if none is known."""
-    replica = replicas.get(*entry.partition)
-    state = replica.log.producers.get(entry.producer_id) if replica is not None else None
+    state = _producer(replicas, entry)
     return NO_OFFSET if state is None else state.last_marker_offset
 
 
@@ -144,8 +149,7 @@ def _void_if_ended(replicas: Replicas, entries: Sequence[Entry], before: Sequenc
 
 def _has_ended(replicas: Replicas, entry: Entry, marker: int, bumps: bool) -> bool:
     """Returns whether a marker that ends the entry's transaction has come to the partition, where the last one was `marker`."""
-    replica = replicas.get(*entry.partition)
-    state = replica.log.producers.get(entry.producer_id) if replica is not None else None
+    state = _producer(replicas, entry)
     if state is None or state.last_marker_offset == marker:
         return False
     return not bumps or state.producer_epoch > entry.producer_epoch

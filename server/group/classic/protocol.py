@@ -12,11 +12,10 @@ from ottla.server.group.classic.group import CONSUMER_PROTOCOL_TYPE, ClassicGrou
 from ottla.server.group.classic.rebalance import Rebalance
 from ottla.server.group.errors import GroupError
 from ottla.server.group.kind import Kind
-from ottla.server.group.protocol import Deadline, GroupProtocol, ShardContext
+from ottla.server.group.protocol import Deadline, GroupProtocol, ShardContext, deadline_of
 from ottla.server.group.records import GroupRecord, MetadataRecord
 from ottla.server.group.requests import Committer, Join, JoinAnswer, Leaving, MemberProtocol, Sync, SyncAnswer, refused_join
 from ottla.server.group.result import Result
-from ottla.server.group.timers import Timer
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.leave_group import LeaveGroupResponse
 
@@ -77,13 +76,12 @@ class ClassicProtocol(GroupProtocol[ClassicGroup]):
             session.postpone(seconds)
 
     def deadlines(self, group: ClassicGroup) -> Iterator[Deadline]:
-        timers: list[tuple[str, str | None, Timer | None]] = [("join", None, group.join_timer), ("sync", None, group.sync_timer)]
-        timers += [("first join", member_id, timer) for member_id, timer in group.pending_joins.items()]
-        timers += [("session", member.member_id, member.session) for member in group.members.values()]
-        for name, member_id, timer in timers:
-            seconds = None if timer is None else timer.seconds_left
-            if seconds is not None:
-                yield Deadline(name, member_id, seconds)
+        yield from deadline_of(group.join_timer, "join")
+        yield from deadline_of(group.sync_timer, "sync")
+        for member_id, timer in group.pending_joins.items():
+            yield from deadline_of(timer, "first join", member_id)
+        for member in group.members.values():
+            yield from deadline_of(member.session, "session", member.member_id)
 
     def join(self, group_id: str, request: Join) -> JoinAnswer:
         shard = self._shard

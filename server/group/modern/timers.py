@@ -14,8 +14,9 @@ from typing import Final
 
 from ottla.server.base.clock import Clock
 from ottla.server.group.errors import GroupError
-from ottla.server.group.protocol import Deadline
+from ottla.server.group.protocol import Deadline, deadline_of
 from ottla.server.group.timers import Timer
+from ottla.wire.errors import ErrorCode
 
 logger = logging.getLogger("ottla.server.group")
 
@@ -59,9 +60,7 @@ class MemberTimers:
         """Yields the deadlines of these members that have not passed yet."""
         for member_id in member_ids:
             for name, timer in self._timers.get((group_id, member_id), {}).items():
-                seconds = timer.seconds_left
-                if seconds is not None:
-                    yield Deadline(name, member_id, seconds)
+                yield from deadline_of(timer, name, member_id)
 
     def set_if_absent(self, name: str, group_id: str, member_id: str, delay_ms: int, over: Callable[[], None]) -> None:
         if name not in self._timers.get((group_id, member_id), {}):
@@ -85,9 +84,10 @@ class MemberTimers:
             try:
                 over()
             except GroupError as error:
-                logger.warning(
-                    "group %s: cannot write the outcome of the %s deadline of %s yet: %s", group_id, name, member_id, error
-                )
+                if error.code is not ErrorCode.COORDINATOR_NOT_AVAILABLE:  # `append` says why, unless only replicas are missing
+                    logger.warning(
+                        "group %s: cannot write the outcome of the %s deadline of %s yet: %s", group_id, name, member_id, error
+                    )
                 self.set(name, group_id, member_id, RETRY_MS, over)
 
         timer = Timer(self._clock, passed)

@@ -22,7 +22,7 @@ from ottla.server.group.modern.group import replay
 from ottla.server.group.modern.group_configs import GroupConfigs
 from ottla.server.group.modern.timers import MemberTimers
 from ottla.server.group.modern.topics import Topics
-from ottla.server.group.protocol import Deadline, GroupProtocol, ShardContext
+from ottla.server.group.protocol import Deadline, GroupProtocol, ShardContext, deadline_of
 from ottla.server.group.records import GroupRecord
 from ottla.server.group.requests import Client, Commit, Committer, Join, JoinAnswer, refused_join
 from ottla.server.group.result import Result
@@ -92,10 +92,7 @@ class StreamsProtocol(GroupProtocol[StreamsGroup]):
 
     def deadlines(self, group: StreamsGroup) -> Iterator[Deadline]:
         yield from self._timers.deadlines(group.group_id, group.members)
-        delay = self._delays.get(group.group_id)
-        seconds = None if delay is None else delay.seconds_left
-        if seconds is not None:
-            yield Deadline("initial rebalance", None, seconds)
+        yield from deadline_of(self._delays.get(group.group_id), "initial rebalance")
 
     def topic_changed(self, topic: str, *, is_new: bool = False) -> None:
         """Notes that a topic has changed. The next heartbeat of a group that needs it handles that."""
