@@ -1,7 +1,7 @@
 """`ottla testkit`: a broker's test port (docs/testkit.md) from the shell: install faults, move the clock, reset.
 
 `ottla testkit call` reaches every call that there is; the other commands are those that are typed most often. All print the
-broker's answer as JSON, one line, except `faults`, which shows a table; `replay` has a file of its own. They know no names of
+broker's answer as JSON, one line, except `faults`, which shows a table, and `replay` (testkit_replay.py). They know no names of
 APIs, errors or fields: the broker checks them, and its words about a wrong one are shown.
 """
 

@@ -30,7 +30,7 @@ Found = dict[str, Any]
 HEAD: Final = """\
 # What clients do under faults
 
-Six clients, a broker that misbehaves on purpose ([the test kit](testkit.md)), and what came of it: what the application was told,
+Six clients, a broker that misbehaves on purpose ([the test kit](testkit.md)), and what came of it: what the application learned,
 what was in the log in the end, how many requests it took. These are observations, not judgments, made on {date} with
 
 {versions}
@@ -39,12 +39,12 @@ what was in the log in the end, how many requests it took. These are observation
 test repeats some rows and compares.
 
 - For each cell, there were a broker and a client of its own, three times. "{varies}" means that the three did not agree.
-- Settings are those that a client has by itself, and a fault comes once, unless the row says otherwise.
+- Settings are the client's defaults, and a fault comes once, unless the row says otherwise.
 - Errors have the names that the client gives them. Requests are those that the fault is for, the refused ones included. Times are
   coarse, and left out below 2 s.
 - "{missing}" means that the client has nothing that the row is about; "does not ask", that it never sent such a request.
 - Producers send one record to one partition. If the fault is not at the start, it comes after another record that met none.
-  "Delivered" is what the application was told; the number of records is what the log has.
+  "Delivered" is what the application learned; the number of records is what the log has.
 - Consumers read ten records, which are one batch, from offset 0. "Leaves out" means that the application never got them, though
   it got what was written later.
 - Members of groups have heartbeats every 200 ms and sessions of 6 s, so that nobody has to wait for them.

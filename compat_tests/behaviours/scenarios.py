@@ -35,7 +35,7 @@ def error(*names: str, **given: Any) -> dict[str, Any]:
 
 
 PRODUCERS: Final = (
-    Scenario("choices", "What it asks for by itself", first_choices),
+    Scenario("choices", "Its defaults", first_choices),
     Scenario(
         "retries",
         "NOT_LEADER_OR_FOLLOWER, then REQUEST_TIMED_OUT after the append; idempotent",
@@ -48,7 +48,7 @@ PRODUCERS: Final = (
     ),
     Scenario("lost-idempotent", "The answer is lost; idempotent", Produces((LOST,), IDEMPOTENT)),
     Scenario("lost-plain", "The answer is lost; not idempotent", Produces((LOST,), PLAIN)),
-    Scenario("lost-default", "The answer is lost; as it is by itself", Produces((LOST,))),
+    Scenario("lost-default", "The answer is lost; with its defaults", Produces((LOST,))),
     Scenario(
         "replicas",
         "NOT_ENOUGH_REPLICAS twice",
@@ -147,10 +147,10 @@ TRANSACTIONS: Final = (
     Scenario("txn-timeout", "The transaction takes too long, and the broker aborts it; it commits", timed_out),
 )
 CONSUMERS: Final = (
-    Scenario("aborted", "A record of an aborted transaction; a consumer as it is by itself", reads_aborted),
+    Scenario("aborted", "A record of an aborted transaction; a consumer with its defaults", reads_aborted),
     Scenario(
         "crc",
-        "Records whose checksum is wrong, for ever; as it is by itself",
+        "Records whose checksum is wrong, for ever; with its defaults",
         Reads((fetch(corrupt="crc", times=-1),), for_ever=True),
     ),
     Scenario(
@@ -255,7 +255,7 @@ GROUPS: Final = (
         black_hole,
         partitions=2,
     ),
-    Scenario("leaves", "It is closed, with commits as it makes them by itself", leaves),
+    Scenario("leaves", "It is closed, with its default commits", leaves),
 )
 SECTIONS: Final = {
     "Producers": PRODUCERS,

@@ -1,10 +1,9 @@
 """The chain of links puts together, in one place, what happens before and after the handlers.
 
 A route is made of the steps of one API: decode, handle, encode. Links stand around these steps, each for one purpose: an
-authorizer, quotas, the metrics of requests and the faults of a test kit. The
-steps are composed when a route is made, and all routes are made anew when a link comes or goes. An existing route never changes:
-a request that waits is answered by the route that it began with. Without links the steps are the handler's own, so a missing link
-costs nothing.
+authorizer, quotas, the metrics of requests, and the faults, nodes, versions and waits of a test kit. The steps are composed when
+a route is made, and all routes are made anew when a link comes or goes. An existing route never changes: a request that waits is
+answered by the route that it began with. Without links the steps are the handler's own, so a missing link costs nothing.
 
 A broker has one chain, which all its dispatches share: what holds for clients holds on every listener, also on one that opens
 later.
