@@ -170,6 +170,6 @@ class QueryFields(Fields):
         """See Fields."""
         text = self._left.get(name)
         if isinstance(text, str) and kind is not str:
-            with contextlib.suppress(ValueError):  # then it is refused as a text
+            with contextlib.suppress(ValueError, RecursionError):  # then it is refused as a text
                 self._left[name] = json.loads(text)
         return super().take(name, kind, default)

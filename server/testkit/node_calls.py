@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from ottla.server.testkit.nodes import Nodes
 
 MOST_NODE_ID = 2**31 - 1
+MOST_DIGITS = 10
+"""The digits of the highest id or partition that Kafka's int32 can have."""
 
 
 def list_nodes(kit: Kit, given: Given) -> list[dict[str, Any]]:
@@ -86,10 +88,7 @@ def move_partition(kit: Kit, given: Given) -> dict[str, Any]:
             raise Refused(f"isr must be a list of node ids, not {isr!r:.50}")
     if leader is not None and leader != NO_LEADER:
         nodes.get(leader)
-    number = given.variables["partition"]
-    if not number.isdecimal():
-        raise Refused(f"there is no partition {number!r:.50}", HTTPStatus.NOT_FOUND)
-    return _move(kit, nodes, given.variables["topic"], int(number), leader, isr)
+    return _move(kit, nodes, given.variables["topic"], _number(given, "partition"), leader, isr)
 
 
 async def move_group(kit: Kit, given: Given) -> dict[str, Any]:
@@ -135,7 +134,12 @@ def _nodes(kit: Kit) -> Nodes:
 
 
 def _node(nodes: Nodes, given: Given) -> Node:
-    text = given.variables["node"]
-    if not text.isdecimal():
-        raise Refused(f"there is no node {text!r:.50}", HTTPStatus.NOT_FOUND)
-    return nodes.get(int(text))
+    return nodes.get(_number(given, "node"))
+
+
+def _number(given: Given, name: str) -> int:
+    """Returns the number of a node or a partition in the path. Raises Refused."""
+    text = given.variables[name]
+    if not text.isdecimal() or len(text) > MOST_DIGITS:
+        raise Refused(f"there is no {name} {text!r:.50}", HTTPStatus.NOT_FOUND)
+    return int(text)

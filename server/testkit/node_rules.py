@@ -79,7 +79,7 @@ def move(
             old = partition.leader if partition.leader in replicas else replicas[0]
             replicas[replicas.index(old)] = leader
             in_sync = [each for each in in_sync if each != old]
-            record.replicas, record.directories = replicas, [*_directories(image, replicas)]
+            record.replicas, record.directories = replicas, _directories(image, replicas)
         if leader not in in_sync:
             in_sync = _ordered(replicas, (*in_sync, leader))
     if isr is not None:
@@ -118,7 +118,7 @@ def forget(image: MetadataImage, node_id: int, alive: Collection[int]) -> list[P
         replicas = [each for each in partition.replicas if each != node_id]
         isr = [each for each in partition.isr if each != node_id] or replicas
         record = PartitionChangeRecord(index, topic.topic_id, isr=isr, replicas=replicas)
-        record.directories = list(_directories(image, replicas))
+        record.directories = _directories(image, replicas)
         if partition.leader == NO_LEADER:
             record.leader = next((each for each in isr if each in alive), NO_LEADER)
         records.append(record)
@@ -145,7 +145,7 @@ def _ordered(replicas: Sequence[int], nodes: Collection[int]) -> list[int]:
     return [each for each in replicas if each in nodes]
 
 
-def _directories(image: MetadataImage, replicas: Sequence[int]) -> Iterator[bytes]:
-    """Yields the directory of each replica, which is the same for all, because there is one copy."""
-    for node_id in replicas:
-        yield image.brokers[node_id].log_dirs[0]
+def _directories(image: MetadataImage, replicas: Sequence[int]) -> list[bytes]:
+    """Returns the directory of each replica, which is the same for all, because there is one copy; the node of a replica may be
+    gone."""
+    return [next(iter(image.brokers.values())).log_dirs[0]] * len(replicas)

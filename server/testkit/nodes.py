@@ -196,27 +196,48 @@ class Nodes:
     # Nodes that come and go
 
     async def change(self, node: Node, state: State, rack: str | None) -> None:
-        """Gives a node another state or rack. Raises StorageError, and OSError if its address is taken."""
-        cluster, was_alive, was_down = self._cluster(), node.is_alive, node.state is State.DOWN
-        if was_down and state is not State.DOWN:
-            await self._listen(node)
+        """Gives a node another state or rack. Raises StorageError, and OSError if its address is taken; the node is then as it
+        was, but for connections that are closed."""
+        was_down, is_down = node.state is State.DOWN, state is State.DOWN
+        try:
+            if was_down and not is_down:
+                await self._listen(node)
+            if is_down:
+                self._close(node)  # first, so that it tells no client that others lead
+            self._set(node, state, rack)
+        except BaseException:
+            if was_down:
+                self._close(node)
+            elif is_down:
+                await self._listen(node)
+            raise
+
+    def _set(self, node: Node, state: State, rack: str | None) -> None:
+        """Gives a node a state and a rack that the metadata has as well. Raises StorageError, with nothing changed."""
+        before, was_alive = (node.state, node.rack), node.is_alive
         node.state, node.rack = state, rack
-        if state is State.DOWN and not was_down:
-            self._close(node)
-        cluster.update(node, was_alive=was_alive)
+        try:
+            self._cluster().update(node, was_alive=was_alive)
+        except BaseException:
+            node.state, node.rack = before
+            raise
 
     async def add(self, rack: str | None) -> Node:
         """Adds a node, which has no partitions yet, and returns it. Raises Refused if there are too many, StorageError, and
-        OSError."""
+        OSError; nothing is left of the node then."""
         if len(self._nodes) >= MOST_TEST_NODES:
             raise Refused(f"a broker simulates {MOST_TEST_NODES} nodes at most; remove one first", HTTPStatus.CONFLICT)
         node = Node(self._highest + 1, rack)
         await self._open_node(node)
-        for listener in node.listeners:
-            await listener.accept()
+        try:
+            for listener in node.listeners:
+                await listener.accept()
+            self._nodes[node.id] = node
+            self._cluster().update(node, was_alive=False)
+        except BaseException:
+            self._take_away(node)
+            raise
         self._highest = node.id
-        self._nodes[node.id] = node
-        self._cluster().update(node, was_alive=False)
         return node
 
     def remove(self, node: Node) -> None:
@@ -227,14 +248,17 @@ class Nodes:
         cluster = self._cluster()
         cluster.check_forget(node)
         if node.is_alive:
-            node.state = State.FENCED
-            cluster.update(node, was_alive=True)
+            self._set(node, State.FENCED, node.rack)
         cluster.forget(node)
+        self._take_away(node)
+
+    def _take_away(self, node: Node) -> None:
+        """Closes the listeners of a node, and forgets it and them."""
         self._close(node)
         assert self._broker is not None
         for listener in node.listeners:
             self._broker.simulated_listeners.remove(listener)
-        del self._nodes[node.id]
+        self._nodes.pop(node.id, None)
 
     def move(self, topic: str, index: int, leader: int | None, isr: list[int] | None) -> None:
         """Gives a partition a leader or other in-sync replicas. Raises Refused, and StorageError."""

@@ -21,7 +21,7 @@ from ottla.wire.primitives import WireStruct, uuid_to_text
 if TYPE_CHECKING:
     from ottla.server.requests.request import Request
 
-_VERSION: Final = re.compile(r"(>=|<=|>|<|==|=)?\s*(\d+)")
+_VERSION: Final = re.compile(r"(>=|<=|>|<|==|=)?\s*(\d{1,9})")
 _UUID_BYTES: Final = 16
 _COMPARE: Final[dict[str, Callable[[int, int], bool]]] = {
     ">=": operator.ge,

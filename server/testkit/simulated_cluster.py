@@ -19,6 +19,7 @@ from ottla.wire.messages.create_topics import CreateTopicsRequest
 if TYPE_CHECKING:
     from ottla.server.metadata.image import Endpoint
     from ottla.server.testkit.node import Node
+    from ottla.wire.messages.internal.partition_change_record import PartitionChangeRecord
     from ottla.wire.primitives import WireStruct
 
 
@@ -69,12 +70,14 @@ class SimulatedCluster(StandaloneCluster):
         return record
 
     def update(self, node: Node, *, was_alive: bool) -> None:
-        """Registers a node as it is now, and changes who leads if it has come or gone. Raises StorageError."""
-        self._controller.commit([self._registration(node, 0)])
+        """Registers a node as it is now, and changes who leads if it has come or gone. Raises StorageError, with nothing
+        changed."""
+        changes: list[PartitionChangeRecord] = []
         if node.is_alive and not was_alive:
-            self._controller.commit(node_rules.regain(self.image, node.id))
+            changes = node_rules.regain(self.image, node.id)
         elif was_alive and not node.is_alive:
-            self._controller.commit(node_rules.lose(self.image, node.id, self._nodes.alive))
+            changes = node_rules.lose(self.image, node.id, self._nodes.alive)
+        self._controller.commit([self._registration(node, 0), *changes])
 
     def move(self, topic: str, index: int, leader: int | None, isr: Sequence[int] | None) -> None:
         """Gives a partition a leader or other in-sync replicas. Raises Refused, and StorageError."""

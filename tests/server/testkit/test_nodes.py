@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ottla.log.config_def import ConfigError
-from ottla.log.errors import InconsistentMetadata
+from ottla.log.errors import InconsistentMetadata, StorageError
 from ottla.server.testkit.fields import Refused
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages import create_topics, describe_cluster, elect_leaders, fetch, unregister_broker
@@ -295,6 +295,64 @@ def test_a_snapshot_is_restored_with_the_nodes_that_there_are() -> None:
     run(scenario)
 
 
+def test_replicas_may_be_on_a_node_that_is_gone() -> None:
+    async def scenario() -> None:
+        async with three() as rig:
+            await rig.create("orders", leader=1)
+            seeded = (await rig.call("POST", "/v1/snapshots"))["name"]
+            await rig.call("DELETE", "/v1/nodes/3")
+            await rig.call("POST", "/v1/nodes")
+            await rig.call("POST", f"/v1/snapshots/{seeded}/restore")
+            assert 3 in rig.partition("orders").replicas
+            moved = await rig.move("orders", leader=4)
+            assert (moved["leader"], 3 in moved["replicas"]) == (4, True)
+            await rig.call("DELETE", "/v1/nodes/2")
+            partition = rig.partition("orders")
+            assert 2 not in partition.replicas
+            assert len(set(partition.directories)) == 1
+
+    run(scenario)
+
+
+def test_a_full_disk_leaves_the_nodes_as_they_are() -> None:
+    async def scenario() -> None:
+        async with three() as rig:
+            await rig.create("orders", leader=2)
+            broker, kit = rig.rig.lives.broker, rig.rig.kit
+            await rig.node(3, state="down")
+
+            def now() -> tuple[Any, ...]:
+                brokers = dict(rig.rig.lives.context.metadata.brokers)
+                return rig.ports, list(broker.all_listeners), list(kit._frames), brokers, rig.partition("orders")
+
+            before = now(), await rig.call("GET", "/v1/nodes")
+            fault = await rig.call("POST", "/v1/disk", {"fail": "enospc", "path": "__cluster_metadata*"})
+            changes: list[tuple[str, str, Any]] = [
+                ("POST", "/v1/nodes", {}),
+                ("POST", "/v1/nodes/2", {"state": "down"}),
+                ("POST", "/v1/nodes/2", {"state": "fenced", "rack": "b"}),
+                ("POST", "/v1/nodes/3", {"state": "up"}),
+                ("DELETE", "/v1/nodes/2", None),
+            ]
+            for method, path, body in changes:
+                with pytest.raises(StorageError):
+                    await rig.call(method, path, body)
+                assert (now(), await rig.call("GET", "/v1/nodes")) == before
+                assert [await answers(rig.ports[node]) for node in NODES] == [True, True, False]
+            await rig.call("DELETE", f"/v1/disk/{fault['id']}")
+            for method, path, body in changes:
+                await rig.call(method, path, body)
+            assert [(node["id"], node["state"]) for node in await rig.call("GET", "/v1/nodes")] == [
+                (1, "up"),
+                (3, "up"),
+                (4, "up"),
+            ]
+            assert [each.node_id for each in (await rig.seen(4)).brokers] == [1, 3, 4]
+            await rig.rig.lives.stop()
+
+    run(scenario)
+
+
 def test_a_node_comes_and_goes() -> None:
     async def scenario() -> None:
         async with three() as rig:
@@ -367,6 +425,8 @@ def test_what_cannot_be_is_refused_by_name() -> None:
             assert "leader or isr" in (await refused(rig, "POST", path))[1]
             assert (await refused(rig, "POST", "/v1/partitions/none/0", {"leader": 1}))[0] == 404
             assert (await refused(rig, "POST", "/v1/partitions/orders/x", {"leader": 1}))[0] == 404
+            assert (await refused(rig, "POST", f"/v1/partitions/orders/{'1' * 5000}", {"leader": 1}))[0] == 404
+            assert (await refused(rig, "GET", f"/v1/nodes/{'1' * 5000}"))[0] == 404
             await rig.node(3, state="down")
             assert await refused(rig, "POST", path, {"leader": 3}) == (409, "leader: node 3 is not up, so it cannot lead")
             assert "did you mean down" in (await refused(rig, "POST", "/v1/nodes/3", {"state": "dwn"}))[1]

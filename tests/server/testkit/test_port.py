@@ -76,6 +76,7 @@ REFUSED = [
     ("POST", "/v1/faults/f7/wait", {}, {}, 404, "there is no fault f7"),
     ("GET", "/v1/state?x=1", None, {}, 400, "x is no field here"),
     ("GET", "/v1/topics?limit=many", None, {}, 400, "limit must be a whole number, not 'many'"),
+    ("GET", f"/v1/topics?limit={'[' * 3000}", None, {}, 400, "limit must be a whole number, not '[["),
     ("GET", "/v1/groups/g", None, {}, 404, "there is no group 'g', nor any other"),
     ("POST", "/v1/wait", {"until": {"topic": "t"}, "timeout_ms": 1}, {}, 408, "after 1 ms: there is no topic t, nor any other"),
     ("POST", "/v1/wait", {}, {}, 400, "until is missing; it must be an object"),

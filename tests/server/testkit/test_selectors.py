@@ -33,6 +33,7 @@ def on(**given: Any) -> On:
         ({"api": ["Heartbeat", "Produce"], "topic": "t", "group": "g"}, "on: this can never match"),
         ({"api": "Produce", "version": ">=14"}, "on.version: this can never match, because Produce is served in v3 to v13"),
         ({"version": "new"}, 'on.version must be like 9, ">=12"'),
+        ({"version": "1" * 5000}, 'on.version must be like 9, ">=12"'),
         ({"node": 2}, "on.node: this can never match, because the only node is 1"),
         ({"api": "Produce", "where": {"ack": 1}}, r"on.where.ack: no request of Produce has ack; did you mean acks\?"),
         ({"api": "Produce", "where": {"index": 1}}, "on.where.index: no request of Produce has index"),
