@@ -134,12 +134,14 @@ class Dispatch:
         return route
 
 
-def unsupported_api_versions(correlation_id: int) -> bytes:
-    """Returns an answer in version 0, whatever the request's version: error 35, and the supported versions of ApiVersions."""
+def unsupported_api_versions(correlation_id: int, served: tuple[int, int] | None = None) -> bytes:
+    """Returns an answer in version 0, whatever the request's version: error 35, and the versions of ApiVersions, which are those
+    that are `served`, or else all that there are."""
     from ottla.wire.messages.api_versions import ENCODE_RESPONSE, ApiVersion, ApiVersionsResponse
 
     api = APIS[API_VERSIONS]
-    response = ApiVersionsResponse(ErrorCode.UNSUPPORTED_VERSION, [ApiVersion(api.key, api.min_version, api.max_version)])
+    low, high = served or (api.min_version, api.max_version)
+    response = ApiVersionsResponse(ErrorCode.UNSUPPORTED_VERSION, [ApiVersion(api.key, low, high)])
     parts: Parts = []
     ENCODE_RESPONSE[0](response, parts)
     body = b"".join(parts)

@@ -18,8 +18,7 @@ def assign(image: MetadataImage, broker_id: int, assignments: Sequence[tuple[byt
         return []
     records = []
     for topic_id, index, directory_id in assignments:
-        topic = image.topics_by_id.get(topic_id)
-        partition = topic.partitions.get(index) if topic is not None else None
+        partition = image.partition_by_id(topic_id, index)
         if partition is None or partition.directory_of(broker_id) in (None, directory_id):
             continue
         directories = partition.directories_with(broker_id, directory_id)

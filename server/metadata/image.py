@@ -227,6 +227,11 @@ class MetadataImage:
         found = self.topics.get(topic)
         return None if found is None else found.partitions.get(index)
 
+    def partition_by_id(self, topic_id: bytes, index: int) -> PartitionImage | None:
+        """Returns a partition by the id of its topic."""
+        found = self.topics_by_id.get(topic_id)
+        return None if found is None else found.partitions.get(index)
+
     @property
     def metadata_version(self) -> int:
         """Returns the finalized level of `metadata.version`, 0 before the first record."""

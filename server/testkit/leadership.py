@@ -128,8 +128,7 @@ class Leadership:
     def _find(self, partition: Partition) -> PartitionImage | None:
         if isinstance(partition.topic, str):
             return self._image.partition(partition.topic, partition.number)
-        topic = self._image.topics_by_id.get(partition.topic)
-        return None if topic is None else topic.partitions.get(partition.number)
+        return self._image.partition_by_id(partition.topic, partition.number)
 
     # Coordinators
 

@@ -66,7 +66,6 @@ async def advance(kit: Kit, given: Given) -> dict[str, Any]:
     fields = given.fields
     fields.only("ms", "keep_members")
     ms, keep = fields.take_number("ms", high=MOST_MS), fields.take("keep_members", bool, False)
-    fields.done()
     return await _move(kit.lives, lambda: ms, keep=keep)
 
 
@@ -76,7 +75,6 @@ async def set_clock(kit: Kit, given: Given) -> dict[str, Any]:
     fields, lives = given.fields, kit.lives
     fields.only("at", "keep_members")
     at_ms, keep = _time(fields), fields.take("keep_members", bool, False)
-    fields.done()
     return await _move(lives, lambda: at_ms - lives.clock.now_ms(), keep=keep)
 
 
@@ -113,7 +111,6 @@ async def run(kit: Kit, given: Given) -> dict[str, Any]:
     """Runs retention, compaction or expiry now (`what`), and returns what that did."""
     given.fields.only("what")
     what, lives = given.fields.take_choice("what", PASSES), kit.lives
-    given.fields.done()
     lives.home.check()
     async with lives.turn:
         context = lives.context

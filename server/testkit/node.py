@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from ottla.server.metadata.image import Endpoint
     from ottla.server.network.listener import Listener
-    from ottla.server.testkit.node_context import NodeContext
 
 
 class State(StrEnum):
@@ -34,7 +33,6 @@ class Node:
         self.listeners: list[Listener] = []
         """Those of the present broker, none if the node was down when it started."""
         self.endpoints: list[Endpoint] = []
-        self.context: NodeContext | None = None
 
     @property
     def is_alive(self) -> bool:

@@ -5,6 +5,7 @@ The state of share partitions is the broker's, but a member has a session with e
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ottla.server.share.persister import ShareError
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from ottla.server.partitions.replica import Replica
     from ottla.server.share.sessions import TopicIdPartition
     from ottla.server.share.share_partition import SharePartition
+    from ottla.server.share_state.state import SharePartition as SharePartitionKey
 
 
 class NodeSharePartitions(SharePartitions):
@@ -36,15 +38,10 @@ class NodeSharePartitions(SharePartitions):
             raise ShareError(ErrorCode.NOT_LEADER_OR_FOLLOWER, None)
         return super().load(group_id, replica)
 
-    def connection_lost(self, connection: object) -> None:
+    def _forget_where(self, is_gone: Callable[[SharePartitionKey], bool]) -> None:
         """See SharePartitions. What other nodes lead stays."""
-        for session in self.sessions.of_connection(connection):
-            self.release(session)
-        empty = self.sessions.empty_groups(connection)
-        if empty:
-            self._forget_where(lambda key: key.group_id in empty and self._leads(key.topic_id, key.partition))
+        super()._forget_where(lambda key: is_gone(key) and self._leads(key.topic_id, key.partition))
 
     def _leads(self, topic_id: bytes, index: int) -> bool:
-        topic = self._image.topics_by_id.get(topic_id)
-        image = None if topic is None else topic.partitions.get(index)
+        image = self._image.partition_by_id(topic_id, index)
         return image is not None and image.leader == self._node_id

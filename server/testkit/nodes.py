@@ -13,6 +13,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterator, Mapping
 from collections.abc import Set as AbstractSet
+from functools import partial
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final
 
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from ottla.log.disk.files import Disk
     from ottla.server.base.network import Network
     from ottla.server.broker.simulated_nodes import OpensNodes
+    from ottla.server.metadata.image import MetadataImage
     from ottla.server.network.listener import Listener
     from ottla.server.partitions.replica import Replica
     from ottla.server.requests.context import BrokerContext
@@ -123,14 +125,13 @@ class Nodes:
     def own_context(self, context: BrokerContext) -> NodeContext:
         """See SimulatedNodes."""
         for node in self:
-            node.listeners, node.context = [], None
+            node.listeners = []
         return self._context_of(self._own, context, context.config)
 
     def _context_of(self, node: Node, shared: BrokerContext, config: BrokerConfig) -> NodeContext:
         near = NearReplicas(node.id, shared.metadata) if config.values["replica.selector.class"] == RACK_AWARE else None
         sessions = make_fetch_sessions(config.values, shared.clock, shared.random)
-        node.context = NodeContext(shared, config, sessions, near)
-        return node.context
+        return NodeContext(shared, config, sessions, near)
 
     async def open(self, broker: OpensNodes) -> None:
         """See SimulatedNodes."""
@@ -142,8 +143,8 @@ class Nodes:
                 await self._open_node(node)
         image = broker.context.metadata
         replicas = broker.context.replicas
-        replicas.on_role = replicas.on_configured = self._note_min_isr
-        image.subscribe(self._follow)
+        replicas.on_role = replicas.on_configured = partial(_note_min_isr, image)
+        image.subscribe(partial(_forget_moved, broker.context))
         broker.chain.put(Place.NODES, Leadership(image))
 
     def started(self) -> None:
@@ -293,34 +294,31 @@ class Nodes:
         for listener in node.listeners:
             listener.drop()
 
-    # What the broker's own nodes do not notice by themselves
 
-    def _follow(self, event: object) -> None:
-        assert self._broker is not None
-        context = self._broker.context
-        assert context is not None
-        share_partitions = context.existing_share_partitions
-        match event:
-            case PartitionChanged(topic=topic, partition=index, image=image, previous=previous) if previous is not None:
-                if share_partitions is not None and previous.leader_epoch != image.leader_epoch:
-                    share_partitions.forget_partition(topic.topic_id, index)
+# What the broker does not notice by itself
 
-    def _note_min_isr(self, replica: Replica) -> None:
-        """Has acks=all refused while fewer replicas are in sync than `min.insync.replicas` wants. The broker itself counts the
-        followers that are others."""
-        assert self._broker is not None
-        assert self._broker.context is not None
-        image = self._broker.context.metadata.partition(replica.topic, replica.partition)
-        if image is not None:
-            wanted = min(replica.log.config.min_insync_replicas, len(image.replicas))
-            replica.under_min_isr = replica.is_leader and len(image.isr) < wanted
+
+def _forget_moved(context: BrokerContext, event: object) -> None:
+    """Drops what share groups have of a partition that another node leads now; the broker itself leads it as before."""
+    share_partitions = context.existing_share_partitions
+    match event:
+        case PartitionChanged(topic=topic, partition=index, image=image, previous=previous) if previous is not None:
+            if share_partitions is not None and previous.leader_epoch != image.leader_epoch:
+                share_partitions.forget_partition(topic.topic_id, index)
+
+
+def _note_min_isr(image: MetadataImage, replica: Replica) -> None:
+    """Has acks=all refused while fewer replicas are in sync than `min.insync.replicas` wants. The broker itself counts the
+    followers that are others."""
+    partition = image.partition(replica.topic, replica.partition)
+    if partition is not None:
+        wanted = min(replica.log.config.min_insync_replicas, len(partition.replicas))
+        replica.under_min_isr = replica.is_leader and len(partition.isr) < wanted
 
 
 def defaults(nodes: int) -> dict[str, str]:
     """Returns the settings of a cluster of so many nodes, where nobody gives them: each node leads a partition of the internal
     topics, so that coordinators differ, and topics have replicas."""
-    if nodes == 1:
-        return {}
     return {
         "offsets.topic.num.partitions": str(nodes),
         "transaction.state.log.num.partitions": str(nodes),

@@ -33,6 +33,7 @@ from ottla.server.testkit.entities import (
     messages_of,
     named_in,
     names_of,
+    partition_of,
     shape_of,
     top_names,
     topic_of,
@@ -327,10 +328,9 @@ def add_leader_hint(answer: Any, element: Any, topic: Any, code: int, request: R
         return
     image = request.broker.metadata
     name = topic_of(topic, image.topics_by_id)
-    index = element.index if hasattr(element, "index") else element.partition_index
     if name is None:
         return
-    hint = leader_hint(image, name, index, request.session.listener)
+    hint = leader_hint(image, name, partition_of(element), request.session.listener)
     kinds: dict[str, Any] = {field: kind for field, kind, _ in (*type(element).NESTED, *type(answer).NESTED)}
     element.current_leader = kinds["current_leader"](hint.leader_id, hint.leader_epoch)
     if hint.host is not None and all(each.node_id != hint.leader_id for each in answer.node_endpoints):

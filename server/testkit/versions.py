@@ -18,16 +18,14 @@ from struct import Struct
 from typing import TYPE_CHECKING, Any, Final
 
 from ottla.server.base.errors import CloseConnection
-from ottla.server.dispatch.route import HEAD, SIZE_BYTES
+from ottla.server.dispatch.routes import unsupported_api_versions
 from ottla.server.guards.ask import mend
 from ottla.server.testkit.fields import Refused, nearest
 from ottla.server.testkit.frames import Serve
 from ottla.server.testkit.kafka_releases import RELEASES, Release
 from ottla.wire.api import APIS
-from ottla.wire.errors import ErrorCode
 from ottla.wire.header import API_VERSIONS
 from ottla.wire.messages.api_versions import (
-    ENCODE_RESPONSE,
     ApiVersion,
     ApiVersionsResponse,
     FinalizedFeatureKey,
@@ -40,7 +38,7 @@ if TYPE_CHECKING:
     from ottla.server.requests.session import Session
     from ottla.server.requests.traits import Traits
     from ottla.wire.api import Api
-    from ottla.wire.primitives import Buffer, Parts
+    from ottla.wire.primitives import Buffer
 
 AS: Final = "as"
 Range = tuple[int, int]
@@ -109,7 +107,7 @@ class Versions:
             return serve(frame, session)
         if key == API_VERSIONS:
             assert found is not None
-            return _unsupported(correlation_id, found)
+            return unsupported_api_versions(correlation_id, found)
         api = APIS.get(key)
         name = f"API key {key}" if api is None else api.name
         raise CloseConnection(f"it sent {name} v{version}, and a test pretends that this is not served")
@@ -167,12 +165,3 @@ def _advertised(own: ApiVersion, found: Range) -> ApiVersion:
     may not be served."""
     low = own.min_version if found[0] == APIS[own.api_key].min_version else found[0]
     return ApiVersion(own.api_key, low, found[1])
-
-
-def _unsupported(correlation_id: int, found: Range) -> bytes:
-    """Returns the answer to an ApiVersions of a version that is not served."""
-    parts: Parts = []
-    response = ApiVersionsResponse(ErrorCode.UNSUPPORTED_VERSION, [ApiVersion(API_VERSIONS, *found)])
-    ENCODE_RESPONSE[0](response, parts)
-    body = b"".join(parts)
-    return HEAD.pack(len(body) + HEAD.size - SIZE_BYTES, correlation_id) + body

@@ -88,6 +88,8 @@ def test_a_topic_is_found_by_name_and_by_id() -> None:
     assert (found.replicas, found.isr, found.leader, found.leader_epoch, found.partition_epoch) == ((1, 2), (1,), 1, 3, 7)
     assert found.directories == (A, B)
     assert image.partition("t", 2) is None
+    assert image.partition_by_id(ID, 1) is found
+    assert image.partition_by_id(ID, 2) is image.partition_by_id(bytes(16), 1) is None
     assert image.partition("u", 0) is None
     assert image.highest_offset == 2
 
