@@ -224,8 +224,7 @@ class CorruptRecords(Action):
         wanted = hit.selected if isinstance(hit.selected, list) else []
         if not corrupt_records(answer, wanted, hit.bench.random):
             hit.fault.take_back()
-            if hit.bench.recorder is not None:
-                hit.bench.recorder.note_fault(hit.request, None)
+            hit.bench.note_fault(hit.request, None)
         return answer
 
 

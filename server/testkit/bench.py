@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from ottla.server.broker.broker import Broker
     from ottla.server.network.connection import Connection
     from ottla.server.requests.context import BrokerContext
+    from ottla.server.requests.request import Request
     from ottla.server.requests.session import Session
     from ottla.server.testkit.lives import Lives
     from ottla.server.testkit.recording import Recorder
@@ -59,6 +60,11 @@ class Bench:
     def node_ids(self) -> AbstractSet[int]:
         """Returns the ids of the broker: one, or those of all nodes that it simulates."""
         return self.context.replicas.nodes
+
+    def note_fault(self, request: Request, fault_id: str | None) -> None:
+        """Notes in the recording, if there is one, which fault acts on a request; None if none does after all."""
+        if self.recorder is not None:
+            self.recorder.note_fault(request, fault_id)
 
     # Connections
 

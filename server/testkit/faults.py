@@ -268,9 +268,8 @@ class Faults:
             fault.end()
 
     def note(self, fault: Fault, request: Request) -> None:
-        """Notes in the recording, if there is one, that a fault acts on a request."""
-        if self._bench.recorder is not None:
-            self._bench.recorder.note_fault(request, fault.id)
+        """Notes that a fault acts on a request."""
+        self._bench.note_fault(request, fault.id)
 
     def hit(
         self,

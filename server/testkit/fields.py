@@ -17,7 +17,7 @@ T = TypeVar("T")
 D = TypeVar("D")
 
 MOST_NAMES: Final = 40
-"""So many known names are told to who gave another one."""
+"""How many known names the refusal of a wrong one lists."""
 NO_OTHER: Final = ", nor any other"
 """The end of a sentence about a wrong name where no name would be right."""
 _MISSING: Final = object()
@@ -147,8 +147,8 @@ class Fields:
         return f"{self.where}.{name}" if self.where else name
 
     def only(self, *names: str) -> None:
-        """Raises Refused if there are other fields. It is for objects of which a field must be there: one that is misspelt is
-        then told, and not that the right one is missing."""
+        """Raises Refused if there are other fields. It is for objects of which a field must be there: a misspelt one is
+        then reported, rather than the right one as missing."""
         self._known.update(names)
         for name in self._left:
             if name not in self._known:

@@ -66,13 +66,13 @@ class Kit(Bench):
         if broker is not self._broker:
             self._broker = broker
             self._frames = []
+            broker.chain.put(Place.VERSIONS, self.versions)
             if self.has_faults:
                 self.faults.refresh()
             if "waits" in vars(self):
                 self.waits.refresh()
         frames = Frames(dispatch, self.rewrites, self)
         self._frames.append(frames)
-        self.broker.chain.put(Place.VERSIONS, self.versions)
         self._put_around()
         return frames
 
@@ -118,6 +118,6 @@ class Kit(Bench):
             "bootstrap": broker.bootstrap,
             "cluster_id": broker.cluster_id,
             "node_id": broker.config.node_id,
-            "simulated": len(self.node_ids) > 1,
+            "simulated": self.lives.nodes is not None,
             "nodes": sorted(self.node_ids),
         }

@@ -69,8 +69,8 @@ class Leadership:
             **dict.fromkeys(OF_TRANSACTIONS, partial(self._by_coordinator, Role.TRANSACTION)),
             "fetch": self._fetch,
             "share_fetch": self._share_fetch,
-            "list_groups": self._list_groups,
-            "list_transactions": self._list_transactions,
+            "list_groups": partial(self._list, Role.GROUP, "groups", "group_id"),
+            "list_transactions": partial(self._list, Role.TRANSACTION, "transaction_states", "transactional_id"),
             "describe_log_dirs": self._describe_log_dirs,
         }
 
@@ -156,20 +156,12 @@ class Leadership:
 
     # Lists of what a node has
 
-    def _list_groups(self, handle: Handle, body: Any, request: Request) -> Any:
-        node_of, node_id = self._coordinator_of(Role.GROUP, request), request.broker.config.node_id
+    def _list(self, role: Role, field: str, name: str, handle: Handle, body: Any, request: Request) -> Any:
+        """Leaves in the list `field` of the answer those whose coordinator the node is, by the `name` of each."""
+        node_of, node_id = self._coordinator_of(role, request), request.broker.config.node_id
 
         def keep(answer: Any) -> Any:
-            answer.groups = [each for each in answer.groups if node_of(each.group_id) == node_id]
-            return answer
-
-        return mend(handle(body, request), keep)
-
-    def _list_transactions(self, handle: Handle, body: Any, request: Request) -> Any:
-        node_of, node_id = self._coordinator_of(Role.TRANSACTION, request), request.broker.config.node_id
-
-        def keep(answer: Any) -> Any:
-            answer.transaction_states = [each for each in answer.transaction_states if node_of(each.transactional_id) == node_id]
+            setattr(answer, field, [each for each in getattr(answer, field) if node_of(getattr(each, name)) == node_id])
             return answer
 
         return mend(handle(body, request), keep)

@@ -1,6 +1,6 @@
 """What a test may ask of the nodes of a simulated cluster, with the fields that it gives. They are in the table of control.py.
 
-All but the first change the cluster, and have done so when they are answered.
+All but the first two change the cluster, and have done so when they are answered.
 """
 
 from __future__ import annotations

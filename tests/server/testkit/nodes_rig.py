@@ -7,6 +7,9 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
+import pytest
+
+from ottla.server.testkit.fields import Refused
 from ottla.wire.messages import fetch, find_coordinator, incremental_alter_configs, metadata, produce
 from tests.asking import ask
 from tests.log.support import batch
@@ -107,3 +110,19 @@ async def three(**settings: str) -> AsyncIterator[NodesRig]:
     }
     async with living(None, None, **(quick | settings)) as rig:
         yield NodesRig(rig)
+
+
+async def refused(rig: NodesRig, method: str, path: str, body: Any = None) -> tuple[int, str]:
+    """The status and the text of a call that is refused."""
+    with pytest.raises(Refused) as caught:
+        await rig.call(method, path, body)
+    return caught.value.status, str(caught.value)
+
+
+async def answers(port: int) -> bool:
+    try:
+        _, writer = await asyncio.open_connection("127.0.0.1", port)
+    except ConnectionRefusedError:
+        return False
+    writer.close()
+    return True
