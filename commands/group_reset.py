@@ -225,14 +225,20 @@ def spans_of(cluster: client.Cluster, ours: AdminClient, partitions: Sequence[Pa
 
 
 def placed(cluster: client.Cluster, ours: AdminClient, place: Position, have: Mapping[Partition, Span]) -> dict[Partition, int]:
+    after = resolved(cluster, ours, place, have)
+    if place.kind is Kind.OFFSET:
+        note_moved(dict.fromkeys(have, place.number), after, have)
+    return after
+
+
+def resolved(cluster: client.Cluster, ours: AdminClient, place: Position, have: Mapping[Partition, Span]) -> dict[Partition, int]:
+    """Returns the offset of the place in each partition, asked for in batches. Raises KafkaException, Failure."""
     from confluent_kafka import IsolationLevel
 
     after: dict[Partition, int] = {}
     for batch in admin.batches(list(have), admin.PARTITIONS_AT_ONCE):
         some = {partition: have[partition] for partition in batch}
         after |= resolve(cluster, ours, place, some, IsolationLevel.READ_UNCOMMITTED)
-    if place.kind is Kind.OFFSET:
-        note_moved(dict.fromkeys(have, place.number), after, have)
     return after
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ottla.commands import admin, group_kinds, group_reset
@@ -10,7 +10,7 @@ from ottla.commands.brokers import Brokers
 from ottla.commands.client import explain
 from ottla.commands.group_rows import GroupState
 from ottla.commands.output import Failure, counted
-from ottla.commands.positions import Kind, Partition, Position, Span, resolve
+from ottla.commands.positions import Kind, Partition, Position, Span
 from ottla.commands.topic import times
 from ottla.console.source import Source
 
@@ -100,17 +100,21 @@ class Moved(NamedTuple):
     """The offset that was asked for, if it was one; a partition that does not have it goes to the nearest that it has."""
 
 
-def preview_reset(source: Source, state: GroupState, topic: str, place: Position) -> Moved:
-    """Returns where the group would go on; `topic` empty means every partition that it has committed. Raises Failure."""
-    from confluent_kafka import IsolationLevel
-
-    before = _committed(state)
-    wanted = group_reset.partitions_of([(topic, None)], source.summary().metadata.topics) if topic else sorted(before)
-    if not wanted:
+def partitions_of(source: Source, state: GroupState, topic: str) -> list[Partition]:
+    """Returns which partitions a reset is about: the topic's, or if `topic` is empty all that the group has committed. Raises
+    Failure if there are none."""
+    if topic:
+        return group_reset.partitions_of([(topic, None)], source.summary().metadata.topics)
+    if not (committed := sorted(_committed(state))):
         raise Failure(f"group {state.name}: no offset is committed; name a topic")
+    return committed
+
+
+def preview_reset(source: Source, state: GroupState, wanted: Sequence[Partition], place: Position) -> Moved:
+    """Returns where the group would go on in these partitions. Raises Failure, KafkaException."""
     have = group_reset.spans_of(source.cluster, source.admin, wanted)
-    after = resolve(source.cluster, source.admin, place, have, IsolationLevel.READ_UNCOMMITTED)
-    return Moved(before, after, have, place.number if place.kind is Kind.OFFSET else None)
+    after = group_reset.resolved(source.cluster, source.admin, place, have)
+    return Moved(_committed(state), after, have, place.number if place.kind is Kind.OFFSET else None)
 
 
 def look_at(source: Source, state: GroupState, after: Mapping[Partition, int]) -> Moved:

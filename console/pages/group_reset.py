@@ -31,11 +31,12 @@ def form(ask: Ask) -> Answer:
     state, notes = ask.source.state(unquote(ask.query["name"]) if "name" in ask.query else ask.query.get("id", ""))
     if not ask.text("to"):
         return _shown(ask.query, state, None, None, notes)
-    moved = changes.preview_reset(ask.source, state, ask.text("topic"), parse_position(ask.text("to"), "to"))
-    if len(moved.after) > MOST_PARTITIONS:
-        count = len(moved.after)
+    place = parse_position(ask.text("to"), "to")
+    wanted = changes.partitions_of(ask.source, state, ask.text("topic"))
+    if len(wanted) > MOST_PARTITIONS:
+        count = len(wanted)
         raise BadInput(f"topic: that would move {count:,} partitions; `ottla group reset` moves more than {MOST_PARTITIONS:,}")
-    return _shown(ask.query, state, moved, None, notes)
+    return _shown(ask.query, state, changes.preview_reset(ask.source, state, wanted, place), None, notes)
 
 
 def reset(ask: Ask) -> Answer:

@@ -13,10 +13,12 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 
 import ottla.testing
+from ottla.commands import group_reset
 from ottla.commands.group_rows import MemberState
 from ottla.commands.positions import Partition
 from ottla.console.ask import BadInput
 from ottla.console.changes import why_not_to_reset
+from ottla.console.pages import group_reset as group_reset_page
 from ottla.console.pages.group_reset import as_text, offsets_of
 from tests.console.browser import Browser, cells
 from tests.console.conftest import Records
@@ -75,6 +77,17 @@ def test_one_topic_and_other_places(browser: Browser, group: str) -> None:
     assert cells(page)[6:12] == [group, "0", "4", "7", "+3", "3"]
     assert browser.get(f"/group/reset?id={group}&to=1&topic=none").status == 502
     assert browser.get(f"/group/reset?id={group}&to=nowhere").status == 400
+
+
+def test_more_partitions_than_a_form_moves_are_refused_before_the_cluster_is_asked(
+    browser: Browser, group: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(group_reset_page, "MOST_PARTITIONS", 1)
+    monkeypatch.delattr(group_reset, "spans_of")
+    for topic in ("", group):
+        answer = browser.get(f"/group/reset?id={group}&to=end&topic={topic}")
+        assert answer.status == 400
+        assert "that would move 2 partitions; `ottla group reset` moves more than 1" in answer.text
 
 
 def test_a_group_with_a_member_is_left_alone(browser: Browser, broker: ottla.testing.Broker, group: str) -> None:
