@@ -164,6 +164,16 @@ def list_offsets(
     return found, failed
 
 
+def first_and_end(
+    cluster: Cluster, admin: AdminClient, partitions: Sequence[Partition]
+) -> tuple[dict[Partition, int], dict[Partition, int], dict[Partition, str]]:
+    """Returns the first and the end offset of each partition as far as they are known, and the errors for the others."""
+    specs = offset_specs()
+    first, wrong = list_offsets(cluster, admin, dict.fromkeys(partitions, specs.earliest()))
+    end, wrong_too = list_offsets(cluster, admin, dict.fromkeys(partitions, specs.latest()))
+    return first, end, wrong | wrong_too
+
+
 def offset_specs() -> Any:
     """Returns librdkafka's OffsetSpec, which its stub leaves untyped."""
     from confluent_kafka.admin import OffsetSpec

@@ -292,10 +292,8 @@ class Reader:
 
     def _offsets(self, partitions: Sequence[Partition]) -> tuple[dict[Partition, int], dict[Partition, int]]:
         """Returns the first and the end offset of each partition, as far as they are known."""
-        specs = admin.offset_specs()
-        first, wrong = admin.list_offsets(self.cluster, self.ours, dict.fromkeys(partitions, specs.earliest()))
-        end, wrong_too = admin.list_offsets(self.cluster, self.ours, dict.fromkeys(partitions, specs.latest()))
-        self._note("offsets of {} are not known: {}", wrong | wrong_too)
+        first, end, wrong = admin.first_and_end(self.cluster, self.ours, partitions)
+        self._note("offsets of {} are not known: {}", wrong)
         return first, end
 
     def _sizes(self, topics: Mapping[str, TopicDescription]) -> dict[Partition, int]:

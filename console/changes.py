@@ -151,7 +151,9 @@ def reset(source: Source, state: GroupState, after: Mapping[Partition, int]) -> 
         raise Failure(f"group {state.name}: {why}")
     try:
         if state.kind == group_kinds.SHARE:
-            listed = source.groups().by_name[state.name]
+            listed = source.groups().by_name.get(state.name)
+            if listed is None:
+                raise Failure(f"group {state.name} has gone")
             with Brokers(source.cluster, source.summary().metadata) as brokers:
                 group_reset.alter_share(brokers, listed, after)
         else:

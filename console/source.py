@@ -1,4 +1,5 @@
-"""What the console asks of a cluster, by the functions of the everyday commands: one client for all pages, used by their threads.
+"""What the console asks of a cluster, by the functions of the everyday commands: one client for all pages, used by their threads
+(groups have their own, see `admin`).
 
 The cluster's metadata and its list of groups are kept for some seconds, for they are large and every page needs them; offsets are
 asked anew each time. What is not known is left out, with a note that says why; only what a page cannot do without is a Failure.
@@ -7,9 +8,9 @@ asked anew each time. What is not known is left out, with a note that says why; 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ottla.commands import admin, config, direct, group, group_kinds
 from ottla.commands.brokers import Brokers
@@ -18,7 +19,7 @@ from ottla.commands.config_rows import Entry, Kind, Target
 from ottla.commands.group_rows import GroupState
 from ottla.commands.output import Failure
 from ottla.commands.positions import Partition
-from ottla.commands.topic_rows import PartitionState
+from ottla.commands.topic_rows import PartitionState, total
 from ottla.console.cache import Cache
 from ottla.console.missing import Missing
 
@@ -137,57 +138,53 @@ class Source:
             self._cache.forget("summary")
         found = self.summary().topics.get(name)
         if found is None:
-            raise Missing(f"There is no topic {name}.")
+            raise no_topic(name)
         return found
 
     def held(self, names: Sequence[str]) -> tuple[dict[str, Held], list[str]]:
         """Returns what each of these topics holds, and notes of what is not known."""
         metadata = self.summary().metadata
-        found = {name: metadata.topics[name].partitions for name in names if name in metadata.topics}
-        led = [Partition(name, number) for name, of in found.items() for number, one in of.items() if one.leader >= 0]
-        first, end, notes = self.offsets(led)
-        sizes, more = self.sizes({name: of.values() for name, of in found.items()})
-        held: dict[str, Held] = {}
-        for name, of in found.items():
-            partitions = [Partition(name, number) for number in of]
-            offsets = [end[one] - first[one] for one in partitions if one in end and one in first]
-            bytes_of = [sizes[one] for one in partitions if one in sizes]
-            held[name] = Held(
-                sum(offsets) if len(offsets) == len(partitions) else None,
-                sum(bytes_of) if len(bytes_of) == len(partitions) else None,
-            )
-        return held, [*notes, *more]
+        wanted = {name: list(metadata.topics[name].partitions.values()) for name in names if name in metadata.topics}
+        states, notes = self._partition_states(wanted)
+        held = {
+            name: Held(total(one.offsets_held for one in of), total(one.size_bytes for one in of)) for name, of in states.items()
+        }
+        return held, notes
 
     def partitions(self, name: str, numbers: Sequence[int]) -> tuple[list[PartitionState], list[str]]:
         """Returns these partitions of a topic with their offsets and sizes, and notes of what is not known. Raises Missing."""
         self.topic(name)
-        there = self.summary().metadata.topics[name].partitions
-        wanted = {number: there[number] for number in numbers if number in there}
-        first, end, notes = self.offsets([Partition(name, number) for number, one in wanted.items() if one.leader >= 0])
-        sizes, more = self.sizes({name: wanted.values()})
-        return [
-            PartitionState(
-                number,
-                one.leader if one.leader >= 0 else None,
-                tuple(one.replicas),
-                tuple(one.isrs),
-                first.get(Partition(name, number)),
-                end.get(Partition(name, number)),
-                sizes.get(Partition(name, number)),
-            )
-            for number, one in wanted.items()
-        ], [*notes, *more]
+        found = self.summary().metadata.topics.get(name)
+        if found is None:  # it went meanwhile
+            raise no_topic(name)
+        there = found.partitions
+        states, notes = self._partition_states({name: [there[number] for number in numbers if number in there]})
+        return states[name], notes
+
+    def _partition_states(
+        self, wanted: Mapping[str, Sequence[PartitionMetadata]]
+    ) -> tuple[dict[str, list[PartitionState]], list[str]]:
+        """Returns these partitions by topic, with their offsets and sizes, and notes of what is not known."""
+        led = [Partition(name, one.id) for name, partitions in wanted.items() for one in partitions if one.leader >= 0]
+        first, end, notes = self.offsets(led)
+        sizes, more = self.sizes(wanted)
+
+        def state(where: Partition, one: PartitionMetadata) -> PartitionState:
+            leader = one.leader if one.leader >= 0 else None
+            replicas, in_sync = tuple(one.replicas), tuple(one.isrs)
+            return PartitionState(one.id, leader, replicas, in_sync, first.get(where), end.get(where), sizes.get(where))
+
+        states = {name: [state(Partition(name, one.id), one) for one in partitions] for name, partitions in wanted.items()}
+        return states, [*notes, *more]
 
     def offsets(self, partitions: Sequence[Partition]) -> tuple[dict[Partition, int], dict[Partition, int], list[str]]:
         """Returns the first and the end offset of each partition as far as they are known, and notes for the others."""
-        specs = admin.offset_specs()
-        first, wrong = admin.list_offsets(self.cluster, self.admin, dict.fromkeys(partitions, specs.earliest()))
-        end, wrong_too = admin.list_offsets(self.cluster, self.admin, dict.fromkeys(partitions, specs.latest()))
-        if wrong or wrong_too:
+        first, end, wrong = admin.first_and_end(self.cluster, self.admin, partitions)
+        if wrong:
             self.lost()
-        return first, end, _notes("the offsets of {} are not known: {}", {**wrong, **wrong_too})
+        return first, end, _few([f"the offsets of {one} are not known: {why}" for one, why in wrong.items()])
 
-    def sizes(self, wanted: Mapping[str, Iterable[PartitionMetadata]]) -> tuple[dict[Partition, int], list[str]]:
+    def sizes(self, wanted: Mapping[str, Sequence[PartitionMetadata]]) -> tuple[dict[Partition, int], list[str]]:
         """Returns the bytes of the leader's log of each partition as far as they are known, and notes for the others."""
         by_leader: dict[int, dict[str, list[int]]] = {}
         for name, partitions in wanted.items():
@@ -223,7 +220,7 @@ class Source:
             notes: dict[str, None] = {}
             with Brokers(self.cluster, self.summary().metadata) as brokers:
                 found, errors = group_kinds.listing(self.cluster, self.cluster.admin(), brokers, notes)
-            return Groups(found, (*notes, *(f"{what}: {why}" for what, why in errors.items())))
+            return Groups(found, (*notes, *_few([f"{what}: {why}" for what, why in errors.items()])))
 
         return self._cache.get("groups", ask)
 
@@ -235,7 +232,7 @@ class Source:
             found, errors = group.states_of(
                 self.cluster, self.cluster.admin(), brokers, [known[name] for name in names if name in known], notes
             )
-        return States({state.name: state for state in found}, (*notes, *(f"{name}: {why}" for name, why in errors.items())))
+        return States({state.name: state for state in found}, (*notes, *_few([f"{name}: {why}" for name, why in errors.items()])))
 
     def state(self, name: str) -> tuple[GroupState, tuple[str, ...]]:
         """Returns the state of one group, and notes. Raises Missing, Failure."""
@@ -247,6 +244,10 @@ class Source:
         if name not in states.by_name:
             raise Failure("; ".join(states.notes) or f"group {name} has gone")
         return states.by_name[name], states.notes
+
+
+def no_topic(name: str) -> Missing:
+    return Missing(f"There is no topic {name}.")
 
 
 def summary_of(metadata: ClusterMetadata) -> Summary:
@@ -279,7 +280,6 @@ def _topic_summary(name: str, topic: TopicMetadata) -> TopicSummary:
     )
 
 
-def _notes(form: str, wrong: Mapping[Any, str]) -> list[str]:
-    """Returns a note for each of the first few errors, and one for the rest."""
-    notes = [form.format(what, why) for what, why in list(wrong.items())[:3]]
-    return [*notes, f"and {len(wrong) - 3} more"] if len(wrong) > 3 else notes
+def _few(notes: Sequence[str]) -> list[str]:
+    """Returns the first few notes, and one for the rest."""
+    return [*notes[:3], f"and {len(notes) - 3} more"] if len(notes) > 3 else [*notes]

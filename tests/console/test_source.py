@@ -10,10 +10,11 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 
 import ottla.testing
-from ottla.commands import direct, group, group_kinds
+from ottla.commands import admin, direct, group, group_kinds
 from ottla.commands.client import Cluster
 from ottla.commands.config_rows import Kind
 from ottla.commands.output import Failure
+from ottla.commands.positions import Partition
 from ottla.console.missing import Missing
 from ottla.console.source import Held, Source, summary_of
 from tests.console.conftest import Records
@@ -74,6 +75,28 @@ def test_what_topics_hold(source: Source, topic: Callable[..., str], produced: R
     held, notes = source.held([name])
     assert held == {name: Held(2, None)}
     assert notes == ["sizes are not known: closed"]
+
+
+def test_a_topic_that_goes_while_its_page_is_made(source: Source, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(source, "topic", lambda _: None)  # it is there still when it is looked for
+    with pytest.raises(Missing, match="no topic source-gone"):
+        source.partitions("source-gone", [0])
+
+
+def test_of_many_notes_there_are_a_few(source: Source, monkeypatch: pytest.MonkeyPatch) -> None:
+    errors = {str(number): "closed" for number in range(5)}
+    few = ("0: closed", "1: closed", "2: closed", "and 2 more")
+    monkeypatch.setattr(group_kinds, "listing", lambda *_: ({}, errors))
+    monkeypatch.setattr(group, "states_of", lambda *_: ([], errors))
+    source.changed()
+    assert source.groups().notes == few
+    assert source.states([]).notes == few
+    source.changed()
+    partitions = [Partition("source-none", number) for number in range(4)]
+    monkeypatch.setattr(admin, "first_and_end", lambda *_: ({}, {}, dict.fromkeys(partitions[:3], "closed")))
+    first, end, notes = source.offsets(partitions)
+    assert (first, end) == ({}, {})
+    assert notes == [f"the offsets of source-none [{number}] are not known: closed" for number in range(3)]
 
 
 def test_settings_and_groups_that_are_not_there(source: Source, topic: Callable[..., str]) -> None:
