@@ -45,7 +45,8 @@ def reset(ask: Ask) -> Answer:
     after = offsets_of(ask.form.get("offsets", ""))
     state, notes = ask.source.state(name)
     moved = changes.look_at(ask.source, state, after)
-    if ask.form.get("typed", "").strip() not in {name, visible(name)}:
+    typed = ask.form.get("typed", "")
+    if not {typed, typed.strip()} & {name, visible(name)}:
         return _shown(ask.form, state, moved, "Nothing was changed: what was typed is not the name of the group.", notes, 400)
     if why := changes.outside(moved):
         ask.audit(f"reset group {name!a}: refused: {why}")

@@ -10,6 +10,7 @@ from ottla.commands.topic import MAX_PARTITIONS, MAX_REPLICAS
 from ottla.console import changes
 from ottla.console.ask import Answer, Ask, BadInput, Page, Redirect, whole
 from ottla.console.rendering import segment
+from ottla.console.source import Held, TopicSummary
 from ottla.console.text import visible
 
 _FIELDS: Final = ("name", "partitions", "replicas", "settings")
@@ -55,18 +56,20 @@ def _settings(text: str) -> dict[str, str]:
 
 def ask_to_delete(ask: Ask) -> Answer:
     """Shows what would be deleted, and asks for the name."""
-    topic = ask.source.topic(ask.args["topic"])
-    held, notes = ask.source.held([topic.name])
-    return Page("topic_delete.html", {"topic": topic, "held": held[topic.name], "notes": notes, "problem": None})
+    return _delete_form(ask, ask.source.topic(ask.args["topic"]), None)
 
 
 def delete(ask: Ask) -> Answer:
     """Deletes the topic if its name was typed."""
     topic = ask.source.topic(ask.args["topic"])
     if ask.form.get("typed", "").strip() != topic.name:
-        held, notes = ask.source.held([topic.name])
-        problem = f"Nothing was deleted: what was typed is not {topic.name}."
-        return Page("topic_delete.html", {"topic": topic, "held": held[topic.name], "notes": notes, "problem": problem}, 400)
+        return _delete_form(ask, topic, f"Nothing was deleted: what was typed is not {topic.name}.", 400)
     changes.delete_topic(ask.source, topic.name)
     ask.audit(f"delete topic {topic.name!a}: done")
     return Redirect("/topics")
+
+
+def _delete_form(ask: Ask, topic: TopicSummary, problem: str | None, status: int = 200) -> Page:
+    held, notes = ask.source.held([topic.name])
+    values: dict[str, Any] = {"topic": topic, "held": held.get(topic.name, Held(None, None)), "notes": notes, "problem": problem}
+    return Page("topic_delete.html", values, status)

@@ -8,9 +8,11 @@ from contextlib import contextmanager
 from dataclasses import replace
 from html import unescape
 from re import findall
+from urllib.parse import quote
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, TopicPartition
+from confluent_kafka.admin import AdminClient
 
 import ottla.testing
 from ottla.commands import group_reset
@@ -70,6 +72,15 @@ def test_first_a_look_then_the_name_then_the_change(
     assert (answer.status, answer.headers["location"]) == (303, f"/group?id={group}")
     assert committed(broker, group) == [10, 10]
     assert caplog.messages[0].startswith(f"reset group '{group}' in 2 partitions: done")
+
+
+def test_a_name_with_spaces_around_it_can_be_typed(browser: Browser, admin: AdminClient, group: str) -> None:
+    name = f" {group} "  # a consumer of librdkafka would take the first space away
+    made = admin.alter_consumer_group_offsets([ConsumerGroupTopicPartitions(name, [TopicPartition(group, 0, 4)])])
+    made[name].result(30)
+    offsets = as_text({Partition(group, 0): 5})
+    for typed, status in ((group, 400), (name, 303)):
+        assert browser.post(f"/group/reset?id={quote(name)}", offsets=offsets, typed=typed).status == status
 
 
 def test_one_topic_and_other_places(browser: Browser, group: str) -> None:

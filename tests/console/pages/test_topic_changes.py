@@ -8,6 +8,7 @@ from collections.abc import Callable
 import pytest
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
+from ottla.console.source import Held
 from tests.console.browser import Browser, browsing
 from tests.console.fakes import FakeSource, topic_summary
 
@@ -70,6 +71,16 @@ def test_who_deletes_a_topic_types_its_name(
     assert name not in names(admin)
     assert f'href="/topics/{name}"' not in browser.get("/topics").text
     assert caplog.messages[0].startswith("delete topic 'changes-delete': done")
+
+
+@pytest.mark.parametrize("typed", [None, "no"])
+def test_what_is_not_known_of_a_topic_to_delete_is_said(typed: str | None) -> None:
+    source = FakeSource([topic_summary("t")], held_of={"t": Held(None, None)}, notes=("sizes are not known: closed",))
+    with browsing(source) as browser:
+        path = "/topics/t/delete"
+        answer = browser.get(path) if typed is None else browser.post(path, typed=typed)
+        assert "<li>sizes are not known: closed</li>" in answer.text
+        assert ("what was typed is not t" in answer.text) is (typed is not None)
 
 
 def test_read_only_has_the_pages_without_the_ways() -> None:
