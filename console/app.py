@@ -21,6 +21,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp
 
+from ottla.commands.client import explain
 from ottla.commands.output import Failure
 from ottla.console.ask import Answer, Ask, BadInput, Download, Page, Redirect
 from ottla.console.calls import Busy, Calls, TooSlow
@@ -89,20 +90,23 @@ class Console:
             status, title, why = 400, "Not a valid value", error.args[0] if error.args else str(error)
         except Failure as failure:
             status, title, why = 502, "The cluster refused or did not answer", str(failure)
-        except Exception as error:  # noqa: BLE001 - a bug in one page is one page that says so, and a traceback in the log
-            status, title, why = self._unexpected(error)
+        except Exception:  # noqa: BLE001 - a bug in one page is one page that says so, and a traceback in the log
+            _log.exception("a page failed")
+            status, title, why = 500, "That is a bug", "The page failed; the console's log says where."
         if request.method == "POST":
             ask.audit(f"{'refused' if status in {400, 404, 503} else 'not known'}: {request.url.path!a}: {why}")
         return self._refusal(status, title, why, known)
 
     def _made(self, work: Work, ask: Ask, known: Mapping[str, Any]) -> Response:
-        """Runs in a thread."""
+        """Runs in a thread. Raises Failure for what the cluster refuses, and whatever a page raises."""
         from confluent_kafka import KafkaException
 
         try:
             answer = work(ask)
-        except (Failure, KafkaException):
+        except (Failure, KafkaException) as error:
             self._source.lost()
+            if isinstance(error, KafkaException):
+                raise Failure(explain(error.args[0])) from error
             raise
         if isinstance(answer, Redirect):
             return RedirectResponse(answer.path, status_code=303)
@@ -111,16 +115,6 @@ class Console:
             return Response(answer.data, media_type="application/octet-stream", headers=headers)
         assert isinstance(answer, Page)
         return HTMLResponse(self._templates.render(answer.template, {**known, **answer.values}), answer.status)
-
-    def _unexpected(self, error: Exception) -> tuple[int, str, str]:
-        from confluent_kafka import KafkaException
-
-        from ottla.commands.client import explain
-
-        if isinstance(error, KafkaException):
-            return 502, "The cluster refused or did not answer", explain(error.args[0])
-        _log.error("a page failed", exc_info=error)
-        return 500, "That is a bug", "The page failed; the console's log says where."
 
     def refuse(self, status: int, title: str, advice: str) -> Response:
         """Returns the page of a request that the guard refused."""
