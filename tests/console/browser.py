@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from html.parser import HTMLParser
 from typing import Any, Final, NamedTuple
@@ -58,7 +58,15 @@ class Browser:
         self.app = application(source, self.calls, self.sessions, Place(hosts_of("127.0.0.1", 8080), COOKIE), read_only=read_only)
         self.session = self.sessions.open(TOKEN) or ""
 
-    def ask(self, method: str, path: str, headers: Mapping[str, str] | None = None, body: bytes = b"") -> Answer:
+    def ask(
+        self,
+        method: str,
+        path: str,
+        headers: Mapping[str, str] | None = None,
+        body: bytes = b"",
+        receive: Callable[[], Awaitable[Any]] | None = None,
+    ) -> Answer:
+        """`receive` says otherwise than `body` what arrives after the head."""
         where, _, query = path.partition("?")
         scope: dict[str, Any] = {
             "type": "http",
@@ -74,25 +82,20 @@ class Browser:
             "http_version": "1.1",
         }
         sent: list[Any] = []
-
         arriving = iter([{"type": "http.request", "body": body, "more_body": False}])
 
-        async def receive() -> Any:
+        async def whole() -> Any:
             return next(arriving, None) or await asyncio.get_running_loop().create_future()  # nobody goes away
 
         async def send(message: Any) -> None:
             sent.append(message)
 
-        asyncio.run(self.app(scope, receive, send))  # type: ignore[arg-type]  # its coroutine is an Awaitable there
+        asyncio.run(self.app(scope, receive or whole, send))  # type: ignore[arg-type]  # its coroutine is an Awaitable there
         found = {name.decode(): value.decode() for name, value in sent[0]["headers"]}
         return Answer(sent[0]["status"], found, b"".join(message.get("body", b"") for message in sent[1:]))
 
     def get(self, path: str) -> Answer:
-        answer = self.ask("GET", path, {"Host": HOST, "Cookie": f"{COOKIE}={self.session}", "Sec-Fetch-Site": "none"})
-        check_headers(answer)
-        if answer.headers.get("content-type", "").startswith("text/html"):
-            check_page(answer.text)
-        return answer
+        return _checked(self.ask("GET", path, {"Host": HOST, "Cookie": f"{COOKIE}={self.session}", "Sec-Fetch-Site": "none"}))
 
     def post(self, path: str, /, **form: str) -> Answer:
         fields = {"form_token": self.sessions.form_token(self.session), **form}
@@ -103,11 +106,7 @@ class Browser:
             "Origin": f"http://{HOST}",
             "Content-Type": FORM,
         }
-        answer = self.ask("POST", path, headers, urlencode(fields).encode())
-        check_headers(answer)
-        if answer.headers.get("content-type", "").startswith("text/html"):
-            check_page(answer.text)
-        return answer
+        return _checked(self.ask("POST", path, headers, urlencode(fields).encode()))
 
     def close(self) -> None:
         self.calls.close()
@@ -120,6 +119,13 @@ def browsing(source: Any, *, read_only: bool = False, within_s: float = 30) -> I
         yield browser
     finally:
         browser.close()
+
+
+def _checked(answer: Answer) -> Answer:
+    check_headers(answer)
+    if answer.headers.get("content-type", "").startswith("text/html"):
+        check_page(answer.text)
+    return answer
 
 
 def check_headers(answer: Answer) -> None:

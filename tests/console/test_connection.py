@@ -84,25 +84,13 @@ def test_a_connection_too_many_is_closed_at_once(monkeypatch: pytest.MonkeyPatch
 
 def test_a_form_that_does_not_arrive_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(security, "FORM_S", 0.05)
-    sent: list[Any] = []
 
     async def never() -> Any:
         return await asyncio.get_running_loop().create_future()
 
-    async def send(message: Any) -> None:
-        sent.append(message)
-
-    headers = {"host": HOST, "origin": f"http://{HOST}", "content-type": FORM}
-    scope: Any = {
-        "type": "http",
-        "method": "POST",
-        "path": "/login",
-        "query_string": b"",
-        "headers": [(name.encode(), value.encode()) for name, value in headers.items()],
-    }
+    headers = {"Host": HOST, "Origin": f"http://{HOST}", "Content-Type": FORM}
     with browsing(_Nobody()) as browser:
-        asyncio.run(browser.app(scope, never, send))  # type: ignore[arg-type]  # its coroutine is an Awaitable there
-    assert sent[0]["status"] == 408
+        assert browser.ask("POST", "/login", headers, receive=never).status == 408
 
 
 class _Nobody:
