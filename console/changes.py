@@ -69,15 +69,14 @@ def send(source: Source, record: NewRecord) -> tuple[int, int]:
         }
     )
     done: list[tuple[KafkaError | None, Message]] = []
-    where: dict[str, Any] = {} if record.partition is None else {"partition": record.partition}
     try:
         producer.produce(
             record.topic,
             record.value,
             record.key,
+            partition=-1 if record.partition is None else record.partition,
             headers=list(record.headers),
             on_delivery=lambda error, message: done.append((error, message)),
-            **where,
         )
     except (KafkaException, BufferError) as error:
         raise Failure(explain(error.args[0]) if isinstance(error, KafkaException) else str(error)) from None

@@ -33,7 +33,7 @@ def run_console(
         typer.Option(
             envvar="OTTLA_CONSOLE_TOKEN",
             metavar="TEXT",
-            help="What lets a browser in; by default a new one, which is printed. What is on a command line, others can see.",
+            help="What lets a browser in; by default a new one, which is printed. Others can see what is on a command line.",
             show_default=False,
         ),
     ] = None,

@@ -14,8 +14,8 @@ HEAD_S: Final = 10.0
 
 
 class Connection(H11Protocol):
-    """uvicorn's connection, which bounds neither how many there are nor how long a head takes: without that, as many idle
-    connections, which need no token, would shut everybody out."""
+    """uvicorn's connection, which bounds neither how many there are nor how long a head takes: without these
+    bounds, idle connections, which need no token, would shut everybody out."""
 
     _head_timer: asyncio.TimerHandle | None = None
 

@@ -49,7 +49,6 @@ def messages(ask: Ask) -> Answer:
             "more": _more(ask, read, is_newest=is_newest),
             "left_out": len(chosen) - len(numbers),
             "offline": len(numbers) - len(have),
-            "begins": sum(span.begin for span in have.values()),
             "held": sum(span.end - span.begin for span in have.values()),
             "form": {name: ask.query.get(name, "") for name in ("from", "partition", "key", "value", "n", "uncommitted")},
             "is_filtered": bool(wanted),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from itertools import islice
 from typing import Final
 
 from ottla.commands.output import Failure
@@ -28,7 +27,7 @@ def overview(ask: Ask) -> Answer:
             "summary": summary,
             "group_count": len(groups.by_name),
             "kinds": [(kind, state, count) for (kind, state), count in sorted(kinds.items())],
-            "troubles": list(islice(troubles, _MOST_TROUBLES)),
+            "troubles": troubles[:_MOST_TROUBLES],
             "more_troubles": max(0, len(troubles) - _MOST_TROUBLES),
             "under_replicated": sum(topic.under_replicated for topic in summary.topics.values()),
             "without_leader": sum(topic.without_leader for topic in summary.topics.values()),
