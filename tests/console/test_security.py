@@ -9,10 +9,13 @@ from typing import Any
 from urllib.parse import urlencode
 
 import pytest
+from confluent_kafka import KafkaError, KafkaException
 
+from ottla.commands.output import Failure
 from ottla.console.pages import ACTIONS, PAGES
 from ottla.console.security import FORM, MAX_FORM_BYTES, hosts_of
 from tests.console.browser import COOKIE, HOST, TOKEN, Browser, browsing, check_headers, check_page
+from tests.console.fakes import FakeSource
 
 NOBODY: Any = SimpleNamespace(bootstrap="nobody:9092")
 """A source that has an AttributeError for whoever gets through to it."""
@@ -225,3 +228,26 @@ def test_a_form_that_breaks_off_is_refused(browser: Browser) -> None:
         return {"type": "http.disconnect"}
 
     assert browser.ask("POST", "/new-topic", {**SAME, **cookie(browser)}, receive=receive).status == 400
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "why"),
+    [
+        (Failure("nobody there"), 502, "nobody there"),
+        (KafkaException(KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED)), 502, "not allowed for this user (topic)"),
+        (KeyError("a bug"), 500, "The page failed; the console&#39;s log says where."),
+    ],
+)
+def test_what_goes_wrong_in_a_page(
+    error: Exception, status: int, why: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(*_: object) -> Any:
+        raise error
+
+    source = FakeSource()
+    monkeypatch.setattr(source, "topic", broken)
+    with browsing(source) as browser, caplog.at_level(logging.ERROR, "ottla.console"):
+        answer = browser.get("/topics/t")
+    assert (answer.status, source.asked) == (status, ["lost"] if status == 502 else [])
+    assert why in answer.text
+    assert [record.exc_info is not None for record in caplog.records] == ([True] if status == 500 else [])
