@@ -10,6 +10,7 @@ from typing import Any
 from ottla.log.disk.files import Disk
 from ottla.server.base.clock import LoopClock
 from ottla.server.base.randomness import from_seed
+from ottla.server.partitions.replica import Replica
 from ottla.server.testkit.control import find_call
 from ottla.server.testkit.given import Given
 from ottla.server.testkit.homes import Home, Scratch
@@ -108,9 +109,13 @@ class Rig:
 
     def place_of(self, topic: str, partition: int) -> str:
         """Returns the directory of a partition."""
-        context = self.lives.broker.context
-        assert context is not None
-        return str(context.replicas.logs.logs[topic, partition].path)
+        return str(self.lives.context.replicas.logs.logs[topic, partition].path)
+
+    def replica(self, topic: str, index: int = 0) -> Replica:
+        """Returns the replica of a partition, which must exist."""
+        replica = self.lives.context.replicas.get(topic, index)
+        assert replica is not None
+        return replica
 
     async def offset(self, topic: str, at: int) -> int:
         """Returns the first offset of partition 0 with -2, and its end with -1."""

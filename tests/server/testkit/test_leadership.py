@@ -190,9 +190,7 @@ def test_a_moved_group_is_loaded_at_its_new_coordinator() -> None:
             member = await joined(rig, 1, "billing")
             assert member.error_code == 0
             moved = await rig.call("POST", "/v1/groups/billing/coordinator", {"node": 2})
-            context = rig.rig.lives.broker.context
-            assert context is not None
-            shard = context.groups.shard("billing")
+            shard = rig.rig.lives.context.groups.shard("billing")
             assert (shard.partition, shard.leader_epoch) == (moved["partition"], moved["leader_epoch"])
             assert [await rig.coordinator(node, "billing") for node in NODES] == [2, 2, 2]
 

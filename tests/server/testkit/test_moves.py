@@ -63,9 +63,7 @@ def test_a_log_that_notes_when_it_appends_notes_the_advanced_time() -> None:
             now_ms = (await rig.call("POST", "/v1/clock/set", {"at": "2090-03-01T00:00:00Z"}))["now_ms"]
             assert now_ms == 3_792_009_600_000
             await rig.produce("orders")
-            context = rig.lives.broker.context
-            assert context is not None
-            log = context.replicas.logs.get("orders", 0)
+            log = rig.lives.context.replicas.logs.get("orders", 0)
             assert log is not None
             assert log.segments.active.largest_timestamp() == now_ms
 

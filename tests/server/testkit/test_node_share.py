@@ -43,8 +43,7 @@ def test_a_member_has_a_session_with_each_node_and_gets_what_that_leads() -> Non
         async with three() as rig:
             await rig.create("orders", 2, leader=1)
             await rig.move("orders", 1, leader=2)
-            context = rig.rig.lives.broker.context
-            assert context is not None
+            context = rig.rig.lives.context
             topic_id = context.metadata.topics["orders"].topic_id
             await begun(rig, topic_id)
             await rig.produce(1, "orders")
@@ -76,8 +75,7 @@ def test_only_what_a_node_leads_goes_with_its_connections() -> None:
         async with three() as rig:
             await rig.create("orders", 2, leader=1)
             await rig.move("orders", 1, leader=2)
-            context = rig.rig.lives.broker.context
-            assert context is not None
+            context = rig.rig.lives.context
             topic_id = context.metadata.topics["orders"].topic_id
             await begun(rig, topic_id)
             clients = {node: await Client("app").connect(rig.ports[node]) for node in (1, 2)}

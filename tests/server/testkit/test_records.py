@@ -137,10 +137,7 @@ def test_what_a_transaction_wrote_is_committed_with_it() -> None:
 
     async def produce_in(rig: Rig, producer: Any, value: bytes) -> None:
         """Appends a batch of the transaction to the log."""
-        context = rig.lives.broker.context
-        assert context is not None
-        replica = context.replicas.get("orders", 0)
-        assert replica is not None
+        replica = rig.replica("orders")
         replica.append(batch(value=value, producer=(producer.producer_id, producer.producer_epoch, 0), transactional=True))
 
     run(scenario)

@@ -143,10 +143,7 @@ def test_a_group_that_only_commits_is_simple_and_markers_are_no_lag() -> None:
             await seeded(rig, 3)
             client = await connect(rig, "admin", "billing")
             await commit(client, "billing", 3)
-            context = rig.lives.broker.context
-            assert context is not None
-            replica = context.replicas.get("orders", 0)
-            assert replica is not None
+            replica = rig.replica("orders")
             append_marker(replica.log, producer_id=7, producer_epoch=0, commit=True, coordinator_epoch=0, leader_epoch=0)
             found = await group(rig)
             assert (found["state"], found["members"], offsets(found)) == ("Empty", [], [(0, 3, 0)])
