@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
-import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -19,8 +17,8 @@ import ottla.testing
 from compat_tests.copiers import BATCH_RECORDS, PARTITIONS, SOURCE, Copier, JavaCopier, KafkaPythonCopier
 from compat_tests.java_client import Java, running
 from compat_tests.reference import jvm
-from compat_tests.testkit_port import call
-from compat_tests.waiting import TIMEOUT_S, collect, wait_for
+from compat_tests.testkit_port import Served
+from compat_tests.waiting import collect
 
 LEADER_MOVES: Final = 100
 COORDINATOR_MOVES: Final = 20
@@ -134,37 +132,8 @@ def test_transactions_go_on_while_leaders_and_coordinators_move(client: str, jav
         assert sorted(map(int, copies)) == list(range(count))
 
 
-class Served:
-    """A broker of three nodes in a process of its own, which ends with this one."""
-
-    def __init__(self, directory: Path) -> None:
-        ready, self.log = directory / "ready.json", directory / "log"
-        arguments = ["--port", "0", "--test-port", "0", "--test-nodes", "3", "--data-dir", str(directory / "data")]
-        with self.log.open("wb") as log:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", "ottla", *arguments, "--ready-file", str(ready), "--until-stdin-closes"],
-                stdin=subprocess.PIPE,
-                stdout=log,
-                stderr=log,
-                env={**os.environ, "PYTHONUNBUFFERED": "1"},
-            )
-        wait_for(ready.exists, "the broker is not ready")
-        told = json.loads(ready.read_text())
-        self.bootstrap: str = told["bootstrap"]
-        self._url: str = told["test"]
-
-    def call(self, method: str, path: str, body: Any = None) -> Any:
-        """The answer to a call of the kit."""
-        return call(self._url, method, path, body)
-
-    def end(self) -> None:
-        assert self.process.stdin is not None
-        self.process.stdin.close()
-        assert self.process.wait(TIMEOUT_S) == 0
-
-
 def test_a_served_broker_shows_three_nodes_to_tools_and_says_that_they_are_simulated(tmp_path: Path) -> None:
-    served = Served(tmp_path)
+    served = Served(tmp_path, "--test-nodes", "3")
     ports = served.bootstrap.split(",")
     assert len(ports) == 3
     served.call("PUT", "/v1/topics/orders", {"partitions": 3})

@@ -26,7 +26,8 @@ from ottla.wire.messages import (
     sasl_authenticate,
 )
 from ottla.wire.primitives import WireStruct
-from tests.server.testkit.under_test import answer_header, frame_of, in_loop, sent, under_test
+from tests.in_loop import in_loop
+from tests.server.testkit.under_test import answer_header, frame_of, sent, under_test
 
 SECRET = b"a secret of sixteen bytes or more"
 TEXT = SECRET.decode()
