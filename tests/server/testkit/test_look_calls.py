@@ -8,7 +8,7 @@ import pytest
 
 from ottla.server.testkit.fields import Refused
 from ottla.wire.messages import add_partitions_to_txn, end_txn, fetch, init_producer_id
-from tests.server.testkit.lives_rig import Client, Rig, living, run
+from tests.server.testkit.lives_rig import Client, Rig, fetch_of_orders, living, run
 from tests.server.testkit.members import connect, until_taken
 
 
@@ -104,13 +104,7 @@ def test_a_connection_shows_what_waits_and_how_long_it_is_muted() -> None:
         async with living() as rig:
             await rig.call("PUT", "/v1/topics/orders")
             client = await Client("app-1").connect(rig.port)
-            partition = fetch.FetchPartition(0, partition_max_bytes=1000)
-            body = fetch.FetchRequest(
-                max_wait_ms=60_000, min_bytes=1, topics=[fetch.FetchTopic("orders", partitions=[partition])]
-            )
-            came = rig.wait(request={"api": "Fetch"})
-            fetching = rig.background(client.ask(fetch, 4, body))
-            await came
+            fetching = await rig.park_fetch(client, fetch_of_orders())
             found = (await look(rig, "/v1/connections"))["connections"][0]
             assert (found["client_id"], found["host"], found["listener"]) == ("app-1", "127.0.0.1", "PLAINTEXT")
             assert (found["parked"]["api"], found["muted_for_ms"]) == ("Fetch", None)
@@ -118,7 +112,7 @@ def test_a_connection_shows_what_waits_and_how_long_it_is_muted() -> None:
             assert (await fetching).responses[0].partitions[0].records
             assert (await look(rig, "/v1/connections"))["connections"][0]["parked"] is None
             await rig.call("POST", "/v1/faults", {"on": {"api": "Fetch"}, "do": {"throttle_ms": 60_000}})
-            await client.ask(fetch, 4, body)
+            await client.ask(fetch, 4, fetch_of_orders())
             assert 50_000 < (await look(rig, "/v1/connections"))["connections"][0]["muted_for_ms"] <= 60_000
             await client.close()
             await rig.call("POST", "/v1/clock/advance", {"ms": 60_000})  # nobody reads that the client has gone before
