@@ -99,29 +99,29 @@ def test_transactions_go_on_while_leaders_and_coordinators_move(client: str, jav
             broker.move_leader(topic, index, to=1)
         places = itertools.cycle(itertools.product(NODES[1:] + NODES[:1], (SOURCE, "copy"), PARTITIONS))
         nodes = itertools.cycle(NODES)
-        moved = [0, 0]
+        moves = 0
 
-        def move(leaders: int, **coordinator: str) -> None:
-            for _ in range(leaders):
+        def move(**coordinator: str) -> None:
+            """Moves three leaders and a coordinator."""
+            nonlocal moves
+            for _ in range(3):
                 node, topic, index = next(places)
                 broker.move_leader(topic, index, to=node)
-                moved[0] += 1
-            if coordinator:
-                broker.move_coordinator(**coordinator, to=next(nodes))
-                moved[1] += 1
+            broker.move_coordinator(**coordinator, to=next(nodes))
+            moves += 1
 
         copier = COPIERS[client](broker.bootstrap, java)
         copier.open()
         copied = 0
-        while copied < count or moved < [LEADER_MOVES, COORDINATOR_MOVES]:
+        while copied < count or 3 * moves < LEADER_MOVES or moves < COORDINATOR_MOVES:
             found = copier.read() if copied < count else []
             if copied < count and not found:
                 continue
-            move(3, group="copy")
+            move(group="copy")
             if found:
                 positions = {partition: at + 1 for partition, at, _ in found}
                 copier.write([(partition, value) for partition, _, value in found], positions)
-                move(3, transactional_id="copy")
+                move(transactional_id="copy")
                 copier.commit()
                 copied += len(found)
         copier.close()
