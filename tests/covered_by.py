@@ -53,7 +53,7 @@ COVERED_BY: Final[dict[str, str]] = {
     "server/dispatch/encode_in_thread.py": "tests/server/dispatch/test_in_thread.py",
     "server/dispatch/item_limit.py": "tests/server/dispatch/test_in_thread.py",
     "server/group/classic/members.py": "tests/server/group/classic/test_group.py",
-    "server/group/classic/protocol.py": "tests/server/group/classic/test_group.py",
+    "server/group/classic/protocol.py": "tests/server/group/classic/test_joins.py",
     "server/group/cluster.py": "tests/server/group/test_coordinator.py",
     "server/group/consumer/assignors/heterogeneous.py": "tests/server/group/consumer/test_assignors_oracle.py",
     "server/group/consumer/assignors/range_assignor.py": "tests/server/group/consumer/test_assignors_oracle.py",
