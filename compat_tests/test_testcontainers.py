@@ -32,7 +32,6 @@ OF_KRAFT: Final = {
     "KAFKA_NODE_ID": "1",
     "KAFKA_PROCESS_ROLES": "broker,controller",
     "KAFKA_CONTROLLER_LISTENER_NAMES": "CONTROLLER",
-    "KAFKA_CONTROLLER_QUORUM_VOTERS": "1@localhost:9094",
 }
 PORT_IS_OPEN: Final = r"ottla \S+ ready"
 OF_ZOOKEEPER: Final = {"KAFKA_BROKER_ID": "1", "KAFKA_ZOOKEEPER_CONNECT": "localhost:2181"}
@@ -62,8 +61,11 @@ MODULES: Final = {
 
 
 def listeners(port: int, other: int, module: Module) -> dict[str, str]:
-    names = {"PLAINTEXT": port, "BROKER": other} | ({"CONTROLLER": 9094} if module.environment is OF_KRAFT else {})
-    return {
+    names, voters = {"PLAINTEXT": port, "BROKER": other}, {}
+    if "KAFKA_PROCESS_ROLES" in module.environment:
+        names["CONTROLLER"] = controller = free_port()
+        voters["KAFKA_CONTROLLER_QUORUM_VOTERS"] = f"1@localhost:{controller}"
+    return voters | {
         "KAFKA_LISTENERS": ",".join(f"{name}://0.0.0.0:{number}" for name, number in names.items()),
         "KAFKA_LISTENER_SECURITY_PROTOCOL_MAP": ",".join(f"{name}:PLAINTEXT" for name in names),
         "KAFKA_INTER_BROKER_LISTENER_NAME": "BROKER",

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import tarfile
+import threading
 from pathlib import Path
 from typing import Any
 
+import pytest
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
@@ -13,7 +15,7 @@ import ottla.testing
 from compat_tests.acknowledging import acknowledged_over, connect, read
 from compat_tests.forms import FULL, LONGER_IN_FULL
 from compat_tests.reference.kafka import RealKafka
-from compat_tests.waiting import collect, wait_for
+from compat_tests.waiting import TIMEOUT_S, collect, wait_for
 
 POWER_CUTS = 200 if FULL else 3
 
@@ -56,8 +58,17 @@ def test_a_producer_that_tries_again_gets_through_when_there_is_room() -> None:
         assert len(read(broker, "orders", 1)) == 1
 
 
-def test_a_slow_fsync_delays_whom_it_concerns() -> None:
+def test_a_slow_fsync_delays_whom_it_concerns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The fsync takes until the test has looked, so that nothing depends on how quick this machine is."""
+    looked = threading.Event()
+    stopped: list[float] = []
+
+    def stop_thread(seconds: float) -> None:
+        stopped.append(seconds)
+        looked.wait(TIMEOUT_S)
+
     with ottla.testing.Broker() as broker:
+        monkeypatch.setattr(broker._lives().disk_faults, "_stop_thread", stop_thread)
         broker.create_topic("orders", 1, flush_messages=1)
         producer = Producer(connect(broker, linger_ms=0))
         assert send(producer, b"first") == [None]
@@ -67,11 +78,15 @@ def test_a_slow_fsync_delays_whom_it_concerns() -> None:
         with broker.disk.slow(fsync_ms=5000, path="orders-*") as slow:
             producer.produce("orders", b"second", on_delivery=lambda error, _: delivered.append(error))
             producer.poll(0)
-            wait_for(lambda: slow.hits == 1, "it is not synced")
-            for _ in range(5):
-                assert admin.list_topics(timeout=30).topics
-            producer.poll(0)
-            assert delivered == []  # five questions were answered during one fsync
+            try:
+                wait_for(lambda: stopped == [5.0], "it is not synced")
+                assert slow.hits == 1
+                for _ in range(5):
+                    assert admin.list_topics(timeout=30).topics
+                producer.poll(0)
+                assert delivered == []  # five questions were answered during one fsync
+            finally:
+                looked.set()
             assert producer.flush(60) == 0
         assert delivered == [None]
 

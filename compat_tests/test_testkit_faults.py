@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -18,34 +15,25 @@ from kafka import KafkaConsumer, KafkaProducer
 from kafka import TopicPartition as KafkaPythonPartition
 from kafka.errors import CorruptRecordError
 
-from compat_tests.testkit_port import call
+from compat_tests.testkit_port import Served
 from compat_tests.waiting import TIMEOUT_S, wait_for
 
 Unique = Callable[[str], str]
 
 
-class BrokerUnderTest:
-    """A broker with a test port, in a process of its own that ends with this one."""
+QUICK: Final = (
+    "group.initial.rebalance.delay.ms=0",
+    "group.min.session.timeout.ms=500",
+    "offsets.topic.num.partitions=1",
+    "transaction.state.log.num.partitions=1",
+)
+
+
+class BrokerUnderTest(Served):
+    """A broker whose groups and transactions are quick, with faults."""
 
     def __init__(self, directory: Path) -> None:
-        ready = directory / "ready.json"
-        arguments = ["--port", "0", "--test-port", "0", "--data-dir", str(directory / "data"), "--ready-file", str(ready)]
-        quick = ("group.initial.rebalance.delay.ms=0", "group.min.session.timeout.ms=500", "offsets.topic.num.partitions=1")
-        settings = [word for setting in (*quick, "transaction.state.log.num.partitions=1") for word in ("--override", setting)]
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "ottla", *arguments, *settings, "--until-stdin-closes"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
-        wait_for(ready.exists, "the broker is not ready")
-        told = json.loads(ready.read_text())
-        self.bootstrap: str = told["bootstrap"]
-        self._url: str = told["test"]
-
-    def call(self, method: str, path: str, body: Any = None) -> Any:
-        """The answer to a call of the kit."""
-        return call(self._url, method, path, body)
+        super().__init__(directory, *(word for setting in QUICK for word in ("--override", setting)))
 
     def fault(self, on: dict[str, Any], do: dict[str, Any], **rules: Any) -> str:
         """Installs a fault; its id."""
@@ -54,15 +42,12 @@ class BrokerUnderTest:
     def hits(self, fault: str) -> int:
         return int(self.call("GET", f"/v1/faults/{fault}")["hits"])
 
-    def stop(self) -> None:
-        self._process.communicate(timeout=TIMEOUT_S)
-
 
 @pytest.fixture(scope="module")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerUnderTest]:
     broker = BrokerUnderTest(tmp_path_factory.mktemp("tested"))
     yield broker
-    broker.stop()
+    broker.end()
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ from confluent_kafka import TopicPartition as Position
 from kafka import KafkaConsumer, KafkaProducer
 
 import ottla.testing
+from compat_tests.waiting import wait_for
 
 KEYS: Final = 50
 
@@ -102,8 +103,12 @@ def test_a_rebalance_is_waited_for_and_a_seeded_topic_is_read_to_its_end(broker:
 def test_a_rebalance_that_hangs_says_for_whom(broker: ottla.testing.Broker) -> None:
     """app-1 has joined and is polled no more, so it does not learn that it has to join again."""
     silent = confluent(broker, "app-1")
-    while not silent.assignment():
+
+    def is_assigned() -> bool:
         silent.poll(0.05)
+        return bool(silent.assignment())
+
+    wait_for(is_assigned, "app-1 gets no partitions")
     with polled(confluent(broker, "app-2")):
         broker.wait(group="billing", state="PreparingRebalance", members=2)
         with pytest.raises(

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
-import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -19,8 +17,8 @@ import ottla.testing
 from compat_tests.copiers import BATCH_RECORDS, PARTITIONS, SOURCE, Copier, JavaCopier, KafkaPythonCopier
 from compat_tests.java_client import Java, running
 from compat_tests.reference import jvm
-from compat_tests.testkit_port import call
-from compat_tests.waiting import TIMEOUT_S, collect, wait_for
+from compat_tests.testkit_port import Served
+from compat_tests.waiting import collect
 
 LEADER_MOVES: Final = 100
 COORDINATOR_MOVES: Final = 20
@@ -101,29 +99,29 @@ def test_transactions_go_on_while_leaders_and_coordinators_move(client: str, jav
             broker.move_leader(topic, index, to=1)
         places = itertools.cycle(itertools.product(NODES[1:] + NODES[:1], (SOURCE, "copy"), PARTITIONS))
         nodes = itertools.cycle(NODES)
-        moved = [0, 0]
+        moves = 0
 
-        def move(leaders: int, **coordinator: str) -> None:
-            for _ in range(leaders):
+        def move(**coordinator: str) -> None:
+            """Moves three leaders and a coordinator."""
+            nonlocal moves
+            for _ in range(3):
                 node, topic, index = next(places)
                 broker.move_leader(topic, index, to=node)
-                moved[0] += 1
-            if coordinator:
-                broker.move_coordinator(**coordinator, to=next(nodes))
-                moved[1] += 1
+            broker.move_coordinator(**coordinator, to=next(nodes))
+            moves += 1
 
         copier = COPIERS[client](broker.bootstrap, java)
         copier.open()
         copied = 0
-        while copied < count or moved < [LEADER_MOVES, COORDINATOR_MOVES]:
+        while copied < count or 3 * moves < LEADER_MOVES or moves < COORDINATOR_MOVES:
             found = copier.read() if copied < count else []
             if copied < count and not found:
                 continue
-            move(3, group="copy")
+            move(group="copy")
             if found:
                 positions = {partition: at + 1 for partition, at, _ in found}
                 copier.write([(partition, value) for partition, _, value in found], positions)
-                move(3, transactional_id="copy")
+                move(transactional_id="copy")
                 copier.commit()
                 copied += len(found)
         copier.close()
@@ -134,37 +132,8 @@ def test_transactions_go_on_while_leaders_and_coordinators_move(client: str, jav
         assert sorted(map(int, copies)) == list(range(count))
 
 
-class Served:
-    """A broker of three nodes in a process of its own, which ends with this one."""
-
-    def __init__(self, directory: Path) -> None:
-        ready, self.log = directory / "ready.json", directory / "log"
-        arguments = ["--port", "0", "--test-port", "0", "--test-nodes", "3", "--data-dir", str(directory / "data")]
-        with self.log.open("wb") as log:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", "ottla", *arguments, "--ready-file", str(ready), "--until-stdin-closes"],
-                stdin=subprocess.PIPE,
-                stdout=log,
-                stderr=log,
-                env={**os.environ, "PYTHONUNBUFFERED": "1"},
-            )
-        wait_for(ready.exists, "the broker is not ready")
-        told = json.loads(ready.read_text())
-        self.bootstrap: str = told["bootstrap"]
-        self._url: str = told["test"]
-
-    def call(self, method: str, path: str, body: Any = None) -> Any:
-        """The answer to a call of the kit."""
-        return call(self._url, method, path, body)
-
-    def end(self) -> None:
-        assert self.process.stdin is not None
-        self.process.stdin.close()
-        assert self.process.wait(TIMEOUT_S) == 0
-
-
 def test_a_served_broker_shows_three_nodes_to_tools_and_says_that_they_are_simulated(tmp_path: Path) -> None:
-    served = Served(tmp_path)
+    served = Served(tmp_path, "--test-nodes", "3")
     ports = served.bootstrap.split(",")
     assert len(ports) == 3
     served.call("PUT", "/v1/topics/orders", {"partitions": 3})

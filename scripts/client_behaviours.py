@@ -1,7 +1,7 @@
 """Runs the scenarios of compat_tests/behaviours with six clients, and writes what each does to docs/client-behaviours.md.
 
     python -m scripts.client_behaviours                    all of it, each cell three times: about ten minutes
-    python -m scripts.client_behaviours --only crc,fenced  these rows; the others stay as they are
+    python -m scripts.client_behaviours --only crc,fenced  these rows; the others stay, and the clients must be theirs
     python -m scripts.client_behaviours --page             the page alone, from docs/client-behaviours.json
 
 The clients are built and fetched as for the compat tests, whose environment this needs.
@@ -71,19 +71,31 @@ def page(found: Found) -> str:
     return "\n".join(lines)
 
 
+def refuse_other_versions(of_page: dict[str, str], present: dict[str, str]) -> None:
+    """ValueError if some rows would be about other versions of the clients than the rest of the page."""
+    if changed := [f"{name} {present[name]}, not {version}" for name, version in of_page.items() if present[name] != version]:
+        raise ValueError(f"--only: here is {', '.join(changed)}, which the other rows are about; run all rows")
+
+
 def measure(keys: list[str] | None, times: int) -> Found:
-    """Runs scenarios, all of them if none are named, and returns what is to be written."""
+    """Runs scenarios, all of them if none are named, and returns what is to be written. ValueError if there is no such row, or if
+    the other rows are about other versions of the clients."""
+    if unknown := sorted(set(keys or ()) - {scenario.key for scenario in SCENARIOS}):
+        raise ValueError(f"--only: there is no row {', '.join(unknown)}; the keys are in {RESULTS.relative_to(ROOT)}")
     scenarios = [scenario for scenario in SCENARIOS if keys is None or scenario.key in keys]
-    before = json.loads(RESULTS.read_text())["cells"] if keys is not None else {}
+    before: Found = json.loads(RESULTS.read_text()) if keys is not None else {"cells": {}}
     date = stamp()["date"]
     with tempfile.TemporaryDirectory(prefix="ottla-behaviours-") as directory:
+        if keys is not None:
+            _, present = run_all(Path(directory), [])
+            refuse_other_versions(before["versions"], present)
         seen, versions = run_all(
             Path(directory), scenarios, times=times, told=lambda key, client, text: print(f"{client} {key}: {text}", flush=True)
         )
     new: dict[str, dict[str, str]] = {}
     for (key, client), texts in seen.items():
         new.setdefault(key, {})[client] = one_text(texts)
-    cells = before | new
+    cells = before["cells"] | new
     return {
         "date": date,
         "versions": {client.name: versions[client.name] for client in CLIENTS},
@@ -98,7 +110,10 @@ def main() -> None:
     parser.add_argument("--page", action="store_true")
     given = parser.parse_args()
     if not given.page:
-        found = measure(given.only.split(",") if given.only else None, given.times)
+        try:
+            found = measure(given.only.split(",") if given.only else None, given.times)
+        except ValueError as error:
+            parser.error(str(error))
         RESULTS.write_text(json.dumps(found, indent=1) + "\n")
     PAGE.write_text(page(json.loads(RESULTS.read_text())))
     print(PAGE)

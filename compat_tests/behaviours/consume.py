@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from compat_tests.behaviours.cell import SECONDS, TOPIC, Cell, after
+from compat_tests.behaviours.cell import SECONDS, TOPIC, Cell, after, named
 from compat_tests.behaviours.produce import Given
 
 VALUES = [f"record-{number}-{'x' * 1000}" for number in range(10)]
@@ -56,7 +56,7 @@ class Reads:
         faults = [cell.fault(**given) for given in self.faults]
         opened = cell.consumer(**self.settings)
         if opened.error is not None:
-            return str(opened.error["error"])
+            return named(opened.error)
         began = cell.seconds()
         if self.for_ever:
             if cell.wait(lambda: bool(cell.errors() or cell.records()), SECONDS):

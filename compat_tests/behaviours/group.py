@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from compat_tests.behaviours.cell import GROUP, SECONDS, Cell, after, counted
+from compat_tests.behaviours.cell import GROUP, SECONDS, Cell, after, counted, named
 from compat_tests.behaviours.consume import MORE_SECONDS, QUIET_SECONDS, VALUES, in_words
 from compat_tests.behaviours.produce import Given
 
@@ -35,7 +35,7 @@ class Joins:
         began = cell.seconds()
         opened = cell.consumer(**QUICK | self.settings)
         if opened.error is not None:
-            return f"`{opened.error['error']}`, does not join"
+            return f"{named(opened.error)}, does not join"
         if self.for_ever:
             cell.wait(lambda: bool(cell.errors() or cell.records()), SECONDS)
             first = after(cell.seconds() - began)
@@ -62,7 +62,7 @@ class Stays:
         cell.seed(*VALUES)
         opened = cell.consumer(**QUICK | self.settings)
         if opened.error is not None:
-            return str(opened.error["error"])
+            return named(opened.error)
         if not cell.wait(lambda: len(cell.records()) == len(VALUES)):
             return in_words(cell.records(), cell.errors())
         joins, beats = cell.count(**of_group("JoinGroup")), cell.count(**of_group("Heartbeat"))

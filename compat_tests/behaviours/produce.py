@@ -20,8 +20,8 @@ def produce(**given: Any) -> Given:
 
 def told(answer: Answer) -> str:
     """What the application was told of the records that it sent."""
-    if answer.hangs or answer.error is not None:
-        return outcome(answer, "")
+    if words := outcome(answer, ""):
+        return words
     errors = list(dict.fromkeys(named(one) for one in answer.result or () if "error" in one))
     return " and ".join(errors) or "delivered"
 
@@ -41,15 +41,15 @@ class Produces:
     def __call__(self, cell: Cell) -> str:
         if self.warm:
             ready = cell.producer(**self.settings)
-            if ready.error is not None or ready.hangs:
-                return outcome(ready, "")
+            if words := outcome(ready, ""):
+                return words
             cell.send(WARM)
         requests = cell.count(api=self.counts) if self.counts else None
         faults = [cell.fault(**given) for given in self.faults]
         if not self.warm:
             ready = cell.producer(**self.settings)
-            if ready.error is not None or ready.hangs:
-                return outcome(ready, "")
+            if words := outcome(ready, ""):
+                return words
         sent = cell.send("one")
         return self._words(cell, sent, faults, requests)
 

@@ -38,11 +38,11 @@ class Runner:
         if self._client.name in scenario.without:
             return MISSING
         driver = self._running()
-        with cell_of(self._client.name, driver, scenario.partitions) as cell:
-            try:
+        try:
+            with cell_of(self._client.name, driver, scenario.partitions) as cell:
                 text = scenario.run(cell)
-            except EndedError:
-                text = ENDED
+        except EndedError:  # in the scenario, or as what the client had open was closed
+            text = ENDED
         if driver.hangs:
             self.end()
         return text

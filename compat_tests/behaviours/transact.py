@@ -20,8 +20,8 @@ IN_SPITE = "but the commit succeeds"
 def step(cell: Cell, value: str, of: str = "p", end: str = "commit") -> tuple[str, Answer]:
     """Does a transaction with a record: what was told, by which step, and that step's answer. No words if all went well."""
     answer = cell.end("begin", of)
-    if answer.error is not None or answer.hangs:
-        return f"{outcome(answer, '')} at the begin", answer
+    if words := outcome(answer, ""):
+        return f"{words} at the begin", answer
     sent = cell.send(value, of=of, seconds=SEND_SECONDS)
     if not sent.hangs and (words := told(sent)) != "delivered" and cell.client in ENDS_AT_THE_SEND:
         return f"{words} at the send", sent
@@ -42,8 +42,8 @@ class Transacts:
 
     def __call__(self, cell: Cell) -> str:
         ready = cell.producer(transactional_id=NAME, **self.settings)
-        if ready.error is not None or ready.hangs:
-            return outcome(ready, "")
+        if words := outcome(ready, ""):
+            return words
         words, _ = step(cell, "zero")
         if words:
             return f"without a fault: {words}"
@@ -63,8 +63,8 @@ class Transacts:
         """Says whether the producer can go on."""
         if failed:
             aborted = cell.end("abort")
-            if aborted.error is not None or aborted.hangs:
-                return f"abort: {outcome(aborted, '')}"
+            if words := outcome(aborted, ""):
+                return f"abort: {words}"
         words, _ = step(cell, "two")
         aborts = "after an abort it goes on" if failed else "goes on"
         return f"the next: {words}" if words else aborts

@@ -8,20 +8,11 @@ from pathlib import Path
 from threading import Thread
 from typing import Any
 
-from typer.testing import CliRunner
-
 import ottla.testing
 from ottla.commands import testkit_port
-from ottla.server.program.app import app
+from tests.commands.test_testkit import ran
 
 TOKEN = "secret"
-NOWHERE = {testkit_port.URL: None, testkit_port.READY_FILE: None, testkit_port.TOKEN: None}
-
-
-def ran(line: str, **environment: str | None) -> tuple[int, str, str]:
-    """Exit code, standard output and standard error."""
-    done = CliRunner().invoke(app, ["testkit", *line.split()], catch_exceptions=False, env={**NOWHERE, **environment})
-    return done.exit_code, done.stdout, done.stderr
 
 
 def test_where_the_port_is(tmp_path: Path) -> None:

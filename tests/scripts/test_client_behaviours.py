@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from compat_tests.behaviours.clients import CLIENTS
 from compat_tests.behaviours.scenarios import SCENARIOS
 from compat_tests.behaviours.suite import one_text, without_time
-from scripts.client_behaviours import PAGE, RESULTS, page
+from scripts.client_behaviours import PAGE, RESULTS, measure, page, refuse_other_versions
 
 
 def test_the_page_is_that_of_the_results() -> None:
@@ -30,3 +32,14 @@ def test_what_differs_only_in_its_time_is_the_same() -> None:
     assert one_text(mixed) == "delivered sometimes after 5 to 6 s, 1 record"
     assert without_time(one_text(mixed)) == "delivered, 1 record"
     assert one_text(["no record", "all records", "no record"]) == "varies: all records / no record"
+
+
+def test_rows_that_are_not_there_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"^--only: there is no row crcs, fence; the keys are in docs/client-behaviours.json$"):
+        measure(["crc-once", "fence", "crcs"], 1)
+
+
+def test_some_rows_are_not_measured_with_other_clients_than_the_rest() -> None:
+    refuse_other_versions({"Java": "4.4.0", "sarama": "v1"}, {"Java": "4.4.0", "sarama": "v1"})
+    with pytest.raises(ValueError, match=r"^--only: here is sarama v2, not v1, which the other rows are about; run all rows$"):
+        refuse_other_versions({"Java": "4.4.0", "sarama": "v1"}, {"Java": "4.4.0", "sarama": "v2"})

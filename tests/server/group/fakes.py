@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import functools
-from collections.abc import Callable, Coroutine
 from random import Random
 from types import SimpleNamespace
 from typing import Any, TypeVar, cast
@@ -223,16 +221,6 @@ class Driver:
     def state(self, group: str = "g") -> str | None:
         found = self.broker.groups.find(group)
         return None if found is None else found.state_name
-
-
-def in_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
-    """Runs an async test, since parked requests are futures of a running loop."""
-
-    @functools.wraps(test)
-    def run(*args: Any, **kwargs: Any) -> None:
-        asyncio.run(test(*args, **kwargs))
-
-    return run
 
 
 def classic(group: Group | None) -> ClassicGroup:

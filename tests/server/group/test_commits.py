@@ -18,8 +18,9 @@ from ottla.wire.messages.txn_offset_commit import (
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
 )
+from tests.in_loop import in_loop
 from tests.server.coordination.memory import TOPICS
-from tests.server.group.fakes import Broker, in_loop
+from tests.server.group.fakes import Broker
 
 MANY = AT_ONCE + 1
 

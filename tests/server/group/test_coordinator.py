@@ -18,9 +18,10 @@ from ottla.wire.messages.internal.group_metadata_key import GroupMetadataKey
 from ottla.wire.messages.internal.group_metadata_value import GroupMetadataValue, MemberMetadata
 from ottla.wire.messages.internal.offset_commit_key import OffsetCommitKey
 from ottla.wire.messages.internal.offset_commit_value import OffsetCommitValue
+from tests.in_loop import in_loop
 from tests.server.coordination.memory import CoordinatorClock, CoordinatorLog
 from tests.server.group.consumer.beats import Beating
-from tests.server.group.fakes import Broker, Driver, answer_of, in_loop
+from tests.server.group.fakes import Broker, Driver, answer_of
 
 
 def refused(broker: Broker, group_id: str = "g") -> ErrorCode:

@@ -16,8 +16,9 @@ import pytest
 
 from ottla.server.group.classic.group import ClassicGroup, State
 from ottla.wire.errors import ErrorCode
+from tests.in_loop import in_loop
 from tests.server.coordination.memory import CoordinatorClock, CoordinatorLog
-from tests.server.group.fakes import Broker, Driver, classic, in_loop, waits
+from tests.server.group.fakes import Broker, Driver, classic, waits
 
 GROUPS = ("g", "h", "other")
 STEPS = 400

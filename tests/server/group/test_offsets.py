@@ -14,8 +14,9 @@ from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.internal.offset_commit_key import OffsetCommitKey
 from ottla.wire.messages.internal.offset_commit_value import OffsetCommitValue
 from ottla.wire.primitives import ZERO_UUID
+from tests.in_loop import in_loop
 from tests.server.coordination.memory import TOPICS
-from tests.server.group.fakes import Driver, in_loop
+from tests.server.group.fakes import Driver
 
 NONE = ErrorCode.NONE
 RETENTION_S = 7 * 24 * 3600

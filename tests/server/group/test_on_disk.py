@@ -18,9 +18,10 @@ from ottla.server.group.coordinator import GroupCoordinator
 from ottla.server.group.coordinator_config import GroupCoordinatorConfig
 from ottla.server.metadata.names import CONSUMER_OFFSETS
 from ottla.wire.errors import ErrorCode
+from tests.in_loop import in_loop
 from tests.memdisk import MemDisk
 from tests.server.coordination.memory import NODE_ID, CoordinatorClock
-from tests.server.group.fakes import Broker, Driver, answer_of, in_loop
+from tests.server.group.fakes import Broker, Driver, answer_of
 
 PARTITIONS = 2
 

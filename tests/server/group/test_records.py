@@ -32,8 +32,9 @@ from ottla.wire.messages.internal.share_group_metadata_key import ShareGroupMeta
 from ottla.wire.messages.internal.share_group_metadata_value import ShareGroupMetadataValue
 from ottla.wire.messages.internal.streams_group_metadata_key import StreamsGroupMetadataKey
 from ottla.wire.records import build_batch, decode_records
+from tests.in_loop import in_loop
 from tests.server.coordination.memory import CoordinatorLog
-from tests.server.group.fakes import Broker, Driver, classic, in_loop
+from tests.server.group.fakes import Broker, Driver, classic
 
 KAFKAS = json.loads((Path(__file__).parent / "consumer_offsets.json").read_text())["partitions"]
 BATCHES = [bytes.fromhex(batch) for partition in KAFKAS.values() for batch in partition]

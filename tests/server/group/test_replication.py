@@ -47,8 +47,9 @@ from ottla.wire.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
 from ottla.wire.messages.streams_group_describe import StreamsGroupDescribeRequest
 from ottla.wire.messages.streams_group_heartbeat import StreamsGroupHeartbeatRequest, Topology
 from ottla.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from tests.in_loop import in_loop
 from tests.server.coordination.fakes import LaggingLog
-from tests.server.group.fakes import Broker, Driver, in_loop
+from tests.server.group.fakes import Broker, Driver
 
 NONE, NOT_COORDINATOR = ErrorCode.NONE, ErrorCode.NOT_COORDINATOR
 

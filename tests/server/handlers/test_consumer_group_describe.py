@@ -10,10 +10,11 @@ from ottla.server.group.classic.group import ClassicGroup
 from ottla.server.security.operations import GROUP_OPERATIONS, UNASKED
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest, TopicPartitions
+from tests.in_loop import in_loop
 from tests.server.coordination.memory import TOPICS
 from tests.server.group.consumer.beats import Beating
 from tests.server.group.consumer.test_migration import subscription
-from tests.server.group.fakes import Broker, in_loop
+from tests.server.group.fakes import Broker
 from tests.server.handlers.group_calls import call, versions
 
 VERSIONS = versions("consumer_group_describe")

@@ -13,9 +13,9 @@ from ottla.wire.messages.consumer_group_heartbeat import (
     ResponseTopicPartitions,
 )
 from ottla.wire.primitives import LONGEST_STRING
+from tests.in_loop import in_loop
 from tests.server.coordination.memory import TOPICS
 from tests.server.group.consumer.beats import Beating, parts
-from tests.server.group.fakes import in_loop
 from tests.server.handlers.group_calls import call, versions
 
 VERSIONS = versions("consumer_group_heartbeat")

@@ -14,7 +14,8 @@ from ottla.server.handlers import delete_groups
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.delete_groups import DeleteGroupsRequest
 from ottla.wire.primitives import ZERO_UUID
-from tests.server.group.fakes import Driver, in_loop
+from tests.in_loop import in_loop
+from tests.server.group.fakes import Driver
 from tests.server.handlers.group_calls import call, versions
 
 MANY: Final = AT_ONCE + 1

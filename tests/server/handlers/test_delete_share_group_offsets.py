@@ -11,8 +11,8 @@ from ottla.server.share_state.errors import ShareStateError
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.delete_share_group_offsets import DeleteShareGroupOffsetsRequest, DeleteShareGroupOffsetsRequestTopic
 from ottla.wire.primitives import ZERO_UUID
+from tests.in_loop import in_loop
 from tests.server.coordination.memory import TOPICS
-from tests.server.group.fakes import in_loop
 from tests.server.group.share.driver import END_OFFSET, Driver
 from tests.server.handlers.group_calls import call, versions
 from tests.server.share_state.fakes import NAME

@@ -7,9 +7,10 @@ import pytest
 from ottla.server.handlers import describe_groups as handler
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.describe_groups import DescribeGroupsRequest
+from tests.in_loop import in_loop
 from tests.noted import noted
 from tests.server.coordination.memory import CoordinatorLog
-from tests.server.group.fakes import Broker, Driver, in_loop
+from tests.server.group.fakes import Broker, Driver
 from tests.server.handlers.group_calls import call, versions
 
 NOT_ASKED = -(2**31)

@@ -17,8 +17,8 @@ from ottla.wire.messages.describe_share_group_offsets import (
     DescribeShareGroupOffsetsRequestTopic,
 )
 from ottla.wire.primitives import ZERO_UUID
+from tests.in_loop import in_loop
 from tests.server.coordination.memory import TOPICS
-from tests.server.group.fakes import in_loop
 from tests.server.group.share.driver import END_OFFSET, Driver
 from tests.server.handlers.group_calls import call, versions
 

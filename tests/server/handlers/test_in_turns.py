@@ -51,7 +51,8 @@ from ottla.wire.messages.share_group_describe import ShareGroupDescribeRequest
 from ottla.wire.messages.streams_group_describe import StreamsGroupDescribeRequest
 from ottla.wire.messages.write_txn_markers import WritableTxnMarker, WritableTxnMarkerTopic, WriteTxnMarkersRequest
 from tests.fakes import MemoryBroker
-from tests.server.group.fakes import Broker, in_loop
+from tests.in_loop import in_loop
+from tests.server.group.fakes import Broker
 from tests.server.handlers.test_find_coordinator import Cluster
 from tests.server.share_state.fakes import TOPIC_ID, Driver
 

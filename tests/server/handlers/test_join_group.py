@@ -8,7 +8,8 @@ import pytest
 
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
-from tests.server.group.fakes import Broker, classic, in_loop
+from tests.in_loop import in_loop
+from tests.server.group.fakes import Broker, classic
 from tests.server.handlers.group_calls import call, versions
 
 PROTOCOLS = [JoinGroupRequestProtocol("range", b"meta")]

@@ -6,7 +6,8 @@ import pytest
 
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.leave_group import LeaveGroupRequest, MemberIdentity
-from tests.server.group.fakes import Driver, in_loop
+from tests.in_loop import in_loop
+from tests.server.group.fakes import Driver
 from tests.server.handlers.group_calls import call, versions
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from ottla.wire.messages.list_groups import ListGroupsRequest
+from tests.in_loop import in_loop
 from tests.server.coordination.memory import CoordinatorLog
-from tests.server.group.fakes import Broker, Driver, in_loop
+from tests.server.group.fakes import Broker, Driver
 from tests.server.handlers.group_calls import call, versions
 
 

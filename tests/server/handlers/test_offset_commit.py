@@ -9,8 +9,9 @@ import pytest
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.offset_commit import OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic
 from ottla.wire.primitives import ZERO_UUID
+from tests.in_loop import in_loop
 from tests.server.coordination.memory import TOPICS
-from tests.server.group.fakes import Broker, Driver, in_loop
+from tests.server.group.fakes import Broker, Driver
 from tests.server.handlers.group_calls import call, versions
 
 UNKNOWN_ID = b"\x01" * 16

@@ -10,7 +10,8 @@ import pytest
 from ottla.log.errors import StorageError
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteRequestPartition, OffsetDeleteRequestTopic
-from tests.server.group.fakes import Driver, in_loop
+from tests.in_loop import in_loop
+from tests.server.group.fakes import Driver
 from tests.server.handlers.group_calls import call, versions
 
 NONE = ErrorCode.NONE

@@ -18,9 +18,10 @@ from ottla.wire.messages.offset_fetch import (
     OffsetFetchRequestTopics,
 )
 from ottla.wire.primitives import ZERO_UUID
+from tests.in_loop import in_loop
 from tests.noted import noted
 from tests.server.coordination.memory import TOPICS, CoordinatorLog
-from tests.server.group.fakes import Broker, Driver, in_loop
+from tests.server.group.fakes import Broker, Driver
 from tests.server.handlers.group_calls import call, versions
 
 UNKNOWN_ID = b"\x01" * 16

@@ -20,8 +20,8 @@ from ottla.wire.messages.internal.config_record import ConfigRecord
 from ottla.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.wire.records import Record, build_batch
 from tests.fakes import NOW_MS, MemoryBroker
+from tests.in_loop import in_loop
 from tests.log.support import batch
-from tests.server.group.fakes import in_loop
 from tests.server.handlers.data_calls import call, fetch, produce, produce_request, read, versions
 from tests.server.txn.fakes import TID, Driver
 

@@ -15,8 +15,8 @@ from ottla.server.partitions.replica import Replica
 from ottla.server.partitions.roles import Leader
 from ottla.wire.errors import ErrorCode
 from tests.fakes import MemoryBroker
+from tests.in_loop import in_loop
 from tests.log.support import batch
-from tests.server.group.fakes import in_loop
 from tests.server.handlers.data_calls import fetch, produce, produce_request
 from tests.server.handlers.test_produce import THREE, followed, kept, patched
 from tests.server.txn.fakes import TID, Driver

@@ -6,7 +6,8 @@ import pytest
 
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
-from tests.server.group.fakes import Driver, in_loop
+from tests.in_loop import in_loop
+from tests.server.group.fakes import Driver
 from tests.server.handlers.group_calls import call, versions
 
 

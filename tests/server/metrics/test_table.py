@@ -9,9 +9,10 @@ from ottla.server.dispatch.measured import RequestMetrics
 from ottla.server.metrics.sources import Sources
 from ottla.server.metrics.table import METRICS
 from tests.fakes import MemoryBroker
+from tests.in_loop import in_loop
 from tests.log.support import batch
 from tests.server.group.consumer.beats import Beating
-from tests.server.group.fakes import Driver, in_loop
+from tests.server.group.fakes import Driver
 
 
 class Rig:

@@ -10,13 +10,14 @@ from typing import Any
 from ottla.log.disk.files import Disk
 from ottla.server.base.clock import LoopClock
 from ottla.server.base.randomness import from_seed
+from ottla.server.partitions.replica import Replica
 from ottla.server.testkit.control import find_call
 from ottla.server.testkit.given import Given
 from ottla.server.testkit.homes import Home, Scratch
 from ottla.server.testkit.kit import Kit
 from ottla.server.testkit.lives import Lives
 from ottla.server.testkit.memory_disk import remove_for_good
-from ottla.wire.messages import list_offsets, metadata, produce
+from ottla.wire.messages import fetch, list_offsets, metadata, produce
 from tests.asking import ask
 from tests.log.support import batch
 from tests.server.broker.whole_broker import config, disk
@@ -49,6 +50,12 @@ class Client:
         await self._writer.wait_closed()
 
 
+def fetch_of_orders() -> fetch.FetchRequest:
+    """Waits a minute for records in partition 0 of the topic `orders`."""
+    partition = fetch.FetchPartition(0, partition_max_bytes=1000)
+    return fetch.FetchRequest(max_wait_ms=60_000, min_bytes=1, topics=[fetch.FetchTopic("orders", partitions=[partition])])
+
+
 class Rig:
     """A kit whose broker has begun its first life."""
 
@@ -63,6 +70,14 @@ class Rig:
         self.lives = self.kit.lives = Lives(
             clock, random, self.kit.around, first, self.disk, home or scratch, cluster_id=cluster_id
         )
+
+    async def park_fetch(self, client: Client, body: fetch.FetchRequest) -> asyncio.Task[Any]:
+        """Has a client fetch where nothing is; the answer to come, once the broker has the request."""
+        came = self.wait(request={"api": "Fetch"})
+        fetching = self.background(client.ask(fetch, 4, body))
+        await came
+        assert not fetching.done()
+        return fetching
 
     def remove(self, path: str) -> None:
         self.removed.append(path)
@@ -108,9 +123,13 @@ class Rig:
 
     def place_of(self, topic: str, partition: int) -> str:
         """Returns the directory of a partition."""
-        context = self.lives.broker.context
-        assert context is not None
-        return str(context.replicas.logs.logs[topic, partition].path)
+        return str(self.lives.context.replicas.logs.logs[topic, partition].path)
+
+    def replica(self, topic: str, index: int = 0) -> Replica:
+        """Returns the replica of a partition, which must exist."""
+        replica = self.lives.context.replicas.get(topic, index)
+        assert replica is not None
+        return replica
 
     async def offset(self, topic: str, at: int) -> int:
         """Returns the first offset of partition 0 with -2, and its end with -1."""

@@ -6,6 +6,7 @@ import asyncio
 import struct
 from typing import Any
 
+from ottla.wire.errors import ErrorCode
 from ottla.wire.messages import (
     consumer_group_heartbeat,
     find_coordinator,
@@ -20,6 +21,7 @@ from tests.server.testkit.lives_rig import Client, Rig
 
 SUBSCRIPTION = b"\0\0" + struct.pack(">ih", 1, 6) + b"orders" + struct.pack(">i", -1)
 SHARE_MEMBER = "share-member-0000000000"
+NOT_YET = (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR)
 
 
 def assignment(*partitions: int) -> bytes:
@@ -32,15 +34,19 @@ def assignment(*partitions: int) -> bytes:
 async def connect(rig: Rig, client_id: str, group: str, kind: int = 0) -> Client:
     """A client that has found the coordinator of a group (0), or of a transactional id (1)."""
     client = await Client(client_id).connect(rig.port)
-    request = find_coordinator.FindCoordinatorRequest(group, kind)
-    while (await client.ask(find_coordinator, 2, request)).error_code:
-        pass
+    await until_coordinated(client, group, kind)
     return client
+
+
+async def until_coordinated(client: Client, key: str, kind: int = 0) -> None:
+    """Returns when the coordinator of a group (0) or of a transactional id (1) can be asked, whose topic is then made."""
+    answer = await until_taken(client, find_coordinator, 2, find_coordinator.FindCoordinatorRequest(key, kind))
+    assert answer.error_code == 0
 
 
 async def until_taken(client: Client, messages: Any, version: int, request: Any) -> Any:
     """The answer, asked for again as long as the coordinator is not there yet."""
-    while (answer := await client.ask(messages, version, request)).error_code in (14, 15, 16):
+    while (answer := await client.ask(messages, version, request)).error_code in NOT_YET:
         pass
     return answer
 

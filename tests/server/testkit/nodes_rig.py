@@ -57,9 +57,7 @@ class NodesRig:
         assert answer.responses[0].error_code == 0
 
     def partition(self, topic: str, index: int = 0) -> Any:
-        context = self.rig.lives.broker.context
-        assert context is not None
-        return context.metadata.partition(topic, index)
+        return self.rig.lives.context.metadata.partition(topic, index)
 
     async def produce(self, node: int, topic: str, version: int = 11, acks: int = -1) -> Any:
         """What a node answers for partition 0; the whole answer as well."""
@@ -78,10 +76,7 @@ class NodesRig:
 
     async def waits(self, topic: str) -> None:
         """Returns when a fetch waits for partition 0."""
-        context = self.rig.lives.broker.context
-        assert context is not None
-        replica = context.replicas.get(topic, 0)
-        assert replica is not None
+        replica = self.rig.replica(topic)
         for _ in range(100_000):
             if replica.watchers:
                 return

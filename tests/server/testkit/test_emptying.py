@@ -7,7 +7,6 @@ import pytest
 from ottla.server.testkit.fields import Refused
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages import (
-    find_coordinator,
     heartbeat,
     init_producer_id,
     join_group,
@@ -16,6 +15,7 @@ from ottla.wire.messages import (
     metadata,
 )
 from tests.server.testkit.lives_rig import Client, living, run
+from tests.server.testkit.members import until_coordinated, until_taken
 
 PROTOCOLS = [join_group.JoinGroupRequestProtocol("range", b"")]
 
@@ -26,12 +26,6 @@ async def join(client: Client, member_id: str = "") -> join_group.JoinGroupRespo
     return answer
 
 
-async def coordinate(client: Client, key: str, kind: int = 0) -> int:
-    """Asks who coordinates, which also makes the topic for that; returns the error."""
-    answer = await client.ask(find_coordinator, 2, find_coordinator.FindCoordinatorRequest(key, kind))
-    return int(answer.error_code)
-
-
 def test_everything_is_gone_and_the_connection_is_not() -> None:
     async def scenario() -> None:
         async with living() as rig:
@@ -39,14 +33,11 @@ def test_everything_is_gone_and_the_connection_is_not() -> None:
             await rig.call("PUT", "/v1/topics/orders", {"partitions": 3})
             await rig.produce("orders", count=3)
             for key, kind in (("billing", 0), ("t", 1)):
-                while await coordinate(client, key, kind) != ErrorCode.NONE:
-                    pass
+                await until_coordinated(client, key, kind)
             member_id = (await join(client)).member_id
             assert member_id
-            while (
-                await client.ask(init_producer_id, 1, init_producer_id.InitProducerIdRequest("t", 60_000))
-            ).error_code != ErrorCode.NONE:
-                pass
+            begin = init_producer_id.InitProducerIdRequest("t", 60_000)
+            assert (await until_taken(client, init_producer_id, 1, begin)).error_code == ErrorCode.NONE
             broker = rig.lives.broker
 
             await rig.call("POST", "/v1/disk", {"fail": "enospc", "path": "other-*"})
@@ -63,8 +54,7 @@ def test_everything_is_gone_and_the_connection_is_not() -> None:
                 ErrorCode.NOT_COORDINATOR,
                 ErrorCode.COORDINATOR_NOT_AVAILABLE,
             )
-            while await coordinate(client, "billing") != ErrorCode.NONE:
-                pass
+            await until_coordinated(client, "billing")
             assert (await client.ask(heartbeat, 2, beat)).error_code == ErrorCode.UNKNOWN_MEMBER_ID
             assert (await join(client)).error_code == ErrorCode.NONE
             await rig.call("PUT", "/v1/topics/orders", {"partitions": 1})

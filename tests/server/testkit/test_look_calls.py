@@ -8,7 +8,7 @@ import pytest
 
 from ottla.server.testkit.fields import Refused
 from ottla.wire.messages import add_partitions_to_txn, end_txn, fetch, init_producer_id
-from tests.server.testkit.lives_rig import Client, Rig, living, run
+from tests.server.testkit.lives_rig import Client, Rig, fetch_of_orders, living, run
 from tests.server.testkit.members import connect, until_taken
 
 
@@ -66,11 +66,12 @@ def test_a_transaction_is_seen_from_its_begin_to_its_end() -> None:
             assert (await look(rig, "/v1/transactions"))["transactions"] == []
             await rig.call("PUT", "/v1/topics/orders")
             client = await connect(rig, "app", "t-1", 1)
+            await rig.call("POST", "/v1/clock/freeze")
             producer = await begin(client, "t-1")
             found = await look(rig, "/v1/transactions/t-1")
             assert (found["state"], found["producer_id"]) == ("Ongoing", producer.producer_id)
             assert found["partitions"] == [{"topic": "orders", "partition": 0}]
-            assert 890_000 < found["times_out_in_ms"] <= 900_000
+            assert found["times_out_in_ms"] == 900_000
             await end(client, "t-1", producer)
             found = (await look(rig, "/v1/transactions"))["transactions"][0]
             assert (found["state"], found["times_out_in_ms"], found["partitions"]) == ("CompleteCommit", None, [])
@@ -104,22 +105,17 @@ def test_a_connection_shows_what_waits_and_how_long_it_is_muted() -> None:
         async with living() as rig:
             await rig.call("PUT", "/v1/topics/orders")
             client = await Client("app-1").connect(rig.port)
-            partition = fetch.FetchPartition(0, partition_max_bytes=1000)
-            body = fetch.FetchRequest(
-                max_wait_ms=60_000, min_bytes=1, topics=[fetch.FetchTopic("orders", partitions=[partition])]
-            )
-            came = rig.wait(request={"api": "Fetch"})
-            fetching = rig.background(client.ask(fetch, 4, body))
-            await came
+            fetching = await rig.park_fetch(client, fetch_of_orders())
             found = (await look(rig, "/v1/connections"))["connections"][0]
             assert (found["client_id"], found["host"], found["listener"]) == ("app-1", "127.0.0.1", "PLAINTEXT")
             assert (found["parked"]["api"], found["muted_for_ms"]) == ("Fetch", None)
             await rig.call("POST", "/v1/records/orders", {"value": "one"})
             assert (await fetching).responses[0].partitions[0].records
             assert (await look(rig, "/v1/connections"))["connections"][0]["parked"] is None
+            await rig.call("POST", "/v1/clock/freeze")
             await rig.call("POST", "/v1/faults", {"on": {"api": "Fetch"}, "do": {"throttle_ms": 60_000}})
-            await client.ask(fetch, 4, body)
-            assert 50_000 < (await look(rig, "/v1/connections"))["connections"][0]["muted_for_ms"] <= 60_000
+            await client.ask(fetch, 4, fetch_of_orders())
+            assert (await look(rig, "/v1/connections"))["connections"][0]["muted_for_ms"] == 60_000
             await client.close()
             await rig.call("POST", "/v1/clock/advance", {"ms": 60_000})  # nobody reads that the client has gone before
             await rig.wait(connections=0)

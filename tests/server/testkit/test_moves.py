@@ -16,20 +16,11 @@ from ottla.wire.messages import (
     join_group,
     sync_group,
 )
-from ottla.wire.messages import (
-    find_coordinator as find_coordinator_messages,
-)
 from tests.server.testkit.lives_rig import Client, Rig, living, run
+from tests.server.testkit.members import connect, until_coordinated, until_taken
 
 DAY_MS = 86_400_000
 MIB = 1024 * 1024
-
-
-async def find_coordinator(client: Client, key: str, kind: int) -> None:
-    """Returns when the coordinator of a group (0) or of a transactional id (1) can be asked, whose topic is then made."""
-    request = find_coordinator_messages.FindCoordinatorRequest(key, kind)
-    while (await client.ask(find_coordinator_messages, 2, request)).error_code:
-        pass
 
 
 async def advance(rig: Rig, ms: int, **fields: Any) -> Any:
@@ -63,9 +54,7 @@ def test_a_log_that_notes_when_it_appends_notes_the_advanced_time() -> None:
             now_ms = (await rig.call("POST", "/v1/clock/set", {"at": "2090-03-01T00:00:00Z"}))["now_ms"]
             assert now_ms == 3_792_009_600_000
             await rig.produce("orders")
-            context = rig.lives.broker.context
-            assert context is not None
-            log = context.replicas.logs.get("orders", 0)
+            log = rig.lives.context.replicas.logs.get("orders", 0)
             assert log is not None
             assert log.segments.active.largest_timestamp() == now_ms
 
@@ -76,12 +65,10 @@ def test_an_open_transaction_is_aborted_when_its_time_is_over() -> None:
     async def scenario() -> None:
         async with living() as rig:
             await rig.call("PUT", "/v1/topics/orders")
-            client = await Client("producer").connect(rig.port)
-            await find_coordinator(client, "t", 1)
+            client = await connect(rig, "producer", "t", 1)
             begin = init_producer_id.InitProducerIdRequest("t", 900_000)
-            producer = await client.ask(init_producer_id, 2, begin)
-            while producer.error_code:  # the topic of transactions is being made
-                producer = await client.ask(init_producer_id, 2, begin)
+            producer = await until_taken(client, init_producer_id, 2, begin)
+            assert producer.error_code == 0
             topic = add_partitions_to_txn.AddPartitionsToTxnTopic("orders", [0])
             body = add_partitions_to_txn.AddPartitionsToTxnRequest(
                 v3_and_below_transactional_id="t",
@@ -100,13 +87,12 @@ def test_an_open_transaction_is_aborted_when_its_time_is_over() -> None:
 
 async def join(client: Client, group: str) -> str:
     """Makes the client a member of a classic group, alone and stable; returns the member id."""
-    await find_coordinator(client, group, 0)
+    await until_coordinated(client, group)
     request = join_group.JoinGroupRequest(
         group, 45_000, 60_000, "", None, "consumer", [join_group.JoinGroupRequestProtocol("range", b"")]
     )
-    joined = await client.ask(join_group, 3, request)
-    while joined.error_code:
-        joined = await client.ask(join_group, 3, request)
+    joined = await until_taken(client, join_group, 3, request)
+    assert joined.error_code == 0
     synced = await client.ask(
         sync_group,
         3,
@@ -142,13 +128,12 @@ def test_members_with_a_connection_are_kept_if_that_is_asked_for(modern: bool) -
     async def enter(client: Client, group: str) -> str:
         if not modern:
             return await join(client, group)
-        await find_coordinator(client, group, 0)
+        await until_coordinated(client, group)
         request = consumer_group_heartbeat.ConsumerGroupHeartbeatRequest(
             group, group + "-member", 0, rebalance_timeout_ms=60_000, subscribed_topic_names=["orders"], topic_partitions=[]
         )
-        entered = await client.ask(consumer_group_heartbeat, 1, request)
-        while entered.error_code:
-            entered = await client.ask(consumer_group_heartbeat, 1, request)
+        entered = await until_taken(client, consumer_group_heartbeat, 1, request)
+        assert entered.error_code == 0
         return str(entered.member_id)
 
     async def scenario() -> None:

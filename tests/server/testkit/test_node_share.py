@@ -14,8 +14,11 @@ GROUP, MEMBER = "billing", "AAAAAAAAAAAAAAAAAAAAAA"
 ACCEPT = 1
 
 
-async def begun(rig: NodesRig, topic_id: bytes) -> None:
-    """A group that reads both partitions of the topic from their start."""
+async def begun(rig: NodesRig) -> bytes:
+    """The id of the topic `orders`, whose partitions two nodes lead, and of which a group reads both from their start."""
+    await rig.create("orders", 2, leader=1)
+    await rig.move("orders", 1, leader=2)
+    topic_id: bytes = rig.rig.lives.context.metadata.topics["orders"].topic_id
     nodes = rig.rig.lives.nodes
     assert nodes is not None
     await nodes.create("__share_group_state")
@@ -23,6 +26,7 @@ async def begun(rig: NodesRig, topic_id: bytes) -> None:
     data = initialize.InitializeStateData(topic_id, partitions)
     answer = await rig.ask(1, initialize, 0, initialize.InitializeShareGroupStateRequest(GROUP, [data]))
     assert [each.error_code for each in answer.results[0].partitions] == [0, 0]
+    return topic_id
 
 
 async def fetched(client: Client, topic_id: bytes, epoch: int) -> dict[int, tuple[int, int, Any]]:
@@ -41,12 +45,8 @@ async def fetched(client: Client, topic_id: bytes, epoch: int) -> dict[int, tupl
 def test_a_member_has_a_session_with_each_node_and_gets_what_that_leads() -> None:
     async def scenario() -> None:
         async with three() as rig:
-            await rig.create("orders", 2, leader=1)
-            await rig.move("orders", 1, leader=2)
-            context = rig.rig.lives.broker.context
-            assert context is not None
-            topic_id = context.metadata.topics["orders"].topic_id
-            await begun(rig, topic_id)
+            topic_id = await begun(rig)
+            context = rig.rig.lives.context
             await rig.produce(1, "orders")
             clients = {node: await Client("app").connect(rig.ports[node]) for node in NODES}
             first, second = await fetched(clients[1], topic_id, 0), await fetched(clients[2], topic_id, 0)
@@ -74,12 +74,8 @@ def test_a_member_has_a_session_with_each_node_and_gets_what_that_leads() -> Non
 def test_only_what_a_node_leads_goes_with_its_connections() -> None:
     async def scenario() -> None:
         async with three() as rig:
-            await rig.create("orders", 2, leader=1)
-            await rig.move("orders", 1, leader=2)
-            context = rig.rig.lives.broker.context
-            assert context is not None
-            topic_id = context.metadata.topics["orders"].topic_id
-            await begun(rig, topic_id)
+            topic_id = await begun(rig)
+            context = rig.rig.lives.context
             clients = {node: await Client("app").connect(rig.ports[node]) for node in (1, 2)}
             for client in clients.values():
                 await fetched(client, topic_id, 0)

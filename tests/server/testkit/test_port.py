@@ -26,10 +26,28 @@ FAULT = {"on": {"api": "ListGroups"}, "do": {"error": "NOT_COORDINATOR"}}
 
 async def call(url: str, method: str, path: str, body: Any = None, **headers: str) -> Answer:
     text = b"" if body is None else body if isinstance(body, bytes) else json.dumps(body).encode()
+    return await send(url, request_of(method, path, text, **headers))
+
+
+def request_of(method: str, path: str, text: bytes, **headers: str) -> bytes:
     sent = {"Host": "127.0.0.1:1", "Content-Type": "application/json", "Content-Length": str(len(text))}
     sent |= {name.replace("_", "-"): value for name, value in headers.items()}
     head = "".join(f"{name}: {value}\r\n" for name, value in sent.items() if value)
-    return await send(url, f"{method} {path} HTTP/1.1\r\n{head}\r\n".encode() + text)
+    return f"{method} {path} HTTP/1.1\r\n{head}\r\n".encode() + text
+
+
+async def begin(url: str, path: str, body: Any = None) -> asyncio.StreamWriter:
+    """Makes a POST whose answer is not read; its connection."""
+    host, port = url.rpartition("/")[2].split(":")
+    _, writer = await asyncio.open_connection(host, int(port))
+    writer.write(request_of("POST", path, b"" if body is None else json.dumps(body).encode()))
+    return writer
+
+
+def reset(writer: asyncio.StreamWriter) -> None:
+    """Ends a connection with a reset."""
+    writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    writer.close()
 
 
 def error_of(answer: Answer) -> str:
@@ -112,28 +130,21 @@ def test_a_query_may_have_numbers_and_texts_that_look_like_some() -> None:
 def test_a_client_that_goes_takes_its_wait_with_it() -> None:
     async def scenario() -> None:
         async with Broker(test_port=0) as broker:
-            body = json.dumps({"until": {"request": {"api": "ListGroups"}}}).encode()
-            head = f"POST /v1/wait HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: {len(body)}"
-            address = str(broker.test_url).rpartition("/")[2].split(":")
-            _, writer = await asyncio.open_connection(address[0], int(address[1]))
             chain: Any = broker._running().chain
             changed = asyncio.Event()
             chain.subscribe(changed.set)
-            writer.write(f"{head}\r\n\r\n".encode() + body)
+            writer = await begin(str(broker.test_url), "/v1/wait", {"until": {"request": {"api": "ListGroups"}}})
             await changed.wait()
             changed.clear()
             assert Place.WAITS in chain._links
-            writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-            writer.close()  # with a reset: after a mere end it may still read
+            reset(writer)  # after a mere end it may still read
             await changed.wait()
             assert Place.WAITS not in chain._links
 
             fault = await broker.aio.fault(api="ListGroups", observe=True)
             assert broker._kit is not None
             installed = broker._kit.faults.get(fault.id)
-            head = f"POST /v1/faults/{fault.id}/wait HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 0\r\n\r\n"
-            _, writer = await asyncio.open_connection(address[0], int(address[1]))
-            writer.write(head.encode())
+            writer = await begin(str(broker.test_url), f"/v1/faults/{fault.id}/wait")
             while not installed._waiting:
                 await call(str(broker.test_url), "GET", "/v1/faults")
             writer.close()
@@ -146,18 +157,11 @@ def test_a_client_that_goes_takes_its_wait_with_it() -> None:
 def test_what_changes_something_is_done_even_if_its_client_goes() -> None:
     async def scenario() -> None:
         async with Broker(test_port=0) as broker:
-            body = b'{"how": "kill", "down_ms": 50}'
-            head = (
-                f"POST /v1/restart HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: {len(body)}"
-            )
-            address = str(broker.test_url).rpartition("/")[2].split(":")
-            _, writer = await asyncio.open_connection(address[0], int(address[1]))
             down = asyncio.Event()
             broker._lives().on_change = down.set
-            writer.write(f"{head}\r\n\r\n".encode() + body)
+            writer = await begin(str(broker.test_url), "/v1/restart", {"how": "kill", "down_ms": 50})
             await down.wait()
-            writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-            writer.close()
+            reset(writer)
             assert (await call(str(broker.test_url), "POST", "/v1/reset", {})).status == 200
 
     asyncio.run(asyncio.wait_for(scenario(), 30))

@@ -14,7 +14,8 @@ from ottla.server.testkit.recording import Entry
 from ottla.wire.messages import api_versions, create_topics, fetch, join_group, metadata, produce
 from ottla.wire.primitives import uuid_to_text
 from ottla.wire.records import Record, build_batch
-from tests.server.testkit.under_test import UnderTest, frame_of, in_loop, under_test
+from tests.in_loop import in_loop
+from tests.server.testkit.under_test import UnderTest, frame_of, under_test
 
 TIME_MS = 1_700_000_000_000
 

@@ -17,8 +17,9 @@ from ottla.server.testkit import recording
 from ottla.server.testkit.frames import Frames, joined
 from ottla.server.testkit.recording import ANSWERED, CLOSED, SILENT, WAITING, Entry
 from ottla.wire.messages import create_topics, fetch, list_groups, metadata, produce
+from tests.in_loop import in_loop
 from tests.log.support import batch
-from tests.server.testkit.under_test import UnderTest, frame_of, in_loop, under_test
+from tests.server.testkit.under_test import UnderTest, frame_of, under_test
 
 
 def asking(client_id: str = "app") -> bytes:

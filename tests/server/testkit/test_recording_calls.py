@@ -8,7 +8,8 @@ import pytest
 
 from ottla.server.testkit.fields import Refused
 from ottla.wire.messages import list_groups, metadata
-from tests.server.testkit.under_test import UnderTest, frame_of, in_loop, under_test
+from tests.in_loop import in_loop
+from tests.server.testkit.under_test import UnderTest, frame_of, under_test
 
 
 def serve(tested: UnderTest, *client_ids: str) -> None:

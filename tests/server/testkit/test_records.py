@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from ottla.server.testkit.fields import Refused
-from ottla.wire.messages import fetch, init_producer_id
+from ottla.wire.messages import init_producer_id
 from tests.log.support import batch
-from tests.server.testkit.lives_rig import Client, Rig, living, run
+from tests.server.testkit.lives_rig import Client, Rig, fetch_of_orders, living, run
 from tests.server.testkit.members import connect, until_taken
 from tests.server.testkit.test_look_calls import begin, end
 
@@ -88,14 +88,7 @@ def test_a_fetch_that_waits_is_answered() -> None:
         async with living() as rig:
             await rig.call("PUT", "/v1/topics/orders")
             client = await Client("app").connect(rig.port)
-            partition = fetch.FetchPartition(0, partition_max_bytes=1000)
-            body = fetch.FetchRequest(
-                max_wait_ms=60_000, min_bytes=1, topics=[fetch.FetchTopic("orders", partitions=[partition])]
-            )
-            came = rig.wait(request={"api": "Fetch"})
-            fetching = rig.background(client.ask(fetch, 4, body))
-            await came
-            assert not fetching.done()
+            fetching = await rig.park_fetch(client, fetch_of_orders())
             await append(rig, {"value": "wakes"})
             assert b"wakes" in bytes((await fetching).responses[0].partitions[0].records)
             await client.close()
@@ -137,10 +130,7 @@ def test_what_a_transaction_wrote_is_committed_with_it() -> None:
 
     async def produce_in(rig: Rig, producer: Any, value: bytes) -> None:
         """Appends a batch of the transaction to the log."""
-        context = rig.lives.broker.context
-        assert context is not None
-        replica = context.replicas.get("orders", 0)
-        assert replica is not None
+        replica = rig.replica("orders")
         replica.append(batch(value=value, producer=(producer.producer_id, producer.producer_epoch, 0), transactional=True))
 
     run(scenario)

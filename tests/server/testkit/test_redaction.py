@@ -26,7 +26,8 @@ from ottla.wire.messages import (
     sasl_authenticate,
 )
 from ottla.wire.primitives import WireStruct
-from tests.server.testkit.under_test import answer_header, frame_of, in_loop, sent, under_test
+from tests.in_loop import in_loop
+from tests.server.testkit.under_test import answer_header, frame_of, sent, under_test
 
 SECRET = b"a secret of sixteen bytes or more"
 TEXT = SECRET.decode()
@@ -118,6 +119,7 @@ async def test_answers(module: Any, answer: Any) -> None:
             assert SECRET in sent
             request = frame_of(module, version, getattr(module, f"{name}Request")(), "app")
             recorder.around(1, lambda: 0, serve)(request, tested.session)
+        assert len(list(recorder)) == len(versions(module))
         for entry in recorder:
             assert SECRET not in held(entry)
             shown = decode_answer(entry)

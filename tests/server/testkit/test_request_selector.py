@@ -10,8 +10,9 @@ from ottla.server.requests.session import Session
 from ottla.server.testkit.fields import Refused
 from ottla.server.testkit.request_selector import RequestSelector, from_query
 from ottla.wire.messages import create_topics, fetch, heartbeat, metadata, produce
+from tests.in_loop import in_loop
 from tests.log.support import batch
-from tests.server.testkit.under_test import UnderTest, frame_of, in_loop, under_test
+from tests.server.testkit.under_test import UnderTest, frame_of, under_test
 
 
 async def recorded(tested: UnderTest) -> None:

@@ -10,8 +10,8 @@ import pytest
 from ottla.server.settings.broker_config import BrokerConfig
 from ottla.server.testkit.serving import UnderTest
 from ottla.testing import Broker
+from tests.in_loop import in_loop
 from tests.memdisk import MemDisk
-from tests.server.testkit.under_test import in_loop
 
 
 async def chances(**settings: str) -> tuple[str, float]:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import functools
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from random import Random
 from typing import Any
@@ -24,16 +23,6 @@ from ottla.wire.header import decode_response_header, encode_request_header
 from tests.fakes import NOW_MS
 from tests.memdisk import MemDisk
 from tests.server.broker.whole_broker import config
-
-
-def in_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
-    """Makes a test of a coroutine function."""
-
-    @functools.wraps(test)
-    def run(*arguments: Any, **named: Any) -> None:
-        asyncio.run(test(*arguments, **named))
-
-    return run
 
 
 class UnderTest:

@@ -13,7 +13,7 @@ from ottla.server.txn.errors import TransactionError
 from ottla.server.txn.state import EXHAUSTED_EPOCH, Expected, State
 from ottla.wire.errors import ErrorCode
 from ottla.wire.primitives import LONGEST_STRING
-from tests.server.group.fakes import in_loop
+from tests.in_loop import in_loop
 from tests.server.txn.fakes import TID, Driver, TransactionLog, code_of
 
 BOTH = pytest.mark.parametrize("version", [1, 2])

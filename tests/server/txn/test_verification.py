@@ -17,9 +17,9 @@ from ottla.server.txn.shard import Marker
 from ottla.server.txn.verification import Codes, Entry, refused_entries, verify_here
 from ottla.wire.errors import ErrorCode
 from tests.fakes import MemoryBroker
+from tests.in_loop import in_loop
 from tests.log.support import batch
 from tests.server.coordination.fakes import LaggingLog
-from tests.server.group.fakes import in_loop
 from tests.server.txn.fakes import TID, Driver, TransactionLog
 
 T0, T1 = ("t", 0), ("t", 1)

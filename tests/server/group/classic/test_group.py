@@ -13,7 +13,7 @@ from ottla.server.group.requests import Client, MemberProtocol
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.internal.group_metadata_value import GroupMetadataValue, MemberMetadata
 from ottla.wire.messages.join_group import JoinGroupResponse
-from tests.server.group.fakes import in_loop
+from tests.in_loop import in_loop
 
 
 def member(member_id: str, *protocols: str, instance_id: str | None = None) -> Member:

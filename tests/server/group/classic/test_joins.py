@@ -6,7 +6,8 @@ import pytest
 
 from ottla.server.group.classic.group import State
 from ottla.wire.errors import ErrorCode
-from tests.server.group.fakes import Driver, answer_of, in_loop, waits
+from tests.in_loop import in_loop
+from tests.server.group.fakes import Driver, answer_of, waits
 
 
 def facts(answer: object) -> tuple[object, ...]:

@@ -5,7 +5,8 @@
 from __future__ import annotations
 
 from ottla.wire.errors import ErrorCode
-from tests.server.group.fakes import Driver, answer_of, in_loop, waits
+from tests.in_loop import in_loop
+from tests.server.group.fakes import Driver, answer_of, waits
 
 NONE, REBALANCE, UNKNOWN = ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.UNKNOWN_MEMBER_ID
 

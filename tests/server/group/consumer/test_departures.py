@@ -15,9 +15,9 @@ from ottla.server.group.consumer.group import ConsumerGroup
 from ottla.server.group.consumer.member import ClassicMetadata, ConsumerMember
 from ottla.server.group.errors import GroupError
 from ottla.server.group.requests import MemberProtocol
+from tests.in_loop import in_loop
 from tests.server.group.consumer.rig import EPOCH, Rig, T, U, classic_member, member
 from tests.server.group.consumer.test_migration import subscription
-from tests.server.group.fakes import in_loop
 
 M, N = member("m", "t"), member("n", "u")
 

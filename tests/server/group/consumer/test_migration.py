@@ -16,9 +16,10 @@ from ottla.server.group.consumer.group import ConsumerGroup
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.internal import consumer_protocol_subscription
 from ottla.wire.messages.internal.consumer_protocol_subscription import ConsumerProtocolSubscription, TopicPartition
+from tests.in_loop import in_loop
 from tests.server.coordination.memory import TOPICS
 from tests.server.group.consumer.beats import Beating, parts
-from tests.server.group.fakes import Broker, in_loop
+from tests.server.group.fakes import Broker
 
 NONE = ErrorCode.NONE
 T = TOPICS["t"][0]

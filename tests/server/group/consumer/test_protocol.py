@@ -18,9 +18,10 @@ from ottla.server.group.consumer.member import ConsumerMember
 from ottla.server.group.consumer.records import epoch
 from ottla.server.group.records import decode, encode_batch
 from ottla.wire.errors import ErrorCode
+from tests.in_loop import in_loop
 from tests.server.coordination.memory import TOPICS
 from tests.server.group.consumer.beats import Beating, parts
-from tests.server.group.fakes import Broker, in_loop
+from tests.server.group.fakes import Broker
 
 NONE = ErrorCode.NONE
 T = TOPICS["t"][0]

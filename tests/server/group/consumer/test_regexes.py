@@ -8,8 +8,8 @@ from ottla.server.group.consumer.group import ConsumerGroup
 from ottla.server.group.consumer.regexes import STEP, check_regex, match
 from ottla.server.group.errors import GroupError
 from ottla.wire.errors import ErrorCode
+from tests.in_loop import in_loop
 from tests.server.group.consumer.beats import Beating
-from tests.server.group.fakes import in_loop
 
 
 def test_an_expression_matches_whole_names() -> None:

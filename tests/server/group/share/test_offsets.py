@@ -11,8 +11,9 @@ from ottla.server.group.errors import GroupError
 from ottla.server.group.requests import Committer
 from ottla.server.group.share.protocol import ShareProtocol
 from ottla.wire.errors import ErrorCode
+from tests.in_loop import in_loop
 from tests.server.coordination.memory import TOPICS
-from tests.server.group.fakes import at_once, in_loop
+from tests.server.group.fakes import at_once
 from tests.server.group.share.driver import END_OFFSET, Driver, codes
 
 T, U = TOPICS["t"][0], TOPICS["u"][0]

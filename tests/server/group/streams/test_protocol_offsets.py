@@ -9,7 +9,8 @@ from ottla.server.group.errors import GroupError
 from ottla.server.group.requests import Committer
 from ottla.server.group.streams.group import StreamsGroup, StreamsState
 from ottla.wire.errors import ErrorCode
-from tests.server.group.fakes import Driver, in_loop
+from tests.in_loop import in_loop
+from tests.server.group.fakes import Driver
 from tests.server.group.streams.support import GROUP, READS_T, Cluster, Member, ids, settle, two_members
 
 

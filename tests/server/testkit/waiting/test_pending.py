@@ -41,9 +41,7 @@ async def missing(rig: Rig, **until: Any) -> str:
 
 def subscriptions(rig: Rig) -> list[Any]:
     """Everything that may have somebody to tell."""
-    context = rig.lives.broker.context
-    assert context is not None
-    of_replicas = [replica.watchers for replica in context.replicas]
+    of_replicas = [replica.watchers for replica in rig.lives.context.replicas]
     chain: Any = rig.lives.broker.chain
     link = chain._links.get(Place.WAITS)
     return [*of_replicas, rig.lives.on_change, rig.lives.clock.on_run, rig.lives.network.on_connection, link]
@@ -161,10 +159,7 @@ def test_a_wait_ends_in_the_turn_after_its_cause() -> None:
     async def scenario() -> None:
         async with living() as rig:
             await rig.call("PUT", "/v1/topics/orders")
-            context = rig.lives.broker.context
-            assert context is not None
-            replica = context.replicas.get("orders", 0)
-            assert replica is not None
+            replica = rig.replica("orders")
             condition = EndOffset("orders", 0, 1)
             waiting = rig.background(rig.kit.waits.until(condition, 10_000))
             await asyncio.sleep(0)
@@ -215,9 +210,7 @@ def test_each_cause_alone_ends_a_wait() -> None:
             client = await Client("app").connect(rig.port)
 
             async def change_metadata() -> None:
-                context = rig.lives.broker.context
-                assert context is not None
-                context.metadata.apply(ConfigRecord(CLIENT_METRICS, "m", "interval.ms", "1000"))
+                rig.lives.context.metadata.apply(ConfigRecord(CLIENT_METRICS, "m", "interval.ms", "1000"))
 
             async def ask_list() -> None:
                 await client.ask(list_groups, 2, list_groups.ListGroupsRequest())
@@ -314,10 +307,7 @@ def test_a_wait_that_begins_or_ends_costs_the_others_nothing() -> None:
         async with living() as rig:
             await rig.call("PUT", "/v1/topics/orders")
             await rig.call("POST", "/v1/clock/freeze")  # every pass of the broker would have all looked at, too
-            context = rig.lives.broker.context
-            assert context is not None
-            replica = context.replicas.get("orders", 0)
-            assert replica is not None
+            replica = rig.replica("orders")
             rerouted: list[int] = []
             rig.lives.broker.chain.subscribe(lambda: rerouted.append(len(waits)))
             conditions = [Counted(replica) for _ in range(20)]
