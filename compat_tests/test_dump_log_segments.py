@@ -125,8 +125,8 @@ def compact(broker: BrokerProcess) -> None:
 
 
 def is_compacted(data_dir: Path) -> bool:
-    """Whether all is compacted but the active segment, so that no pass is under way: Kafka's broker, stopped in the middle of one,
-    leaves files of it behind."""
+    """Whether all is compacted but the active segment, so that no pass is under way: Kafka's broker, stopped in one, leaves its
+    files behind."""
     checkpoint = data_dir / "cleaner-offset-checkpoint"
     text = checkpoint.read_text() if checkpoint.exists() else ""
     active = max(int(path.stem) for path in (data_dir / "compacted-0").glob("*.log"))
