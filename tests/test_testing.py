@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import urllib.request
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +24,15 @@ from ottla.wire.messages.create_topics import CreatableTopic, CreateTopicsReques
 from tests.asking import ask
 
 
-def broker_threads() -> list[str]:
-    return [thread.name for thread in threading.enumerate() if thread.name == "ottla-broker"]
+@pytest.fixture
+def broker_threads() -> Callable[[], list[str]]:
+    """Lists the names of brokers' threads that were started since: what other tests of this process run is theirs."""
+    before = set(threading.enumerate())
+
+    def since() -> list[str]:
+        return [each.name for each in threading.enumerate() if each.name == "ottla-broker" and each not in before]
+
+    return since
 
 
 def create(broker: Broker, topic: str) -> Any:
@@ -43,7 +51,7 @@ def setting(broker: Broker, name: str) -> str:
     return str(answer.results[0].configs[0].value)
 
 
-def test_in_a_thread_it_serves_when_entered_and_is_gone_when_left() -> None:
+def test_in_a_thread_it_serves_when_entered_and_is_gone_when_left(broker_threads: Callable[[], list[str]]) -> None:
     with Broker() as broker:
         directory = broker.data_dir
         assert broker.bootstrap == f"127.0.0.1:{broker.port}"
@@ -56,7 +64,7 @@ def test_in_a_thread_it_serves_when_entered_and_is_gone_when_left() -> None:
         _ = broker.bootstrap
 
 
-def test_in_the_running_loop_it_serves_when_entered_and_is_gone_when_left() -> None:
+def test_in_the_running_loop_it_serves_when_entered_and_is_gone_when_left(broker_threads: Callable[[], list[str]]) -> None:
     async def scenario() -> None:
         async with Broker() as broker:
             directory = broker.data_dir
@@ -133,7 +141,9 @@ def test_only_a_directory_that_is_given_is_synced(monkeypatch: pytest.MonkeyPatc
     assert synced != []
 
 
-def test_a_failed_start_raises_leaves_no_thread_and_may_be_tried_again(tmp_path: Path) -> None:
+def test_a_failed_start_raises_leaves_no_thread_and_may_be_tried_again(
+    tmp_path: Path, broker_threads: Callable[[], list[str]]
+) -> None:
     second = Broker(data_dir=tmp_path)
     with Broker(data_dir=tmp_path):
         with pytest.raises(LogDirLocked):
@@ -239,7 +249,9 @@ def test_an_interrupt_while_it_stops_lets_it_end_before_its_directory_goes() -> 
     assert (ran.stdout, ran.stderr) == ("stopped True\ninterrupted False\n", "")
 
 
-def test_what_fails_before_there_is_a_loop_is_raised_too(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_fails_before_there_is_a_loop_is_raised_too(
+    monkeypatch: pytest.MonkeyPatch, broker_threads: Callable[[], list[str]]
+) -> None:
     def no_loop() -> Any:
         raise OSError("no more descriptors")
 

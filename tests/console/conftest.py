@@ -1,4 +1,4 @@
-"""A broker for the pages, and a browser that looks at it."""
+"""A broker for the pages, and a browser that looks at it: both end with the package, so that no later test finds them."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from tests.console.browser import Browser, browsing
 Records = Callable[..., None]
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def broker() -> Iterator[ottla.testing.Broker]:
     with ottla.testing.Broker(auto_create_topics_enable=False) as running:
         yield running
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def source(broker: ottla.testing.Broker) -> Source:
     return Source(Cluster({"bootstrap.servers": broker.bootstrap}))
 
@@ -34,12 +34,12 @@ def browser(source: Source) -> Iterator[Browser]:
         yield made
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def admin(broker: ottla.testing.Broker) -> AdminClient:
     return AdminClient({"bootstrap.servers": broker.bootstrap})
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def topic(admin: AdminClient) -> Callable[..., str]:
     """`topic(name, partitions, **settings)` makes a topic."""
 
@@ -51,7 +51,7 @@ def topic(admin: AdminClient) -> Callable[..., str]:
     return make
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def produced(broker: ottla.testing.Broker) -> Records:
     """`produced(topic, *values, partition=0, key=None)` writes records, a millisecond of timestamp apart."""
     producer = Producer({"bootstrap.servers": broker.bootstrap, "linger.ms": 5, "message.max.bytes": 4_000_000})
