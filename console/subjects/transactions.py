@@ -44,7 +44,7 @@ class Transaction(NamedTuple):
         return None if self.started_ms is None else max(0, now_ms - self.started_ms)
 
     def is_late(self, now_ms: int) -> bool:
-        """Whether it has been open for longer than its producer asked for."""
+        """Returns whether it has been open for longer than its producer asked for."""
         age = self.age_ms(now_ms)
         return age is not None and self.timeout_ms is not None and age > self.timeout_ms
 
