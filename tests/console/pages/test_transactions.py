@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
@@ -18,10 +19,8 @@ ID = "<b>till"
 @pytest.fixture
 def opened(broker: ottla.testing.Broker, topic: Callable[..., str]) -> Iterator[Producer]:
     """A producer with an open transaction in the first partition of `txn-held`, and a group that has come to it."""
-    try:
+    with suppress(KafkaException):  # another test has made it
         topic("txn-held", 2)
-    except KafkaException:
-        pass  # of another test
     done = Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": "txn-done"})
     done.init_transactions(30)
     producer = Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": ID})
@@ -34,10 +33,8 @@ def opened(broker: ottla.testing.Broker, topic: Callable[..., str]) -> Iterator[
             at = subject_end(consumer, number)
             consumer.commit(offsets=[TopicPartition("txn-held", number, at)], asynchronous=False)
     yield producer
-    try:
+    with suppress(KafkaException):  # it was fenced
         producer.abort_transaction(30)
-    except KafkaException:
-        pass  # it was fenced
 
 
 def subject_end(consumer: Consumer, number: int) -> int:
