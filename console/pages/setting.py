@@ -133,6 +133,6 @@ def _unset_form(target: Target, found: subject.Detail) -> Form:
         then = "something else"
     else:
         steps = [step for step in found.steps if step.source != entry.source]
-        then = f"{steps[0].value} ({steps[0].source})" if steps else "its default"
+        then = f"{steps[0].value} ({steps[0].source}, {steps[0].setting})" if steps else "its default"
     text = [f"This removes what was set for {entry.name} of {target}. What counts then is {then}."]
     return Form(f"Unset {entry.name} of {target}", text, "Unset", _back(target), name=entry.name, called="the setting's name")
