@@ -11,7 +11,7 @@ from ottla.console.pages.forms import Field, Form, one_of, sent, shown, text_of
 from ottla.console.subjects import access
 from ottla.console.subjects.absent import or_why
 
-SIZE: Final = 200
+SIZE: Final = 100
 COLUMNS: Final = ("rule", "principal", "host", "operation", "resource", "name", "pattern")
 _RULES: Final = {"allow": acl.ALLOW, "deny": acl.DENY}
 _PATTERNS: Final = {"literal": acl.LITERAL, "prefix": acl.PREFIXED}

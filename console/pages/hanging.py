@@ -12,7 +12,7 @@ from ottla.console.pages.forms import Form, sent, shown
 from ottla.console.subjects import transactions as subject
 from ottla.console.subjects.absent import or_why
 
-SIZE: Final = 200
+SIZE: Final = 100
 MOST_TOPICS: Final = 500
 MAX_INT32: Final = 2**31 - 1
 

@@ -13,7 +13,7 @@ from ottla.console.rendering import segment
 from ottla.console.subjects import access
 from ottla.console.subjects.absent import or_why
 
-SIZE: Final = 200
+SIZE: Final = 100
 _HOME: Final = "/access/quotas"
 DEFAULTS: Final = "defaults"
 

@@ -12,7 +12,7 @@ from ottla.console.rendering import segment
 from ottla.console.subjects import transactions as subject
 from ottla.console.subjects.absent import or_why
 
-SIZE: Final = 200
+SIZE: Final = 100
 
 
 def transactions(ask: Ask) -> Answer:

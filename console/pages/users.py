@@ -11,7 +11,7 @@ from ottla.console.pages.forms import Field, Form, one_of, sent, shown, text_of
 from ottla.console.subjects import access
 from ottla.console.subjects.absent import or_why
 
-SIZE: Final = 200
+SIZE: Final = 100
 LEAST, USUAL, MOST = 4096, 8192, 16384
 _HOME: Final = "/access/users"
 

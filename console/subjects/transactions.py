@@ -107,11 +107,12 @@ def held_back(source: Source, one: Transaction) -> list[HeldPartition]:
     from confluent_kafka import IsolationLevel
 
     topics = source.summary().metadata.topics
-    there = [
-        where
-        for where in one.partitions[:MOST_PARTITIONS]
-        if where.topic in topics and topics[where.topic].partitions[where.number].leader >= 0
-    ]
+    leaders = {
+        Partition(topic, number): each.leader
+        for topic in {where.topic for where in one.partitions} & topics.keys()
+        for number, each in topics[topic].partitions.items()
+    }
+    there = [where for where in one.partitions[:MOST_PARTITIONS] if leaders.get(where, -1) >= 0]
     with brokers_of(source) as brokers:
         mine = {where: each for where, each in brokers.producers(there) if each.producer_id == one.producer_id}
     stable = spans(source.cluster, source.admin, there, IsolationLevel.READ_COMMITTED)
