@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pytest
 from confluent_kafka import Producer
@@ -62,7 +62,12 @@ def test_one_that_a_coordinator_knows_is_left_alone(
 
 def test_topics_that_are_not_looked_at_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[int] = []
-    monkeypatch.setattr(subject, "hanging", lambda _, topics, __: asked.append(len(topics)) or [])
+
+    def hanging(_: object, topics: Sequence[str], __: int) -> list[subject.Producer]:
+        asked.append(len(topics))
+        return []
+
+    monkeypatch.setattr(subject, "hanging", hanging)
     topics = [topic_summary("away", offline=1), *(topic_summary(f"t{number}") for number in range(502))]
     with browsing(FakeSource(topics)) as browser:
         page = browser.get("/transaction/hanging").text

@@ -34,7 +34,12 @@ def test_producers_of_all_partitions_and_of_one(
 def test_only_so_many_partitions_are_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[object] = []
     one = subject.Producer(Partition("t", 3), 7, 2, None, None, None, 12)
-    monkeypatch.setattr(subject, "producers", lambda _, name, numbers: asked.append((name, numbers)) or [one])
+
+    def producers(_: object, name: str, numbers: range) -> list[subject.Producer]:
+        asked.append((name, numbers))
+        return [one]
+
+    monkeypatch.setattr(subject, "producers", producers)
     with browsing(FakeSource([topic_summary("t", 203)])) as browser:
         page = browser.get("/topics/t/producers").text
         browser.get("/topics/t/producers?partition=202")

@@ -30,14 +30,14 @@ def opened(broker: ottla.testing.Broker, topic: Callable[..., str]) -> Iterator[
     assert producer.flush(30) == 0
     for group, number in (("txn-behind", 0), ("txn-elsewhere", 1)):
         with Consumer({"bootstrap.servers": broker.bootstrap, "group.id": group}) as consumer:
-            at = subject_end(consumer, number)
+            at = stable_end(consumer, number)
             consumer.commit(offsets=[TopicPartition("txn-held", number, at)], asynchronous=False)
     yield producer
     with suppress(KafkaException):  # it was fenced
         producer.abort_transaction(30)
 
 
-def subject_end(consumer: Consumer, number: int) -> int:
+def stable_end(consumer: Consumer, number: int) -> int:
     """Returns the last stable offset, where readers of committed records stop."""
     return consumer.get_watermark_offsets(TopicPartition("txn-held", number), timeout=30)[1]
 
