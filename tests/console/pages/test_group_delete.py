@@ -30,7 +30,7 @@ def test_a_group_goes_with_its_offsets(
 
 
 def test_one_with_members_is_warned_about() -> None:
-    with_member = replace(group_state("g"), members=(MemberState("m", "c", "h", None, ()),))
+    with_member = replace(group_state("g"), members=(MemberState("m", "c", "h", "i", ()),))
     for state, there in ((group_state("g"), False), (with_member, True)):
         with browsing(FakeSource(states_of=[state])) as browser:
             assert ("The cluster will refuse it: the group has 1 members" in browser.get("/group/delete?id=g").text) is there
