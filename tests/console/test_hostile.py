@@ -184,13 +184,12 @@ def test_what_the_pages_of_administration_show(monkeypatch: pytest.MonkeyPatch) 
         (transactions, "hanging"): known,
         (transactions, "producers"): known,
         (transactions, "held_back"): held,
-        (transactions, "groups_behind"): ([transactions.Waiting(one.topic, one, 1) for one in where], HOSTILE),
         (access, "rules"): [AccessRule(2, value, 3, value, value, 3, 3) for value in HOSTILE],
         (access, "users"): [access.User(value, value, 1) for value in HOSTILE],
         (access, "tokens"): [access.Token(value, value, value, (value,), 1, 2, 3) for value in HOSTILE],
         (access, "quotas"): [access.Quota({"user": value, "client-id": value}, value, 1.5) for value in HOSTILE],
         (storage, "directories"): (
-            [storage.Directory(1, value, value, 1, 1, False, replicas) for value in HOSTILE],
+            [storage.Directory(1, value, value, 1, 1, False, []) for value in HOSTILE],
             HOSTILE,
         ),
         (storage, "reassignments"): [storage.Moving(one, (1,), (2,), (3,)) for one in where],
@@ -200,7 +199,12 @@ def test_what_the_pages_of_administration_show(monkeypatch: pytest.MonkeyPatch) 
     }
     for (module, name), answer in answers.items():
         monkeypatch.setattr(module, name, lambda *_, answer=answer, **__: answer)
-    monkeypatch.setattr(transactions, "transaction", lambda _, name: txn[HOSTILE.index(name)]._replace(state="Ongoing"))
+    behind = [transactions.Waiting(one.topic, one, 1) for one in where], HOSTILE
+    monkeypatch.setattr(transactions, "groups_behind", lambda _, held: behind if held else ([], []))
+    one = txn[0]._replace(state="Ongoing")
+    monkeypatch.setattr(transactions, "transaction", lambda _, name: one if name == "open" else txn[HOSTILE.index(name)])
+    whole = storage.Directory(1, "whole", None, 1, 1, False, replicas)
+    answers[storage, "directories"][0].append(whole)
     with browsing(FakeSource([topic_summary("t")])) as browser:
         for path in (
             *("/transactions", "/transaction/hanging", "/topics/t/producers", "/access", "/access/users", "/access/tokens"),
@@ -213,6 +217,9 @@ def test_what_the_pages_of_administration_show(monkeypatch: pytest.MonkeyPatch) 
                 found += cells(answer.text)
             names = set(found) | {part.strip() for cell in found for part in cell.removeprefix("user ").split(", client id ")}
             assert path == "/topics/t/producers" or {on_page(value) for value in HOSTILE} <= names, path
+        for path in ("/transaction?id=open", "/broker/directory?broker=1&path=whole"):
+            found = cells(browser.get(path).text) + cells(browser.get(f"{path}&page=2").text)
+            assert len({on_page(value) for value in HOSTILE} & set(found)) >= 200, path
         for path in ("/broker/quorum", "/setting?of=topic&name=t&key=key"):
             assert {on_page(value) for value in HOSTILE} <= set(cells(browser.get(path).text)), path
         for value in HOSTILE:
@@ -229,6 +236,7 @@ def test_what_the_pages_of_administration_show(monkeypatch: pytest.MonkeyPatch) 
                 f"/group/settings?id={said}",
             ):
                 assert browser.get(path).status in {200, 400}, (path, value)
+        for value in HOSTILE[::3]:
             for path in ("/access/new", "/access/users/new", "/access/quotas/new"):
                 form = dict.fromkeys(("principal", "host", "name", "value", "user", "client-id", "iterations"), value)
                 assert browser.post(path, operation="none", mechanism="none", key="none", **form).status == 400
