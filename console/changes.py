@@ -49,7 +49,8 @@ def delete_records(source: Source, where: Partition, before: int) -> None:
 
 def delete_group(source: Source, state: GroupState) -> None:
     """Deletes a group with its offsets. Raises Failure."""
-    futures = source.cluster.admin().delete_consumer_groups([state.name], request_timeout=source.cluster.timeout_s)
+    ours = source.cluster.admin()  # held until the answer is there: with the client goes its request
+    futures = ours.delete_consumer_groups([state.name], request_timeout=source.cluster.timeout_s)
     try:
         _, wrong = admin.settle(source.cluster, futures)
     finally:
