@@ -43,6 +43,6 @@ class Brokers:
 
 
 def check(code: int, message: str | None = None) -> None:
-    """Raises Failure if the answer carries an error code."""
+    """Raises direct.Refused, a Failure, if the answer carries an error code."""
     if code:
-        raise Failure(direct.words(code, message))
+        raise direct.Refused(code, direct.words(code, message))

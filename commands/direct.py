@@ -57,6 +57,18 @@ BROKER: Final = 4
 BROKER_LOGGER: Final = 8
 
 
+class Unsupported(Failure):
+    """Raised for a request that the broker does not know."""
+
+
+class Refused(Failure):
+    """Raised for an answer that is an error; `code` is the protocol's."""
+
+    def __init__(self, code: int, text: str) -> None:
+        super().__init__(text)
+        self.code = code
+
+
 class Connection:
     """A connection to one broker, ready for `call`."""
 
@@ -110,7 +122,7 @@ class Connection:
         low, high = self.versions.get(module.API_KEY, (0, -1))
         best = min(high, int(module.MAX_VERSION))
         if best < max(low, int(module.MIN_VERSION)):
-            raise Failure(f"{self.who}: the broker does not support {APIS[module.API_KEY].name}")
+            raise Unsupported(f"{self.who}: the broker does not support {APIS[module.API_KEY].name}")
         return best
 
     def _exactly(self, count: int) -> bytes:

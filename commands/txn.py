@@ -11,7 +11,7 @@ the producer's last record, since a partition does not report the first.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Annotated, Any, Final
 
@@ -229,6 +229,21 @@ class TxnBrokers(Brokers):
         check(one.error_code)
         return one
 
+    def describe_all(self, coordinators: Mapping[str, int]) -> dict[str, Any]:
+        """Describes transactional ids, given with their coordinators, many at a time. Those that have been forgotten since are
+        left out."""
+        by_broker: dict[int, list[str]] = {}
+        for name, broker in coordinators.items():
+            by_broker.setdefault(broker, []).append(name)
+        found: dict[str, Any] = {}
+        for broker, names in by_broker.items():
+            for batch in admin.batches(names, admin.NAMES_AT_ONCE):
+                for one in self.at(broker).call(DescribeTransactionsRequest(list(batch))).transaction_states:
+                    if one.error_code != ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
+                        check(one.error_code)
+                        found[one.transactional_id] = one
+        return found
+
     def fence(self, transactional_id: str, broker: int) -> bool:
         """Does what a new producer of this id would do first: aborts the transaction of the previous producer and fences that.
         Returns False, with nothing done, if no transaction is open.
@@ -250,6 +265,10 @@ class TxnBrokers(Brokers):
 
     def producers(self, wanted: Iterable[Partition]) -> Iterator[tuple[Partition, Any]]:
         """Yields each partition's producers that have a transaction open there, as its leader knows them."""
+        return (found for found in self.all_producers(wanted) if found[1].current_txn_start_offset >= 0)
+
+    def all_producers(self, wanted: Iterable[Partition]) -> Iterator[tuple[Partition, Any]]:
+        """Yields each partition's producers that its leader remembers."""
         by_leader: dict[int, dict[str, list[int]]] = {}
         for where in wanted:
             leader = self.metadata.topics[where.topic].partitions[where.number].leader
@@ -260,7 +279,7 @@ class TxnBrokers(Brokers):
                 for partition in topic.partitions:
                     check(partition.error_code, partition.error_message)
                     where = Partition(topic.name, partition.partition_index)
-                    yield from ((where, one) for one in partition.active_producers if one.current_txn_start_offset >= 0)
+                    yield from ((where, one) for one in partition.active_producers)
 
     def hanging(self, topics: Iterable[str], before_ms: int) -> list[tuple[Partition, Any]]:
         """Returns the open transactions that no coordinator knows, if their producers have written nothing since `before_ms`."""

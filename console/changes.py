@@ -31,6 +31,34 @@ def delete_topic(source: Source, name: str) -> None:
     _settled(source, name, source.admin.delete_topics([name], **times(source.cluster)))
 
 
+def add_partitions(source: Source, topic: str, count: int) -> None:
+    """Gives a topic `count` partitions in all. Raises Failure."""
+    from confluent_kafka.admin import NewPartitions
+
+    futures: Mapping[str, Any] = source.admin.create_partitions([NewPartitions(topic, count)], **times(source.cluster))
+    _settled(source, topic, futures)
+
+
+def delete_records(source: Source, where: Partition, before: int) -> None:
+    """Deletes a partition's records before an offset, or all if it is -1. Raises Failure."""
+    from confluent_kafka import TopicPartition
+
+    futures = source.admin.delete_records([TopicPartition(where.topic, where.number, before)], **times(source.cluster))
+    _settled(source, where.topic, {where.topic: next(iter(futures.values()))})
+
+
+def delete_group(source: Source, state: GroupState) -> None:
+    """Deletes a group with its offsets. Raises Failure."""
+    ours = source.cluster.admin()  # held until the answer is there: with the client goes its request
+    futures = ours.delete_consumer_groups([state.name], request_timeout=source.cluster.timeout_s)
+    try:
+        _, wrong = admin.settle(source.cluster, futures)
+    finally:
+        source.changed()
+    if wrong:
+        raise Failure(f"group {state.name}: {wrong[state.name]}")
+
+
 def _settled(source: Source, name: str, futures: Mapping[str, Any]) -> None:
     try:
         _, wrong = admin.settle(source.cluster, futures)

@@ -107,6 +107,10 @@ def paths(topic: str) -> list[str]:
         *("/", "/topics", "/new-topic", "/groups", "/brokers", "/nothing", "/topics?sort=x"),
         *(f"/topics/{topic}{end}" for end in ("", "/settings", "/messages?n=4", "/0/0", "/0/999999", "/produce", "/delete")),
         *(f"/group?id={group}", f"/group/reset?id={group}&to=beginning"),
+        *("/transactions", "/transaction/hanging", f"/topics/{topic}/producers", "/access", "/access/new", "/access/users"),
+        *("/access/tokens", "/access/quotas", "/broker/directories", "/broker/reassignments", "/broker/quorum"),
+        *(f"/setting?of=topic&name={topic}&key=retention.ms", f"/setting/set?of=topic&name={topic}&key=retention.ms"),
+        *(f"/group/settings?id={group}", f"/group/delete?id={group}", f"/topics/{topic}/partitions"),
     ]
 
 

@@ -7,17 +7,29 @@ from typing import Final
 
 from ottla.console.ask import Answer, Ask
 from ottla.console.pages import (
+    acls,
     brokers,
     group,
+    group_delete,
     group_reset,
     groups,
+    hanging,
     messages,
     overview,
     produce,
+    producers,
+    quorum,
+    quotas,
     record,
+    setting,
+    storage,
+    tokens,
     topic,
     topic_changes,
+    topic_growth,
     topics,
+    transactions,
+    users,
 )
 
 PAGES: Final[Mapping[str, Callable[[Ask], Answer]]] = {
@@ -36,6 +48,37 @@ PAGES: Final[Mapping[str, Callable[[Ask], Answer]]] = {
     "/group/reset": group_reset.form,
     "/brokers": brokers.brokers,
     "/brokers/{broker}": brokers.settings,
+    # Transactions
+    "/transactions": transactions.transactions,
+    "/transaction": transactions.transaction,
+    "/transaction/abort": transactions.ask_to_abort,
+    "/transaction/hanging": hanging.hanging,
+    "/transaction/hanging/abort": hanging.ask_to_abort,
+    "/topics/{topic}/producers": producers.producers,
+    # Access
+    "/access": acls.acls,
+    "/access/new": acls.new,
+    "/access/remove": acls.ask_to_remove,
+    "/access/users": users.users,
+    "/access/users/new": users.new,
+    "/access/users/remove": users.ask_to_remove,
+    "/access/tokens": tokens.tokens,
+    "/access/quotas": quotas.quotas,
+    "/access/quotas/new": quotas.new,
+    "/access/quotas/remove": quotas.ask_to_remove,
+    # What a cluster is made of
+    "/broker/directories": storage.directories,
+    "/broker/directory": storage.directory,
+    "/broker/reassignments": storage.reassignments,
+    "/broker/quorum": quorum.quorum,
+    # Settings, and what else is changed
+    "/setting": setting.setting,
+    "/setting/set": setting.ask_to_set,
+    "/setting/unset": setting.ask_to_unset,
+    "/group/settings": setting.group_settings,
+    "/group/delete": group_delete.ask_to_delete,
+    "/topics/{topic}/partitions": topic_growth.ask_for_partitions,
+    "/topics/{topic}/delete-records": topic_growth.ask_to_delete_records,
 }
 """What GET shows."""
 
@@ -44,5 +87,18 @@ ACTIONS: Final[Mapping[str, Callable[[Ask], Answer]]] = {
     "/topics/{topic}/delete": topic_changes.delete,
     "/topics/{topic}/produce": produce.send,
     "/group/reset": group_reset.reset,
+    "/group/delete": group_delete.delete,
+    "/transaction/abort": transactions.abort,
+    "/transaction/hanging/abort": hanging.abort,
+    "/access/new": acls.add,
+    "/access/remove": acls.remove,
+    "/access/users/new": users.add,
+    "/access/users/remove": users.remove,
+    "/access/quotas/new": quotas.add,
+    "/access/quotas/remove": quotas.remove,
+    "/setting/set": setting.set_,
+    "/setting/unset": setting.unset,
+    "/topics/{topic}/partitions": topic_growth.add_partitions,
+    "/topics/{topic}/delete-records": topic_growth.delete_records,
 }
 """What POST changes."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -20,6 +21,30 @@ Records = Callable[..., None]
 def broker() -> Iterator[ottla.testing.Broker]:
     with ottla.testing.Broker(auto_create_topics_enable=False) as running:
         yield running
+
+
+@pytest.fixture(scope="package")
+def guarded() -> Iterator[ottla.testing.Broker]:
+    """A broker with an authorizer, where whoever has not logged in is a super user; and where transactions can hang."""
+    with ottla.testing.Broker(
+        authorizer_class_name="org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        super_users="User:ANONYMOUS",
+        transaction_partition_verification_enable=False,
+    ) as running:
+        yield running
+
+
+@pytest.fixture
+def guarded_browser(guarded: ottla.testing.Broker) -> Iterator[Browser]:
+    with browsing(Source(Cluster({"bootstrap.servers": guarded.bootstrap}))) as made:
+        yield made
+
+
+@pytest.fixture
+def audited(caplog: pytest.LogCaptureFixture) -> Callable[[], list[str]]:
+    """Returns the lines that the console's audit has got, without who did it and from where."""
+    caplog.set_level(logging.INFO, "ottla.console.audit")
+    return lambda: [line.rpartition(" (session ")[0] for line in caplog.messages]
 
 
 @pytest.fixture(scope="package")

@@ -22,10 +22,12 @@ from ottla.commands.config_rows import Entry
 from ottla.commands.group_rows import MemberState, OffsetState
 from ottla.commands.output import Failure
 from ottla.commands.positions import Partition
+from ottla.commands.program import AccessRule
 from ottla.console.pages import record
 from ottla.console.reading import Record
 from ottla.console.rendering import segment
 from ottla.console.source import Source, Summary
+from ottla.console.subjects import access, quorum, settings, storage, transactions
 from ottla.console.text import shown, visible
 from ottla.wire.messages import consumer_group_heartbeat, offset_commit
 from tests.console.browser import HOST, Browser, browsing, cells, check_page
@@ -165,6 +167,81 @@ def test_settings_addresses_and_what_else_a_cluster_says() -> None:
     assert {on_page(value) for value in HOSTILE} <= set(found)
 
 
+def test_what_the_pages_of_administration_show(monkeypatch: pytest.MonkeyPatch) -> None:
+    where = [Partition(value, 0) for value in HOSTILE]
+    txn = [transactions.Transaction(value, value, 1, 1, 0, 1, 1, [Partition(value, 0)]) for value in HOSTILE]
+    known = [transactions.Producer(one, 1, 2, 3, 4, 5, 6) for one in where]
+    held = [transactions.HeldPartition(one, 1, 2, 3, 4) for one in where]
+    detail = settings.Detail(
+        Entry("key", HOSTILE[0], "topic", False, False),
+        "",
+        settings.without_markup("\n".join(HOSTILE)),
+        [settings.Step(value, value, value) for value in HOSTILE],
+    )
+    replicas = [storage.Replica(one, 1, 2, True) for one in where]
+    answers: dict[tuple[Any, str], Any] = {
+        (transactions, "transactions"): txn,
+        (transactions, "hanging"): known,
+        (transactions, "producers"): known,
+        (transactions, "held_back"): held,
+        (access, "rules"): [AccessRule(2, value, 3, value, value, 3, 3) for value in HOSTILE],
+        (access, "users"): [access.User(value, value, 1) for value in HOSTILE],
+        (access, "tokens"): [access.Token(value, value, value, (value,), 1, 2, 3) for value in HOSTILE],
+        (access, "quotas"): [access.Quota({"user": value, "client-id": value}, value, 1.5) for value in HOSTILE],
+        (storage, "directories"): (
+            [storage.Directory(1, value, value, 1, 1, False, []) for value in HOSTILE],
+            HOSTILE,
+        ),
+        (storage, "reassignments"): [storage.Moving(one, (1,), (2,), (3,)) for one in where],
+        (quorum, "quorum"): quorum.Quorum(1, 1, 1, [quorum.Replica(1, True, True, 1, 0, 1, 1, tuple(HOSTILE))]),
+        (quorum, "features"): [quorum.Feature(value, 1, 1, 1) for value in HOSTILE],
+        (settings, "detail"): detail,
+    }
+    for (module, name), answer in answers.items():
+        monkeypatch.setattr(module, name, lambda *_, answer=answer, **__: answer)
+    behind = [transactions.Waiting(one.topic, one, 1) for one in where], HOSTILE
+    monkeypatch.setattr(transactions, "groups_behind", lambda _, held: behind if held else ([], []))
+    one = txn[0]._replace(state="Ongoing")
+    monkeypatch.setattr(transactions, "transaction", lambda _, name: one if name == "open" else txn[HOSTILE.index(name)])
+    whole = storage.Directory(1, "whole", None, 1, 1, False, replicas)
+    answers[storage, "directories"][0].append(whole)
+    with browsing(FakeSource([topic_summary("t")])) as browser:
+        for path in (
+            *("/transactions", "/transaction/hanging", "/topics/t/producers", "/access", "/access/users", "/access/tokens"),
+            *("/access/quotas", "/broker/directories", "/broker/reassignments"),
+        ):
+            found: list[str] = []
+            for page in (1, 2, 3):
+                answer = browser.get(f"{path}?page={page}")
+                assert answer.status == 200, path
+                found += cells(answer.text)
+            names = set(found) | {part.strip() for cell in found for part in cell.removeprefix("user ").split(", client id ")}
+            assert path == "/topics/t/producers" or {on_page(value) for value in HOSTILE} <= names, path
+        for path in ("/transaction?id=open", "/broker/directory?broker=1&path=whole"):
+            found = cells(browser.get(path).text) + cells(browser.get(f"{path}&page=2").text)
+            assert len({on_page(value) for value in HOSTILE} & set(found)) >= 200, path
+        for path in ("/broker/quorum", "/setting?of=topic&name=t&key=key"):
+            assert {on_page(value) for value in HOSTILE} <= set(cells(browser.get(path).text)), path
+        for value in HOSTILE:
+            said = segment(value)
+            for path in (
+                f"/transaction?id={said}",
+                f"/transaction/abort?id={said}",
+                f"/broker/directory?broker=1&path={said}",
+                f"/access/users/new?name={said}",
+                f"/access/users/remove?name={said}&mechanism=SCRAM-SHA-256",
+                f"/access/quotas/remove?user={said}&key={said}",
+                f"/access/remove?rule=deny&principal={said}&host={said}&operation=all&resource=group&name={said}&pattern=literal",
+                f"/setting?of={said}&name={said}&key={said}",
+                f"/group/settings?id={said}",
+            ):
+                assert browser.get(path).status in {200, 400}, (path, value)
+        for value in HOSTILE[::3]:
+            for path in ("/access/new", "/access/users/new", "/access/quotas/new"):
+                form = dict.fromkeys(("principal", "host", "name", "value", "user", "client-id", "iterations"), value)
+                assert browser.post(path, operation="none", mechanism="none", key="none", **form).status == 400
+
+
 def test_what_is_in_the_address_or_a_field_comes_back_as_text() -> None:
     with browsing(FakeSource([topic_summary("t")])) as browser:
         for value in HOSTILE:
@@ -198,7 +275,7 @@ def test_what_a_cluster_answers_with_is_text() -> None:
 def test_a_cluster_that_is_away_is_said_on_every_page() -> None:
     away = Source(Cluster({"bootstrap.servers": "127.0.0.1:1"}, timeout_s=5))
     with browsing(away) as browser:
-        for path in ("/", "/topics", "/topics/t", "/topics/t/messages", "/groups", "/brokers"):
+        for path in ("/", "/topics", "/topics/t", "/topics/t/messages", "/groups", "/brokers", "/transactions", "/access/users"):
             answer = browser.get(path)
             assert answer.status == 502
             assert "cannot reach 127.0.0.1:1: connection refused" in answer.text

@@ -1,0 +1,34 @@
+"""Deletes a group with its offsets. Whoever deletes one has to type its name."""
+
+from __future__ import annotations
+
+from ottla.commands.group_rows import GroupState
+from ottla.console import changes
+from ottla.console.ask import Answer, Ask
+from ottla.console.pages.forms import Form, sent, shown
+from ottla.console.rendering import segment
+
+
+def ask_to_delete(ask: Ask) -> Answer:
+    """Shows what would be deleted of the group `?id=`."""
+    state, notes = ask.source.state(ask.query.get("id", ""))
+    return shown(ask, _form(state), notes=notes)
+
+
+def delete(ask: Ask) -> Answer:
+    """Deletes it if its name was typed."""
+    state, _ = ask.source.state(ask.query.get("id", ""))
+    what = f"delete group {state.name!a}"
+    return sent(ask, _form(state), what, lambda: changes.delete_group(ask.source, state), "/groups")
+
+
+def _form(state: GroupState) -> Form:
+    committed = sum(one.committed is not None for one in state.offsets)
+    text = [
+        f"This deletes the {state.kind} group {state.name or '(empty name)'} with its offsets in {committed} partitions. A "
+        "consumer that joins it later begins where its own settings say. It cannot be undone."
+    ]
+    if state.members:
+        text.append(f"The cluster will refuse it: the group has {len(state.members)} members. Stop them first.")
+    back = f"/group?id={segment(state.name)}"
+    return Form(f"Delete group {state.name or '(empty name)'}", text, "Delete", back, name=state.name, called="the group's name")

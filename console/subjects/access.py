@@ -1,0 +1,164 @@
+"""Who may do what and how much of it: access rules, users with passwords, delegation tokens, quotas. Secrets stay hidden."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
+
+from ottla.commands import acl, direct, quota, user
+from ottla.commands.brokers import Brokers, check
+from ottla.commands.output import Failure
+from ottla.commands.program import AccessRule
+from ottla.console.source import Source
+from ottla.wire.messages.alter_client_quotas import OpData
+from ottla.wire.messages.alter_user_scram_credentials import AlterUserScramCredentialsRequest, ScramCredentialDeletion
+from ottla.wire.messages.create_acls import AclCreation, CreateAclsRequest
+from ottla.wire.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
+from ottla.wire.messages.describe_delegation_token import DescribeDelegationTokenRequest
+
+QUOTAS: Final = (
+    "producer_byte_rate",
+    "consumer_byte_rate",
+    "request_percentage",
+    "controller_mutation_rate",
+    "connection_creation_rate",
+)
+"""The quotas that Kafka has; the first four are of users and client ids, the last one of addresses."""
+MECHANISMS: Final = {number: name for name, number in user.MECHANISMS.items()}
+
+
+def _brokers(source: Source) -> Brokers:
+    return Brokers(source.cluster, source.summary().metadata)
+
+
+# Access rules
+
+
+def rules(source: Source) -> list[AccessRule]:
+    """Returns all access rules. Raises direct.Refused, SECURITY_DISABLED without an authorizer, and Failure."""
+    with _brokers(source) as brokers:
+        return sorted(acl.described(acl.any_of(brokers), None, None))
+
+
+def add_rules(source: Source, wanted: Sequence[AccessRule]) -> None:
+    """Adds access rules; those that are there already stay. Raises Failure."""
+    with _brokers(source) as brokers:
+        answer = acl.any_of(brokers).call(CreateAclsRequest([AclCreation(*rule) for rule in wanted]))
+    for one in answer.results:
+        check(one.error_code, one.error_message)
+
+
+def remove_rule(source: Source, rule: AccessRule) -> None:
+    """Removes one access rule. Raises Failure, also if it is not there."""
+    with _brokers(source) as brokers:
+        answer = acl.any_of(brokers).call(DeleteAclsRequest([DeleteAclsFilter(*rule)]))
+    gone = 0
+    for result in answer.filter_results:
+        check(result.error_code, result.error_message)
+        for one in result.matching_acls:
+            check(one.error_code, one.error_message)
+            gone += 1
+    if not gone:
+        raise Failure("there is no such rule")
+
+
+# Users
+
+
+class User(NamedTuple):
+    name: str
+    mechanism: str
+    iterations: int
+
+
+def users(source: Source) -> list[User]:
+    """Returns the users with SCRAM passwords, one for each mechanism. Raises Failure."""
+    with _brokers(source) as brokers:
+        return [
+            User(name, MECHANISMS.get(number, str(number)), iterations)
+            for name, number, iterations in user.described(user.any_of(brokers), None)
+        ]
+
+
+def set_password(source: Source, name: str, mechanism: str, iterations: int, password: str) -> None:
+    """Adds a user, or changes a password; it stays in this process, the cluster gets keys made of it. Raises Failure."""
+    wish = user.credential(name, user.MECHANISMS[mechanism], iterations, password, secrets.token_bytes(user.SALT_BYTES))
+    _alter_users(source, AlterUserScramCredentialsRequest([], [wish]))
+
+
+def remove_user(source: Source, name: str, mechanism: str) -> None:
+    """Removes a user's password of one mechanism. Raises Failure."""
+    _alter_users(source, AlterUserScramCredentialsRequest([ScramCredentialDeletion(name, user.MECHANISMS[mechanism])], []))
+
+
+def _alter_users(source: Source, request: AlterUserScramCredentialsRequest) -> None:
+    with _brokers(source) as brokers:
+        (result,) = user.any_of(brokers).call(request).results
+    check(result.error_code, result.error_message)
+
+
+# Delegation tokens
+
+
+class Token(NamedTuple):
+    """A delegation token without its secret. Times are in ms since 1970."""
+
+    name: str
+    owner: str
+    requester: str | None
+    renewers: tuple[str, ...]
+    issued_ms: int
+    expires_ms: int
+    latest_ms: int
+
+
+def tokens(source: Source) -> list[Token]:
+    """Returns the delegation tokens that this client may see. Raises direct.Refused where there are none, and Failure."""
+    with _brokers(source) as brokers:
+        answer = acl.any_of(brokers).call(DescribeDelegationTokenRequest(None))
+    check(answer.error_code)
+    return sorted(_token(one) for one in answer.tokens)
+
+
+def _token(one: Any) -> Token:
+    requester = f"{one.token_requester_principal_type}:{one.token_requester_principal_name}"
+    return Token(
+        one.token_id,
+        f"{one.principal_type}:{one.principal_name}",
+        None if requester == ":" else requester,
+        tuple(f"{each.principal_type}:{each.principal_name}" for each in one.renewers),
+        one.issue_timestamp,
+        one.expiry_timestamp,
+        one.max_timestamp,
+    )
+
+
+# Quotas
+
+
+class Quota(NamedTuple):
+    """One quota of an entity, which maps kinds of names to names (None is the default)."""
+
+    entity: dict[str, str | None]
+    key: str
+    value: float
+
+
+def quotas(source: Source) -> list[Quota]:
+    """Returns all quotas. Raises Failure."""
+    with _brokers(source) as brokers:
+        found = quota.described(quota.any_of(brokers), {})
+    return [Quota(entity, key, value) for entity, values in found for key, value in values.items()]
+
+
+def set_quota(source: Source, entity: quota.Entity, key: str, value: float | None) -> None:
+    """Sets a quota of an entity, or removes it if the value is None. Raises Failure."""
+    with _brokers(source) as brokers:
+        connection: direct.Connection = quota.any_of(brokers)
+        if value is None and all(key not in values for _, values in quota.described(connection, entity)):
+            raise Failure(f"{quota.in_words(entity)} has no quota {key}")  # the cluster would accept this silently
+        op = OpData(key, remove=True) if value is None else OpData(key, value)
+        error = quota.alter(connection, entity, [op], dry_run=False)
+    if error is not None:
+        raise Failure(error)

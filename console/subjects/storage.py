@@ -1,0 +1,111 @@
+"""Where the brokers keep their logs, and which partitions move to other brokers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from ottla.commands import direct
+from ottla.commands.brokers import Brokers, check
+from ottla.commands.output import Failure
+from ottla.commands.positions import Partition
+from ottla.console.source import Source
+from ottla.wire.messages.describe_log_dirs import DescribeLogDirsRequest
+from ottla.wire.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
+
+
+class Replica(NamedTuple):
+    """A log in a directory. `offset_lag` is how far it is behind; `is_future` says that it will replace the one elsewhere."""
+
+    partition: Partition
+    size_bytes: int
+    offset_lag: int
+    is_future: bool
+
+
+class Directory(NamedTuple):
+    """A log directory of a broker. `problem` says why it is offline; sizes of the disk are None if the broker does not tell."""
+
+    broker: int
+    path: str
+    problem: str | None
+    total_bytes: int | None
+    usable_bytes: int | None
+    is_cordoned: bool
+    replicas: Sequence[Replica]
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(one.size_bytes for one in self.replicas)
+
+    @property
+    def futures(self) -> int:
+        return sum(one.is_future for one in self.replicas)
+
+
+def directories(source: Source, broker: int | None = None) -> tuple[list[Directory], list[str]]:
+    """Returns the log directories of all brokers or one, and notes of brokers that did not answer. Raises Refused, Unsupported
+    if none did."""
+    summary = source.summary()
+    found: list[Directory] = []
+    notes: list[str] = []
+    failures: list[Failure] = []
+    asked = [node.number for node in summary.nodes if broker in {None, node.number}]
+    with Brokers(source.cluster, summary.metadata) as brokers:
+        for number in asked:
+            try:
+                answer = brokers.at(number).call(DescribeLogDirsRequest(None))
+                check(answer.error_code)
+            except Failure as failure:
+                failures.append(failure)
+                notes.append(f"the directories of broker {number} are not known: {failure}")
+                continue
+            found += [_directory(number, one) for one in answer.results]
+    if failures and len(failures) == len(asked):
+        raise failures[0]
+    return found, notes
+
+
+def _directory(broker: int, result: Any) -> Directory:
+    return Directory(
+        broker,
+        result.log_dir,
+        direct.words(result.error_code) if result.error_code else None,
+        result.total_bytes if result.total_bytes >= 0 else None,
+        result.usable_bytes if result.usable_bytes >= 0 else None,
+        result.is_cordoned,
+        [
+            Replica(Partition(topic.name, each.partition_index), each.partition_size, each.offset_lag, each.is_future_key)
+            for topic in result.topics
+            for each in topic.partitions
+        ],
+    )
+
+
+class Moving(NamedTuple):
+    """A partition that is being moved: its replicas now, those that come, and those that will go."""
+
+    partition: Partition
+    replicas: tuple[int, ...]
+    adding: tuple[int, ...]
+    removing: tuple[int, ...]
+
+
+def reassignments(source: Source) -> list[Moving]:
+    """Returns the reassignments under way. Raises Failure."""
+    summary = source.summary()
+    controller = next((node.number for node in summary.nodes if node.is_controller), min(node.number for node in summary.nodes))
+    with Brokers(source.cluster, summary.metadata) as brokers:
+        timeout_ms = round(source.cluster.timeout_s * 1000)
+        answer = brokers.at(controller).call(ListPartitionReassignmentsRequest(timeout_ms, None))
+        check(answer.error_code, answer.error_message)
+    return sorted(
+        Moving(
+            Partition(topic.name, one.partition_index),
+            tuple(one.replicas),
+            tuple(one.adding_replicas),
+            tuple(one.removing_replicas),
+        )
+        for topic in answer.topics
+        for one in topic.partitions
+    )
