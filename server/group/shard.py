@@ -81,8 +81,7 @@ class GroupShard(CoordinatorShard[GroupRecord]):
         cluster: Cluster,
         random: Random,
     ) -> None:
-        super().__init__(partition, leader_epoch, append)
-        self.clock = clock
+        super().__init__(partition, leader_epoch, append, clock, settings.write_timeout_ms)
         self.settings = settings
         self.cluster = cluster
         self.random = random
@@ -166,7 +165,7 @@ class GroupShard(CoordinatorShard[GroupRecord]):
             return
         group_id = record.key.group
         if record.value is not None and group_id not in self.groups:
-            self.groups[group_id] = ClassicGroup(group_id, record.value.commit_timestamp, self.when_replicated)
+            self.groups[group_id] = ClassicGroup(group_id, record.value.commit_timestamp, self.when_answerable)
         self.offsets.replay(record, offset, producer_id)
 
     # Loading
