@@ -151,9 +151,7 @@ class CoordinatorShard(ABC, Generic[R]):
 
         return value if self.unreplicated is None else self.answer_or(value, refuse, timeout_ms)
 
-    def answer_or(
-        self, value: T, refused: Callable[[ErrorCode], T], timeout_ms: int | None = None
-    ) -> T | Promise[T]:
+    def answer_or(self, value: T, refused: Callable[[ErrorCode], T], timeout_ms: int | None = None) -> T | Promise[T]:
         """Does the same for answers that hold an error code: the promise is kept with what `refused` returns for any other code
         than NONE.
         """

@@ -337,9 +337,7 @@ class GroupShard(CoordinatorShard[GroupRecord]):
                 return True
             return topic in gone or is_stale(topic_id, image.topic_id)
 
-        removed = yield from self._delete_of_each(
-            lambda group_id: self.offsets.delete_of_missing(group_id, is_missing, upto)
-        )
+        removed = yield from self._delete_of_each(lambda group_id: self.offsets.delete_of_missing(group_id, is_missing, upto))
         if removed:
             text = "partition %d of __consumer_offsets: removed %d committed offsets of topics that were deleted earlier"
             logger.info(text, self.partition, removed)

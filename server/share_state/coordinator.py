@@ -223,7 +223,14 @@ class ShareCoordinator:
     def _make(self, partition: int, leader_epoch: int, append: Callable[[bytes], Appended]) -> ShareStateShard:
         settings = self.settings
         return ShareStateShard(
-            partition, leader_epoch, append, self._clock, settings.updates_per_snapshot, self._exists, settings.codec, settings.write_timeout_ms
+            partition,
+            leader_epoch,
+            append,
+            self._clock,
+            settings.updates_per_snapshot,
+            self._exists,
+            settings.codec,
+            settings.write_timeout_ms,
         )
 
     def _loaded(self, shard: ShareStateShard) -> None:
