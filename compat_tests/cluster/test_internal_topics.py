@@ -49,9 +49,9 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mixed]:
         mixed.stop()
 
 
-def commit(cluster: Mixed, node: int, group: str, offset: int) -> ErrorCode:
+def commit(cluster: Mixed, node: int, group: str, offset: int, topic: str = "t") -> ErrorCode:
     """Commits an offset of a group without members."""
-    topics = [OffsetCommitRequestTopic("t", partitions=[OffsetCommitRequestPartition(0, committed_offset=offset)])]
+    topics = [OffsetCommitRequestTopic(topic, partitions=[OffsetCommitRequestPartition(0, committed_offset=offset)])]
     answer = cluster.call(node, OffsetCommitRequest(group, topics=topics), 8)
     return ErrorCode(answer.topics[0].partitions[0].error_code)
 
@@ -192,14 +192,17 @@ def test_groups_of_a_damaged_replica_move_and_it_repairs_itself(cluster: Mixed) 
 
 
 def test_groups_of_the_only_replica_in_sync_stay_where_nothing_is_made_up(cluster: Mixed) -> None:
-    """Nobody could take over: the log says what an operator can do, and the broker's other groups are served."""
+    """As long as nobody else is in sync. Meanwhile a topic is deleted, of which a group has an offset: Apache Kafka, which takes
+    over, keeps that, and ottla removes it."""
+    cluster.create("gone", BOTH)
     cluster.lead(OFFSETS, OTTLA)
     wait_for(lambda: commit(cluster, OTTLA, "alone", 1) is ErrorCode.NONE, cluster.tails)
+    assert commit(cluster, OTTLA, "reader", 7, "gone") is ErrorCode.NONE
     cluster.stop_in_order(KAFKA)
     cluster.wait_for_isr(OFFSETS, [[OTTLA]])
+    cluster.admin.delete_topics(["gone"])["gone"].result(30)
     cluster.stop_in_order(OTTLA)
-    place = cluster.brokers[OTTLA].data_dir / f"{OFFSETS}-0"
-    _damage(place)
+    _damage(cluster.brokers[OTTLA].data_dir / f"{OFFSETS}-0")
     cluster.brokers[OTTLA].start()
     cluster.wait_for_leaders(OFFSETS, [OTTLA])
     wait_for(lambda: committed(cluster, OTTLA, "alone") is ErrorCode.NOT_COORDINATOR, cluster.tails)
@@ -208,8 +211,14 @@ def test_groups_of_the_only_replica_in_sync_stay_where_nothing_is_made_up(cluste
     assert cluster.state(OFFSETS) == [(OTTLA, [OTTLA])]
     cluster.brokers[KAFKA].start()  # it has all of it, and is in sync soon: then the groups move after all
     cluster.wait_for_leaders(OFFSETS, [KAFKA])
-    wait_until_committed(cluster, KAFKA, {"alone": 1})
-    cluster.wait_for_full_isr()
+    wait_until_committed(cluster, KAFKA, {"alone": 1, "reader": 7})
+
+    cluster.wait_until_whole()
+    wait_for(lambda: committed(cluster, OTTLA, "reader") == -1, cluster.tails)
+    wait_until_committed(cluster, OTTLA, {"alone": 1})
+    cluster.wait_until_equal(OFFSETS, BOTH)
+    cluster.lead(OFFSETS, KAFKA)
+    wait_until_committed(cluster, KAFKA, {"alone": 1, "reader": -1})
 
 
 def _damage(place: Path) -> None:
