@@ -42,6 +42,11 @@ class Deadlines:
                 self._timer.cancel()
             self._arm(deadline)
 
+    def close(self) -> None:
+        """Ends the limits: all answers have gone out."""
+        if self._timer is not None:
+            self._timer.cancel()
+
     def _arm(self, deadline: float) -> None:
         self._rings_at = deadline
         self._timer = self._clock.call_later(max(0.0, deadline - self._clock.monotonic()), self._ring)

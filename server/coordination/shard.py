@@ -232,6 +232,8 @@ class CoordinatorShard(ABC, Generic[R]):
         waiting, self._waiting = self._waiting, deque()
         for _, then in waiting:
             then(ErrorCode.NOT_COORDINATOR)
+        if self._deadlines is not None:
+            self._deadlines.close()
 
     def unload(self) -> None:
         """Ends the shard when another broker leads the partition or its leader epoch is over. A subclass also ends its

@@ -23,6 +23,7 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from ottla.log.errors import StorageError
 from ottla.server.base.damage import way_out
 from ottla.server.metadata.image import NO_LEADER
 from ottla.server.metadata.withdrawals import WITHDRAWN, Withdrawals
@@ -116,8 +117,12 @@ class Repairs:
         self._withdrawals.restore(replica.topic_id, replica.partition, directory_id)
 
     def _cut(self, replica: Replica, offset: int, leader: int) -> None:
-        """Cuts the log; if the disk fails, its directory goes offline, and the replica with it."""
-        cut_damage(replica.log, offset)
+        """Cuts the log. If the disk fails, its directory goes offline, and the replica with it."""
+        try:
+            cut_damage(replica.log, offset)
+        except StorageError as error:
+            logger.error("%s-%d stays damaged: %s", replica.topic, replica.partition, error)
+            return
         text = "%s-%d: what was damaged, from offset %d on, is cut, and fetched again from broker %d, which leads"
         logger.warning(text, replica.topic, replica.partition, replica.log.log_end_offset, leader)
         self._refetch(replica)

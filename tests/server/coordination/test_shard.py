@@ -325,6 +325,16 @@ def test_an_answer_that_ends_the_shard_takes_those_with_it_that_are_late_as_well
     assert codes == [ErrorCode.NOT_COORDINATOR]
 
 
+def test_a_shard_that_is_unloaded_leaves_no_timer() -> None:
+    log = LaggingLog()
+    shard, clock = limited(log)
+    shard.put("a")
+    answer = waiting(shard.answer("said", 900_000))
+    shard.unload()
+    assert refused(answer) is ErrorCode.NOT_COORDINATOR
+    assert clock.waiting == 0
+
+
 def test_where_one_replica_counts_there_is_no_limit_to_keep() -> None:
     clock = CoordinatorClock()
     log = LaggingLog(lag=False)

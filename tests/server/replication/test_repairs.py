@@ -195,6 +195,16 @@ def test_a_restart_in_the_middle_goes_on_by_the_metadata(caplog: pytest.LogCaptu
     assert f"{TOPIC}-0 is in sync again, and may be led from here" in caplog.messages
 
 
+def test_a_disk_that_fails_in_the_cut_ends_nothing_else(caplog: pytest.LogCaptureFixture) -> None:
+    rig = Rig(TWO)
+    rig.load()
+    rig.broker.disk.fail("sync", path=f"{TOPIC}-0")
+    rig.withdrawn()
+    assert rig.replica.log.directory.failed is not None
+    assert rig.refetched == []
+    assert any(line.startswith(f"{TOPIC}-0 stays damaged: ") for line in caplog.messages)
+
+
 def test_what_was_found_ends_with_the_partition() -> None:
     rig = Rig(TWO)
     rig.load()
