@@ -203,7 +203,16 @@ class LocalLog:
         """Puts one empty segment, which begins at `offset`, in the place of all others. Durable with the next flush. Raises
         OSError."""
         self.directory.lower_cleaned((self.topic, self.partition), offset)
-        self.drop(self.segments.replace_all(self.new_segment(offset)))
+        known = next((segment for segment in self.segments if segment.base_offset == offset), None)
+        if known is None:
+            self.drop(self.segments.replace_all(self.new_segment(offset)))
+            return
+        self.drop([segment for segment in self.segments.replace_all(known) if segment is not known])
+        known.truncate_bytes(0, offset)  # a new one would have its names
+        known.created_ms = self.now_ms()
+        snapshot = f"{self.path}/{offset_name(offset)}{SNAPSHOT_SUFFIX}"
+        if self.directory.disk.exists(snapshot):
+            self.directory.disk.remove(snapshot)
 
     # The directory
 

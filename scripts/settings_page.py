@@ -50,8 +50,8 @@ WHY_IDLE: Final[dict[str, tuple[str, ...]]] = {
     "The metadata log takes snapshots and rolls by rules of its own": ("metadata.",),
     "Everything runs on one event loop, so there are no pools, purgatories or buffers to size": (
         "background.threads", "num.", "fetch.purgatory.", "producer.purgatory.", "delete.records.purgatory.",
-        "group.coordinator.", "offsets.load.buffer.size", "transaction.state.log.load.buffer.size", "offsets.commit.timeout.ms",
-        "share.coordinator.", "share.fetch.purgatory.",
+        "group.coordinator.", "offsets.load.buffer.size", "transaction.state.log.load.buffer.size", "share.coordinator.",
+        "share.fetch.purgatory.",
     ),
     "Where logs begin is recorded together with how far they are flushed": ("log.flush.start.offset.checkpoint.interval.ms",),
 }  # fmt: skip

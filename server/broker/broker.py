@@ -210,7 +210,7 @@ class Broker:
         await self._open_metrics()
         self._broker_epoch = await cluster.register(self._endpoints, rack=self.config.rack)
         self._registered = True
-        follow_partitions(context, self._network, security.brokers)
+        follow_partitions(context, cluster, self._network, security.brokers)
         start_replicas(context, cluster, logs)
         self._coordinators = CoordinatorUpdates(context)
         self._coordinators.start()

@@ -41,6 +41,8 @@ if TYPE_CHECKING:
     from ottla.server.base.network import Network
     from ottla.server.metadata.cluster import Cluster
     from ottla.server.network.listener import Listener
+    from ottla.server.partitions.replica import Replica
+    from ottla.server.replication.fetchers import Fetchers
     from ottla.server.security.client import ClientSecurity
     from ottla.server.settings.broker_config import BrokerConfig
 
@@ -211,7 +213,14 @@ def make_context(
         metadata=image,
         controller=cluster.controller,
         replicas=replicas,
-        groups=GroupCoordinator(offsets, clock, GroupCoordinatorConfig.from_broker(values), image, random),
+        groups=GroupCoordinator(
+            offsets,
+            clock,
+            GroupCoordinatorConfig.from_broker(values),
+            image,
+            random,
+            others_coordinate=config.follows_controllers,
+        ),
         producer_ids=ProducerIds(cluster.controller, ahead=config.follows_controllers),
         fetch_sessions=make_fetch_sessions(values, clock, random),
         clock=clock,
@@ -235,7 +244,7 @@ def find_endpoints(config: BrokerConfig, listeners: Iterable[Listener], network:
     return endpoints
 
 
-def follow_partitions(context: BrokerContext, network: Network, security: ClientSecurity | None = None) -> None:
+def follow_partitions(context: BrokerContext, cluster: Cluster, network: Network, security: ClientSecurity | None = None) -> None:
     """Has the partitions that other brokers lead fetched from them; it is called before the replicas are started. A broker that
     is its own controller does nothing here."""
     if not context.config.follows_controllers:
@@ -258,6 +267,24 @@ def follow_partitions(context: BrokerContext, network: Network, security: Client
         security,
     )
     context.replicas.on_role = context.fetchers.update
+    _repair_replicas(context, cluster, context.fetchers)
+
+
+def _repair_replicas(context: BrokerContext, cluster: Cluster, fetchers: Fetchers) -> None:
+    """Has damaged replicas of internal topics led by others, and fetched again from them."""
+    if cluster.withdrawals is None:
+        return
+    from ottla.server.replication.repairs import Repairs
+
+    ids = context.replicas.logs.directory_ids
+    repairs = Repairs(context.config.node_id, context.metadata, cluster.withdrawals, ids.__getitem__, fetchers.begin_anew)
+
+    def on_role(replica: Replica) -> None:
+        repairs.update(replica)  # first, since it may cut the log that is to be fetched
+        fetchers.update(replica)
+
+    context.replicas.on_role = on_role
+    context.replicas.on_damage = repairs.found
 
 
 def reach_other_brokers(context: BrokerContext, network: Network, security: ClientSecurity | None = None) -> None:

@@ -10,6 +10,7 @@ from ottla.log.validate import Origin
 from ottla.server.base.damage import way_out
 from ottla.server.base.errors import NotEnoughReplicas, NotLeaderOrFollower
 from ottla.server.base.promise import Promise
+from ottla.wire.batch import read_header
 
 if TYPE_CHECKING:
     from ottla.log.partition import AppendInfo
@@ -80,13 +81,18 @@ class InternalTopicLog:
 
     def read(self, partition: int) -> Iterator[bytes]:
         """Yields all batches from the partition's start to its end. Raises StorageError if this broker does not hold the
-        partition, and CorruptRecord, which says what an operator can do, at a batch that is damaged.
+        partition, and CorruptRecord at a batch that is damaged; it says what an operator can do, or what is done.
         """
-        log = self._replica(partition).log
+        replica = self._replica(partition)
+        log, batch = replica.log, b""
+        start = log.log_start_offset
         try:
-            yield from log.iterate_batches(log.log_start_offset)
+            for batch in log.iterate_batches(start):
+                yield batch
         except CorruptRecord as error:
-            raise CorruptRecord(f"{error}. {way_out(log.path)}") from error
+            on_damage = self._replicas.on_damage
+            sound_to = read_header(batch).next_offset if batch else start
+            raise CorruptRecord(f"{error}. {way_out(log.path) if on_damage is None else on_damage(replica, sound_to)}") from error
 
     def replicated(self, partition: int) -> Promise[None] | None:
         """Returns a promise that is kept when everything that the partition holds now is replicated, or None if it is already.

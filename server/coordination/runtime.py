@@ -6,7 +6,8 @@ Groups are stored in `__consumer_offsets`, transactions in `__transaction_state`
 that other requests are served in between; meanwhile requests for it are answered COORDINATOR_LOAD_IN_PROGRESS. A partition that
 cannot be read is never left half loaded, and nothing is ever answered from a part of it: its requests are answered
 NOT_COORDINATOR, as in Kafka, and each of them tries to load it again. Only where bytes are damaged is that left alone for
-DAMAGED_RETRY_SECONDS; the log then says which file is damaged, where, and how to repair it.
+DAMAGED_RETRY_SECONDS; the log then says which file is damaged, where, and how to repair it, or, in a cluster, who takes over
+(server/replication/repairs.py).
 
 A shard belongs to one partition in one leader epoch. When this broker leads the partition in a newer epoch, another broker may
 have led it in between, so the shard is loaded anew.

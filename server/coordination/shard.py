@@ -6,7 +6,9 @@ appended as one batch and replayed at once, and the answer goes out when the par
 operations after it see state that is not replicated yet. Therefore their answers wait for the last append as well, even if they
 only read, and the first answers after loading wait for everything that was loaded: no answer holds anything that a new leader
 might not know. Only refusals that are raised go out at once, as in Kafka. Requests that still wait when this broker loses the
-partition are answered NOT_COORDINATOR.
+partition are answered NOT_COORDINATOR. Those that wait for longer than their coordinator allows, because the in-sync replicas do
+not keep up or too few are left, are answered COORDINATOR_NOT_AVAILABLE. What they have written stays, and counts once it is
+replicated; so what has to follow a write, and is no answer, waits without a limit (`when_replicated`).
 
 With one replica every append is replicated at once: there is no promise, and an answer costs one look at an attribute.
 
@@ -31,6 +33,8 @@ from ottla.wire.frame import MALFORMED
 from ottla.wire.records import decode_records
 
 if TYPE_CHECKING:
+    from ottla.server.base.clock import Clock
+    from ottla.server.coordination.deadlines import Deadlines
     from ottla.server.coordination.internal_topic import Appended
     from ottla.wire.primitives import Buffer
 
@@ -47,7 +51,8 @@ _MOST_LINES: Final = 10
 
 
 class CoordinatorShard(ABC, Generic[R]):
-    """The shard of `partition` while this broker leads it in `leader_epoch`. `append` writes a batch to the partition.
+    """The shard of `partition` while this broker leads it in `leader_epoch`. `append` writes a batch to the partition. An answer
+    waits for replicas for `write_timeout_ms` at most.
 
     A subclass holds the state, which only `replay` may change.
     """
@@ -55,9 +60,17 @@ class CoordinatorShard(ABC, Generic[R]):
     topic: ClassVar[str]
     logger: ClassVar[logging.Logger]
 
-    def __init__(self, partition: int, leader_epoch: int, append: Callable[[bytes], Appended]) -> None:
+    def __init__(
+        self,
+        partition: int,
+        leader_epoch: int,
+        append: Callable[[bytes], Appended],
+        clock: Clock,
+        write_timeout_ms: int,
+    ) -> None:
         self.partition = partition
         self.leader_epoch = leader_epoch
+        self.clock = clock
         self.loading = True
         """True until `load` has replayed the partition."""
         self.unreplicated: Promise[None] | None = None
@@ -66,6 +79,8 @@ class CoordinatorShard(ABC, Generic[R]):
         self._is_over = False
         self._waiting: deque[tuple[Promise[None], Callable[[ErrorCode], object]]] = deque()
         """The promise of an append and the function to call once it is kept, in the order of the appends."""
+        self._write_timeout_ms = write_timeout_ms
+        self._deadlines: Deadlines | None = None
 
     # What each coordinator implements
 
@@ -126,42 +141,63 @@ class CoordinatorShard(ABC, Generic[R]):
             self.unreplicated = replicated
             replicated.add_done_callback(self._settle)
 
-    def answer(self, value: T) -> T | Promise[T]:
+    def answer(self, value: T, timeout_ms: int | None = None) -> T | Promise[T]:
         """Returns `value` if everything appended so far is replicated; otherwise a promise of it, which fails with the `refusal`
-        for NOT_COORDINATOR if this broker loses the partition first.
+        for the code that `outcome` promises.
         """
 
         def refuse(code: ErrorCode) -> T:
             raise self.refusal(code)
 
-        return value if self.unreplicated is None else self.answer_or(value, refuse)
+        return value if self.unreplicated is None else self.answer_or(value, refuse, timeout_ms)
 
-    def answer_or(self, value: T, refused: Callable[[ErrorCode], T]) -> T | Promise[T]:
-        """Does the same for answers that hold an error code: if this broker loses the partition first, the promise is kept with
-        what `refused` returns for NOT_COORDINATOR.
+    def answer_or(self, value: T, refused: Callable[[ErrorCode], T], timeout_ms: int | None = None) -> T | Promise[T]:
+        """Does the same for answers that hold an error code: the promise is kept with what `refused` returns for any other code
+        than NONE.
         """
         if self.unreplicated is None:
             return value
-        return map_answer(self.outcome(), lambda code: refused(code) if code else value)
+        return map_answer(self.outcome(timeout_ms), lambda code: refused(code) if code else value)
 
-    def outcome(self) -> ErrorCode | Promise[ErrorCode]:
-        """Returns NONE if everything appended so far is replicated; otherwise a promise of NONE, or of NOT_COORDINATOR if this
-        broker loses the partition first.
+    def outcome(self, timeout_ms: int | None = None) -> ErrorCode | Promise[ErrorCode]:
+        """Returns NONE if everything appended so far is replicated; otherwise a promise of NONE, of NOT_COORDINATOR if this
+        broker loses the partition first, or of COORDINATOR_NOT_AVAILABLE if that takes longer than `timeout_ms`, which is this
+        shard's limit if it is None.
         """
         if self.unreplicated is None:
             return ErrorCode.NONE
         promise: Promise[ErrorCode] = Promise()
 
         def settle(code: ErrorCode) -> None:
-            if not promise.done():  # otherwise the connection was closed and cancelled it
+            if not promise.done():  # otherwise it took too long, or the connection was closed and cancelled it
                 promise.set_result(code)
 
         self.when_replicated(settle)
+        if not promise.done():
+            self._limit(promise, self._write_timeout_ms if timeout_ms is None else timeout_ms)
         return promise
+
+    def _limit(self, promise: Promise[ErrorCode], timeout_ms: int) -> None:
+        if self._deadlines is None:
+            from ottla.server.coordination.deadlines import Deadlines  # never needed with one replica
+
+            self._deadlines = Deadlines(self.clock)
+        self._deadlines.add(promise, timeout_ms / 1000)
+
+    def when_answerable(self, then: Callable[[ErrorCode], object]) -> None:
+        """Calls `then` with the code that `outcome` returns or promises."""
+        if self.unreplicated is None:
+            then(ErrorCode.NONE)
+            return
+        outcome = self.outcome()
+        if isinstance(outcome, Promise):
+            outcome.add_done_callback(lambda done: then(done.result()))
+        else:
+            then(outcome)
 
     def when_replicated(self, then: Callable[[ErrorCode], object]) -> None:
         """Calls `then(NONE)` when everything appended so far is replicated, which may be now, or `then(NOT_COORDINATOR)` if this
-        broker loses the partition first.
+        broker loses the partition first. There is no limit to that: answers wait for `outcome` or `when_answerable`.
         """
         if self.unreplicated is None:
             then(ErrorCode.NONE)
@@ -196,6 +232,8 @@ class CoordinatorShard(ABC, Generic[R]):
         waiting, self._waiting = self._waiting, deque()
         for _, then in waiting:
             then(ErrorCode.NOT_COORDINATOR)
+        if self._deadlines is not None:
+            self._deadlines.close()
 
     def unload(self) -> None:
         """Ends the shard when another broker leads the partition or its leader epoch is over. A subclass also ends its

@@ -35,13 +35,23 @@ logger = logging.getLogger("ottla.server.group")
 T = TypeVar("T")
 
 _REMOVE_TOPIC: Final = "remove the offsets of the deleted topic {}"
+_REMOVE_MISSING: Final = "remove the offsets of topics that were deleted earlier"
 
 
 class GroupCoordinator:
-    """The group coordinator of this broker, with the shards of the partitions that it leads."""
+    """The group coordinator of this broker, with the shards of the partitions that it leads. With `others_coordinate`, other
+    brokers may have coordinated the groups that it loads, and left offsets of topics that were deleted meanwhile.
+    """
 
     def __init__(
-        self, log: CoordinatorLog, clock: Clock, settings: GroupCoordinatorConfig, cluster: Cluster, random: Random
+        self,
+        log: CoordinatorLog,
+        clock: Clock,
+        settings: GroupCoordinatorConfig,
+        cluster: Cluster,
+        random: Random,
+        *,
+        others_coordinate: bool = False,
     ) -> None:
         self.settings = settings
         self._cluster = cluster
@@ -51,6 +61,7 @@ class GroupCoordinator:
         self._shards = CoordinatorRuntime(
             CONSUMER_OFFSETS, log, clock, self._make, GroupError, loaded=self._loaded, unloaded=self._unloaded
         )
+        self._others_coordinate = others_coordinate
         self._deleted_while_loading: dict[int, list[str]] = {}
 
     # Routing
@@ -133,6 +144,8 @@ class GroupCoordinator:
             logger.info("loaded partition %d of __consumer_offsets: %d groups", shard.partition, len(shard.groups))
         for topic in self._deleted_while_loading.pop(shard.partition, ()):
             self._shards.attempt(partial(GroupShard.delete_topic, topic=topic), shard, _REMOVE_TOPIC.format(topic))
+        if self._others_coordinate:
+            self._shards.attempt(GroupShard.delete_missing_topics, shard, _REMOVE_MISSING)
 
     def _unloaded(self, shard: GroupShard) -> None:
         self._deleted_while_loading.pop(shard.partition, None)

@@ -31,6 +31,8 @@ class GroupCoordinatorConfig:
     offset_metadata_max_bytes: int = 4_096
     offsets_retention_ms: int = 7 * 24 * 60 * _MS_PER_MINUTE
     offsets_codec: int = compression.NONE
+    write_timeout_ms: int = 5_000
+    """How long an answer waits until what it is about is replicated."""
     broker: Mapping[str, object] = field(default_factory=dict, repr=False, compare=False)
     """All of the broker's settings by name; the newer protocols read theirs from here (modern/group_configs.py)."""
 
@@ -52,5 +54,6 @@ class GroupCoordinatorConfig:
             offset_metadata_max_bytes=number("offset.metadata.max.bytes", default.offset_metadata_max_bytes),
             offsets_retention_ms=number("offsets.retention.minutes", 7 * 24 * 60) * _MS_PER_MINUTE,
             offsets_codec=number("offsets.topic.compression.codec", default.offsets_codec),
+            write_timeout_ms=number("offsets.commit.timeout.ms", default.write_timeout_ms),
             broker=values,
         )

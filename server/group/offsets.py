@@ -11,7 +11,8 @@ counts instead.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from operator import itemgetter
 
 from ottla.server.group.group import Group
 from ottla.server.group.records import OffsetRecord, offset_tombstone
@@ -37,6 +38,8 @@ class CommittedOffset(WireStruct):
 
 ByPartition = dict[int, CommittedOffset]
 ByTopic = dict[str, ByPartition]
+IsMissing = Callable[[str, bytes], bool]
+"""Returns whether the topic of a committed offset is not there, given its name and the topic id that was committed with it."""
 
 
 class Offsets:
@@ -125,6 +128,20 @@ class Offsets:
             for partition, offset in topics.get(topic, {}).items():
                 found[partition] = max(found.get(partition, -1), offset.record_offset)
         return [offset_tombstone(group_id, topic, partition) for partition in sorted(found) if found[partition] <= upto]
+
+    def delete_of_missing(self, group_id: str, is_missing: IsMissing, upto: int) -> list[OffsetRecord]:
+        """Returns tombstones, as `delete_of_topic`, for the offsets of all topics that `is_missing` says are not there."""
+        found: dict[tuple[str, int], CommittedOffset] = {}
+        for topics in (self.of_group(group_id), *self._pending_of(group_id)):
+            for topic, partition in _keys(topics):
+                offset, known = topics[topic][partition], found.get((topic, partition))
+                if known is None or known.record_offset < offset.record_offset:
+                    found[topic, partition] = offset
+        return [
+            offset_tombstone(group_id, topic, partition)
+            for (topic, partition), offset in sorted(found.items(), key=itemgetter(0))
+            if offset.record_offset <= upto and is_missing(topic, offset.value.topic_id)
+        ]
 
     def expire(self, group: Group, now_ms: int, retention_ms: int) -> tuple[list[OffsetRecord], bool]:
         """Returns tombstones for offsets that are too old, and whether the group has no offsets left after that."""

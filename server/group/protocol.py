@@ -162,8 +162,9 @@ class ShardContext(Protocol):
         """Writes and replays records that no request waits for. A failure is logged."""
         ...
 
-    def when_replicated(self, then: Callable[[ErrorCode], object]) -> None:
-        """Calls `then(NONE)` when everything written so far is replicated, or `then(NOT_COORDINATOR)` if it will not be."""
+    def when_answerable(self, then: Callable[[ErrorCode], object]) -> None:
+        """Calls `then(NONE)` when everything written so far is replicated, or `then` with another code if it will not be, or not
+        in time."""
         ...
 
     def join(self, group_id: str, request: Join) -> JoinAnswer:

@@ -27,7 +27,7 @@ from ottla.server.group.coordinator_config import GroupCoordinatorConfig
 from ottla.server.group.errors import GroupError
 from ottla.server.group.group import Group
 from ottla.server.group.kind import Kind
-from ottla.server.group.offsets import Offsets
+from ottla.server.group.offsets import Offsets, is_stale
 from ottla.server.group.protocol import GroupProtocol
 from ottla.server.group.records import GroupRecord, InTransaction, OffsetRecord, decode, encode_batch
 from ottla.server.group.requests import Commit, Committer, Join, JoinAnswer, Leaving, Sync, SyncAnswer
@@ -81,8 +81,7 @@ class GroupShard(CoordinatorShard[GroupRecord]):
         cluster: Cluster,
         random: Random,
     ) -> None:
-        super().__init__(partition, leader_epoch, append)
-        self.clock = clock
+        super().__init__(partition, leader_epoch, append, clock, settings.write_timeout_ms)
         self.settings = settings
         self.cluster = cluster
         self.random = random
@@ -166,7 +165,7 @@ class GroupShard(CoordinatorShard[GroupRecord]):
             return
         group_id = record.key.group
         if record.value is not None and group_id not in self.groups:
-            self.groups[group_id] = ClassicGroup(group_id, record.value.commit_timestamp, self.when_replicated)
+            self.groups[group_id] = ClassicGroup(group_id, record.value.commit_timestamp, self.when_answerable)
         self.offsets.replay(record, offset, producer_id)
 
     # Loading
@@ -313,26 +312,57 @@ class GroupShard(CoordinatorShard[GroupRecord]):
         return take_steps(self._delete_topic(topic), self.clock)
 
     def _delete_topic(self, topic: str) -> Steps[None]:
-        upto, removed = self.offsets.last_record, 0
+        upto = self.offsets.last_record
+        removed = yield from self._delete_of_each(lambda group_id: self.offsets.delete_of_topic(group_id, topic, upto))
+        if removed:
+            logger.info("removed %d committed offsets of the deleted topic %s", removed, topic)
+
+    def delete_missing_topics(self) -> Promise[None] | None:
+        """Does the same for all topics that the cluster does not have: they were deleted, and the coordinator before this one had
+        no time, or too few replicas in sync, to remove their offsets. Apache Kafka's coordinators keep such offsets.
+
+        The metadata must be as new as the leadership of the partition. No coordinator stores an offset of a topic that is not
+        there, so what is missing was deleted.
+        """
+        return take_steps(self._delete_missing_topics(), self.clock)
+
+    def _delete_missing_topics(self) -> Steps[None]:
+        upto = self.offsets.last_record
+        gone: set[str] = set()
+
+        def is_missing(topic: str, topic_id: bytes) -> bool:
+            image = self.cluster.topics.get(topic)
+            if image is None:
+                gone.add(topic)  # what is created under this name from now on has no offsets up to `upto`
+                return True
+            return topic in gone or is_stale(topic_id, image.topic_id)
+
+        removed = yield from self._delete_of_each(lambda group_id: self.offsets.delete_of_missing(group_id, is_missing, upto))
+        if removed:
+            text = "partition %d of __consumer_offsets: removed %d committed offsets of topics that were deleted earlier"
+            logger.info(text, self.partition, removed)
+
+    def _delete_of_each(self, tombstones: Callable[[str], list[OffsetRecord]]) -> Steps[int]:
+        """Writes what `tombstones` returns for each group, and returns how many they were."""
+        removed = 0
         some: list[str] = []
         records: list[GroupRecord] = []
         groups = self.offsets.group_ids()
         for at, group_id in enumerate(groups, 1):
             some.append(group_id)
-            records.extend(self.offsets.delete_of_topic(group_id, topic, upto))
+            records.extend(tombstones(group_id))
             if at % GROUPS_A_STEP == 0 or at == len(groups) or len(records) >= RECORDS_A_PIECE:
                 while not self._run_if_in_sync(records):
                     pause: Promise[None] = Promise()
                     self.clock.call_later(RETRY_SECONDS, partial(pause.set_result, None))
                     yield pause
-                    if self._is_over:  # the next coordinator loads these offsets; nobody tells it that their topic was deleted
-                        return
-                    records = [each for group_id in some for each in self.offsets.delete_of_topic(group_id, topic, upto)]
+                    if self._is_over:  # the next coordinator finds these offsets when it loads them
+                        return removed
+                    records = [each for group_id in some for each in tombstones(group_id)]
                 removed += len(records)
                 some, records = [], []
                 yield None
-        if removed:
-            logger.info("removed %d committed offsets of the deleted topic %s", removed, topic)
+        return removed
 
     def _run_if_in_sync(self, tombstones: Sequence[GroupRecord]) -> bool:
         """Runs tombstones in pieces; returns False if some could not be written because too few replicas are in sync. Raises

@@ -101,18 +101,19 @@ def _carry_out(
                 error = errors.get((topic.topic_id, each.partition_index))
                 if error is not None and not each.error_code:
                     each.error_code, each.error_message = error.code, error.text
-        shard.when_replicated(partial(give, answer))
+        shard.when_answerable(partial(give, answer))
 
     def give(response: AlterShareGroupOffsetsResponse, code: ErrorCode) -> None:
         if not waiting.done():
             waiting.set_result(_refusal(code) if code else response)
 
     def begin(code: ErrorCode) -> None:
-        """Begins the state once the record that says so is replicated."""
+        """Begins the state once the record that says so is replicated, even if the request was refused by then."""
         if code:
             give(answer, code)
         else:
             request.broker.share_group_state().initialize(group_id, wanted.state_epoch, offsets, done)
 
     shard.when_replicated(begin)
+    shard.when_answerable(lambda code: give(answer, code) if code else None)
     return waiting.result() if waiting.done() else waiting

@@ -144,7 +144,8 @@ def _fetch(body: OffsetFetchRequestGroup, request: Request, *, require_stable: b
         return OffsetFetchResponseGroup(group_id, error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
     topics = long_answers.shared(answers) if body.topics is None else long_answers.bounded(answers)
     fetched = OffsetFetchResponseGroup(group_id, topics)
-    return shard.answer_or(fetched, lambda code: OffsetFetchResponseGroup(group_id, error_code=code))
+    # also where replication takes too long: consumers of the classic protocol take no other code here for a reason to try again
+    return shard.answer_or(fetched, lambda _: OffsetFetchResponseGroup(group_id, error_code=ErrorCode.NOT_COORDINATOR))
 
 
 def _all_committed(shard: GroupShard, group_id: str, by_id: bool, request: Request) -> Sequence[OffsetFetchRequestTopics]:

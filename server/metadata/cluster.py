@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from ottla.server.metadata.controller_settings import ListenerCheck
     from ottla.server.metadata.image import Endpoint, MetadataImage
     from ottla.server.metadata.isr_changes import IsrChanges
+    from ottla.server.metadata.withdrawals import Withdrawals
 
 
 class CannotJoin(StorageError):
@@ -52,6 +53,8 @@ class Cluster(ABC):
 
     isr_changes: IsrChanges | None = None
     """What takes changes of in-sync replicas to the controllers; None where this broker is its own, since then nobody follows."""
+    withdrawals: Withdrawals | None = None
+    """What has damaged replicas led by other brokers; None where this broker is its own controller."""
     look: Callable[[], None] | None = None
     """Is to be called before each request is served: it notices that this broker stood still, while others may have taken over.
     None where nobody can."""

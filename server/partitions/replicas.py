@@ -88,6 +88,9 @@ class Replicas:
         """Is called with each replica whose role may have changed; None where no other broker ever leads a partition."""
         self.on_configured: Callable[[Replica], object] | None = None
         """Is called with each replica that has got other settings; None if nobody wants to know."""
+        self.on_damage: Callable[[Replica, int], str] | None = None
+        """Is called with a replica whose bytes are damaged from an offset on, and returns what becomes of it, in words; None
+        where no other broker has them."""
         self.in_doubt = False
         """Whether this broker does not know at the moment what it leads."""
         self._backlog = Backlog(clock, make=self._make, delete=self._delete, sync=logs.sync_deletions)

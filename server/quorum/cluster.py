@@ -120,7 +120,9 @@ class QuorumCluster(Cluster):
             timeout_ms,
             self._spawn,
             lambda: image.metadata_version,
+            self._assigned,
         )
+        self.withdrawals = self._assignments
         self.isr_changes = Proposals(config.node_id, self._channel, clock, self._epoch, timeout_ms, self._spawn)
         self._fetcher = MetadataFetcher(
             log, image, self._finder, self._fetch_peers, self._fetching_settings(), clock, random, self._note_progress
@@ -344,6 +346,10 @@ class QuorumCluster(Cluster):
             ids = self._settings.ids_by_path
             self._heartbeat.offline_log_dirs = tuple(ids[path] for path in failed if path in ids)
             self._heartbeat.beat_now()
+
+    def _assigned(self, topic_id: bytes, index: int) -> bytes | None:
+        partition = self._image.partition_by_id(topic_id, index)
+        return None if partition is None else partition.directory_of(self._config.node_id)
 
     def assign_directories(self, assignments: Sequence[tuple[bytes, int, bytes]]) -> None:
         self._assignments.assign(assignments)

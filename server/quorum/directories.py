@@ -7,7 +7,8 @@ Nothing is sent as long as the cluster's metadata.version has no place for direc
 When the level is raised, what has gathered is sent.
 
 Only directories that the broker has registered are sent. An id that the controllers do not know counts there as one of a
-directory that has failed, and costs the partition its leader.
+directory that has failed, and costs the partition its leader. That is how a damaged replica is withdrawn
+(server/metadata/withdrawals.py): it is assigned to such a directory, and from then on only `restore` assigns it elsewhere.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from ottla.server.metadata.directories import SINCE
+from ottla.server.metadata.withdrawals import WITHDRAWN
 from ottla.server.quorum.batching import Name, PartitionBatches
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.assign_replicas_to_dirs import (
@@ -42,7 +44,8 @@ logger = logging.getLogger("ottla.server.quorum")
 
 class Assignments(PartitionBatches[bytes]):
     """Directory ids that the controllers do not know yet; see the module's docstring. `registered` are the ids of the broker's
-    directories, `metadata_version` returns the cluster's level, and PartitionBatches names the other parameters."""
+    directories, `metadata_version` returns the cluster's level, `assigned` the directory that the metadata have for a replica of
+    this broker, and PartitionBatches names the other parameters."""
 
     max_partitions = 2_250  # the same bound as Kafka's, which keeps a request below 64 kB
     retry_seconds = 0.5
@@ -58,15 +61,19 @@ class Assignments(PartitionBatches[bytes]):
         timeout_ms: int,
         spawn: Callable[[Coroutine[Any, Any, None]], object],
         metadata_version: Callable[[], int],
+        assigned: Callable[[bytes, int], bytes | None],
     ) -> None:
         super().__init__(node_id, channel, clock, broker_epoch, timeout_ms, spawn)
         self._registered = registered
         self._metadata_version = metadata_version
+        self._assigned = assigned
 
     def assign(self, assignments: Iterable[tuple[bytes, int, bytes]]) -> None:
-        """Notes directories of replicas: (topic id, partition, directory id)."""
+        """Notes directories of replicas: (topic id, partition, directory id). One that is withdrawn stays so."""
         known: dict[Name, bytes] = {}
         for topic_id, index, directory_id in assignments:
+            if self._assigned(topic_id, index) == WITHDRAWN:
+                continue
             if directory_id in self._registered:
                 known[topic_id, index] = directory_id
             else:
@@ -74,6 +81,18 @@ class Assignments(PartitionBatches[bytes]):
                     "the directory %s of a replica is not one that this broker has registered", uuid_to_text(directory_id)
                 )
         self.gather(known.items())
+
+    def are_possible(self) -> bool:
+        """See Withdrawals."""
+        return self.may_ask()
+
+    def withdraw(self, topic_id: bytes, partition: int) -> None:
+        """See Withdrawals."""
+        self.gather([((topic_id, partition), WITHDRAWN)])
+
+    def restore(self, topic_id: bytes, partition: int, directory_id: bytes) -> None:
+        """See Withdrawals."""
+        self.gather([((topic_id, partition), directory_id)])
 
     def may_ask(self) -> bool:
         """See PartitionBatches."""

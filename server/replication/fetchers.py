@@ -111,6 +111,13 @@ class Fetchers:
         elif current is not None and current.replica is replica:
             self._drop(current)
 
+    def begin_anew(self, replica: Replica) -> None:
+        """Fetches a replica from its log's end, which was cut. What is under way for it changes nothing more."""
+        current = self._followings.get((replica.topic_id, replica.partition))
+        if current is not None and current.replica is replica:
+            self._drop(current)
+        self.update(replica)
+
     def resize(self, fetchers_per_leader: int) -> None:
         """Spreads the partitions anew over another number of fetchers (`num.replica.fetchers`)."""
         if fetchers_per_leader == self._settings.fetchers_per_leader:

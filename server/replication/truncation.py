@@ -8,18 +8,22 @@ A leader that does not have the offset at all answers OFFSET_OUT_OF_RANGE, and i
 longer is cut; one that ends before the leader's start has nothing that the leader still has, and begins anew there, empty.
 
 A cut below the high watermark loses records that all in-sync replicas once had. That happens only after an unclean election, and
-is logged as a warning.
+is logged as a warning; or where the bytes are damaged, and the replica is out of sync for that reason (repairs.py).
 """
 
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
+from ottla.log.errors import CorruptRecord
 from ottla.log.following import diverging_offset
+from ottla.wire.batch import read_header
 
 if TYPE_CHECKING:
     from ottla.log.partition import PartitionLog
+
+_FAR: Final = 2**63 - 1
 
 logger = logging.getLogger("ottla.server.replication")
 
@@ -69,3 +73,23 @@ def fit_into(log: PartitionLog, start_offset: int, end_offset: int) -> bool:
     )
     log.truncate_fully_and_start_at(start_offset)
     return True
+
+
+def cut_damage(log: PartitionLog, offset: int) -> None:
+    """Cuts `log` where its damaged bytes begin: everything below `offset` was read and is sound. Where the damage is in a header,
+    so that the place cannot be told by offsets, everything goes, and the log begins anew at its start. Raises StorageError."""
+    try:
+        log.truncate_to(offset)
+        is_sound = _ends_at(log, offset)
+    except CorruptRecord:
+        is_sound = False
+    if not is_sound:
+        log.truncate_fully_and_start_at(log.log_start_offset)
+
+
+def _ends_at(log: PartitionLog, offset: int) -> bool:
+    """Returns whether the last bytes of the files are those of the batch that ends at `offset`. Raises CorruptRecord."""
+    end = offset
+    for batch in log.segments.batches(max(offset - 1, 0), _FAR):
+        end = read_header(batch).next_offset
+    return end == offset

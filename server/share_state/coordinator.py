@@ -48,6 +48,8 @@ class ShareCoordinatorSettings(NamedTuple):
     cold_interval_ms: int = 300_000
     codec: int = 0
     """The compression codec of the records."""
+    write_timeout_ms: int = 5_000
+    """How long an answer waits until what it is about is replicated."""
 
 
 class ReadState(NamedTuple):
@@ -221,7 +223,14 @@ class ShareCoordinator:
     def _make(self, partition: int, leader_epoch: int, append: Callable[[bytes], Appended]) -> ShareStateShard:
         settings = self.settings
         return ShareStateShard(
-            partition, leader_epoch, append, self._clock, settings.updates_per_snapshot, self._exists, settings.codec
+            partition,
+            leader_epoch,
+            append,
+            self._clock,
+            settings.updates_per_snapshot,
+            self._exists,
+            settings.codec,
+            settings.write_timeout_ms,
         )
 
     def _loaded(self, shard: ShareStateShard) -> None:

@@ -33,6 +33,7 @@ def open_share_coordinator(
             values["share.coordinator.snapshot.update.records.per.snapshot"],
             values["share.coordinator.cold.partition.snapshot.interval.ms"],
             values["share.coordinator.state.topic.compression.codec"],
+            values["share.coordinator.write.timeout.ms"],
         ),
         exists=exists,
         create_topic=lambda: controller.create_in_background((SHARE_GROUP_STATE,), None),

@@ -66,9 +66,9 @@ class ShareStateShard(CoordinatorShard[Change]):
         updates_per_snapshot: int,
         exists: Callable[[bytes, int], bool],
         codec: int = 0,
+        write_timeout_ms: int = 5_000,
     ) -> None:
-        super().__init__(partition, leader_epoch, append)
-        self._clock = clock
+        super().__init__(partition, leader_epoch, append, clock, write_timeout_ms)
         self._updates_per_snapshot = updates_per_snapshot
         self._exists = exists
         self._codec = codec
@@ -94,7 +94,7 @@ class ShareStateShard(CoordinatorShard[Change]):
         follows then changes nothing.
         """
         for batch in in_runs(changes, MAX_RECORDS_PER_BATCH):
-            self.write(encode(batch, self._clock.now_ms(), self._codec), batch)
+            self.write(encode(batch, self.clock.now_ms(), self._codec), batch)
 
     def decode(self, key: Buffer, value: Buffer | None) -> Change | None:
         return decode(key, value)
@@ -136,7 +136,7 @@ class ShareStateShard(CoordinatorShard[Change]):
         if kept is not None:
             self._check_state_epoch(kept, state_epoch)
         self._check_exists(name)
-        now_ms = self._clock.now_ms()
+        now_ms = self.clock.now_ms()
         snapshot_epoch = kept.state.snapshot_epoch + 1 if kept is not None else 0
         complete = 0 if start_offset != NO_OFFSET else -1
         state = ShareState(snapshot_epoch, state_epoch, 0, start_offset, complete, (), now_ms, now_ms)
@@ -194,7 +194,7 @@ class ShareStateShard(CoordinatorShard[Change]):
         if kept.updates < self._updates_per_snapshot:
             new = combine((), batches, start_offset)
             return ShareUpdate(state.snapshot_epoch, leader_epoch, start_offset, delivery_complete_count, new)
-        now_ms = self._clock.now_ms()
+        now_ms = self.clock.now_ms()
         return ShareState(
             state.snapshot_epoch + 1,
             state.state_epoch,
@@ -260,7 +260,7 @@ class ShareStateShard(CoordinatorShard[Change]):
         states = [kept.state for kept in self._kept.values()]
         if all(state.created_ms != state.written_ms for state in states):
             return 0  # nothing is being written, so new snapshots would not let anything be pruned
-        now_ms = self._clock.now_ms()
+        now_ms = self.clock.now_ms()
         cold: list[Change] = [
             (name, kept.state._replace(snapshot_epoch=kept.state.snapshot_epoch + 1, written_ms=now_ms))
             for name, kept in self._kept.items()

@@ -156,7 +156,7 @@ class TransactionCoordinator:
                 continue
             begun = state.begin_anew(transaction, timeout_ms, expected, now_ms, new_id)
             shard.write_transaction(begun)
-            return await wait_for(shard.answer(Producer(begun.producer_id, begun.producer_epoch)))
+            return await wait_for(shard.answer(Producer(begun.producer_id, begun.producer_epoch), begun.timeout_ms))
 
     def add_partitions(
         self,
@@ -175,7 +175,7 @@ class TransactionCoordinator:
         added = state.add_partitions(transaction, partitions, self._clock.now_ms(), client_version)
         if added is not transaction:
             shard.write_transaction(added)
-        return shard.answer(None)
+        return shard.answer(None, added.timeout_ms)
 
     def verify_partitions(
         self, transactional_id: str, producer_id: int, producer_epoch: int, partitions: Iterable[TopicPartition]
@@ -217,7 +217,7 @@ class TransactionCoordinator:
 
     def _finish(self, shard: TransactionShard, decided: Transaction) -> Producer | Promise[Producer]:
         after = shard.end(decided)
-        return shard.answer(Producer(after.producer_id, after.producer_epoch))
+        return shard.answer(Producer(after.producer_id, after.producer_epoch), decided.timeout_ms)
 
     async def _fence(self, seen: Transaction) -> None:
         """Aborts a transaction without its producer, if it has not changed since it was `seen`. Raises TransactionError if that

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 RETRY_SECONDS: Final = 0.1
 """The time between two attempts to write the markers that could not be written."""
+READ_TIMEOUT_MS: Final = 5_000
+"""How long the answer to a request waits for replicas that writes nothing. One that writes has the transaction's own timeout."""
 TOMBSTONE_BATCH_BYTES: Final = 256 << 10
 """A batch of tombstones has about this many bytes of ids; even with one more id of the greatest length it stays below any
 sensible max.message.bytes."""
@@ -85,9 +87,8 @@ class TransactionShard(CoordinatorShard[Change]):
         transaction_version: Callable[[], int],
         write_marker: MarkerWriter,
     ) -> None:
-        super().__init__(partition, leader_epoch, append)
+        super().__init__(partition, leader_epoch, append, clock, READ_TIMEOUT_MS)
         self.transactions: dict[str, Transaction] = {}
-        self._clock = clock
         self._version = transaction_version
         self._write_marker = write_marker
         self._rest: dict[str, set[TopicPartition]] = {}
@@ -105,7 +106,7 @@ class TransactionShard(CoordinatorShard[Change]):
 
     def write_transaction(self, transaction: Transaction) -> None:
         """Makes this the state of its id. Raises TransactionError if it cannot be written; nothing has changed then."""
-        batch = encode_transaction(transaction, self._clock.now_ms(), self._version())
+        batch = encode_transaction(transaction, self.clock.now_ms(), self._version())
         self.write(batch, ((transaction.transactional_id, transaction),))
 
     def decode(self, key: Buffer, value: Buffer | None) -> Change | None:
@@ -139,7 +140,7 @@ class TransactionShard(CoordinatorShard[Change]):
             self._begin_completion(transaction.transactional_id, ErrorCode.NONE)
         else:
             self.when_replicated(partial(self._begin_completion, transaction.transactional_id))
-        return state.complete(transaction, self._clock.now_ms())
+        return state.complete(transaction, self.clock.now_ms())
 
     def _begin_completion(self, transactional_id: str, code: ErrorCode) -> None:
         """Goes on once the decision is replicated. With any other code than NONE this broker has lost the partition, and the new
@@ -151,7 +152,7 @@ class TransactionShard(CoordinatorShard[Change]):
 
     def _retry_later(self) -> None:
         if self._retry is None:
-            self._retry = self._clock.call_later(RETRY_SECONDS, self._complete_rest)
+            self._retry = self.clock.call_later(RETRY_SECONDS, self._complete_rest)
 
     def _complete_rest(self) -> None:
         """Tries again to complete the transactions that could not be completed."""
@@ -206,7 +207,7 @@ class TransactionShard(CoordinatorShard[Change]):
             self._retry_later()
             return
         try:
-            self.write_transaction(state.complete(self.transactions[transactional_id], self._clock.now_ms()))
+            self.write_transaction(state.complete(self.transactions[transactional_id], self.clock.now_ms()))
         except TransactionError:  # `append` has logged it, unless only replicas are missing; markers can be written again
             self._retry_later()
             return
@@ -226,7 +227,7 @@ class TransactionShard(CoordinatorShard[Change]):
 
     def expire(self, expiration_ms: int) -> int:
         """Removes the ids that have been idle for `expiration_ms`. Returns how many they were. Raises TransactionError."""
-        before = self._clock.now_ms() - expiration_ms
+        before = self.clock.now_ms() - expiration_ms
         expired = [known.transactional_id for known in self.transactions.values() if known.is_idle and known.updated_ms <= before]
         batch: list[str] = []
         size = 0
@@ -241,4 +242,4 @@ class TransactionShard(CoordinatorShard[Change]):
         return len(expired)
 
     def _remove(self, ids: Sequence[str]) -> None:
-        self.write(encode_tombstones(ids, self._clock.now_ms()), [(transactional_id, None) for transactional_id in ids])
+        self.write(encode_tombstones(ids, self.clock.now_ms()), [(transactional_id, None) for transactional_id in ids])

@@ -66,8 +66,8 @@ TRANSITIONS: dict[State, frozenset[State]] = {
 }
 
 
-WhenReplicated = Callable[[Callable[[ErrorCode], object]], object]
-"""`CoordinatorShard.when_replicated` (server/coordination/shard.py)."""
+WhenAnswerable = Callable[[Callable[[ErrorCode], object]], object]
+"""`CoordinatorShard.when_answerable` (server/coordination/shard.py)."""
 
 
 def _now(then: Callable[[ErrorCode], object]) -> None:
@@ -95,9 +95,9 @@ class ClassicGroup(Group):
 
     kind: ClassVar[Kind] = Kind.CLASSIC
 
-    def __init__(self, group_id: str, now_ms: int, when_replicated: WhenReplicated = _now) -> None:
-        """`when_replicated` is that of the group's shard: answers to parked requests go out when the shard allows it."""
-        self._when_replicated = when_replicated
+    def __init__(self, group_id: str, now_ms: int, when_answerable: WhenAnswerable = _now) -> None:
+        """`when_answerable` is that of the group's shard: answers to parked requests go out when the shard allows it."""
+        self._when_answerable = when_answerable
         self.group_id = group_id
         self.state = State.EMPTY
         self.previous_state = State.EMPTY
@@ -250,7 +250,7 @@ class ClassicGroup(Group):
             member.awaiting_join = None
             self.awaited_joins -= 1
             answer = with_protocol_name(response, member.join_version)
-            self._when_replicated(partial(_give, future, answer, partial(_refused_join, member)))
+            self._when_answerable(partial(_give, future, answer, partial(_refused_join, member)))
 
     def answer_sync(self, member: Member, response: SyncGroupResponse) -> bool:
         """Answers the member's parked SyncGroup. Returns False if there was none."""
@@ -258,7 +258,7 @@ class ClassicGroup(Group):
         if future is None:
             return False
         member.awaiting_sync = None
-        self._when_replicated(partial(_give, future, response, lambda code: SyncGroupResponse(error_code=code)))
+        self._when_answerable(partial(_give, future, response, lambda code: SyncGroupResponse(error_code=code)))
         return True
 
     def interrupt(self, error: ErrorCode) -> None:

@@ -46,7 +46,7 @@ class ClassicProtocol(GroupProtocol[ClassicGroup]):
         elif isinstance(group, ClassicGroup) and not self._shard.loading:
             group.replay(record.value)
         else:
-            restored = ClassicGroup(group_id, record.value.current_state_timestamp, self._shard.when_replicated)
+            restored = ClassicGroup(group_id, record.value.current_state_timestamp, self._shard.when_answerable)
             restored.restore(record.value)
             groups[group_id] = restored
 

@@ -14,7 +14,9 @@ from ottla.server.coordination.shard import NO_PRODUCER_ID, CoordinatorShard
 from ottla.wire.errors import ErrorCode
 from ottla.wire.primitives import Buffer
 from ottla.wire.records import Record, build_batch
-from tests.server.coordination.memory import CoordinatorLog
+from tests.server.coordination.memory import CoordinatorClock, CoordinatorLog
+
+WRITE_TIMEOUT_MS = 2_000
 
 
 class LaggingLog(CoordinatorLog):
@@ -64,8 +66,10 @@ class Letters(CoordinatorShard[tuple[str, str]]):
     topic = "__letters"
     logger = logging.getLogger("ottla.server.letters")
 
-    def __init__(self, partition: int, leader_epoch: int, append: Callable[[bytes], Appended]) -> None:
-        super().__init__(partition, leader_epoch, append)
+    def __init__(
+        self, partition: int, leader_epoch: int, append: Callable[[bytes], Appended], clock: CoordinatorClock | None = None
+    ) -> None:
+        super().__init__(partition, leader_epoch, append, clock or CoordinatorClock(), WRITE_TIMEOUT_MS)
         self.seen: list[tuple[Any, ...]] = []
         self.steps = 0
 

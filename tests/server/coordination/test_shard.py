@@ -13,7 +13,8 @@ from ottla.server.base.errors import NotEnoughReplicas
 from ottla.server.base.promise import Promise
 from ottla.wire.batch import HEADER_SIZE, wrap
 from ottla.wire.errors import ErrorCode
-from tests.server.coordination.fakes import LaggingLog, Letters, Refused, batch_of
+from tests.server.coordination.fakes import WRITE_TIMEOUT_MS, LaggingLog, Letters, Refused, batch_of
+from tests.server.coordination.memory import CoordinatorClock
 
 
 def shard_over(log: LaggingLog, partition: int = 0) -> Letters:
@@ -233,6 +234,116 @@ def test_an_append_that_fails_changes_nothing(error: Any, code: ErrorCode, caplo
     log.fail = None
     shard.put("a")
     assert shard.seen == [("a", "w", 0, -1)]
+
+
+# How long an answer waits
+
+
+def limited(log: LaggingLog) -> tuple[Letters, CoordinatorClock]:
+    clock = CoordinatorClock()
+    return Letters(0, log.epoch, lambda batch: log.append(0, batch), clock), clock
+
+
+def test_an_answer_waits_for_replicas_no_longer_than_the_coordinator_allows(caplog: pytest.LogCaptureFixture) -> None:
+    log = LaggingLog()
+    shard, clock = limited(log)
+    shard.put("a")
+    written, codes = waiting(shard.answer("written")), waiting(shard.answer_or("read", lambda code: code.name))
+    parked: list[ErrorCode] = []
+    shard.when_answerable(parked.append)
+    clock.advance(WRITE_TIMEOUT_MS / 1000 - 0.01)
+    waiting(written)
+    clock.advance(0.01)
+    assert refused(written) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert (codes.result(), parked) == ("COORDINATOR_NOT_AVAILABLE", [ErrorCode.COORDINATOR_NOT_AVAILABLE])
+    assert caplog.messages == [], "every request would say so"
+
+
+def test_what_was_written_stays_and_counts_when_it_is_replicated_after_all() -> None:
+    log = LaggingLog()
+    shard, clock = limited(log)
+    shard.put("a")
+    late = waiting(shard.answer("late"))
+    then: list[ErrorCode] = []
+    shard.when_replicated(then.append)
+    clock.advance(WRITE_TIMEOUT_MS / 1000)
+    assert refused(late) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert shard.seen == [("a", "w", 0, -1)]
+    assert then == [], "what has to follow a write waits as long as it takes"
+    read = waiting(shard.answer("read"))
+    log.replicate()
+    assert (read.result(), then) == ("read", [ErrorCode.NONE])
+    assert shard.answer("next") == "next"
+    clock.advance(WRITE_TIMEOUT_MS / 1000)
+    assert read.result() == "read"
+
+
+def test_each_answer_has_its_own_limit_and_one_timer_rings_for_all() -> None:
+    log = LaggingLog()
+    shard, clock = limited(log)
+    shard.put("a")
+    first, longer = waiting(shard.answer(1)), waiting(shard.answer(2, 10_000))
+    clock.advance(1)
+    shorter, last = waiting(shard.answer(3, 500)), waiting(shard.answer(4))
+    assert clock.waiting == 1
+    clock.advance(0.5)
+    assert refused(shorter) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    waiting(first)
+    clock.advance(0.5)
+    assert refused(first) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    waiting(last)
+    clock.advance(1)
+    assert refused(last) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    waiting(longer)
+    shard.put("b")
+    log.replicate_all()
+    assert longer.result() == 2
+    clock.advance(10)
+    assert clock.waiting == 0
+
+
+def test_an_answer_that_goes_out_in_time_is_forgotten() -> None:
+    log = LaggingLog()
+    shard, clock = limited(log)
+    for letter in "abc":
+        shard.put(letter)
+        waiting(shard.answer(letter))
+        log.replicate()
+    assert shard._deadlines is not None
+    assert len(shard._deadlines) == 1
+    assert clock.armed == 1
+
+
+def test_an_answer_that_ends_the_shard_takes_those_with_it_that_are_late_as_well() -> None:
+    log = LaggingLog()
+    shard, clock = limited(log)
+    shard.put("a")
+    codes: list[ErrorCode] = []
+    shard.when_answerable(lambda code: shard.unload())
+    shard.when_answerable(codes.append)
+    clock.advance(WRITE_TIMEOUT_MS / 1000)
+    assert codes == [ErrorCode.NOT_COORDINATOR]
+
+
+def test_a_shard_that_is_unloaded_leaves_no_timer() -> None:
+    log = LaggingLog()
+    shard, clock = limited(log)
+    shard.put("a")
+    answer = waiting(shard.answer("said", 900_000))
+    shard.unload()
+    assert refused(answer) is ErrorCode.NOT_COORDINATOR
+    assert clock.waiting == 0
+
+
+def test_where_one_replica_counts_there_is_no_limit_to_keep() -> None:
+    clock = CoordinatorClock()
+    log = LaggingLog(lag=False)
+    shard = Letters(0, log.epoch, lambda batch: log.append(0, batch), clock)
+    shard.put("a")
+    codes: list[ErrorCode] = []
+    shard.when_answerable(codes.append)
+    assert (shard.answer("said", 1), codes) == ("said", [ErrorCode.NONE])
+    assert (shard._deadlines, clock.armed) == (None, 0)
 
 
 # Loading

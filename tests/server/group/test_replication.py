@@ -49,7 +49,7 @@ from ottla.wire.messages.streams_group_heartbeat import StreamsGroupHeartbeatReq
 from ottla.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from tests.in_loop import in_loop
 from tests.server.coordination.fakes import LaggingLog
-from tests.server.group.fakes import Broker, Driver
+from tests.server.group.fakes import Broker, Driver, answer_of
 
 NONE, NOT_COORDINATOR = ErrorCode.NONE, ErrorCode.NOT_COORDINATOR
 
@@ -189,6 +189,23 @@ def test_a_transactional_commit_and_its_marker_are_answered_when_they_are_replic
     assert answer.result().groups[0].topics[0].partitions[0].committed_offset == 5
 
 
+def test_what_is_not_replicated_in_time_is_refused_and_stays() -> None:
+    driver = Lagging()
+    driver.lag()
+    late = waiting(driver.ask(offset_commit, commit(1), 9))
+    driver.clock.advance(1)
+    read = waiting(driver.ask(offset_fetch, fetch(), 9))
+    driver.clock.advance(4)
+    assert commit_code(late.result()) == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    waiting(read)
+    driver.clock.advance(1)
+    driver.next_turn()
+    assert first_code(read.result()) == NOT_COORDINATOR, "which every consumer takes for a reason to ask again"
+    driver.log.replicate_all()
+    answer = driver.ask(offset_fetch, fetch(), 9)
+    assert answer.groups[0].topics[0].partitions[0].committed_offset == 1
+
+
 # Classic members
 
 
@@ -228,6 +245,22 @@ async def test_members_that_wait_for_a_lost_group_look_for_its_new_coordinator()
     ]
     driver.unload()
     assert [top_code(answer.result()) for answer in asked] == [NOT_COORDINATOR] * 4
+
+
+@in_loop
+async def test_members_whose_group_is_not_replicated_in_time_ask_again_and_find_it() -> None:
+    driver = Lagging()
+    ((leader, follower), generation) = driver.stable(2)
+    driver.lag()
+    driver.write()
+    joined = waiting(driver.join("g", leader))
+    again = waiting(driver.join("g", follower))
+    driver.clock.advance(5)
+    assert {top_code(answer.result()) for answer in (joined, again)} == {ErrorCode.COORDINATOR_NOT_AVAILABLE}
+    driver.log.replicate_all()
+    driver.log.lag = False
+    found = [answer_of(driver.join("g", member)) for member in (leader, follower)]
+    assert {(answer.error_code, answer.generation_id) for answer in found} == {(NONE, generation + 1)}
 
 
 @in_loop

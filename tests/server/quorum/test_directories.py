@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from ottla.server.metadata.directories import SINCE
+from ottla.server.metadata.withdrawals import WITHDRAWN
 from ottla.server.quorum.directories import Assignments
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.assign_replicas_to_dirs import (
@@ -29,8 +30,17 @@ class Rig(Spawned):
     def __init__(self, played: Played) -> None:
         super().__init__(played)
         self.level = SINCE
+        self.assigned: Told = {}
         self.assignments = Assignments(
-            7, (ONE, TWO), played.channel, played.clock, lambda: 70, 1000, self.spawn, lambda: self.level
+            7,
+            (ONE, TWO),
+            played.channel,
+            played.clock,
+            lambda: 70,
+            1000,
+            self.spawn,
+            lambda: self.level,
+            lambda topic_id, index: self.assigned.get((topic_id, index)),
         )
 
     def answer(self, error_code: int = 0, **codes: int) -> Told:
@@ -115,3 +125,24 @@ def test_a_directory_that_is_not_registered_is_never_told(caplog: pytest.LogCapt
 
     assigns(scenario)
     assert "is not one that this broker has registered" in caplog.text
+
+
+def test_what_is_withdrawn_stays_so_until_it_is_restored() -> None:
+    async def scenario(rig: Rig) -> None:
+        assert rig.assignments.are_possible()
+        rig.assignments.withdraw(T, 0)
+        await turns()
+        assert rig.answer() == {(T, 0): WITHDRAWN}
+        await turns()
+        rig.assigned[T, 0] = WITHDRAWN
+        rig.assignments.assign([(T, 0, ONE), (T, 1, ONE)])
+        await turns()
+        assert rig.answer() == {(T, 1): ONE}
+        await turns()
+        rig.assignments.restore(T, 0, ONE)
+        await turns()
+        assert rig.answer() == {(T, 0): ONE}
+        rig.level = SINCE - 1
+        assert not rig.assignments.are_possible()
+
+    assigns(scenario)

@@ -129,6 +129,27 @@ def test_only_another_leader_or_epoch_begins_anew() -> None:
     run(scenario)
 
 
+def test_a_replica_that_was_cut_is_fetched_from_its_end_and_what_was_under_way_is_not_taken() -> None:
+    async def scenario(rig: Rig) -> None:
+        rig.broker.create_topic("a", leader=TWO, followers=(TWO,))
+        rig.broker.create_topic("b", followers=(TWO,))
+        await rig.turns()
+        before = rig.fetchers._followings[rig.broker.topic_id("a"), 0]
+        rig.fetchers.begin_anew(rig.broker.replica("a"))
+        after = rig.fetchers._followings[before.key]
+        assert after is not before
+        rig.fetchers.begin_anew(rig.broker.replica("b"))
+        assert len(rig.fetchers) == 1, "what this broker leads is not fetched"
+        await rig.turns()
+        rig.network.answer(0)
+        await turns()
+        assert len(rig.network.connected) == 1, "the connection stays"
+        (partition,) = rig.network.requests(0)[1].topics[0].partitions
+        assert partition.fetch_offset == 0
+
+    run(scenario)
+
+
 def test_leading_and_losing_a_replica_end_the_fetching() -> None:
     async def scenario(rig: Rig) -> None:
         for name in ("a", "b", "c"):

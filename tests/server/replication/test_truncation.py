@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from ottla.log.partition import PartitionLog
-from ottla.server.replication.truncation import cut, cut_diverging, cut_to_high_watermark, fit_into
+from ottla.server.replication.truncation import cut, cut_damage, cut_diverging, cut_to_high_watermark, fit_into
 from tests.log.support import Rig, batch
 
 
@@ -114,3 +114,37 @@ def test_a_log_is_fit_into_its_leaders_range(start: int, end: int, offsets: tupl
     log = log_of(0, 0, 0)
     assert fit_into(log, start, end) is changed
     assert (log.log_start_offset, log.log_end_offset) == offsets
+
+
+BATCH, BASE_OFFSET, LENGTH, CRC, LAST_DELTA = len(batch(1)), slice(0, 8), slice(8, 12), slice(17, 21), slice(23, 27)
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "left"),
+    [
+        (CRC, b"\1\2\3\4", 2),
+        (slice(BATCH - 1, BATCH), b"?", 2),
+        (BASE_OFFSET, (1).to_bytes(8, "big"), 0),  # which says that it comes earlier, so that a search passes it by
+        (BASE_OFFSET, (2**40).to_bytes(8, "big"), 2),
+        (LAST_DELTA, b"\xff\xff\xff\x00", 0),
+        (LENGTH, b"\0\0\0\1", 0),
+        (LENGTH, b"\x7f\0\0\0", 0),
+    ],
+)
+def test_damage_is_cut_with_all_that_follows_and_nothing_of_it_stays(field: slice, value: bytes, left: int) -> None:
+    rig = Rig()
+    for _ in range(5):
+        rig.append(batch(1))
+    path = f"{rig.log.path}/00000000000000000000.log"
+    data = bytearray(rig.disk.read_bytes(path))
+    data[2 * BATCH + field.start : 2 * BATCH + field.stop] = value
+    rig.disk.write_bytes(path, bytes(data))
+    for segment in rig.log.segments:
+        segment.release_file()
+    cut_damage(rig.log, 2)
+    assert rig.log.log_end_offset == left
+    assert rig.disk.read_bytes(path) == bytes(data[: left * BATCH])
+    rig.append(batch(1), leader_epoch=1)
+    assert len(list(rig.log.iterate_batches(0))) == left + 1
+    rig.restart(clean=True)
+    assert len(list(rig.log.iterate_batches(0))) == left + 1

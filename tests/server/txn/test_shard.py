@@ -29,6 +29,8 @@ class Shard(TransactionShard):
     `promised`.
     """
 
+    clock: CoordinatorClock
+
     def __init__(self, log: LaggingLog | None = None, *, lag: bool = False, clock: CoordinatorClock | None = None) -> None:
         self.log = log or LaggingLog(lag=lag)
         self.clock = clock or CoordinatorClock()
