@@ -8,6 +8,9 @@ from typing import Final
 from ottla.console.ask import Answer, Ask
 from ottla.console.pages import (
     brokers,
+    data_directory,
+    data_file,
+    data_log,
     group,
     group_reset,
     groups,
@@ -36,8 +39,15 @@ PAGES: Final[Mapping[str, Callable[[Ask], Answer]]] = {
     "/group/reset": group_reset.form,
     "/brokers": brokers.brokers,
     "/brokers/{broker}": brokers.settings,
+    "/files": data_directory.directory,
+    "/files/{log}": data_log.log,
+    "/files/{log}/{file}": data_file.of_log,
+    "/file/{file}": data_file.of_directory,
 }
 """What GET shows."""
+
+WITHOUT_CLUSTER: Final = frozenset(path for path in PAGES if path.startswith(("/files", "/file/")))
+"""What needs a data directory, and no cluster."""
 
 ACTIONS: Final[Mapping[str, Callable[[Ask], Answer]]] = {
     "/new-topic": topic_changes.create,
