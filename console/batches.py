@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 from ottla.commands.check_segment import whole_entries
 from ottla.commands.dump_schemas import Undecodable, control_fields
 from ottla.commands.kafka_files import OFFSET_ENTRY, TIME_ENTRY, Entries, read_whole
-from ottla.commands.output import Failure
+from ottla.commands.output import Failure, counted
 from ottla.commands.segment_walk import Batch, Gap, SegmentWalk
 from ottla.log.disk.files import OsDisk, OsFile
 from ottla.log.index import OFFSET_ENTRY_SIZE, TIME_ENTRY_SIZE, CorruptIndex
@@ -131,6 +131,23 @@ class Row:
     @property
     def end(self) -> int:
         return self.position + self.size
+
+    @property
+    def notes(self) -> str:
+        """Returns in words what a reader would not see in the header's numbers."""
+        header = self.header
+        if header is None:
+            return ""
+        words = [f"{self.control} marker"] if self.control in {"ABORT", "COMMIT"} else [self.control] if self.control else []
+        if header.is_transactional and not header.is_control:
+            words.append("▲ aborted" if self.is_aborted else "transactional")
+        if self.missing:
+            words.append(f"{counted(self.missing, 'offset')} missing before it")
+        if header.last_offset_delta + 1 > header.records_count:
+            words.append(f"{header.records_count:,} of {header.last_offset_delta + 1:,} offsets")
+        words += ["offset index"] if self.is_indexed else []
+        words += ["time index"] if self.is_timed else []
+        return ", ".join(words)
 
 
 @dataclass(slots=True)

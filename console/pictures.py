@@ -16,8 +16,8 @@ from ottla.console.batches import Row
 from ottla.console.directory import FileEntry
 
 _HEIGHT: Final = 120
-_LEAST: Final = 3
-"""A bar is never lower, or it could not be seen."""
+_LEAST: Final = 9
+"""A bar is never lower, or its pattern could not be seen."""
 _BATCH_WIDTH: Final = 10
 _FILE_WIDTH: Final = 34
 _TICKS: Final = 18
@@ -74,7 +74,7 @@ def of_batches(rows: Sequence[Row]) -> Picture:
             ticks.append(Tick(middle, _HEIGHT + 12, "time"))
         if row.missing:
             ticks.append(Tick(x, 4, "missing"))
-    return _picture(bars, ticks, f"{counted(len(rows), 'batch', 'batches')}, each as high as it is large")
+    return _picture(bars, ticks, f"{counted(len(rows), 'batch', 'batches')}, the higher the larger")
 
 
 def pattern_of(row: Row) -> str:
@@ -110,7 +110,7 @@ def of_log(segments: Sequence[FileEntry], others: Sequence[FileEntry], due: int,
         words = {"next": "retention takes it next", "segment": ""}.get(kind, kind)
         title = f"{one.name}, {human_bytes(one.size)}{f', {words}' if words else ''}"
         bars.append(Bar(at * _FILE_WIDTH, _HEIGHT - height, _FILE_WIDTH - 4, height, kind, title, f"{link}{one.name}"))
-    return _picture(bars, [], f"{counted(len(bars), 'file')} of the log, each as high as it is large")
+    return _picture(bars, [], f"{counted(len(bars), 'file')} of the log, the higher the larger")
 
 
 def of_places(size: int, places: Sequence[tuple[int, int]], start: int, end: int) -> Picture:
