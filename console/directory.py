@@ -97,9 +97,7 @@ class Contents(NamedTuple):
 class Directory:
     """The data directory at `path`. `is_secret` says which settings of brokers are not shown; `clock` counts seconds."""
 
-    def __init__(
-        self, path: Path, is_secret: IsSecret = every_setting, clock: Callable[[], float] = time.monotonic
-    ) -> None:
+    def __init__(self, path: Path, is_secret: IsSecret = every_setting, clock: Callable[[], float] = time.monotonic) -> None:
         self.path = path
         self.is_secret = is_secret
         self._kept = Cache(SETTINGS_KEPT_S, clock)

@@ -95,9 +95,7 @@ class DiskRecords:
             self.problems.append(f"record {record.offset}: {error}")
         sequence = (header.base_sequence + record.offset - header.base_offset) & MAX_INT32 if header.base_sequence >= 0 else None
         key, value = (None, None) if kind else (beginning(record.key), beginning(record.value))
-        return DiskRecord(
-            record.offset, record.timestamp_ms, sequence, position, kind, fields, key, value, len(record.headers)
-        )
+        return DiskRecord(record.offset, record.timestamp_ms, sequence, position, kind, fields, key, value, len(record.headers))
 
 
 def _named(decoded: dict[str, Any]) -> tuple[str, str]:

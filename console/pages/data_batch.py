@@ -62,7 +62,9 @@ def batch(ask: Ask, source: Directory, files: LogFiles, file: FileEntry) -> Answ
     window = Window(opened)
     # nothing of the metadata log is shown undecoded, since there are secrets in it
     has_secrets = files.log.name == METADATA_DIRECTORY
-    values["hex"] = "" if has_secrets and row.header is None else hex_lines(bytes(window.view(position, min(HEADER_SIZE, row.size))))
+    values["hex"] = (
+        "" if has_secrets and row.header is None else hex_lines(bytes(window.view(position, min(HEADER_SIZE, row.size))))
+    )
     if row.header is not None:
         values["fields"] = fields_of(row.header, row.crc or 0)
         if not row.why:

@@ -71,7 +71,9 @@ def _items(ask: Ask, path: Path, file: FileEntry, log: str) -> Answer:
 def _rows(found: Iterator[Found]) -> Iterator[Found]:
     """Yields the items without their kinds' names, which are the same all along."""
     for item in found:
-        yield item if isinstance(item, Problem) or item.kind != "preallocated" else Item("", {"preallocated": item.fields["bytes"]})
+        yield (
+            item if isinstance(item, Problem) or item.kind != "preallocated" else Item("", {"preallocated": item.fields["bytes"]})
+        )
 
 
 def _cells(item: Found, columns: Sequence[str]) -> tuple[str, list[str]]:

@@ -18,8 +18,15 @@ from ottla.console.pages.data_directory import needed
 from ottla.console.pictures import of_log, of_offsets
 from ottla.console.rendering import segment
 from ottla.console.retained import NAMES, config_of, what_goes
-from ottla.log.disk.checkpoint import CLEANER_OFFSETS, HIGH_WATERMARKS, LEADER_EPOCHS, LOG_START_OFFSETS, RECOVERY_POINTS
-from ottla.log.disk.checkpoint import EpochEntry, read_epochs
+from ottla.log.disk.checkpoint import (
+    CLEANER_OFFSETS,
+    HIGH_WATERMARKS,
+    LEADER_EPOCHS,
+    LOG_START_OFFSETS,
+    RECOVERY_POINTS,
+    EpochEntry,
+    read_epochs,
+)
 from ottla.log.disk.files import OsDisk
 from ottla.log.errors import CorruptSnapshot
 
@@ -138,5 +145,3 @@ def _epochs(files: LogFiles) -> tuple[list[EpochEntry], str]:
         return read_epochs(OsDisk(), str(files.path / LEADER_EPOCHS))[-SIZE:], ""
     except (CorruptSnapshot, OSError) as error:
         return [], f"{LEADER_EPOCHS} cannot be read: {error}; ottla log repair rewrites it from the batches"
-
-

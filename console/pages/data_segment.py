@@ -76,9 +76,7 @@ def _none(file: FileEntry) -> Indexes:
     return read_indexes(Path("/dev/null/none"), file.base_offset or 0)
 
 
-def _records(
-    ask: Ask, source: Directory, files: LogFiles, file: FileEntry, opened: OsFile, part: Part
-) -> dict[str, Any]:
+def _records(ask: Ask, source: Directory, files: LogFiles, file: FileEntry, opened: OsFile, part: Part) -> dict[str, Any]:
     """Returns the records of the part's batches, as many as a page takes."""
     reading = DiskRecords(opened, files.log.topic, source.is_secret, is_snapshot=file.kind == "checkpoint")
     shown, upto = reading.of_batches(part.rows, _RECORDS)

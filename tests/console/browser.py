@@ -117,9 +117,7 @@ class Browser:
 
 
 @contextmanager
-def browsing(
-    source: Any, *, read_only: bool = False, within_s: float = 30, beside: Beside = Beside()
-) -> Iterator[Browser]:
+def browsing(source: Any, *, read_only: bool = False, within_s: float = 30, beside: Beside = Beside()) -> Iterator[Browser]:
     browser = Browser(source, read_only=read_only, within_s=within_s, beside=beside)
     try:
         yield browser
