@@ -56,6 +56,9 @@ class Beside(NamedTuple):
     has_cluster: bool = True
 
 
+CLUSTER_ONLY: Final = Beside()
+
+
 class Console:
     """Turns requests into asks, and answers into responses."""
 
@@ -178,7 +181,7 @@ def _write_audit(session: str, address: str, done: str) -> None:
 
 
 def application(
-    source: Source, calls: Calls, sessions: Sessions, place: Place, *, read_only: bool, beside: Beside = Beside()
+    source: Source, calls: Calls, sessions: Sessions, place: Place, *, read_only: bool, beside: Beside = CLUSTER_ONLY
 ) -> ASGIApp:
     """Returns the whole application, guarded."""
     console = Console(source, calls, beside, read_only=read_only)

@@ -170,11 +170,11 @@ class Directory:
         try:
             asked = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
             kind: int = _FLOCK.unpack(fcntl.fcntl(fd, fcntl.F_GETLK, asked))[0]
-            return kind != fcntl.F_UNLCK
         except OSError:
             return None
         finally:
             os.close(fd)
+        return kind != fcntl.F_UNLCK
 
 
 def find(files: LogFiles, name: str) -> FileEntry:

@@ -1,7 +1,7 @@
 """The records of batches on disk, for a page: decoded where they are Kafka's own, else as bytes to be shown; bounded.
 
-They are read by `wire.records` and decoded by `commands/dump_schemas.py`, as `ottla log dump` does it. What is secret in the metadata
-log stays so.
+They are read by `wire.records` and decoded by `commands/dump_schemas.py`, as `ottla log dump` does it. What is secret in the
+metadata log stays so.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ _MAX_HEADERS: Final = 3
 
 
 class DiskRecord(NamedTuple):
-    """A record. `kind` names what was decoded, and `fields` is that as JSON; without `kind`, key and value are bytes. `position` is
-    that of its batch."""
+    """A record. `kind` names what was decoded, and `fields` is that as JSON; without `kind`, key and value are bytes. `position`
+    is that of its batch."""
 
     offset: int
     time_ms: int

@@ -1,4 +1,4 @@
-"""Pictures of files: a log as a strip of segments, a segment as a strip of batches. Here is their geometry; pictures.html draws it.
+"""Pictures of files: a log as a strip of segments, a segment as a strip of batches. Their geometry; pictures.html draws it.
 
 A bar is as high as its file or batch is large. What it is, is told by its pattern and its title, never by its colour alone. A bar
 may be a link; who cannot see or point at it has the same in the table below the picture.
@@ -7,6 +7,7 @@ may be a link; who cannot see or point at it has the same in the table below the
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Final, NamedTuple
 
 from ottla.commands.dump_segment import CODECS
@@ -118,7 +119,7 @@ def of_places(size: int, places: Sequence[tuple[int, int]], start: int, end: int
     width = 600
     edges = [(0, 0), *((offset, position) for offset, position in places), (0, size)]
     bars = []
-    for (offset, position), (_, following) in zip(edges, edges[1:], strict=False):
+    for (offset, position), (_, following) in pairwise(edges):
         left, right = position * width // size, following * width // size
         is_here = position < end and start < following
         title = f"position {position}{f', about offset {offset}' if position else ''}{', shown here' if is_here else ''}"

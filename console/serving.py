@@ -23,7 +23,7 @@ import uvicorn
 
 from ottla.commands.client import Cluster
 from ottla.commands.output import Failure
-from ottla.console.app import Beside, Place, application
+from ottla.console.app import CLUSTER_ONLY, Beside, Place, application
 from ottla.console.calls import Calls
 from ottla.console.connection import MAX_CONNECTIONS, Connection
 from ottla.console.security import hosts_of
@@ -83,7 +83,7 @@ def serve(
     *,
     read_only: bool,
     ready: Callable[[str], None],
-    beside: Beside = Beside(),
+    beside: Beside = CLUSTER_ONLY,
 ) -> None:
     """Serves until a signal. `ready` is given the address once the port answers: with the token in it if that is a new one, as
     whoever chose one knows it, and may not want it in a log."""

@@ -1,4 +1,4 @@
-"""The console beside a data directory of ottla and of Apache Kafka, running and damaged: it shows what Kafka's DumpLogSegments shows."""
+"""The console beside a data directory of ottla and of Apache Kafka, running and damaged: it shows what DumpLogSegments shows."""
 
 from __future__ import annotations
 
@@ -54,7 +54,8 @@ def check_like_kafka(page: Page, log: Path) -> int:
     """Holds the batches of a page against those of Kafka's tool; returns how many are not sound."""
     out = dump_log_segments([log])
     theirs = re.findall(
-        r"^baseOffset: (\d+) lastOffset: (\d+) count: (\d+).* position: (\d+) .*size: (\d+) .*compresscodec: (\w+) .*isvalid: (\w+)",
+        r"^baseOffset: (\d+) lastOffset: (\d+) count: (\d+).* position: (\d+) .*"
+        r"size: (\d+) .*compresscodec: (\w+) .*isvalid: (\w+)",
         out,
         re.MULTILINE,
     )

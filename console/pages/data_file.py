@@ -1,4 +1,4 @@
-"""A file of a data directory: segments and metadata snapshots as batches, all others as the items that `ottla log dump` prints."""
+"""A file of a data directory: segments and metadata snapshots as batches, all others as the items of `ottla log dump`."""
 
 from __future__ import annotations
 

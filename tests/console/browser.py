@@ -12,7 +12,7 @@ from html.parser import HTMLParser
 from typing import Any, Final, NamedTuple
 from urllib.parse import unquote, urlencode
 
-from ottla.console.app import Beside, Place, application
+from ottla.console.app import CLUSTER_ONLY, Beside, Place, application
 from ottla.console.calls import Calls
 from ottla.console.security import FORM, HEADERS, hosts_of
 from ottla.console.sessions import Sessions
@@ -54,7 +54,7 @@ class Answer(NamedTuple):
 class Browser:
     """Keeps its cookie. `ask` sends exactly what it is told; `get` and `post` are those of a person on one of the pages."""
 
-    def __init__(self, source: Any, *, read_only: bool = False, within_s: float = 30, beside: Beside = Beside()) -> None:
+    def __init__(self, source: Any, *, read_only: bool = False, within_s: float = 30, beside: Beside = CLUSTER_ONLY) -> None:
         self.calls = Calls(within_s)
         numbers = iter(range(1, 10_000))
         self.sessions = Sessions(TOKEN, lambda count: next(numbers).to_bytes(count, "big"), lambda: 0.0)
@@ -117,7 +117,7 @@ class Browser:
 
 
 @contextmanager
-def browsing(source: Any, *, read_only: bool = False, within_s: float = 30, beside: Beside = Beside()) -> Iterator[Browser]:
+def browsing(source: Any, *, read_only: bool = False, within_s: float = 30, beside: Beside = CLUSTER_ONLY) -> Iterator[Browser]:
     browser = Browser(source, read_only=read_only, within_s=within_s, beside=beside)
     try:
         yield browser

@@ -1,4 +1,4 @@
-"""Data directories for the pages of files: written by our log without a broker, with every kind of batch, and damaged on purpose."""
+"""Data directories for the pages of files: written by our log without a broker, with every kind of batch, damaged on purpose."""
 
 from __future__ import annotations
 
