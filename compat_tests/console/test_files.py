@@ -32,7 +32,7 @@ def written(bootstrap: str) -> str:
     for codec in CODECS:
         producer = Producer({"bootstrap.servers": bootstrap, "compression.type": codec, "linger.ms": 50})
         for number in range(20):
-            producer.produce(topic, random.randbytes(20).hex(), str(number), partition=0, timestamp=TODAY_MS + number)
+            producer.produce(topic, 20 * random.randbytes(4).hex(), str(number), partition=0, timestamp=TODAY_MS + number)
         assert producer.flush(60) == 0
     producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": topic})
     producer.init_transactions(60)
