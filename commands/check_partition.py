@@ -104,7 +104,7 @@ class PartitionCheck:
         """Checks everything. Raises OSError if a file cannot be read."""
         names = sorted(entry.name for entry in self.path.iterdir())
         parts = {name: found for name in names if (found := _NAME.fullmatch(name))}
-        bases = sorted(int(found[1]) for found in parts.values() if found[2] == "log")
+        bases = every = sorted(int(found[1]) for found in parts.values() if found[2] == "log")
         if self._only is None:
             self._names(names, parts, set(bases))
         else:
@@ -113,8 +113,9 @@ class PartitionCheck:
         if self._only is not None:
             self._snapshots = []
         self.end_offset = self._first_offset = bases[0] if bases else 0
-        for number, base in enumerate(bases):
-            self._segment(base, bases[number + 1] if number + 1 < len(bases) else None)
+        for base in bases:
+            after = bisect_right(every, base)
+            self._segment(base, every[after] if after < len(every) else None)
         self._end()
         if self._only is None:
             self._epoch_file()

@@ -1,4 +1,5 @@
-"""Reads from a metadata log on disk which topics a cluster has: names, ids, and the directory that each partition lies in.
+"""Reads from a metadata log on disk which topics a cluster has: names, ids, settings, and the directory that each partition lies
+in.
 
 It reads the newest snapshot (`.checkpoint`) that is not damaged and the records after it, in `__cluster_metadata-0`, from sound
 batches only. So little of the metadata is needed that the broker's own image is not built, which would also stop at a record that
@@ -20,15 +21,18 @@ from ottla.wire.frame import MALFORMED
 from ottla.wire.records import Record, iter_records
 
 METADATA_DIRECTORY: Final = "__cluster_metadata-0"
+_TOPIC: Final = 2  # the resource type of topics in a ConfigRecord
 
 
 class KnownTopics:
-    """Topic ids by name (`ids`), and the directory id (22 characters) of each partition's replica on one node (`placed`)."""
+    """Topic ids by name (`ids`), the directory id (22 characters) of each partition's replica on one node (`placed`), and the
+    settings that topics override, by topic and name (`settings`)."""
 
     def __init__(self, node_id: int) -> None:
         self.node_id = node_id
         self.ids: dict[str, bytes] = {}
         self.placed: dict[TopicPartition, str] = {}
+        self.settings: dict[str, dict[str, str]] = {}
         self._names: dict[bytes, str] = {}
         self._replicas: dict[TopicPartition, list[int]] = {}
 
@@ -42,12 +46,21 @@ class KnownTopics:
                 self._remove(message.topic_id)
             case "PartitionRecord" | "PartitionChangeRecord":
                 self._place(message)
+            case "ConfigRecord" if message.resource_type == _TOPIC:
+                self._set(self.settings.setdefault(message.resource_name, {}), message)
+
+    def _set(self, settings: dict[str, str], message: Any) -> None:
+        if message.value is None:
+            settings.pop(message.name, None)
+        else:
+            settings[message.name] = message.value
 
     def _remove(self, topic_id: bytes) -> None:
         name = self._names.pop(topic_id, None)
         if name is None:
             return
         self.ids.pop(name, None)
+        self.settings.pop(name, None)
         for partition in [partition for partition in self._replicas if partition[0] == name]:
             del self._replicas[partition]
             self.placed.pop(partition, None)

@@ -52,15 +52,17 @@ class Gap(NamedTuple):
 
 
 class SegmentWalk:
-    """One walk over one segment. `advance` is called with the number of bytes just passed."""
+    """One walk over one segment. `advance` is called with the number of bytes just passed. `start` is where to begin: at a batch,
+    as an index has it."""
 
-    def __init__(self, file: File, advance: Callable[[int], object] = int) -> None:
+    def __init__(self, file: File, advance: Callable[[int], object] = int, *, start: int = 0) -> None:
         self.window = Window(file)
         self.advance = advance
+        self.start = start
         self._search = BatchSearch(self.window)
 
     def __iter__(self) -> Iterator[Batch | Gap]:
-        position, size = 0, self.window.size
+        position, size = self.start, self.window.size
         suspect: int | None = None  # start of the previous batch if its CRC was wrong: then its length may be wrong, too
         while position < size:
             header = self.window.header(position)

@@ -25,8 +25,9 @@ from ottla.commands.client import explain
 from ottla.commands.output import Failure
 from ottla.console.ask import Answer, Ask, BadInput, Download, Page, Redirect
 from ottla.console.calls import Busy, Calls, TooSlow
+from ottla.console.directory import Directory
 from ottla.console.missing import Missing
-from ottla.console.pages import ACTIONS, PAGES
+from ottla.console.pages import ACTIONS, PAGES, WITHOUT_CLUSTER
 from ottla.console.rendering import Templates
 from ottla.console.security import READ_ONLY, STATIC, Guard
 from ottla.console.sessions import Sessions
@@ -48,14 +49,27 @@ class Place(NamedTuple):
     cookie: str
 
 
+class Beside(NamedTuple):
+    """What a console looks at beside the cluster, or instead of it."""
+
+    directory: Directory | None = None
+    has_cluster: bool = True
+
+
+CLUSTER_ONLY: Final = Beside()
+
+
 class Console:
     """Turns requests into asks, and answers into responses."""
 
-    def __init__(self, source: Source, calls: Calls, *, read_only: bool) -> None:
+    def __init__(self, source: Source, calls: Calls, beside: Beside, *, read_only: bool) -> None:
         self._source = source
         self._calls = calls
+        self._beside = beside
         self._read_only = read_only
-        self._templates = Templates({"cluster_at": source.bootstrap, "read_only": read_only})
+        at = source.bootstrap if beside.has_cluster else str(beside.directory.path if beside.directory else "")
+        known = {"cluster_at": at, "read_only": read_only, "has_cluster": beside.has_cluster}
+        self._templates = Templates({**known, "has_directory": beside.directory is not None})
 
     def routes(self) -> list[BaseRoute]:
         """Returns the routes of the pages, and of the style sheet and the script, which are read now."""
@@ -63,8 +77,11 @@ class Console:
         for path, work in PAGES.items():
             is_form = path in ACTIONS
             shown = _no_form if is_form and self._read_only else work
+            if not self._beside.has_cluster and path not in WITHOUT_CLUSTER:
+                shown = _to_files if path == "/" else _no_cluster
             found.append(Route(path, partial(self._answer, shown), methods=["GET"]))
-        found += [Route(path, partial(self._answer, work), methods=["POST"]) for path, work in ACTIONS.items()]
+        if self._beside.has_cluster:
+            found += [Route(path, partial(self._answer, work), methods=["POST"]) for path, work in ACTIONS.items()]
         return found
 
     async def _answer(self, work: Work, request: Request) -> Response:
@@ -76,6 +93,8 @@ class Console:
             given["query"],
             given.get("form", {}),
             partial(_write_audit, given["session"], request.client.host if request.client else "?"),
+            directory=self._beside.directory,
+            has_cluster=self._beside.has_cluster,
         )
         known = {"form_token": given["form_token"], "path": ask.path, "ask": ask}
         try:
@@ -135,6 +154,15 @@ class Console:
         return self._refusal(status, "Not there", why, known)
 
 
+def _to_files(_: Ask) -> Answer:
+    return Redirect("/files")
+
+
+def _no_cluster(_: Ask) -> Answer:
+    why = "This console looks at a directory only; start it with --bootstrap HOST:PORT, too, to see the cluster."
+    return Page("error.html", {"title": "No cluster", "why": why}, 404)
+
+
 def _no_form(_: Ask) -> Answer:
     return Page("error.html", {"title": "Read-only", "why": READ_ONLY}, 403)
 
@@ -152,8 +180,10 @@ def _write_audit(session: str, address: str, done: str) -> None:
     _audit.info("%s (session %s, from %s)", visible(done).replace("\n", "␊").replace("\t", "␉"), session, address)
 
 
-def application(source: Source, calls: Calls, sessions: Sessions, place: Place, *, read_only: bool) -> ASGIApp:
+def application(
+    source: Source, calls: Calls, sessions: Sessions, place: Place, *, read_only: bool, beside: Beside = CLUSTER_ONLY
+) -> ASGIApp:
     """Returns the whole application, guarded."""
-    console = Console(source, calls, read_only=read_only)
+    console = Console(source, calls, beside, read_only=read_only)
     pages = Starlette(routes=console.routes(), exception_handlers={404: console.not_found, 405: console.not_found})
     return Guard(pages, sessions, place.hosts, console.refuse, _write_audit, cookie=place.cookie, read_only=read_only)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import urlencode
 
 if TYPE_CHECKING:
+    from ottla.console.directory import Directory
     from ottla.console.source import Source
 
 MAX_PAGE: Final = 1_000_000
@@ -44,7 +45,10 @@ Answer = Page | Redirect | Download
 
 @dataclass(frozen=True)
 class Ask:
-    """A request for a page: `args` are the parts of its path, `form` the fields of a POST. `audit` logs what was done."""
+    """A request for a page: `args` are the parts of its path, `form` the fields of a POST. `audit` logs what was done.
+
+    `directory` is the data directory beside the cluster, or instead of it (`has_cluster`), if there is one.
+    """
 
     source: Source
     path: str
@@ -52,6 +56,8 @@ class Ask:
     query: Mapping[str, str] = field(default_factory=dict)
     form: Mapping[str, str] = field(default_factory=dict)
     audit: Callable[[str], None] = lambda _: None
+    directory: Directory | None = None
+    has_cluster: bool = True
 
     def text(self, name: str, default: str = "") -> str:
         """Returns a parameter without spaces around it."""

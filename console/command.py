@@ -1,4 +1,4 @@
-"""`ottla console`: pages in a browser, for any Kafka cluster.
+"""`ottla console`: pages in a browser, for any Kafka cluster, and for a data directory.
 
 What it needs beside the commands (starlette, uvicorn, jinja2) is the extra `console`, and is loaded when the command runs.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib.util
 import sys
+from pathlib import Path
 from typing import Annotated, Final
 
 import typer
@@ -21,6 +22,7 @@ _NEEDED: Final = ("starlette", "uvicorn", "jinja2", "h11")
 
 @client.command
 def run_console(
+    context: typer.Context,
     cluster: client.Cluster,
     port: Annotated[int, typer.Option("--port", "-p", min=0, max=65535, help="The port for browsers; 0 picks a free one.")] = (
         DEFAULT_PORT
@@ -38,19 +40,37 @@ def run_console(
         ),
     ] = None,
     read_only: Annotated[bool, typer.Option("--read-only", help="Change nothing: no form that writes.")] = False,
+    data_dir: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help="A data directory, ottla's or Apache Kafka's, stopped or running, to look into. Without --bootstrap only this.",
+            show_default=False,
+        ),
+    ] = None,
 ) -> None:
-    """Look at a cluster in a browser: topics, records, groups, brokers, settings."""
+    """Look at a cluster in a browser: topics, records, groups, brokers, settings; and at the files of a data directory."""
     if token is not None and (len(token) < MIN_TOKEN or not token.isascii() or not token.isprintable() or " " in token):
         raise typer.BadParameter(f"has to be {MIN_TOKEN} letters or more, in ASCII, without spaces", param_hint="--token")
     if missing := [name for name in _NEEDED if importlib.util.find_spec(name) is None]:
         raise Failure(f"the console needs {', '.join(missing)}; install ottla with the extra console: pip install '.[console]'")
+    from ottla.console.app import Beside
+    from ottla.console.directory import Directory, why_not
     from ottla.console.serving import listen, serve
 
+    beside = Beside()
+    if data_dir is not None:
+        if why := why_not(data_dir.absolute()):
+            raise typer.BadParameter(why, param_hint="--data-dir")
+        is_secret = {"is_secret": context.obj.is_secret} if context.obj else {}
+        beside = Beside(Directory(data_dir.absolute(), **is_secret), cluster.is_named)
+    looks_at = [f"cluster {cluster.bootstrap}"] if beside.has_cluster else []
+    looks_at += [f"directory {beside.directory.path}"] if beside.directory else []
     at = listen(host, port)
     with at.socket:
-        serve(cluster, at, token, read_only=read_only, ready=lambda url: _say(url, cluster.bootstrap))
+        serve(cluster, at, token, read_only=read_only, ready=lambda url: _say(url, looks_at), beside=beside)
 
 
-def _say(url: str, bootstrap: str) -> None:
-    output.write_lines([f"ottla console ready: {url} cluster {bootstrap}"])
+def _say(url: str, looks_at: list[str]) -> None:
+    output.write_lines([f"ottla console ready: {url} {' '.join(looks_at)}"])
     sys.stdout.flush()

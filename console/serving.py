@@ -23,7 +23,7 @@ import uvicorn
 
 from ottla.commands.client import Cluster
 from ottla.commands.output import Failure
-from ottla.console.app import Place, application
+from ottla.console.app import CLUSTER_ONLY, Beside, Place, application
 from ottla.console.calls import Calls
 from ottla.console.connection import MAX_CONNECTIONS, Connection
 from ottla.console.security import hosts_of
@@ -76,7 +76,15 @@ class _Server(uvicorn.Server):
         yield
 
 
-def serve(cluster: Cluster, at: Listening, token: str | None, *, read_only: bool, ready: Callable[[str], None]) -> None:
+def serve(
+    cluster: Cluster,
+    at: Listening,
+    token: str | None,
+    *,
+    read_only: bool,
+    ready: Callable[[str], None],
+    beside: Beside = CLUSTER_ONLY,
+) -> None:
     """Serves until a signal. `ready` is given the address once the port answers: with the token in it if that is a new one, as
     whoever chose one knows it, and may not want it in a log."""
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
@@ -84,7 +92,7 @@ def serve(cluster: Cluster, at: Listening, token: str | None, *, read_only: bool
     sessions = Sessions(made, secrets.token_bytes, time.monotonic)
     calls = Calls(cluster.timeout_s + _MORE_S)
     place = Place(hosts_of(at.host, at.port), f"ottla-console-{at.port}")
-    app = application(Source(cluster), calls, sessions, place, read_only=read_only)
+    app = application(Source(cluster), calls, sessions, place, read_only=read_only, beside=beside)
     config = uvicorn.Config(
         app,
         http=Connection,

@@ -14,15 +14,16 @@ from urllib.parse import urlencode, urlsplit
 
 from compat_tests.commands import environment
 
-_READY: Final = re.compile(r"ottla console ready: (http://\S+) cluster \S+\n")
+_READY: Final = re.compile(r"ottla console ready: (http://\S+) (?:cluster|directory) .+\n")
 _CELL: Final = re.compile(r"<t[hd][^>]*>(.*?)</t[hd]>", re.DOTALL)
 _TAG: Final = re.compile(r"<[^>]*>")
 
 
 @contextmanager
 def console(bootstrap: str, *words: str) -> Iterator[str]:
-    """Runs a console for the block, and yields its address with the token in it."""
-    command = [sys.executable, "-m", "ottla", "console", "--bootstrap", bootstrap, "--port", "0", *words]
+    """Runs a console for the block, and yields its address with the token in it; without `bootstrap`, of no cluster."""
+    cluster = ["--bootstrap", bootstrap] if bootstrap else []
+    command = [sys.executable, "-m", "ottla", "console", *cluster, "--port", "0", *words]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment()) as process:
         try:
             assert process.stdout is not None

@@ -44,8 +44,9 @@ def at(shared_brokers: SharedBrokers) -> str:
 
 
 @pytest.fixture(scope="module")
-def address(at: str) -> Iterator[str]:
-    with console(at) as found:
+def address(at: str, shared_brokers: SharedBrokers) -> Iterator[str]:
+    data_dir = Path(shared_brokers.get("ottla").log_file).parent / "data"
+    with console(at, "--data-dir", str(data_dir)) as found:
         yield found
 
 
@@ -111,6 +112,8 @@ def paths(topic: str) -> list[str]:
         *("/access/tokens", "/access/quotas", "/broker/directories", "/broker/reassignments", "/broker/quorum"),
         *(f"/setting?of=topic&name={topic}&key=retention.ms", f"/setting/set?of=topic&name={topic}&key=retention.ms"),
         *(f"/group/settings?id={group}", f"/group/delete?id={group}", f"/topics/{topic}/partitions"),
+        *("/files", "/file/meta.properties", f"/files/{topic}-0"),
+        *(f"/files/{topic}-0/{end}" for end in (f"{0:020d}.log{of}" for of in ("", "?records=1", "?batch=0"))),
     ]
 
 
@@ -132,7 +135,16 @@ def visit(page: Page, address: str, path: str) -> None:
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_axe_finds_nothing(look: Callable[..., Page], address: str, hostile: str, scheme: str) -> None:
     page = look(scheme)
-    for path in paths(hostile) if scheme == "light" else (f"/topics/{hostile}/messages?n=4", f"/topics/{hostile}/delete"):
+    for path in (
+        paths(hostile)
+        if scheme == "light"
+        else (
+            f"/topics/{hostile}/messages?n=4",
+            f"/topics/{hostile}/delete",
+            f"/files/{hostile}-0",
+            f"/files/{hostile}-0/{0:020d}.log",
+        )
+    ):
         visit(page, address, path)
         with pictured(page, f"axe-{scheme}"):
             rules = None if scheme == "light" else {"runOnly": ["color-contrast"]}  # the rest is the same

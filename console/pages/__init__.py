@@ -9,6 +9,9 @@ from ottla.console.ask import Answer, Ask
 from ottla.console.pages import (
     acls,
     brokers,
+    data_directory,
+    data_file,
+    data_log,
     group,
     group_delete,
     group_reset,
@@ -79,8 +82,15 @@ PAGES: Final[Mapping[str, Callable[[Ask], Answer]]] = {
     "/group/delete": group_delete.ask_to_delete,
     "/topics/{topic}/partitions": topic_growth.ask_for_partitions,
     "/topics/{topic}/delete-records": topic_growth.ask_to_delete_records,
+    "/files": data_directory.directory,
+    "/files/{log}": data_log.log,
+    "/files/{log}/{file}": data_file.of_log,
+    "/file/{file}": data_file.of_directory,
 }
 """What GET shows."""
+
+WITHOUT_CLUSTER: Final = frozenset(path for path in PAGES if path.startswith(("/files", "/file/")))
+"""What needs a data directory, and no cluster."""
 
 ACTIONS: Final[Mapping[str, Callable[[Ask], Answer]]] = {
     "/new-topic": topic_changes.create,

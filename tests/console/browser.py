@@ -12,7 +12,7 @@ from html.parser import HTMLParser
 from typing import Any, Final, NamedTuple
 from urllib.parse import unquote, urlencode
 
-from ottla.console.app import Place, application
+from ottla.console.app import CLUSTER_ONLY, Beside, Place, application
 from ottla.console.calls import Calls
 from ottla.console.security import FORM, HEADERS, hosts_of
 from ottla.console.sessions import Sessions
@@ -28,14 +28,17 @@ def words(text: str) -> frozenset[str]:
 
 _TAGS: Final = words(
     "html head meta title link script body a header p nav ul li span main h1 h2 section div table caption thead tbody tr th td "
-    "dl dt dd form label input select option button textarea pre code details summary time strong"
+    "dl dt dd form label input select option button textarea pre code details summary time strong "
+    "svg g defs pattern path rect circle"
 )
 _VOID: Final = frozenset({"meta", "link", "input"})
 _ATTRIBUTES: Final = words(
     "lang charset name content rel href src defer class id tabindex role aria-label aria-labelledby aria-current aria-sort "
     "aria-describedby scope colspan action method type value placeholder size checked selected inputmode autocomplete required "
-    "maxlength rows title download"
+    "maxlength rows title download "
+    "open aria-hidden width height patternunits x y cx cy r d fill stroke stroke-width"
 )
+"""HTMLParser gives attributes in lower case."""
 
 
 class Answer(NamedTuple):
@@ -51,11 +54,12 @@ class Answer(NamedTuple):
 class Browser:
     """Keeps its cookie. `ask` sends exactly what it is told; `get` and `post` are those of a person on one of the pages."""
 
-    def __init__(self, source: Any, *, read_only: bool = False, within_s: float = 30) -> None:
+    def __init__(self, source: Any, *, read_only: bool = False, within_s: float = 30, beside: Beside = CLUSTER_ONLY) -> None:
         self.calls = Calls(within_s)
         numbers = iter(range(1, 10_000))
         self.sessions = Sessions(TOKEN, lambda count: next(numbers).to_bytes(count, "big"), lambda: 0.0)
-        self.app = application(source, self.calls, self.sessions, Place(hosts_of("127.0.0.1", 8080), COOKIE), read_only=read_only)
+        place = Place(hosts_of("127.0.0.1", 8080), COOKIE)
+        self.app = application(source, self.calls, self.sessions, place, read_only=read_only, beside=beside)
         self.session = self.sessions.open(TOKEN) or ""
 
     def ask(
@@ -113,8 +117,8 @@ class Browser:
 
 
 @contextmanager
-def browsing(source: Any, *, read_only: bool = False, within_s: float = 30) -> Iterator[Browser]:
-    browser = Browser(source, read_only=read_only, within_s=within_s)
+def browsing(source: Any, *, read_only: bool = False, within_s: float = 30, beside: Beside = CLUSTER_ONLY) -> Iterator[Browser]:
+    browser = Browser(source, read_only=read_only, within_s=within_s, beside=beside)
     try:
         yield browser
     finally:
