@@ -19,7 +19,11 @@ MAX_PAGE: Final = 1_000_000
 
 
 class BadInput(Exception):
-    """Raised for what cannot be meant; its text is for the user, and names the field."""
+    """Raised for what cannot be meant; its text is for the user, and names the field. `field` is the one whose form can show it."""
+
+    def __init__(self, text: str, field: str = "") -> None:
+        super().__init__(text)
+        self.field = field
 
 
 class Page(NamedTuple):
@@ -73,7 +77,7 @@ def whole(text: str, name: str, default: int, low: int, high: int) -> int:
     if not (text := text.strip()):
         return default
     if not (text.isascii() and text.removeprefix("-").isdecimal() and len(text) <= 20) or not low <= int(text) <= high:
-        raise BadInput(f"{name} has to be a whole number from {low} to {high}")
+        raise BadInput(f"{name} has to be a whole number from {low} to {high}", name)
     return int(text)
 
 

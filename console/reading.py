@@ -21,6 +21,8 @@ from ottla.commands.output import Failure
 from ottla.commands.positions import Partition, Position, Span, resolve, spans
 from ottla.commands.record_text import timestamp_of
 from ottla.console.calls import AT_ONCE
+from ottla.console.decoding import Decode, decode_of
+from ottla.console.filters import Filter, Headers
 from ottla.console.missing import Missing
 from ottla.console.text import beginning
 
@@ -41,7 +43,6 @@ HEADERS_SHOWN: Final = 3
 """How many headers of a record a list shows."""
 NAME_SHOWN: Final = 60
 """How many characters of a header's name it shows."""
-Headers = Sequence[tuple[str, bytes | None]]
 
 
 class Record(NamedTuple):
@@ -56,19 +57,8 @@ class Record(NamedTuple):
     headers: Headers | None
     more_headers: int = 0
     """How many headers there are beside these."""
-
-
-class Filter(NamedTuple):
-    """Bytes that have to be in the key, and bytes that have to be in the value."""
-
-    key: bytes = b""
-    value: bytes = b""
-
-    def __bool__(self) -> bool:
-        return bool(self.key or self.value)
-
-    def fits(self, key: bytes | None, value: bytes | None) -> bool:
-        return (not self.key or self.key in (key or b"")) and (not self.value or self.value in (value or b""))
+    problem: str = ""
+    """Why a record of one of Kafka's own topics could not be decoded; key and value are then as they were."""
 
 
 class Read(NamedTuple):
@@ -127,6 +117,7 @@ class Reader:
         self.topic = topic
         self.isolation: IsolationLevel = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
         self.clock = clock
+        self._decode: Decode | None = decode_of(topic)
         self._led: set[int] = set()
         self._consumer: Consumer = cluster.consumer(
             {
@@ -182,8 +173,8 @@ class Reader:
         begun = {number: max(offset, have[number].begin) for number, offset in starts.items()}
 
         def take(number: int, message: Message) -> bool:
-            if wanted.fits(message.key(), message.value()):
-                found[number].append(brief_of(message))
+            if self.fits(wanted, message):
+                found[number].append(brief_of(message, self._decode))
             return len(found[number]) >= share
 
         reached = self._scan(begun, until, budget, take)
@@ -209,8 +200,8 @@ class Reader:
             found: dict[int, deque[Record]] = {number: deque(maxlen=share - len(best[number])) for number in short}
 
             def take(number: int, message: Message, found: dict[int, deque[Record]] = found) -> bool:
-                if wanted.fits(message.key(), message.value()):
-                    found[number].append(brief_of(message))
+                if self.fits(wanted, message):
+                    found[number].append(brief_of(message, self._decode))
                 return False
 
             reached = self._scan(begun, {number: lowest[number] for number in short}, budget, take)
@@ -226,6 +217,15 @@ class Reader:
         has_more = any(offset > have[number].begin for number, offset in cut.items())
         records = list(heapq.merge(*(reversed(of) for of in best.values()), key=_time_of, reverse=True))
         return Read(records, budget.looked_at, cut, is_complete, has_more)
+
+    def fits(self, wanted: Filter, message: Message) -> bool:
+        """Returns whether a record is wanted: as it is shown, so that one of Kafka's own topics is looked at decoded."""
+        if not wanted:
+            return True
+        key, value = message.key(), message.value()
+        if self._decode is not None:
+            key, value, _ = self._decode(key, value)
+        return wanted.fits(key, value, lambda: _headers_of(message))
 
     def one(self, number: int, offset: int, have: Span) -> Record | None:
         """Returns the record at this offset; if there is none, the next one; None if there is none after it, either."""
@@ -306,9 +306,12 @@ def record_of(message: Message) -> Record:
     )
 
 
-def brief_of(message: Message) -> Record:
-    """Returns as much of a record as a list shows."""
+def brief_of(message: Message, decode: Decode | None = None) -> Record:
+    """Returns as much of a record as a list shows, decoded first if that is given."""
     record = record_of(message)
+    if decode is not None:
+        key, value, problem = decode(record.key, record.value)
+        record = record._replace(key=key, value=value, problem=problem)
     headers = record.headers
     return record._replace(
         key=beginning(record.key),
