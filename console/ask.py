@@ -14,6 +14,7 @@ from urllib.parse import urlencode
 
 if TYPE_CHECKING:
     from ottla.console.source import Source
+    from ottla.console.streams import Outlet
 
 MAX_PAGE: Final = 1_000_000
 
@@ -43,7 +44,13 @@ class Download(NamedTuple):
     name: str
 
 
-Answer = Page | Redirect | Download
+class Stream(NamedTuple):
+    """What comes bit by bit, as streams.py says: the function runs in a thread of its own until its outlet is over."""
+
+    follow: Callable[[Outlet], None]
+
+
+Answer = Page | Redirect | Download | Stream
 
 
 @dataclass(frozen=True)
@@ -56,6 +63,8 @@ class Ask:
     query: Mapping[str, str] = field(default_factory=dict)
     form: Mapping[str, str] = field(default_factory=dict)
     audit: Callable[[str], None] = lambda _: None
+    resume: str = ""
+    """Where a stream was when its connection broke, as the browser says."""
 
     def text(self, name: str, default: str = "") -> str:
         """Returns a parameter without spaces around it."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import heapq
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -109,7 +109,9 @@ class Budget:
 class Reader:
     """Reads a topic with a consumer of its own, which is closed at the end of `with`."""
 
-    def __init__(self, cluster: Cluster, admin: AdminClient, topic: str, *, committed: bool, clock: Callable[[], float]) -> None:
+    def __init__(
+        self, cluster: Cluster, admin: AdminClient, topic: str, *, committed: bool, clock: Callable[[], float], wait_ms: int = 50
+    ) -> None:
         from confluent_kafka import IsolationLevel
 
         self.cluster = cluster
@@ -117,7 +119,7 @@ class Reader:
         self.topic = topic
         self.isolation: IsolationLevel = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
         self.clock = clock
-        self._decode: Decode | None = decode_of(topic)
+        self.decode: Decode | None = decode_of(topic)
         self._led: set[int] = set()
         self._consumer: Consumer = cluster.consumer(
             {
@@ -127,7 +129,7 @@ class Reader:
                 "enable.partition.eof": "true",
                 "auto.offset.reset": "earliest",
                 "isolation.level": "read_committed" if committed else "read_uncommitted",
-                "fetch.wait.max.ms": "50",
+                "fetch.wait.max.ms": str(wait_ms),
                 "fetch.message.max.bytes": "1048576",
                 "fetch.max.bytes": "8388608",
                 "queued.min.messages": "1000",
@@ -174,7 +176,7 @@ class Reader:
 
         def take(number: int, message: Message) -> bool:
             if self.fits(wanted, message):
-                found[number].append(brief_of(message, self._decode))
+                found[number].append(brief_of(message, self.decode))
             return len(found[number]) >= share
 
         reached = self._scan(begun, until, budget, take)
@@ -201,7 +203,7 @@ class Reader:
 
             def take(number: int, message: Message, found: dict[int, deque[Record]] = found) -> bool:
                 if self.fits(wanted, message):
-                    found[number].append(brief_of(message, self._decode))
+                    found[number].append(brief_of(message, self.decode))
                 return False
 
             reached = self._scan(begun, {number: lowest[number] for number in short}, budget, take)
@@ -223,8 +225,8 @@ class Reader:
         if not wanted:
             return True
         key, value = message.key(), message.value()
-        if self._decode is not None:
-            key, value, _ = self._decode(key, value)
+        if self.decode is not None:
+            key, value, _ = self.decode(key, value)
         return wanted.fits(key, value, lambda: _headers_of(message))
 
     def one(self, number: int, offset: int, have: Span) -> Record | None:
@@ -237,6 +239,17 @@ class Reader:
 
         self._scan({number: max(offset, have.begin)}, {number: have.end}, Budget(self.clock), take)
         return found[0] if found else None
+
+    def follow(self, starts: Mapping[int, int], is_over: Callable[[], bool]) -> Iterator[list[Message]]:
+        """Yields the records from the given offset of each partition on as they come; no records if none came for a moment.
+        Raises Failure."""
+        from confluent_kafka import TopicPartition
+
+        self._consumer.assign([TopicPartition(self.topic, number, offset) for number, offset in sorted(starts.items())])
+        while not is_over():
+            first = self._consumer.poll(_POLL_S)
+            found = [] if first is None else [first, *self._consumer.consume(_AT_ONCE, 0)]
+            yield [message for message in found if not self._is_event(message)]
 
     def _scan(
         self,
