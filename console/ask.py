@@ -20,7 +20,8 @@ MAX_PAGE: Final = 1_000_000
 
 
 class BadInput(Exception):
-    """Raised for what cannot be meant; its text is for the user, and names the field. `field` is the one whose form can show it."""
+    """Raised for what cannot be meant; its text is for the user, and names the field. `field` is the one beside which a form
+    shows it."""
 
     def __init__(self, text: str, field: str = "") -> None:
         super().__init__(text)

@@ -1,4 +1,4 @@
-"""The records of Kafka's own topics as JSON, by the decoders of `ottla log dump`, so that they are shown and found by their fields."""
+"""The records of Kafka's own topics as JSON, by the decoders of `ottla log dump`: shown and found by their fields."""
 
 from __future__ import annotations
 

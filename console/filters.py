@@ -5,7 +5,7 @@ Conditions are written as `$.order.id = 4711 and $.items[*].price > 10`; a recor
 | | holds if |
 |---|---|
 | `$.a.b`, `$.a.b exists` | the field is there, even if it is null |
-| `$.a = 4711`, `$.a = "x y"`, `$.a = paid`, `= null` | it is equal; a number without quotes is also equal to a string of the same letters |
+| `$.a = 4711`, `$.a = "x y"`, `$.a = paid`, `= null` | it is equal; a number without quotes also to a string like it |
 | `$.a != 4711` | it is there and not equal |
 | `$.a < 5`, `<=`, `>`, `>=` | numbers by size, strings by their letters |
 | `$.a in 5..10` | it is between them, or one of them |
@@ -142,14 +142,11 @@ def _header(text: str, *, by_regex: bool) -> Header | None:
 
 def regex(text: str, field: str) -> Matches:
     """Returns what finds this regular expression in bytes. Raises BadInput for one that RE2 does not take."""
-    try:
-        import re2
-    except ImportError:
-        raise BadInput(
-            f"{field}: regular expressions need google-re2, which the extra console installs: pip install '.[console]'", field
-        ) from None
+    import re2  # with the first filter that needs it
+
     options = re2.Options()
     options.log_errors = False
+    options.never_capture = True  # captures are not needed, and cost time
     options.max_mem = _MAX_REGEX_BYTES
     try:
         compiled = re2.compile(_encoded(text, field), options)

@@ -113,9 +113,7 @@ def _more(ask: Ask, read: Read, *, is_newest: bool) -> str | None:
 def _progress(read: Read, have: Mapping[int, Span], *, is_newest: bool) -> int:
     """Returns how many percent of the offsets lie behind, in the direction that is read."""
     held = sum(have[number].end - have[number].begin for number in read.next)
-    left = sum(
-        offset - have[number].begin if is_newest else have[number].end - offset for number, offset in read.next.items()
-    )
+    left = sum(offset - have[number].begin if is_newest else have[number].end - offset for number, offset in read.next.items())
     return 100 if held <= 0 else min(100, max(0, 100 * (held - left) // held))
 
 

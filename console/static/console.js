@@ -98,8 +98,8 @@ function startTail(tail) {
   };
 }
 
-async function swap(url) {
-  const answer = await fetch(url, { headers: { Accept: "text/html" } });
+async function swap(url, signal) {
+  const answer = await fetch(url, { signal });
   const next = new DOMParser().parseFromString(await answer.text(), "text/html").querySelector("main");
   if (!answer.ok || next === null) return false;
   const main = document.querySelector("main");
@@ -118,8 +118,9 @@ function prepare() {
   }
   const on = document.querySelector("a[data-goon]");
   if (on !== null) {
-    const timer = setTimeout(() => swap(on.href).then((done) => done && history.replaceState(null, "", on.href)), 50);
-    on.parentNode.append(button("Stop searching", (made) => (clearTimeout(timer), made.remove())));
+    const stop = new AbortController();
+    on.after(button("Stop searching", (made) => (stop.abort(), made.remove())));
+    swap(on.href, stop.signal).then((done) => done && history.replaceState(null, "", on.href)).catch(() => {});
   }
 }
 
