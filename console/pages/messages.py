@@ -52,7 +52,7 @@ class Asked(NamedTuple):
     """What the form asks for."""
 
     place: Position
-    count: int
+    most: int
     wanted: Filter
     chosen: Sequence[int]
     committed: bool
@@ -78,7 +78,7 @@ def asked_of(ask: Ask, partitions: int) -> Asked:
 
 def _found(ask: Ask, topic: str, asked: Asked) -> dict[str, Any]:
     """Returns what the page shows of the records."""
-    place, count, wanted, numbers = asked.place, asked.count, asked.wanted, asked.numbers
+    place, count, wanted, numbers = asked.place, asked.most, asked.wanted, asked.numbers
     with Reader(ask.source.cluster, ask.source.admin, topic, committed=asked.committed, clock=time.monotonic) as reader:
         have = reader.spans(numbers)
         at, before = cursor_of(ask.text("at"), "at", have), cursor_of(ask.text("before"), "before", have)
@@ -126,7 +126,7 @@ def consume_command(bootstrap: str, topic: str, asked: Asked) -> str:
     if place.kind is Kind.TIME:
         words += ["--from", f"@{place.number}"]
     elif place.kind in {Kind.END, Kind.TAIL}:
-        words += ["--from", f"-{place.number or asked.count}"]
+        words += ["--from", f"-{place.number or asked.most}"]
     else:
         words += ["--from", "beginning" if place.kind is Kind.BEGINNING else str(place.number)]
     if not asked.committed:

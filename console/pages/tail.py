@@ -53,7 +53,7 @@ def events(ask: Ask) -> Answer:
     topic = ask.source.topic(ask.args["topic"])
     asked = asked_of(ask, topic.partitions)
     cursor = ask.resume or ask.text("at")
-    cursor_of(cursor, "at", range(topic.partitions))
+    cursor_of(cursor, "at", {})  # whether it can be meant
 
     def follow(outlet: Outlet) -> None:
         source = ask.source

@@ -122,7 +122,14 @@ def test_texts_headers_and_regular_expressions() -> None:
     assert not by_regex.fits(b"cart", b"")
     assert filter_of({"value": "^$", "regex": "1"}).fits(None, None)
     headers = (("trace", b"x-1"), ("none", None))
-    for text, fits in (("trace", True), ("trace=x", True), ("none", True), ("trace=y", False), ("other", False), ("none=x", False)):
+    for text, fits in (
+        ("trace", True),
+        ("trace=x", True),
+        ("none", True),
+        ("trace=y", False),
+        ("other", False),
+        ("none=x", False),
+    ):
         assert filter_of({"header": text}).fits(None, None, lambda: headers) is fits, text
     assert filter_of({"header": "trace = ^x-[0-9]$", "regex": "1"}).fits(None, None, lambda: headers)
     assert not filter_of({"header": "trace"}).fits(None, None, lambda: None)
