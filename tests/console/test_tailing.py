@@ -9,6 +9,8 @@ from ottla.console.filters import Filter
 from ottla.console.streams import MAX_WAITING, Outlet
 from ottla.console.tailing import ROWS_A_SECOND, Tail
 
+ALL = Filter()
+
 
 class Message:
     def __init__(self, offset: int, value: bytes = b"v") -> None:
@@ -40,7 +42,7 @@ class Fits:
         return wanted.fits(None, message.value())
 
 
-def tail(now: list[float], wanted: Filter = Filter()) -> tuple[Tail, Outlet]:
+def tail(now: list[float], wanted: Filter = ALL) -> tuple[Tail, Outlet]:
     reader: Any = Fits()
     return Tail(reader, wanted, {0: 0}, lambda: now[0]), Outlet(lambda: None, float("inf"))
 

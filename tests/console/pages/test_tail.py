@@ -20,15 +20,10 @@ def events_of(page: str) -> str:
 def followed(browser: Browser, path: str, wanted: int, headers: dict[str, str] | None = None) -> list[Any]:
     """Returns the events until so many rows have come."""
     rows: list[Any] = []
-    gone: list[asyncio.Event] = []
-
-    class Stop(Exception):
-        pass
+    enough = asyncio.Event()
 
     async def receive() -> Any:
-        gone.append(asyncio.Event())
-        while sum(len(one.get("rows", ())) for one in rows) < wanted and not any("problem" in one for one in rows):
-            await asyncio.sleep(0.005)
+        await enough.wait()
         return {"type": "http.disconnect"}
 
     inner = browser.app
@@ -36,6 +31,8 @@ def followed(browser: Browser, path: str, wanted: int, headers: dict[str, str] |
     async def app(scope: Any, receive_: Any, send: Any) -> None:
         async def seen(message: Any) -> None:
             rows.extend(json.loads(one) for one in re.findall(rb"^data: (.*)$", message.get("body", b""), re.MULTILINE))
+            if sum(len(one.get("rows", ())) for one in rows) >= wanted or any("problem" in one for one in rows):
+                enough.set()
             await send(message)
 
         await inner(scope, receive_, seen)
