@@ -239,7 +239,7 @@ def test_a_search_goes_on_by_itself_and_a_chart_is_renewed(look: Callable[..., P
     page.wait_for_url(f"**{found}")
     assert page.locator("tbody tr").count() == 2
     visit(page, page.url, f"/topics/{hostile}/rates")
-    page.locator("polyline").wait_for()
+    page.locator("polyline").wait_for(state="attached")
     page.locator("summary").click()
     looks = page.get_by_role("status").inner_text()
     page.wait_for_function("before => document.querySelector('[role=status]').innerText !== before", arg=looks)

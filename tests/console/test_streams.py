@@ -65,7 +65,11 @@ def test_the_thread_ends_when_the_browser_goes() -> None:
 
 def test_too_many_are_told_so() -> None:
     of, go = Streams(1), threading.Event()
-    outlet = of.start(lambda _: go.wait(30) and None, lambda: None)
+
+    def wait(_: Outlet) -> None:
+        go.wait(30)
+
+    outlet = of.start(wait, lambda: None)
     assert outlet is not None
     assert answered(of, lambda _: None) == event_of({"problem": TOO_MANY})
     go.set()
