@@ -91,7 +91,8 @@ def test_a_tail_goes_on_when_its_broker_is_back(tmp_path: Path) -> None:
         assert producer.flush(60) == 0
 
     with running(*serve) as broker, running(*ask) as console:
-        AdminClient({"bootstrap.servers": bootstrap}).create_topics([NewTopic("t", 1, 1)])["t"].result(30)
+        admin = AdminClient({"bootstrap.servers": bootstrap})
+        admin.create_topics([NewTopic("t", 1, 1)])["t"].result(30)
         _, cookie = get(port, f"/?token={TOKEN}")
         with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=60)) as connection:
             connection.request("GET", "/topics/t/tail/events?at=0.0", headers={"Cookie": cookie})
