@@ -23,7 +23,7 @@ from starlette.types import ASGIApp
 
 from ottla.commands.client import explain
 from ottla.commands.output import Failure
-from ottla.console.ask import Answer, Ask, BadInput, Download, Page, Redirect
+from ottla.console.ask import Answer, Ask, BadInput, Download, Page, Redirect, Stream
 from ottla.console.calls import Busy, Calls, TooSlow
 from ottla.console.directory import Directory
 from ottla.console.missing import Missing
@@ -32,6 +32,7 @@ from ottla.console.rendering import Templates
 from ottla.console.security import READ_ONLY, STATIC, Guard
 from ottla.console.sessions import Sessions
 from ottla.console.source import Source
+from ottla.console.streams import StreamResponse
 from ottla.console.text import visible
 
 FOLDER: Final = Path(__file__).parent / "static"
@@ -84,7 +85,7 @@ class Console:
             found += [Route(path, partial(self._answer, work), methods=["POST"]) for path, work in ACTIONS.items()]
         return found
 
-    async def _answer(self, work: Work, request: Request) -> Response:
+    async def _answer(self, work: Work, request: Request) -> ASGIApp:
         given = request.scope["state"]
         ask = Ask(
             self._source,
@@ -95,6 +96,7 @@ class Console:
             partial(_write_audit, given["session"], request.client.host if request.client else "?"),
             directory=self._beside.directory,
             has_cluster=self._beside.has_cluster,
+            resume=request.headers.get("last-event-id", ""),
         )
         known = {"form_token": given["form_token"], "path": ask.path, "ask": ask}
         try:
@@ -116,7 +118,7 @@ class Console:
             ask.audit(f"{'refused' if status in {400, 404, 503} else 'not known'}: {request.url.path!a}: {why}")
         return self._refusal(status, title, why, known)
 
-    def _made(self, work: Work, ask: Ask, known: Mapping[str, Any]) -> Response:
+    def _made(self, work: Work, ask: Ask, known: Mapping[str, Any]) -> ASGIApp:
         """Runs in a thread. Raises Failure for what the cluster refuses, and whatever a page raises."""
         from confluent_kafka import KafkaException
 
@@ -132,6 +134,8 @@ class Console:
         if isinstance(answer, Download):
             headers = {"Content-Disposition": f'attachment; filename="{answer.name}"'}
             return Response(answer.data, media_type="application/octet-stream", headers=headers)
+        if isinstance(answer, Stream):
+            return StreamResponse(self._calls.streams, answer.follow)
         assert isinstance(answer, Page)
         return HTMLResponse(self._templates.render(answer.template, {**known, **answer.values}), answer.status)
 

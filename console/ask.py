@@ -15,12 +15,18 @@ from urllib.parse import urlencode
 if TYPE_CHECKING:
     from ottla.console.directory import Directory
     from ottla.console.source import Source
+    from ottla.console.streams import Outlet
 
 MAX_PAGE: Final = 1_000_000
 
 
 class BadInput(Exception):
-    """Raised for what cannot be meant; its text is for the user, and names the field."""
+    """Raised for what cannot be meant; its text is for the user, and names the field. `field` is the one beside which a form
+    shows it."""
+
+    def __init__(self, text: str, field: str = "") -> None:
+        super().__init__(text)
+        self.field = field
 
 
 class Page(NamedTuple):
@@ -40,7 +46,13 @@ class Download(NamedTuple):
     name: str
 
 
-Answer = Page | Redirect | Download
+class Stream(NamedTuple):
+    """What comes bit by bit, as streams.py says: the function runs in a thread of its own until its outlet is over."""
+
+    follow: Callable[[Outlet], None]
+
+
+Answer = Page | Redirect | Download | Stream
 
 
 @dataclass(frozen=True)
@@ -58,6 +70,8 @@ class Ask:
     audit: Callable[[str], None] = lambda _: None
     directory: Directory | None = None
     has_cluster: bool = True
+    resume: str = ""
+    """Where a stream was when its connection broke, as the browser says."""
 
     def text(self, name: str, default: str = "") -> str:
         """Returns a parameter without spaces around it."""
@@ -79,7 +93,7 @@ def whole(text: str, name: str, default: int, low: int, high: int) -> int:
     if not (text := text.strip()):
         return default
     if not (text.isascii() and text.removeprefix("-").isdecimal() and len(text) <= 20) or not low <= int(text) <= high:
-        raise BadInput(f"{name} has to be a whole number from {low} to {high}")
+        raise BadInput(f"{name} has to be a whole number from {low} to {high}", name)
     return int(text)
 
 

@@ -11,6 +11,8 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final, TypeVar
 
+from ottla.console.streams import Streams
+
 T = TypeVar("T")
 
 AT_ONCE: Final = 8
@@ -33,6 +35,7 @@ class Calls:
         self._most = at_once + waiting
         self._running = 0
         self._threads = ThreadPoolExecutor(at_once, thread_name_prefix="page")
+        self.streams = Streams()
 
     async def run(self, page: Callable[[], T]) -> T:
         """Returns what the function returns in its thread. Raises Busy, TooSlow, and what the function raises."""
@@ -58,5 +61,6 @@ class Calls:
             waiting.exception()  # of a page that was given up, nobody else asks for it
 
     def close(self) -> None:
-        """Lets go of the threads; one that is still in a call ends with it."""
+        """Lets go of the threads; one that is still in a call ends with it. Ends the streams."""
+        self.streams.close()
         self._threads.shutdown(wait=False, cancel_futures=True)

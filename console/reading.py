@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import heapq
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -21,6 +21,8 @@ from ottla.commands.output import Failure
 from ottla.commands.positions import Partition, Position, Span, resolve, spans
 from ottla.commands.record_text import timestamp_of
 from ottla.console.calls import AT_ONCE
+from ottla.console.decoding import Decode, decode_of
+from ottla.console.filters import Filter, Headers
 from ottla.console.missing import Missing
 from ottla.console.text import beginning
 
@@ -41,7 +43,6 @@ HEADERS_SHOWN: Final = 3
 """How many headers of a record a list shows."""
 NAME_SHOWN: Final = 60
 """How many characters of a header's name it shows."""
-Headers = Sequence[tuple[str, bytes | None]]
 
 
 class Record(NamedTuple):
@@ -56,19 +57,8 @@ class Record(NamedTuple):
     headers: Headers | None
     more_headers: int = 0
     """How many headers there are beside these."""
-
-
-class Filter(NamedTuple):
-    """Bytes that have to be in the key, and bytes that have to be in the value."""
-
-    key: bytes = b""
-    value: bytes = b""
-
-    def __bool__(self) -> bool:
-        return bool(self.key or self.value)
-
-    def fits(self, key: bytes | None, value: bytes | None) -> bool:
-        return (not self.key or self.key in (key or b"")) and (not self.value or self.value in (value or b""))
+    problem: str = ""
+    """Why a record of one of Kafka's own topics could not be decoded; key and value are then as they were."""
 
 
 class Read(NamedTuple):
@@ -119,7 +109,9 @@ class Budget:
 class Reader:
     """Reads a topic with a consumer of its own, which is closed at the end of `with`."""
 
-    def __init__(self, cluster: Cluster, admin: AdminClient, topic: str, *, committed: bool, clock: Callable[[], float]) -> None:
+    def __init__(
+        self, cluster: Cluster, admin: AdminClient, topic: str, *, committed: bool, clock: Callable[[], float], wait_ms: int = 50
+    ) -> None:
         from confluent_kafka import IsolationLevel
 
         self.cluster = cluster
@@ -127,6 +119,7 @@ class Reader:
         self.topic = topic
         self.isolation: IsolationLevel = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
         self.clock = clock
+        self.decode: Decode | None = decode_of(topic)
         self._led: set[int] = set()
         self._consumer: Consumer = cluster.consumer(
             {
@@ -136,7 +129,7 @@ class Reader:
                 "enable.partition.eof": "true",
                 "auto.offset.reset": "earliest",
                 "isolation.level": "read_committed" if committed else "read_uncommitted",
-                "fetch.wait.max.ms": "50",
+                "fetch.wait.max.ms": str(wait_ms),
                 "fetch.message.max.bytes": "1048576",
                 "fetch.max.bytes": "8388608",
                 "queued.min.messages": "1000",
@@ -182,8 +175,8 @@ class Reader:
         begun = {number: max(offset, have[number].begin) for number, offset in starts.items()}
 
         def take(number: int, message: Message) -> bool:
-            if wanted.fits(message.key(), message.value()):
-                found[number].append(brief_of(message))
+            if self.fits(wanted, message):
+                found[number].append(brief_of(message, self.decode))
             return len(found[number]) >= share
 
         reached = self._scan(begun, until, budget, take)
@@ -209,8 +202,8 @@ class Reader:
             found: dict[int, deque[Record]] = {number: deque(maxlen=share - len(best[number])) for number in short}
 
             def take(number: int, message: Message, found: dict[int, deque[Record]] = found) -> bool:
-                if wanted.fits(message.key(), message.value()):
-                    found[number].append(brief_of(message))
+                if self.fits(wanted, message):
+                    found[number].append(brief_of(message, self.decode))
                 return False
 
             reached = self._scan(begun, {number: lowest[number] for number in short}, budget, take)
@@ -227,6 +220,15 @@ class Reader:
         records = list(heapq.merge(*(reversed(of) for of in best.values()), key=_time_of, reverse=True))
         return Read(records, budget.looked_at, cut, is_complete, has_more)
 
+    def fits(self, wanted: Filter, message: Message) -> bool:
+        """Returns whether a record is wanted: as it is shown, so that one of Kafka's own topics is looked at decoded."""
+        if not wanted:
+            return True
+        key, value = message.key(), message.value()
+        if self.decode is not None:
+            key, value, _ = self.decode(key, value)
+        return wanted.fits(key, value, lambda: _headers_of(message))
+
     def one(self, number: int, offset: int, have: Span) -> Record | None:
         """Returns the record at this offset; if there is none, the next one; None if there is none after it, either."""
         found: list[Record] = []
@@ -237,6 +239,17 @@ class Reader:
 
         self._scan({number: max(offset, have.begin)}, {number: have.end}, Budget(self.clock), take)
         return found[0] if found else None
+
+    def follow(self, starts: Mapping[int, int], is_over: Callable[[], bool]) -> Iterator[list[Message]]:
+        """Yields the records from the given offset of each partition on as they come; no records if none came for a moment.
+        Raises Failure."""
+        from confluent_kafka import TopicPartition
+
+        self._consumer.assign([TopicPartition(self.topic, number, offset) for number, offset in sorted(starts.items())])
+        while not is_over():
+            first = self._consumer.poll(_POLL_S)
+            found = [] if first is None else [first, *self._consumer.consume(_AT_ONCE, 0)]
+            yield [message for message in found if not self._is_event(message)]
 
     def _scan(
         self,
@@ -306,9 +319,12 @@ def record_of(message: Message) -> Record:
     )
 
 
-def brief_of(message: Message) -> Record:
-    """Returns as much of a record as a list shows."""
+def brief_of(message: Message, decode: Decode | None = None) -> Record:
+    """Returns as much of a record as a list shows, decoded first if that is given."""
     record = record_of(message)
+    if decode is not None:
+        key, value, problem = decode(record.key, record.value)
+        record = record._replace(key=key, value=value, problem=problem)
     headers = record.headers
     return record._replace(
         key=beginning(record.key),

@@ -1,8 +1,8 @@
 """Templates: everything that they put out is made visible (text.py), then escaped. `|safe` is forbidden, by a test.
 
 Filters: `number` 1,234; `size` 1.2 KiB; `when` a time in ms since 1970 on this computer's clock, `utc` the same in UTC; `seg`
-one part of an address; `preview` and `shown` of bytes; `plural`; `as_typed` for what goes back into a field. What is not known
-is a dash.
+one part of an address; `preview` and `shown` of bytes; `plural`; `as_typed` for what goes back into a field; `amount` of a
+number in a chart. What is not known is a dash.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from markupsafe import Markup
 
 from ottla.commands.output import counted
 from ottla.commands.topic_rows import human_bytes
+from ottla.console.charts import amount
 from ottla.console.text import preview, shown, visible
 
 FOLDER: Final = Path(__file__).parent / "templates"
@@ -92,6 +93,7 @@ class Templates:
             "shown": shown,
             "plural": counted,
             "as_typed": AsTyped,
+            "amount": amount,
         }
         self._environment.globals |= known
 

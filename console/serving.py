@@ -112,6 +112,7 @@ def serve(
     async def run() -> None:
         def stop() -> None:
             server.should_exit = True
+            calls.streams.end()  # or the server would wait for them
 
         for which in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(which, stop)

@@ -21,6 +21,7 @@ from ottla.commands.output import Failure
 from ottla.commands.positions import Partition
 from ottla.commands.topic_rows import PartitionState, total
 from ottla.console.cache import Cache
+from ottla.console.history import History
 from ottla.console.missing import Missing
 
 if TYPE_CHECKING:
@@ -99,6 +100,7 @@ class Source:
         self.cluster = cluster
         self._cache = Cache(KEPT_S, clock)
         self._admin = Cache(float("inf"), clock)
+        self.history = History(clock, lambda: time.time_ns() // 1_000_000)
 
     @property
     def bootstrap(self) -> str:

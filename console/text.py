@@ -57,7 +57,7 @@ def shown(data: bytes | None) -> Shown:
         return Shown("null", "", 0)
     if not data:
         return Shown("empty", "", 0)
-    text = _decoded(data)
+    text = None if isinstance(data, Raw) else _decoded(data)
     if text is None:
         return Shown("hex", hex_lines(data), len(data), len(data) > MAX_HEX_BYTES)
     if len(data) > MAX_SHOWN_BYTES:
@@ -72,11 +72,21 @@ class Beginning(bytes):
     size: int
 
 
+class Raw(bytes):
+    """Bytes that are shown in hex, even if they could be text."""
+
+    __slots__ = ()
+
+
+class RawBeginning(Beginning):
+    """The beginning of Raw."""
+
+
 def beginning(data: bytes | None) -> bytes | None:
     """Returns what a list needs of a key, a value or a header, so that a page does not keep megabytes that it does not show."""
     if data is None or len(data) <= 4 * MAX_PREVIEW + 1:
         return data
-    found = Beginning(data[: 4 * MAX_PREVIEW + 1])
+    found = (RawBeginning if isinstance(data, Raw) else Beginning)(data[: 4 * MAX_PREVIEW + 1])
     found.size = len(data)
     return found
 
@@ -88,7 +98,8 @@ def preview(data: bytes | None) -> Shown:
     if not data:
         return Shown("empty", "", 0)
     size = data.size if isinstance(data, Beginning) else len(data)
-    text = _decoded(data[: 4 * MAX_PREVIEW], is_cut=len(data) > 4 * MAX_PREVIEW)
+    is_raw = isinstance(data, Raw | RawBeginning)
+    text = None if is_raw else _decoded(data[: 4 * MAX_PREVIEW], is_cut=len(data) > 4 * MAX_PREVIEW)
     if text is None:
         return Shown("hex", data[: MAX_PREVIEW // 3].hex(" "), size, size > MAX_PREVIEW // 3)
     return Shown("text", text[:MAX_PREVIEW], size, len(text) > MAX_PREVIEW or len(data) > 4 * MAX_PREVIEW)

@@ -67,6 +67,15 @@ class Visitor:
     def get(self, path: str) -> Page:
         return self._ask("GET", path)
 
+    @contextmanager
+    def stream(self, path: str) -> Iterator[Iterator[str]]:
+        """Yields the lines of a stream of events as they come."""
+        with closing(http.client.HTTPConnection(self.host, self.port, timeout=60)) as connection:
+            connection.request("GET", html.unescape(path), headers={"Cookie": self.cookie})
+            answer = connection.getresponse()
+            assert answer.status == 200
+            yield (line.decode().rstrip("\n") for line in answer)
+
     def post(self, path: str, page: Page, **fields: str) -> Page:
         """Sends the page's last form with these fields filled in."""
         return self._ask("POST", path, urlencode({**page.fields, **fields}))

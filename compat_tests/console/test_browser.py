@@ -107,7 +107,12 @@ def paths(topic: str) -> list[str]:
     return [
         *("/", "/topics", "/new-topic", "/groups", "/brokers", "/nothing", "/topics?sort=x"),
         *(f"/topics/{topic}{end}" for end in ("", "/settings", "/messages?n=4", "/0/0", "/0/999999", "/produce", "/delete")),
-        *(f"/group?id={group}", f"/group/reset?id={group}&to=beginning"),
+        *(
+            f"/topics/{topic}{end}"
+            for end in ("/messages?where=5", "/messages?value=%3C&n=4", "/tail", "/rates", "/produce?again=0.0")
+        ),
+        "/topics/__consumer_offsets/messages?n=4",
+        *(f"/group?id={group}", f"/group/reset?id={group}&to=beginning", f"/group/rates?id={group}"),
         *("/transactions", "/transaction/hanging", f"/topics/{topic}/producers", "/access", "/access/new", "/access/users"),
         *("/access/tokens", "/access/quotas", "/broker/directories", "/broker/reassignments", "/broker/quorum"),
         *(f"/setting?of=topic&name={topic}&key=retention.ms", f"/setting/set?of=topic&name={topic}&key=retention.ms"),
@@ -207,3 +212,56 @@ def test_keys(look: Callable[..., Page], hostile: str) -> None:
     assert page.get_by_role("dialog").count() == 1
     page.keyboard.press("Escape")
     assert page.get_by_role("dialog").count() == 0
+
+
+def test_a_tail_shows_what_comes_as_text(look: Callable[..., Page], at: str) -> None:
+    topic, producer = made(at, 1), Producer({"bootstrap.servers": at, "linger.ms": 0})
+
+    def send(value: str) -> None:
+        producer.produce(topic, value, value, headers=[("h", value)])
+        assert producer.flush(60) == 0
+
+    page = look()
+    visit(page, page.url, f"/topics/{topic}/tail")
+    attack = "<img src=x onerror=alert(1)>\u202e"
+    send(attack)
+    rows = page.locator("tbody tr")
+    rows.first.wait_for()
+    assert rows.first.locator("td").all_inner_texts()[3:] == [
+        "<img src=x onerror=alert(1)>⟨U+202E⟩",
+        "<img src=x onerror=alert(1)>⟨U+202E⟩",
+        "h: <img src=x onerror=alert(1)>⟨U+202E⟩",
+    ]
+    assert page.locator("tbody img").count() == 0
+    page.get_by_role("button", name="Pause").click()
+    send("unseen")
+    page.get_by_text("2 records came, 1 shown, 1 that fit were not shown.").wait_for()
+    page.get_by_role("button", name="Go on").click()
+    send("seen")
+    page.get_by_text("3 records came, 2 shown").wait_for()
+    page.get_by_role("button", name="Stop").click()
+    assert page.get_by_role("button", name="Pause").count() == 0
+    rows.first.get_by_role("link").click()
+    page.wait_for_url(f"**/topics/{topic}/0/2")
+
+
+def test_a_search_goes_on_by_itself_and_a_chart_is_renewed(look: Callable[..., Page], hostile: str) -> None:
+    page = look()
+    found = f"/topics/{hostile}/messages?n=2"
+    page.route(
+        "**/messages?n=1", lambda route: route.fulfill(body=searching(route.fetch().text(), found), content_type="text/html")
+    )
+    visit(page, page.url, f"/topics/{hostile}/messages?n=1")
+    page.wait_for_url(f"**{found}")
+    assert page.locator("tbody tr").count() == 2
+    visit(page, page.url, f"/topics/{hostile}/rates")
+    page.locator("polyline").wait_for(state="attached")
+    page.locator("summary").click()
+    looks = page.get_by_role("status").inner_text()
+    page.wait_for_function("before => document.querySelector('[role=status]').innerText !== before", arg=looks)
+    assert page.locator("table").is_visible()
+
+
+def searching(text: str, next_: str) -> str:
+    """Returns the page as if nothing had been found on it yet."""
+    return text.replace("</main>", f'<a data-goon href="{next_}">Earlier</a></main>')

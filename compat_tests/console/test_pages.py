@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Callable
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import Consumer, Producer, TopicPartition
 
 from compat_tests.brokers import Address
 from compat_tests.commands import committed, made
@@ -127,3 +129,56 @@ def test_read_only(bootstrap: str, ten: str) -> None:
             assert page.status == 403
             assert visitor.post(path, page, name="x", typed=name, value="v").status == 403
         assert visitor.get(f"/topics/{name}").status == 200
+
+
+def test_records_by_field_by_regular_expression_and_by_header(visitor: Visitor, bootstrap: str) -> None:
+    topic = made(bootstrap, 1)
+    producer = Producer({"bootstrap.servers": bootstrap})
+    for number in range(4705, 4715):
+        producer.produce(topic, f'{{"order": {{"id": {number}}}}}', headers=[("trace", f"t{number}")])
+    assert producer.flush(60) == 0
+
+    def offsets(query: str) -> list[str]:
+        page = visitor.get(f"/topics/{topic}/messages?{query}")
+        assert page.status == 200, page
+        return page.cells[7::6]
+
+    assert offsets("where=$.order.id+%3D+4711") == ["6"]
+    assert offsets("where=order.id+in+4706..4707") == ["2", "1"]
+    assert offsets("value=471[13]&regex=1") == ["8", "6"]
+    assert offsets("header=trace%3Dt4712") == ["7"]
+    assert visitor.get(f"/topics/{topic}/messages?where=5").status == 400
+
+
+def test_a_tail_and_rates(visitor: Visitor, bootstrap: str) -> None:
+    topic = made(bootstrap, 1)
+    producer = Producer({"bootstrap.servers": bootstrap})
+    page = visitor.get(f"/topics/{topic}/tail")
+    (path,) = re.findall(r'data-tail="([^"]*)"', page.text)
+    producer.produce(topic, "<b>", "k", timestamp=TODAY_MS)
+    assert producer.flush(60) == 0
+    with visitor.stream(path) as lines:
+        data = next(line for line in lines if line.startswith("data: "))
+    (row,) = json.loads(data.removeprefix("data: "))["rows"]
+    assert (row[:2], row[3:]) == ([0, 0], ["k", "<b>", ""])
+    wait_for(lambda: "<polyline" in visitor.get(f"/topics/{topic}/rates").text, "there is a chart after some looks")
+
+
+def test_internal_topics_are_decoded(visitor: Visitor, bootstrap: str, ten: str, unique: Unique) -> None:
+    group, name = unique("decoded"), unique("txn")
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group})
+    consumer.commit(offsets=[TopicPartition(ten, 0, 7)], asynchronous=False)
+    consumer.close()
+    producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": name})
+    producer.init_transactions(60)
+
+    def found(topic: str, key: str) -> list[str]:
+        return visitor.get(f"/topics/{topic}/messages?key={key}").cells[6:]
+
+    wait_for(lambda: len(found("__consumer_offsets", group)) >= 6, "the commit is found")
+    row = found("__consumer_offsets", group)
+    assert row[3] == f'{{"OffsetCommitKey": {{"group": "{group}", "topic": "{ten}", "partition": 0}}}}'
+    assert '"offset": 7' in row[4]
+    assert "decoded" in visitor.get(f"/topics/__consumer_offsets/{row[0]}/{row[1]}").text
+    wait_for(lambda: len(found("__transaction_state", name)) >= 6, "the transactional id is found")
+    assert '"TransactionLogValue"' in found("__transaction_state", name)[4]

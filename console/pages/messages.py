@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import re
+import shlex
 import time
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Any, Final, NamedTuple
 
-from ottla.commands.positions import Kind, Position, parse_position
+import typer
+
+from ottla.commands.dump_schemas import TOPICS
+from ottla.commands.positions import Kind, Position, Span, parse_position
 from ottla.console.ask import Answer, Ask, BadInput, Page
-from ottla.console.reading import Filter, Read, Reader
+from ottla.console.filters import FIELDS, Filter, filter_of
+from ottla.console.reading import Read, Reader
 
 DEFAULT_COUNT: Final = 50
 MAX_COUNT: Final = 500
@@ -17,22 +22,66 @@ MAX_PARTITIONS: Final = 100
 """How many partitions a page reads at most."""
 _NUMBERS: Final = re.compile(r"\d{1,9}(?:\s*,\s*\d{1,9})*", re.ASCII)
 _CURSOR: Final = re.compile(r"\d{1,9}\.\d{1,19}(?:-\d{1,9}\.\d{1,19})*", re.ASCII)
-NEWEST: Final = Position(Kind.END)
+FORM: Final = ("from", "partition", "n", "uncommitted", *FIELDS)
+"""The fields of the form."""
 
 
 def messages(ask: Ask) -> Answer:
     """Shows records. `?from=` is where to begin (see commands/positions.py; the end, or nothing, shows the newest), `?at=` and
-    `?before=` are where another page ended."""
+    `?before=` are where another page ended. What cannot be meant is said at its field."""
     topic = ask.source.topic(ask.args["topic"])
+    known = {
+        "topic": topic,
+        "form": {name: ask.query.get(name, "") for name in FORM},
+        "problem": None,
+        "read": None,
+        "is_tail": False,
+        "is_decoded": topic.name in TOPICS,
+        "command": None,
+    }
+    try:
+        asked = asked_of(ask, topic.partitions)
+        return Page("messages.html", {**known, **_found(ask, topic.name, asked)})
+    except BadInput as error:
+        if error.field not in FORM:
+            raise
+        return Page("messages.html", {**known, "problem": error}, 400)
+
+
+class Asked(NamedTuple):
+    """What the form asks for."""
+
+    place: Position
+    most: int
+    wanted: Filter
+    chosen: Sequence[int]
+    committed: bool
+    is_choice: bool
+    """Whether these partitions were chosen, and are not just all."""
+
+    @property
+    def numbers(self) -> Sequence[int]:
+        """The partitions that are read."""
+        return self.chosen[:MAX_PARTITIONS]
+
+
+def asked_of(ask: Ask, partitions: int) -> Asked:
+    """Returns what the form asks for, of a topic with so many partitions. Raises BadInput."""
     count = ask.number("n", DEFAULT_COUNT, 1, MAX_COUNT)
-    place = parse_position(ask.text("from") or "end", "from")
-    wanted = Filter(ask.query.get("key", "").encode(), ask.query.get("value", "").encode())
-    chosen = _partitions(ask.text("partition"), topic.partitions)
-    numbers = chosen[:MAX_PARTITIONS]
-    committed = ask.text("uncommitted") != "1"
-    with Reader(ask.source.cluster, ask.source.admin, topic.name, committed=committed, clock=time.monotonic) as reader:
+    try:
+        place = parse_position(ask.text("from") or "end", "from")
+    except typer.BadParameter as error:
+        raise BadInput(f"from: {error.message}", "from") from None
+    chosen = _partitions(ask.text("partition"), partitions)
+    return Asked(place, count, filter_of(ask.query), chosen, ask.text("uncommitted") != "1", bool(ask.text("partition")))
+
+
+def _found(ask: Ask, topic: str, asked: Asked) -> dict[str, Any]:
+    """Returns what the page shows of the records."""
+    place, count, wanted, numbers = asked.place, asked.most, asked.wanted, asked.numbers
+    with Reader(ask.source.cluster, ask.source.admin, topic, committed=asked.committed, clock=time.monotonic) as reader:
         have = reader.spans(numbers)
-        at, before = _cursor(ask.text("at"), "at", have), _cursor(ask.text("before"), "before", have)
+        at, before = cursor_of(ask.text("at"), "at", have), cursor_of(ask.text("before"), "before", have)
         is_newest = place.kind in {Kind.END, Kind.TAIL} and not at
         if is_newest:
             ends = before or {number: span.end for number, span in have.items()}
@@ -40,28 +89,49 @@ def messages(ask: Ask) -> Answer:
             read = reader.newest(ends, have, min(number_of or count, MAX_COUNT), wanted)
         else:
             read = reader.onwards(at or reader.resolve(place, have), have, count, wanted)
-    return Page(
-        "messages.html",
-        {
-            "topic": topic,
-            "read": read,
-            "is_newest": is_newest,
-            "more": _more(ask, read, is_newest=is_newest),
-            "left_out": len(chosen) - len(numbers),
-            "offline": len(numbers) - len(have),
-            "held": sum(span.end - span.begin for span in have.values()),
-            "form": {name: ask.query.get(name, "") for name in ("from", "partition", "key", "value", "n", "uncommitted")},
-            "is_filtered": bool(wanted),
-        },
-    )
+    return {
+        "read": read,
+        "is_newest": is_newest,
+        "more": _more(ask, read, is_newest=is_newest),
+        "progress": _progress(read, have, is_newest=is_newest),
+        "left_out": len(asked.chosen) - len(numbers),
+        "offline": len(numbers) - len(have),
+        "held": sum(span.end - span.begin for span in have.values()),
+        "is_filtered": bool(wanted),
+        "command": consume_command(ask.source.bootstrap, topic, asked),
+    }
 
 
 def _more(ask: Ask, read: Read, *, is_newest: bool) -> str | None:
     """Returns the address of the next page, or None at the end."""
     if not read.has_more:
         return None
-    cursor = "-".join(f"{number}.{offset}" for number, offset in read.next.items())
+    cursor = cursor_text(read.next)
     return ask.link(before=cursor, at=None) if is_newest else ask.link(at=cursor, before=None)
+
+
+def _progress(read: Read, have: Mapping[int, Span], *, is_newest: bool) -> int:
+    """Returns how many percent of the offsets lie behind, in the direction that is read."""
+    held = sum(have[number].end - have[number].begin for number in read.next)
+    left = sum(offset - have[number].begin if is_newest else have[number].end - offset for number, offset in read.next.items())
+    return 100 if held <= 0 else min(100, max(0, 100 * (held - left) // held))
+
+
+def consume_command(bootstrap: str, topic: str, asked: Asked) -> str:
+    """Returns the command that shows the same records in a shell, but for the filter."""
+    place = asked.place
+    words = ["ottla", "consume", "--bootstrap", bootstrap]
+    if asked.is_choice:
+        words += [word for number in asked.chosen for word in ("--partition", str(number))]
+    if place.kind is Kind.TIME:
+        words += ["--from", f"@{place.number}"]
+    elif place.kind in {Kind.END, Kind.TAIL}:
+        words += ["--from", f"-{place.number or asked.most}"]
+    else:
+        words += ["--from", "beginning" if place.kind is Kind.BEGINNING else str(place.number)]
+    if not asked.committed:
+        words += ["--isolation", "uncommitted"]
+    return shlex.join([*words, "--exit", "--", topic])
 
 
 def _partitions(text: str, there: int) -> Sequence[int]:
@@ -69,14 +139,19 @@ def _partitions(text: str, there: int) -> Sequence[int]:
     if not text:
         return range(there)
     if not _NUMBERS.fullmatch(text):
-        raise BadInput("partition has to be numbers with commas between them, such as 0,2")
+        raise BadInput("partition has to be numbers with commas between them, such as 0,2", "partition")
     numbers = sorted({int(word) for word in text.split(",")})
     if numbers[-1] >= there:
-        raise BadInput(f"partition {numbers[-1]} is not there: the topic has {there}, counted from 0")
+        raise BadInput(f"partition {numbers[-1]} is not there: the topic has {there}, counted from 0", "partition")
     return numbers
 
 
-def _cursor(text: str, name: str, have: Mapping[int, object]) -> dict[int, int]:
+def cursor_text(offsets: Mapping[int, int]) -> str:
+    """Returns where each partition goes on, as `cursor_of` reads it."""
+    return "-".join(f"{number}.{offset}" for number, offset in offsets.items())
+
+
+def cursor_of(text: str, name: str, have: Mapping[int, object]) -> dict[int, int]:
     """Returns where each partition goes on, as a link of another page says. Raises BadInput."""
     if not text:
         return {}

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from typing import Final
 
 from ottla.commands.positions import MAX_INT64
 from ottla.console.ask import Answer, Ask, Download, Page, whole
+from ottla.console.decoding import decode_of
 from ottla.console.missing import Missing
 from ottla.console.reading import Reader, Record
 from ottla.console.text import MAX_HEX_BYTES, MAX_SHOWN_BYTES, hex_lines
@@ -18,6 +20,7 @@ def record(ask: Ask) -> Answer:
     """Shows the record at an offset, or says which is the next if there is none."""
     topic, number, offset, found = _found(ask)
     is_there = found is not None and found.offset == offset
+    decode = decode_of(topic) if is_there else None
     return Page(
         "record.html",
         {
@@ -25,6 +28,8 @@ def record(ask: Ask) -> Answer:
             "partition": number,
             "offset": offset,
             "record": found if is_there else None,
+            "decoded": decode(found.key, found.value) if decode is not None and found is not None else None,
+            "command": _consume_command(ask.source.bootstrap, topic, number, offset),
             "next": found,
             "max_shown": MAX_SHOWN_BYTES,
             "max_hex": MAX_HEX_BYTES,
@@ -44,6 +49,12 @@ def download(ask: Ask) -> Answer:
     if data is None:
         raise Missing(f"The {part} of this record is null.")
     return Download(data, f"{part}.bin")
+
+
+def _consume_command(bootstrap: str, topic: str, number: int, offset: int) -> str:
+    """Returns the command that prints this record in a shell, with everything that belongs to it."""
+    words = ["ottla", "consume", "--bootstrap", bootstrap, "--partition", str(number), "--from", str(offset), "--count", "1"]
+    return shlex.join([*words, "--isolation", "uncommitted", "--json", "--", topic])
 
 
 def _found(ask: Ask) -> tuple[str, int, int, Record | None]:

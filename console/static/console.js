@@ -1,4 +1,5 @@
-// Keyboard shortcuts. Every page works without this file, and nothing here reads what a page shows.
+// Keyboard shortcuts, live tails and pages that renew themselves. Every page works without this file; what a stranger wrote is only
+// ever set as textContent, or comes in a page that the server has escaped.
 "use strict";
 
 const places = { o: "/", t: "/topics", g: "/groups", b: "/brokers" };
@@ -49,3 +50,89 @@ document.addEventListener("keydown", (event) => {
   }
   event.preventDefault();
 });
+
+function button(name, act) {
+  const made = document.createElement("button");
+  made.type = "button";
+  made.textContent = name;
+  made.addEventListener("click", () => act(made));
+  return made;
+}
+
+function startTail(tail) {
+  const [base, rows, said] = [tail.dataset.tail.split("/tail/")[0], tail.querySelector("tbody"), tail.querySelector("[data-said]")];
+  const source = new EventSource(tail.dataset.tail);
+  let [shown, unseen, paused] = [0, 0, false];
+  const buttons = document.createElement("p");
+  const pause = button("Pause", () => {
+    paused = !paused;
+    pause.textContent = paused ? "Go on" : "Pause";
+  });
+  const stop = (why) => {
+    source.close();
+    buttons.remove();
+    said.textContent = `${why} ${said.textContent}`;
+  };
+  buttons.append(pause, " ", button("Stop", () => stop("Stopped.")));
+  said.after(buttons);
+  source.onerror = () => source.readyState === EventSource.CLOSED && stop("The tail has ended; load the page again.");
+  source.onmessage = (event) => {
+    const news = JSON.parse(event.data);
+    if (news.problem) return stop(news.problem);
+    if (paused) unseen += news.rows.length;
+    for (const [partition, offset, ...texts] of paused ? [] : news.rows) {
+      const row = rows.insertRow(0);
+      row.insertCell().textContent = partition;
+      const link = row.insertCell().appendChild(document.createElement("a"));
+      link.href = `${base}/${partition}/${offset}`;
+      link.textContent = offset.toLocaleString("en");
+      row.cells[0].className = row.cells[1].className = "n";
+      for (const [at, text] of texts.entries()) {
+        const cell = row.insertCell();
+        (at === 1 || at === 2 ? cell.appendChild(document.createElement("code")) : cell).textContent = text;
+      }
+      shown += 1;
+      if (rows.rows.length > 500) rows.deleteRow(-1);
+    }
+    said.textContent = `${news.came.toLocaleString("en")} records came, ${shown.toLocaleString("en")} shown, ${(news.left_out + unseen).toLocaleString("en")} that fit were not shown.`;
+  };
+}
+
+async function swap(url, signal) {
+  const answer = await fetch(url, { signal });
+  const next = new DOMParser().parseFromString(await answer.text(), "text/html").querySelector("main");
+  if (!answer.ok || next === null) return false;
+  const main = document.querySelector("main");
+  const focus = document.activeElement?.id;
+  const open = [...main.querySelectorAll("details")].map((one) => one.open);
+  main.replaceChildren(...next.childNodes);
+  main.querySelectorAll("details").forEach((one, at) => (one.open = open[at] ?? one.open));
+  if (focus) document.getElementById(focus)?.focus();
+  prepare();
+  return true;
+}
+
+function prepare() {
+  for (const text of document.querySelectorAll("[data-copy]")) {
+    text.after(button("Copy", (made) => navigator.clipboard.writeText(text.textContent).then(() => (made.textContent = "Copied"))));
+  }
+  const on = document.querySelector("a[data-goon]");
+  if (on !== null) {
+    const stop = new AbortController();
+    on.after(button("Stop searching", (made) => (stop.abort(), made.remove())));
+    swap(on.href, stop.signal).then((done) => done && history.replaceState(null, "", on.href)).catch(() => {});
+  }
+}
+
+prepare();
+const tail = document.querySelector("[data-tail]");
+if (tail !== null) startTail(tail);
+if (document.querySelector("main[data-live]") !== null) {
+  let busy = false;
+  setInterval(async () => {
+    if (busy || document.hidden || document.querySelector("dialog") !== null || String(getSelection())) return;
+    busy = true;
+    await swap(window.location.href).catch(() => false);
+    busy = false;
+  }, 2000);
+}

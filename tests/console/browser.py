@@ -28,15 +28,16 @@ def words(text: str) -> frozenset[str]:
 
 _TAGS: Final = words(
     "html head meta title link script body a header p nav ul li span main h1 h2 section div table caption thead tbody tr th td "
-    "dl dt dd form label input select option button textarea pre code details summary time strong "
-    "svg g defs pattern path rect circle"
+    "dl dt dd form label input select option button textarea pre code details summary time strong noscript progress "
+    "svg g defs pattern path rect circle polyline line text"
 )
 _VOID: Final = frozenset({"meta", "link", "input"})
 _ATTRIBUTES: Final = words(
     "lang charset name content rel href src defer class id tabindex role aria-label aria-labelledby aria-current aria-sort "
     "aria-describedby scope colspan action method type value placeholder size checked selected inputmode autocomplete required "
     "maxlength rows title download "
-    "open aria-hidden width height patternunits x y cx cy r d fill stroke stroke-width"
+    "open aria-hidden width height patternunits x y x1 x2 y1 y2 cx cy r d fill stroke stroke-width max points viewbox "
+    "data-goon data-copy data-live data-tail data-said aria-invalid"
 )
 """HTMLParser gives attributes in lower case."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,6 +11,7 @@ from ottla.commands.config_rows import Entry, Kind
 from ottla.commands.group_kinds import Listed
 from ottla.commands.group_rows import Coordinator, GroupState
 from ottla.commands.topic_rows import PartitionState
+from ottla.console.history import History
 from ottla.console.missing import Missing
 from ottla.console.source import Groups, Held, Node, States, Summary, TopicSummary
 
@@ -37,6 +39,7 @@ class FakeSource:
     host: str = "host"
     bootstrap: str = "host:9092"
     asked: list[object] = field(default_factory=list)
+    history: History = field(default_factory=lambda: History(itertools.count(0, 2).__next__, itertools.count(0, 2000).__next__))
 
     def summary(self) -> Summary:
         nodes = (Node(1, self.host, 9092, True, 3, 3),)

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from compat_tests.reference.kafka import free_port
@@ -77,3 +77,31 @@ def test_a_broker_that_dies_while_a_page_of_groups_waits(tmp_path: Path) -> None
                 assert get(port, "/group?id=g", cookie)[0] == 200
                 assert get(port, "/topics/t", cookie)[0] == 200
             assert console.poll() is None
+
+
+def test_a_tail_goes_on_when_its_broker_is_back(tmp_path: Path) -> None:
+    at, port = free_port(), free_port()
+    bootstrap = f"127.0.0.1:{at}"
+    serve = ("serve", "--port", str(at), "--data-dir", str(tmp_path))
+    ask = ("console", "--bootstrap", bootstrap, "--port", str(port), "-X", "reconnect.backoff.max.ms=300")
+
+    def produce(value: str) -> None:
+        producer = Producer({"bootstrap.servers": bootstrap})
+        producer.produce("t", value)
+        assert producer.flush(60) == 0
+
+    with running(*serve) as broker, running(*ask) as console:
+        admin = AdminClient({"bootstrap.servers": bootstrap})
+        admin.create_topics([NewTopic("t", 1, 1)])["t"].result(30)
+        _, cookie = get(port, f"/?token={TOKEN}")
+        with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=60)) as connection:
+            connection.request("GET", "/topics/t/tail/events?at=0.0", headers={"Cookie": cookie})
+            lines = connection.getresponse()
+            produce("before")
+            assert any(b'"before"' in line for line in lines)
+            broker.kill()
+            broker.wait()
+            with running(*serve):
+                produce("after")
+                assert any(b'"after"' in line for line in lines)
+        assert console.poll() is None

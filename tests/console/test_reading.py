@@ -15,8 +15,9 @@ import ottla.testing
 from ottla.commands.client import Cluster
 from ottla.commands.positions import Span
 from ottla.console import reading
+from ottla.console.filters import Filter
 from ottla.console.missing import Missing
-from ottla.console.reading import Budget, Filter, Read, Reader
+from ottla.console.reading import Budget, Read, Reader
 from ottla.console.source import Source
 from tests.console.conftest import Records
 

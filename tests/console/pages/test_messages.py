@@ -6,7 +6,9 @@ import re
 from collections.abc import Callable
 
 import pytest
+from confluent_kafka import Consumer, TopicPartition
 
+import ottla.testing
 from ottla.console import reading
 from ottla.console.reading import Budget
 from tests.console.browser import Browser, cells
@@ -90,3 +92,56 @@ def test_a_cursor_of_somebody_else_does_no_harm(browser: Browser, orders: str) -
     for cursor in ("7.1", f"0.{2**63}", "1.0"):
         for name in ("at", "before"):
             assert browser.get(f"/topics/{orders}/messages?{name}={cursor}&from=0").status in {200, 400}
+
+
+def test_filters_by_field_regular_expression_and_header(browser: Browser, topic: Callable[..., str], produced: Records) -> None:
+    name = topic("messages-json")
+    produced(name, *(b'{"order": {"id": %d}}' % number for number in range(4700, 4720)), b"no json 4711")
+
+    def values(query: str) -> list[str]:
+        return [row[4] for row in rows(browser.get(f"/topics/{name}/messages?{query}").text) if len(row) > 4]
+
+    assert values("where=order.id+%3D+4711") == ['{"order": {"id": 4711}}']
+    assert values("where=%24.order.id+in+4718..4730") == ['{"order": {"id": 4719}}', '{"order": {"id": 4718}}']
+    assert values("value=^no.*1$&regex=1") == ["no json 4711"]
+    assert values("header=trace") == []
+
+
+@pytest.mark.parametrize(
+    ("query", "field"), [("where=5", "where"), ("value=(&regex=1", "value"), ("from=x", "from"), ("n=0", "n")]
+)
+def test_a_wrong_field_is_marked_and_kept(browser: Browser, orders: str, query: str, field: str) -> None:
+    answer = browser.get(f"/topics/{orders}/messages?{query}")
+    assert answer.status == 400
+    typed = query.partition("=")[2].partition("&")[0]
+    assert re.search(rf'name="{field}" value="{re.escape(typed)}"[^>]* aria-invalid="true" aria-describedby="wrong"', answer.text)
+    assert "<table" not in answer.text
+
+
+def test_a_search_says_how_far_it_is(browser: Browser, orders: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reading, "Budget", lambda clock: Budget(clock, records=15))
+    page = browser.get(f"/topics/{orders}/messages?value=none&partition=0&from=beginning").text
+    assert '<progress max="100" value="25"></progress> 25 %' in page
+    assert page.count("data-goon") == 1
+    assert "data-goon" not in browser.get(f"/topics/{orders}/messages?value=value&partition=0&from=beginning").text
+
+
+def test_the_same_in_a_shell(browser: Browser, orders: str) -> None:
+    page = browser.get(f"/topics/{orders}/messages?from=7&partition=0,1&uncommitted=1").text
+    assert "--partition 0 --partition 1 --from 7 --isolation uncommitted --exit -- messages-orders</pre>" in page
+    assert "--from -50 --exit" in browser.get(f"/topics/{orders}/messages").text
+    assert "--from @12" in browser.get(f"/topics/{orders}/messages?from=@12").text
+
+
+def test_committed_offsets_are_decoded_and_found(browser: Browser, orders: str, broker: ottla.testing.Broker) -> None:
+    consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "messages-group"})
+    consumer.commit(offsets=[TopicPartition(orders, 0, 12)], asynchronous=False)
+    consumer.close()
+    page = browser.get("/topics/__consumer_offsets/messages?key=messages-group&where=OffsetCommitValue.offset+%3D+12").text
+    (row,) = rows(page)
+    assert '"OffsetCommitKey": {"group": "messages-group", "topic": "messages-orders", "partition": 0}' in row[3]
+    assert '"offset": 12' in row[4]
+    record = browser.get(f"/topics/__consumer_offsets/{row[0]}/{row[1]}").text
+    assert ">{\n  &#34;OffsetCommitKey&#34;: {" in record
+    assert "decoded</span>" in record
+    assert "In hex" in record

@@ -9,6 +9,7 @@ import pytest
 from ottla.console.ask import BadInput
 from ottla.console.changes import NewRecord
 from ottla.console.pages import produce
+from ottla.console.reading import Record
 from tests.console.browser import Browser, cells
 from tests.console.fakes import topic_summary
 
@@ -60,3 +61,41 @@ def test_blank_is_no_key_and_an_empty_value() -> None:
     topic = topic_summary("t", 3)
     assert produce.record_of(topic, {}) == NewRecord("t", None, None, b"", [])
     assert produce.record_of(topic, {"value": "x", "no_value": "1"}) == NewRecord("t", None, None, None, [])
+
+
+def test_a_record_again(browser: Browser, topic: Callable[..., str]) -> None:
+    name = topic("produce-again")
+    form = {"key": "k", "value": "a\n</textarea>", "headers": "h=1=2\nx="}
+    for sent in (form, {"key": "00", "value": "ff0d", "as_hex": "1"}, {"key": "k", "no_value": "1"}):
+        place = browser.post(f"/topics/{name}/produce", **sent).headers["location"].rpartition("/")[2]
+        page = browser.get(f"/topics/{name}/produce?again=0.{place}")
+        assert page.status == 200
+        again = produce.fields_of(record_at(browser, name, int(place)))
+        assert {field: text for field, text in again.items() if text and field != "partition"} == sent
+        assert produce.record_of(topic_summary(name, 1), again).value == produce.record_of(topic_summary(name, 1), sent).value
+    assert browser.get(f"/topics/{name}/produce?again=0.99").status == 404
+    assert browser.get(f"/topics/{name}/produce?again=9.0").status == 404
+    assert browser.get(f"/topics/{name}/produce?again=x").status == 400
+
+
+def record_at(browser: Browser, name: str, offset: int) -> Record:
+    parts = [browser.get(f"/topics/{name}/0/{offset}/{part}") for part in ("key", "value")]
+    key, value = (one.body if one.status == 200 else None for one in parts)
+    headers = [("h", b"1=2"), ("x", b"")] if offset == 0 else []
+    return Record(0, offset, 0, False, key, value, headers)
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        Record(0, 0, 0, False, b"", b"v", []),
+        Record(0, 0, 0, False, None, b"v", None),
+        Record(0, 0, 0, False, None, b"v", [("h", None)]),
+        Record(0, 0, 0, False, None, b"v", [("h=", b"v")]),
+        Record(0, 0, 0, False, None, b"v", [("h", b"a\x0bb")]),
+        Record(0, 0, 0, False, None, b"v" * (produce.MAX_AGAIN_BYTES + 1), []),
+    ],
+)
+def test_what_a_form_cannot_hold_is_not_filled_in(record: Record) -> None:
+    with pytest.raises(BadInput, match="ottla produce"):
+        produce.fields_of(record)

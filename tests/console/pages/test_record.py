@@ -47,3 +47,9 @@ def test_what_is_not_there(browser: Browser, record: str, end: str) -> None:
 @pytest.mark.parametrize("end", ["x/0", "0/x", "0/-1", f"0/{2**63}"])
 def test_what_cannot_be_meant(browser: Browser, record: str, end: str) -> None:
     assert browser.get(f"/topics/{record}/{end}").status == 400
+
+
+def test_a_record_can_be_produced_again(browser: Browser, record: str) -> None:
+    page = browser.get(f"/topics/{record}/0/0").text
+    assert f'href="/topics/{record}/produce?again=0.0"' in page
+    assert f"--partition 0 --from 0 --count 1 --isolation uncommitted --json -- {record}</pre>" in page

@@ -1,0 +1,88 @@
+"""Lines over time as SVG: this computes where everything is, and the template `chart.html` draws it, escaped like all else.
+
+A chart has a title, and a table of the same numbers for who cannot see it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+WIDTH: Final = 900
+HEIGHT: Final = 220
+_LEFT: Final = 74
+_RIGHT: Final = 10
+_TOP: Final = 14
+_BOTTOM: Final = 26
+_STEPS: Final = 4
+MAX_ROWS: Final = 60
+"""How many of the newest points the table has."""
+
+
+class Point(NamedTuple):
+    time_ms: int
+    value: float
+
+
+class Line(NamedTuple):
+    """A line as SVG's `points`, and as the points that it is made of."""
+
+    name: str
+    points: str
+    values: Sequence[Point]
+
+
+class Tick(NamedTuple):
+    """A line across the chart, and what is written beside it."""
+
+    y: float
+    text: str
+
+
+class Chart(NamedTuple):
+    title: str
+    unit: str
+    lines: Sequence[Line]
+    ticks: Sequence[Tick]
+    first_ms: int
+    last_ms: int
+    rows: Sequence[tuple[int, Sequence[float | None]]]
+    """The newest points by time, with a value of each line or None."""
+
+
+def chart(title: str, unit: str, lines: Sequence[tuple[str, Sequence[Point]]]) -> Chart | None:
+    """Returns the chart of up to a few lines that share their times; None if there are fewer than two points to draw."""
+    times = sorted({point.time_ms for _, points in lines for point in points})
+    if len(times) < 2:
+        return None
+    first, last = times[0], times[-1]
+    top = _round_up(max(point.value for _, points in lines for point in points))
+
+    def x(time_ms: int) -> float:
+        return round(_LEFT + (WIDTH - _LEFT - _RIGHT) * (time_ms - first) / (last - first), 1)
+
+    def y(value: float) -> float:
+        return round(HEIGHT - _BOTTOM - (HEIGHT - _TOP - _BOTTOM) * value / top, 1)
+
+    drawn = [Line(name, " ".join(f"{x(at)},{y(value)}" for at, value in points), points) for name, points in lines]
+    ticks = [Tick(y(top * step / _STEPS), amount(top * step / _STEPS)) for step in range(_STEPS + 1)]
+    by_time = [dict(points) for _, points in lines]
+    rows = [(at, [one.get(at) for one in by_time]) for at in reversed(times[-MAX_ROWS:])]
+    return Chart(title, unit, drawn, ticks, first, last, rows)
+
+
+def _round_up(value: float) -> float:
+    """Returns 1, 2 or 5 times a power of ten that is not less."""
+    if value <= 0:
+        return 1.0
+    power = 1.0
+    while power < value:
+        power *= 10
+    while power / 10 >= value:
+        power /= 10
+    return next(power * part for part in (0.2, 0.5, 1.0) if power * part >= value)
+
+
+def amount(value: float) -> str:
+    """Returns a number with separators, and with a digit behind the point if it is small."""
+    return f"{value:,.0f}" if value >= 10 or value == int(value) else f"{value:.2g}"

@@ -1,0 +1,39 @@
+"""Samples of offsets, bounded, and the rates between them."""
+
+from __future__ import annotations
+
+import pytest
+
+from ottla.console import history
+from ottla.console.history import History, Rate, rates
+
+
+def test_rates_between_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [100.0]
+    it = History(lambda: now[0], lambda: round(now[0] * 1000))
+    it.add("t", {"end": 10})
+    now[0] += 0.5  # too soon
+    assert len(it.add("t", {"end": 11})) == 1
+    now[0] += 1.5
+    it.add("t", {"end": 20})
+    now[0] += 2
+    it.add("t", {"end": 5})  # the topic was made anew
+    now[0] += 4
+    samples = it.add("t", {"end": 9})
+    assert rates(samples, "end") == [Rate(102_000, 5.0), Rate(108_000, 1.0)]
+    assert rates(samples, "other") == []
+
+
+def test_it_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(history, "MAX_SAMPLES", 3)
+    monkeypatch.setattr(history, "MAX_SERIES", 2)
+    times = iter(range(100))
+    it = History(lambda: next(times), lambda: 0)
+    for number in range(5):
+        samples = it.add("a", {"n": number})
+    assert [one.values["n"] for one in samples] == [2, 3, 4]
+    it.add("b", {"n": 0})
+    it.add("a", {"n": 5})
+    it.add("c", {"n": 0})  # "b" was looked at longest ago
+    assert len(it.add("a", {"n": 6})) == 3
+    assert len(it.add("b", {"n": 1})) == 1
