@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING, Final
 from ottla import __version__
 from ottla.log.config_def import ConfigError
 from ottla.log.disk.files import OsDisk
-from ottla.log.errors import InconsistentMetadata, LogDirLocked, LogError
+from ottla.log.errors import InconsistentMetadata, LogDirLocked, LogError, NoRoom, StorageError
 from ottla.server.broker.test_data import check_directories
 from ottla.server.settings.broker_config import BrokerConfig
 from ottla.server.settings.broker_settings import BROKER_SETTINGS, advice, is_idle
@@ -62,6 +62,8 @@ TEST_SEED: Final = "ottla.test.seed"
 COLLECTOR_STEP: Final = 50_000
 """How many new objects there are between two collections of the youngest; Python's default is 700."""
 _BAD_ADDRESS: Final = (errno.EADDRINUSE, errno.EADDRNOTAVAIL, errno.EACCES, errno.EPERM, errno.EAFNOSUPPORT)
+_BAD_DISK: Final = (errno.EIO, errno.EUCLEAN, errno.ENXIO, errno.ENODEV, errno.ESTALE)
+"""What the kernel says of a disk that does not work or is gone, or of a file system that is not whole."""
 
 
 _SETTING_OF: Final = {
@@ -394,6 +396,13 @@ def _explain(error: Exception, config: BrokerConfig) -> str:
             remedy = "stop what listens there, or choose" if error.errno == errno.EADDRINUSE else "choose"
             addresses = ", ".join(str(listener) for listener in config.listeners)
             return f"listeners: {addresses}: {error.strerror}; {remedy} another address (--host HOST, --port N, 0 for a free one)"
+        case NoRoom():
+            return f"log.dirs: {error}; make room, or allow more open files (ulimit -n), and start again"
+        case StorageError() | OSError() if _is_fault_of_disk(error):
+            return (
+                f"log.dirs: {error}; this is a fault of the disk, not of what is on it: see what the kernel's log (dmesg) says "
+                "of it, repair or replace it, and start again"
+            )
         case FileExistsError() | NotADirectoryError():
             return f"log.dirs: {error.filename}: not a directory; choose another (--data-dir DIR)"
         case OSError():
@@ -401,6 +410,15 @@ def _explain(error: Exception, config: BrokerConfig) -> str:
             return f"log.dirs: {path}: {error.strerror or error}; make it writable, or choose another directory (--data-dir DIR)"
         case _:
             return f"log.dirs: {', '.join(config.log_dirs)}: {error}"
+
+
+def _is_fault_of_disk(error: Exception) -> bool:
+    """Returns whether the kernel could not read or write. Where a directory went offline while its partitions were opened, only
+    the text is left of that."""
+    causes = (error, error.__cause__)
+    return any(isinstance(each, OSError) and each.errno in _BAD_DISK for each in causes) or any(
+        f"[Errno {code}]" in str(error) for code in _BAD_DISK
+    )
 
 
 def _begin_logging(level: str) -> None:
