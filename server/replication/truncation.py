@@ -61,7 +61,8 @@ def cut_diverging(log: PartitionLog, epoch: int, end_offset: int) -> bool:
 
 def cut_where_leader_starts(log: PartitionLog, records: memoryview) -> bool:
     """Cuts a log that ends at its leader's start to where the leader's first batch begins, if it starts in the middle of that.
-    `records` is what the leader answered. Returns whether anything was cut; the leader has deleted all of it. Raises StorageError.
+
+    `records` is what the leader answered. Returns whether anything was cut, which the leader has deleted. Raises StorageError.
     """
     base_offset = int.from_bytes(records[:_BASE_OFFSET_BYTES], "big", signed=True) if records else log.log_end_offset
     if not 0 <= base_offset < log.log_end_offset or log.log_start_offset == log.log_end_offset:
