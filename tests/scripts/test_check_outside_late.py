@@ -1,13 +1,15 @@
-"""Who has not got on after all was repaired, and clients of aiokafka that end with an error of their own."""
+"""Who has not got on after all was repaired, clients of aiokafka that end with an error of their own, and a Kafka that ends."""
 
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 from compat_tests.outside.aiokafka_clients import _close, _Loop
 from compat_tests.outside.late import behind
+from compat_tests.reference.kafka import RealKafka
 
 
 def test_of_two_that_fence_each_other_one_has_to_get_on() -> None:
@@ -35,3 +37,10 @@ def test_a_client_whose_own_task_was_cancelled_can_be_closed() -> None:
         await task
 
     _close(loop, stop)
+
+
+def test_a_jvm_that_stops_in_order_has_no_error(tmp_path: Path) -> None:
+    for code, told in ((143, 0), (0, 0), (1, 1), (-9, -9)):
+        broker = RealKafka(tmp_path, port=1)
+        broker.process = cast(Any, SimpleNamespace(send_signal=lambda how: None, wait=lambda timeout, code=code: code))
+        assert broker.stop() == told
