@@ -19,9 +19,10 @@ from collections.abc import Iterable, Sequence
 from types import ModuleType
 from typing import Any, Final, NamedTuple
 
+from ottla.wire.batch import wrap
 from ottla.wire.frame import MALFORMED
 from ottla.wire.primitives import UV, Buffer, Parts, WireStruct, uvarint
-from ottla.wire.records import Record, build_batch
+from ottla.wire.records import Record, build_batch, encode_values
 
 METADATA_VERSION: Final = 33  # 4.4-IV2, the newest that Kafka 4.4.0 finalizes
 MIN_METADATA_VERSION: Final = 7  # 3.3-IV3, the oldest that Kafka 4 starts with
@@ -160,9 +161,9 @@ def build_records(records: Iterable[WireStruct], metadata_version: int, timestam
     return build_encoded([encode_value(record, metadata_version) for record in records], timestamp_ms)
 
 
-def build_encoded(values: Iterable[bytes], timestamp_ms: int) -> bytes:
-    """Returns one batch of metadata records that `encode_value` has encoded."""
-    return build_batch([Record(0, timestamp_ms, None, value) for value in values])
+def build_encoded(values: Sequence[bytes], timestamp_ms: int) -> bytes:
+    """Returns one batch of metadata records that `encode_value` has encoded. There may be ten thousand of them, of one topic."""
+    return wrap(encode_values(values), len(values), timestamp_ms, timestamp_ms)
 
 
 def build_control(records: Sequence[tuple[int, WireStruct]], timestamp_ms: int) -> bytes:

@@ -7,7 +7,7 @@ timestamp for every record.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -186,6 +186,15 @@ def encode_records(records: Sequence[Record], base_timestamp: int, offset_deltas
             body += (varint(len(encoded)), encoded, *_sized(value))
         joined = b"".join(body)
         parts += (varint(len(joined)), joined)
+    return b"".join(parts)
+
+
+def encode_values(values: Iterable[bytes]) -> bytes:
+    """Returns the records section of a batch of plain values, uncompressed: all have the batch's base timestamp, and no keys."""
+    parts: list[bytes] = []
+    for delta, value in enumerate(values):
+        before = b"\x00\x00" + varint(delta) + _NULL + varint(len(value))
+        parts += (varint(len(before) + len(value) + 1), before, value, b"\x00")
     return b"".join(parts)
 
 

@@ -170,7 +170,7 @@ def _close(loop: _Loop, stop: Callable[[], Awaitable[Any]]) -> None:
         try:
             async with asyncio.timeout(1):
                 await stop()
-        except (TimeoutError, KafkaError, OSError) as error:
+        except (TimeoutError, KafkaError, OSError, asyncio.CancelledError) as error:  # the last from a task of the client itself
             logging.getLogger("outside").debug("a client was not closed: %r", error)
 
     loop.ask(within_a_second)

@@ -27,6 +27,7 @@ from compat_tests.outside.clients import PATIENCE_S, ClientError, Library, decod
 from compat_tests.outside.confluent_clients import QUIET, Confluent
 from compat_tests.outside.faults import plan
 from compat_tests.outside.kafka_python_clients import KafkaPython
+from compat_tests.outside.late import behind
 from compat_tests.outside.outcome import Outcome
 from compat_tests.outside.transactions import Transactions
 from compat_tests.outside.workers import Administration, Place, Queue, Reading, Register, SharedRecorder, Worker, ends
@@ -128,7 +129,7 @@ def _wait_for_all(workers: list[Worker], breaking: Breaking) -> list[Anomaly]:
     """Waits until every client has done some things more, and reports those that do not."""
     wanted = {worker: worker.done + _THINGS_AFTER for worker in workers}
     until = time.monotonic() + STUCK_S
-    while late := [worker for worker in workers if worker.done < wanted[worker] and worker.wrong is None]:
+    while late := behind(workers, wanted):
         if time.monotonic() > until:
             return [Anomaly("stuck", worker.name, f"not {_THINGS_AFTER} things in {STUCK_S:.0f} s") for worker in late]
         breaking.watch_for(0.2)

@@ -20,7 +20,7 @@ class Transactions(Worker):
     def __init__(self, place: Place, library: Library, transactional_id: str) -> None:
         super().__init__(place, f"{library.name} transacts as {transactional_id}")
         self._library = library
-        self._id = transactional_id
+        self._id = self.contested = transactional_id
         self._keys = [key for key in place.keys if key not in place.queues]
         self._sender: Sender | None = None
         self._poller: Poller | None = None

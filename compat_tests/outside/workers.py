@@ -73,6 +73,8 @@ class Worker(ABC):
     """A client at work. `done` counts what it was told is done, `replaced` how often it had to begin as a new process."""
 
     pause_s: float = 0.05
+    contested: str | None = None
+    """What it and others take from each other, again and again."""
 
     def __init__(self, place: Place, name: str) -> None:
         self.place = place

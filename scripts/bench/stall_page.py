@@ -44,7 +44,8 @@ def add_rows(kind: str, rows: dict[str, Seen]) -> None:
     found: dict[str, Any] = json.loads(FIGURES.read_text()) if FIGURES.exists() else {"rows": {}}
     found["machine"] = {"cpus": os.cpu_count(), "disk": _disk(), "day": datetime.datetime.now(datetime.UTC).date().isoformat()}
     for name, seen in rows.items():
-        found["rows"].setdefault(name, {})[kind] = {**seen._asdict(), "load": round(os.getloadavg()[0], 1)}
+        around = {"load": round(os.getloadavg()[0], 1), "nice": os.nice(0)}
+        found["rows"].setdefault(name, {})[kind] = {**seen._asdict(), **around}
     FIGURES.write_text(json.dumps(found, indent=1) + "\n")
     PAGE.write_text(page(found))
 
@@ -77,8 +78,9 @@ def page(found: dict[str, Any]) -> str:
     """Returns the page for the figures."""
     machine, rows = found["machine"], found["rows"]
     loads = [seen["load"] for row in rows.values() for seen in row.values()]
+    first = any(seen.get("nice", 0) < 0 for row in rows.values() for seen in row.values())
     how = f"Measured on {machine['day']} on {machine['cpus']} processors, with data directories on {machine['disk']}."
-    lines = [INTRODUCTION.format(measured=fill(f"{how} {_load(loads, machine['cpus'])}", WIDTH))]
+    lines = [INTRODUCTION.format(measured=fill(f"{how} {_load(loads, machine['cpus'], first=first)}", WIDTH))]
     header = "".join(f" {name}: wait | memory | took |" for name in KINDS.values())
     lines += [f"| what a stranger sends |{header}", "|---" * (1 + 3 * len(KINDS)) + "|"]
     for name in sorted(rows, key=lambda name: name != NO_ATTACK):
@@ -87,12 +89,13 @@ def page(found: dict[str, Any]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _load(loads: list[float], cpus: int) -> str:
+def _load(loads: list[float], cpus: int, *, first: bool) -> str:
     if not loads or max(loads) < BUSY * cpus:
         return "The machine had nothing else to do."
+    priority = ", which mostly came after this (nice)" if first else ""
     return (
-        f"The machine was busy with other work (its load was between {min(loads):g} and {max(loads):g}). So the time in which a "
-        "thread was ready but had no processor is left out of the waits, except where another thread of ottla's held the "
+        f"The machine was busy with other work{priority}; its load was between {min(loads):g} and {max(loads):g}. So the time in "
+        "which a thread was ready but had no processor is left out of the waits, except where another thread of ottla's held the "
         "interpreter's lock meanwhile; what the requests took is as it was."
     )
 

@@ -7,6 +7,7 @@ guest that is killed says goodbye to nobody: clients find out by themselves, as 
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -31,11 +32,16 @@ def prepare_network() -> None:
         subprocess.run(["ip", *command.split()], check=True)
 
 
-class _Group(subprocess.Popen[bytes]):
-    """A process with its children: signals are for all of them."""
+class Guest(subprocess.Popen[bytes]):
+    """A guest's kernel, whose children are its processes. Signals are for all of them, but only the kernel is stopped for a
+    while: it traces the others, and takes one that somebody else stops for one that has crashed, with which it panics."""
 
     def send_signal(self, sig: int) -> None:
-        if self.poll() is None:
+        if self.poll() is not None:
+            return
+        if sig in (signal.SIGSTOP, signal.SIGCONT):
+            os.kill(self.pid, sig)
+        else:
             os.killpg(self.pid, sig)
 
 
@@ -85,7 +91,7 @@ class OttlaInGuest(Ottla):
         return guest_environment()
 
     def spawn(self, log: IO[Any]) -> subprocess.Popen[bytes]:
-        return _Group(
+        return Guest(
             self.command(),
             cwd=self.directory,
             stdin=subprocess.DEVNULL,

@@ -13,9 +13,10 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Generator, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Generator, Hashable, Iterable, Iterator, Sequence
 from typing import Any, Final, Generic, TypeVar, cast
 
+from ottla.server.base.answers import kept
 from ottla.server.base.clock import Clock
 from ottla.server.base.promise import InTurns, Promise
 
@@ -86,6 +87,14 @@ def all_kept(answers: Iterable[T | Promise[T]]) -> Steps[list[T]]:
         else:
             kept.append(each)
     return kept
+
+
+def wait_in_steps(answer: Awaitable[T]) -> Steps[T]:
+    """Makes steps that wait for an answer on which the loop works, whether or not these steps are taken to their end. What takes
+    them (`take_steps`) promises an answer that may be long."""
+    waited: Any = asyncio.shield(kept(answer))
+    yield waited
+    return cast(T, waited.result())
 
 
 def in_runs(items: Sequence[T], length: int) -> Iterator[Sequence[T]]:

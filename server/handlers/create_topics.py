@@ -20,10 +20,13 @@
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Coroutine
+from typing import Any, Final
 
 from ottla.log.errors import StorageError
 from ottla.server.base.answers import wait_for
+from ottla.server.base.promise import Promise
+from ottla.server.base.turns import take_steps, wait_in_steps
 from ottla.server.requests.request import Request
 from ottla.server.requests.traits import Traits
 from ottla.server.security.rights import Either, Inside, Need, Operation, Resource
@@ -38,9 +41,20 @@ TRAITS = Traits(
 )
 
 STRICT_SINCE: Final = 6
+TOPICS_AT_ONCE: Final = 100
+"""The answer about so many topics is encoded in about a turn, because it has all settings of each."""
 
 
-async def handle(body: CreateTopicsRequest, request: Request) -> CreateTopicsResponse:
+def handle(
+    body: CreateTopicsRequest, request: Request
+) -> Coroutine[Any, Any, CreateTopicsResponse] | CreateTopicsResponse | Promise[CreateTopicsResponse]:
+    answer = _create(body, request)
+    if len(body.topics) <= TOPICS_AT_ONCE:
+        return answer
+    return take_steps(wait_in_steps(answer), request.broker.clock)
+
+
+async def _create(body: CreateTopicsRequest, request: Request) -> CreateTopicsResponse:
     permits = request.permits(STRICT_SINCE)
     try:
         response = await request.broker.controller.create_topics(body, request.caller(), permits)

@@ -332,10 +332,12 @@ def _answer_when_acknowledged(
 
 
 def _copy_records(partitions: Iterable[PartitionProduceData]) -> None:
-    """Copies records out of the request's frame, for those that are appended when it is gone."""
+    """Copies records out of the request's frame, for those that are appended when it is gone. A large frame has its buffer for
+    itself (server/network/receive_buffers.py): only a bytearray is used again."""
     for data in partitions:
-        if data.records is not None:
-            data.records = bytes(data.records)
+        records = data.records
+        if records is not None and (not isinstance(records, memoryview) or isinstance(records.obj, bytearray)):
+            data.records = bytes(records)
 
 
 def _ignore_outcome(error: Exception | None) -> None:

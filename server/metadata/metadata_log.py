@@ -289,8 +289,17 @@ class MetadataLog:
     def append(self, values: Sequence[bytes]) -> int:
         """Appends encoded records as one batch, which is durable when this returns; returns the offset of its last record. Raises
         StorageError."""
+        return self.append_built(self.build(values))
+
+    def build(self, values: Sequence[bytes]) -> bytes:
+        """Returns the batch of encoded records, nothing for none. That of thousands takes so long that others come before it is
+        appended."""
+        return build_encoded(values, self._now_ms()) if values else b""
+
+    def append_built(self, batch: bytes) -> int:
+        """Appends a batch that `build` made, as `append` does. Raises StorageError."""
         assert self.epoch >= 0, "begin_epoch comes first"
-        return self._append(build_encoded(values, self._now_ms()))
+        return self._append(batch)
 
     def raise_kraft_version(self, image: MetadataImage, endpoints: Sequence[Endpoint]) -> None:
         """Raises kraft.version from 0 to 1: from now on the voters and their addresses are kept in the log. Raises

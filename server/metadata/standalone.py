@@ -93,12 +93,12 @@ class StandaloneController(Controller):
 
     def commit(self, records: Sequence[WireStruct]) -> None:
         """Makes the records durable, then applies them to the image. Raises StorageError, with the image unchanged."""
-        self._commit(records, [encode_value(record, self.image.metadata_version) for record in records])
+        self._commit(records, self._log.build([encode_value(record, self.image.metadata_version) for record in records]))
 
-    def _commit(self, records: Sequence[WireStruct], values: Sequence[bytes]) -> None:
+    def _commit(self, records: Sequence[WireStruct], batch: bytes) -> None:
         """Does what `commit` does with records that are encoded already."""
         if records:
-            last_offset = self._log.append(values)
+            last_offset = self._log.append_built(batch)
             self.image.apply_all(records, last_offset)
 
     def _carry_out(self, outcome: Outcome[_Answer]) -> _Answer:
@@ -114,9 +114,9 @@ class StandaloneController(Controller):
             if not operation.is_over:
                 await asyncio.sleep(0)  # lets the event loop serve others
 
-    async def _plan(self, operation: InParts[Any, Any]) -> tuple[list[WireStruct], list[bytes]]:
-        """Returns the records of the next part, and these encoded. The thousands of records of one large topic are encoded in
-        slices; if the metadata changes meanwhile, the part is planned anew, at last without a pause.
+    async def _plan(self, operation: InParts[Any, Any]) -> tuple[list[WireStruct], bytes]:
+        """Returns the records of the next part, and the batch of these. The thousands of records of one large topic are encoded
+        in slices; if the metadata changes meanwhile, the part is planned anew, at last without a pause.
         """
         for attempt in range(_PLANS):
             changes = self.image.changes
@@ -126,15 +126,18 @@ class StandaloneController(Controller):
                     await asyncio.sleep(0)
                 version = self.image.metadata_version
                 values += [encode_value(record, version) for record in records[start : start + _ENCODED_AT_ONCE]]
+            batch = self._log.build(values)
+            if len(records) > _ENCODED_AT_ONCE and attempt < _PLANS - 1:
+                await asyncio.sleep(0)
             if self.image.changes == changes:
                 break
             operation.undo()
-        return records, values
+        return records, batch
 
-    def _commit_part(self, operation: InParts[Any, Any], records: Sequence[WireStruct], values: Sequence[bytes]) -> None:
+    def _commit_part(self, operation: InParts[Any, Any], records: Sequence[WireStruct], batch: bytes) -> None:
         """Commits the present part of an operation. Raises StorageError if it is the first one and cannot be written."""
         try:
-            self._commit(records, values)
+            self._commit(records, batch)
         except StorageError as error:
             if operation.is_first_part:
                 raise
@@ -349,7 +352,8 @@ class StandaloneController(Controller):
         """Creates the topics of the next part, and after it those of the others. So many of the results are logged already."""
         try:
             records = creation.plan()
-            self._commit_part(creation, records, [encode_value(each, self.image.metadata_version) for each in records])
+            values = [encode_value(each, self.image.metadata_version) for each in records]
+            self._commit_part(creation, records, self._log.build(values))
         except StorageError as error:
             creation.give_up(str(error))
         except Exception:  # a bug of ours, which must not be the end of all topics that are made in the background

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from ottla.server.base.promise import Promise
     from ottla.server.network.context import NetworkContext
+    from ottla.server.network.receive_buffers import OwnBuffer
 
 _SIZE: Final = Struct(">i")
 PRODUCE_KEY: Final = 0
@@ -49,7 +50,7 @@ class Holding(asyncio.BufferedProtocol):
     def __init__(self, context: NetworkContext) -> None:
         self._memory, self._buffers, self._counts = context.memory, context.buffers, context.counts
         self._partial = b""  # the beginning of a small frame, or of its size
-        self._frame: bytearray | None = None  # a large frame of `_size` bytes, of which `_filled` have come
+        self._frame: OwnBuffer | None = None  # a large frame of `_size` bytes, of which `_filled` have come
         self._filled = 0
         self._size = 0
         self._backlog: deque[bytes] = deque()  # whole frames that wait for the answer to an earlier one
@@ -105,7 +106,7 @@ class Holding(asyncio.BufferedProtocol):
         if not admitted:
             self._wait_for_room()
 
-    def _fill(self, count: int) -> bytearray | None:
+    def _fill(self, count: int) -> OwnBuffer | None:
         """Notes that `count` bytes of the large frame have come. Returns its buffer if it is whole; who has served the frame
         gives it back.
         """
@@ -123,7 +124,7 @@ class Holding(asyncio.BufferedProtocol):
                 self._wait_for_room()
         return None
 
-    def _grow(self, frame: bytearray, expected: int) -> None:
+    def _grow(self, frame: OwnBuffer, expected: int) -> None:
         """Moves an unfinished frame to a larger buffer, as if `expected` bytes had come; the transport still holds a view of this
         one, so it cannot grow itself.
         """

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final, Union
+
+if TYPE_CHECKING:
+    from mmap import mmap
 
 RECEIVE_BYTES: Final = 256 * 1024
 FIRST_BUFFER: Final = 4 * 1024
@@ -10,6 +13,13 @@ GROWTH: Final = 4
 KEPT_BYTES: Final = 1024 * 1024 + 128 * 1024
 """Frames up to this size go into kept buffers; batches of Kafka's default max.message.bytes fit."""
 KEPT_BUFFERS: Final = 4
+LARGE_BUFFER: Final = 8 * 1024 * 1024
+"""Buffers of so many bytes are not filled with zeros at once, which takes 30 ms for 100 MB: the kernel does it page by page, when
+bytes come."""
+
+
+OwnBuffer = Union[bytearray, "mmap"]
+"""The buffer of one large frame."""
 
 
 class ReceiveBuffers:
@@ -39,13 +49,18 @@ class ReceiveBuffers:
         grown = max(FIRST_BUFFER, GROWTH * received)
         return KEPT_BYTES if KEPT_BYTES // 2 < size <= min(grown, KEPT_BYTES) else min(size, grown)
 
-    def take(self, size: int, received: int) -> bytearray:
+    def take(self, size: int, received: int) -> OwnBuffer:
         """Returns a buffer for a frame of `size` bytes, of which `received` have come: it need not hold the whole frame yet."""
         if size <= KEPT_BYTES and self._kept:
             return self._kept.pop()
-        return bytearray(self.size_of_next(size, received))
+        length = self.size_of_next(size, received)
+        if length >= LARGE_BUFFER:
+            from mmap import MAP_ANONYMOUS, MAP_PRIVATE, mmap  # few brokers ever get such a frame
 
-    def give_back(self, buffer: bytearray) -> None:
+            return mmap(-1, length, flags=MAP_PRIVATE | MAP_ANONYMOUS)
+        return bytearray(length)
+
+    def give_back(self, buffer: OwnBuffer) -> None:
         """Takes back a buffer whose frame has been served, and keeps it for another frame if it has the right size."""
-        if len(buffer) == KEPT_BYTES and len(self._kept) < KEPT_BUFFERS:
+        if isinstance(buffer, bytearray) and len(buffer) == KEPT_BYTES and len(self._kept) < KEPT_BUFFERS:
             self._kept.append(buffer)

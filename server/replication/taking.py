@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Final
 
 from ottla.log.errors import CorruptRecord, NoRoom, StorageError
 from ottla.log.following import append_as_follower
-from ottla.server.replication.truncation import cut_diverging, cut_to_high_watermark
+from ottla.server.replication.truncation import cut_diverging, cut_to_high_watermark, cut_where_leader_starts
 from ottla.wire.batch import LENGTH_OVERHEAD
 from ottla.wire.errors import ErrorCode
 
@@ -95,6 +95,8 @@ def _append(following: Following, data: PartitionData, delay_until: float) -> It
     """Appends the records of an answer, and takes over its offsets. Raises CorruptRecord and StorageError."""
     before = following.log.log_end_offset
     records = memoryview(data.records or b"")  # type: ignore[arg-type]  # never a region: it was received
+    if data.log_start_offset == before:
+        cut_where_leader_starts(following.log, records)
     for piece in _slices(records):
         append_as_follower(following.log, piece, following.leader_epoch)
         if len(piece) < len(records):

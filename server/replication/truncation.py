@@ -7,6 +7,9 @@ and so never asks OffsetForLeaderEpoch itself.
 A leader that does not have the offset at all answers OFFSET_OUT_OF_RANGE, and is asked for its own range. A follower that is
 longer is cut; one that ends before the leader's start has nothing that the leader still has, and begins anew there, empty.
 
+A leader's epochs do not reach below its log's start, which DeleteRecords can put into the middle of a batch. A follower that ends
+right there may have other records at that batch's offsets, and no answer says so: it learns it from the batch.
+
 A cut below the high watermark loses records that all in-sync replicas once had. That happens only after an unclean election, and
 is logged as a warning; or where the bytes are damaged, and the replica is out of sync for that reason (repairs.py).
 """
@@ -24,6 +27,8 @@ if TYPE_CHECKING:
     from ottla.log.partition import PartitionLog
 
 _FAR: Final = 2**63 - 1
+_BASE_OFFSET_BYTES: Final = 8
+"""A batch begins with its base offset."""
 
 logger = logging.getLogger("ottla.server.replication")
 
@@ -55,6 +60,24 @@ def cut_diverging(log: PartitionLog, epoch: int, end_offset: int) -> bool:
     """Cuts `log` after the leader's answer that `epoch` ends at `end_offset` there. Returns whether anything changed. Raises
     StorageError."""
     return cut(log, diverging_offset(log, epoch, end_offset), f"the leader's epoch {epoch} ends at offset {end_offset}")
+
+
+def cut_where_leader_starts(log: PartitionLog, records: memoryview) -> bool:
+    """Cuts a log that ends at its leader's start to where the leader's first batch begins, if it starts in the middle of that.
+
+    `records` is what the leader answered. Returns whether anything was cut, which the leader has deleted. Raises StorageError.
+    """
+    base_offset = int.from_bytes(records[:_BASE_OFFSET_BYTES], "big", signed=True) if records else log.log_end_offset
+    if not 0 <= base_offset < log.log_end_offset or log.log_start_offset == log.log_end_offset:
+        return False
+    logger.info(
+        "%s-%d is cut at offset %d: its leader's log starts at %d, in the middle of another batch",
+        log.topic,
+        log.partition,
+        base_offset,
+        log.log_end_offset,
+    )
+    return log.truncate_to(base_offset)
 
 
 def fit_into(log: PartitionLog, start_offset: int, end_offset: int) -> bool:

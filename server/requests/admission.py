@@ -16,8 +16,9 @@ from ottla.server.base.promise import Promise
 if TYPE_CHECKING:
     from ottla.server.base.clock import Cancellable, Clock
 
-MOST: Final = 4
-"""So many long requests are decoded and answered at once."""
+MOST: Final = 2
+"""So many long requests are decoded and answered at once. There are as many threads for them (turns.py); with more of them, the
+garbage collector looks at what is decoded and waits, and everybody else waits for that."""
 LONGEST_S: Final = 5.0
 """One that takes longer waits for somebody else, perhaps, and then the next one need not wait for it."""
 

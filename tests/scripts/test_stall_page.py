@@ -28,9 +28,15 @@ def test_rows_of_one_kind_replace_older_ones(tmp_path: object, monkeypatch: pyte
     ]
 
 
-@pytest.mark.parametrize(("loads", "says"), [([0.5, 1.9], "nothing else"), ([0.5, 2.0], "between 0.5 and 2)")])
+@pytest.mark.parametrize(("loads", "says"), [([0.5, 1.9], "nothing else"), ([0.5, 2.0], "work; its load was between 0.5 and 2.")])
 def test_the_page_says_whether_the_machine_was_busy(loads: list[float], says: str) -> None:
     seen = Seen(0, 0, 0, 0, "")._asdict()
     rows = {f"row {at}": {"ottla": {**seen, "load": load}} for at, load in enumerate(loads)}
     text = page({"machine": {"cpus": 2, "disk": "a disk", "day": "2026-01-01"}, "rows": rows})
     assert says in text.replace("\n", " ")
+
+
+def test_the_page_says_whether_other_work_came_later() -> None:
+    row = {**Seen(0, 0, 0, 0, "")._asdict(), "load": 9.5, "nice": -20}
+    text = page({"machine": {"cpus": 2, "disk": "a disk", "day": "2026-01-01"}, "rows": {"row": {"ottla": row}}})
+    assert "busy with other work, which mostly came after this (nice); its load" in text.replace("\n", " ")

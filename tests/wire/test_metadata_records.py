@@ -15,7 +15,7 @@ from ottla.wire.messages.internal.register_broker_record import RegisterBrokerRe
 from ottla.wire.messages.internal.topic_record import TopicRecord
 from ottla.wire.metadata_records import MetadataError
 from ottla.wire.primitives import WireStruct
-from ottla.wire.records import Record, decode_records
+from ottla.wire.records import Record, build_batch, decode_records
 from tests.kafka_directories import kafka_files
 
 _PARTS = [(name, path) for name in ("static", "dynamic") for path in kafka_files(name) if path.endswith((".log", ".checkpoint"))]
@@ -120,3 +120,9 @@ def test_control_records() -> None:
 def test_control_records_that_cannot_be_read(record: Record) -> None:
     with pytest.raises(MetadataError):
         records.decode_control(record)
+
+
+def test_encoded_records_are_a_batch_like_any_other() -> None:
+    values = [b"", b"v" * 63, b"w" * 64, *[b"x" * 300] * 200]
+    plain = build_batch([Record(0, 1_800_000_000_000, None, value, []) for value in values])
+    assert records.build_encoded(values, 1_800_000_000_000) == plain

@@ -19,11 +19,12 @@ from ottla.server.dispatch.chain import Chain
 from ottla.server.dispatch.measured import RequestMetrics
 from ottla.server.dispatch.route import Waiting
 from ottla.server.dispatch.routes import Dispatch
+from ottla.server.handlers.create_topics import TOPICS_AT_ONCE
 from ottla.server.requests.admission import MOST
 from ottla.server.requests.link import Steps
 from ottla.server.requests.request import Request
 from ottla.wire.header import encode_request_header
-from ottla.wire.messages import describe_log_dirs, fetch, list_offsets, metadata, offset_for_leader_epoch, produce
+from ottla.wire.messages import create_topics, describe_log_dirs, fetch, list_offsets, metadata, offset_for_leader_epoch, produce
 from tests.fakes import MemoryBroker, Threads
 from tests.log.support import batch
 
@@ -85,6 +86,38 @@ def test_the_answer_is_the_same(serving: Serving) -> None:
     assert whole == serving.dispatch.routes[2 << 16 | 7].answer(body, request)
     decoded, end = list_offsets.DECODE_RESPONSE[7](whole, 9)
     assert (end, len(decoded.topics[0].partitions)) == (len(whole), MANY - 1)
+
+
+class Creating:
+    """Says that it creates all topics."""
+
+    async def create_topics(self, body: Any, *_: Any) -> create_topics.CreateTopicsResponse:
+        await asyncio.sleep(0)
+        return create_topics.CreateTopicsResponse(0, [create_topics.CreatableTopicResult(topic.name) for topic in body.topics])
+
+
+def test_an_answer_that_is_long_though_the_request_is_not_is_encoded_in_a_thread(serving: Serving) -> None:
+    """Each topic that is created is answered with all its settings."""
+    serving.broker.context.controller = Creating()  # type: ignore[assignment]
+
+    async def created(count: int) -> tuple[bool, int]:
+        topics = [create_topics.CreatableTopic(f"new-{at}", 1, 1) for at in range(count)]
+        waiting: Any = serving.serve(frame(create_topics, 7, create_topics.CreateTopicsRequest(topics, validate_only=True)))
+        answer = asyncio.ensure_future(waiting.answer)
+        while not (answer.done() or serving.threads.jobs):
+            await asyncio.sleep(0)
+            serving.broker.clock.advance(0)
+        in_thread = not answer.done()
+        while serving.threads.jobs:
+            serving.end_thread()
+        await answer
+        whole = waiting.route.finish(answer, waiting)
+        decoded, end = create_topics.DECODE_RESPONSE[7](whole, 9)
+        assert end == len(whole)
+        return in_thread, len(decoded.topics)
+
+    assert asyncio.run(created(TOPICS_AT_ONCE)) == (False, TOPICS_AT_ONCE)
+    assert asyncio.run(created(TOPICS_AT_ONCE + 1)) == (True, TOPICS_AT_ONCE + 1)
 
 
 def test_what_is_counted_only_in_the_thread_has_a_bound_as_well() -> None:

@@ -155,7 +155,7 @@ def test_topics_are_created_in_the_background_in_parts_and_once(node: Node) -> N
 def test_a_large_topic_is_planned_and_encoded_between_turns_and_created_as_a_whole(node: Node) -> None:
     before = len(batches(node))
     answer, turns = carried_out(node.controller.create_topics(creation("large", partitions=4000), CALLER))
-    assert (answer.topics[0].error_code, turns >= 4) == (0, True)
+    assert (answer.topics[0].error_code, turns >= 6) == (0, True)
     assert batches(node)[before:] == [4001]
 
 
@@ -180,7 +180,7 @@ def test_a_metadata_log_that_never_rests_does_not_keep_a_large_topic_for_ever(no
     async def scenario() -> Any:
         first = asyncio.ensure_future(node.controller.create_topics(creation("large", partitions=9000), CALLER))
         await asyncio.sleep(0)
-        for number in range(20):
+        for number in range(30):
             if first.done():
                 return await first
             await node.controller.create_topics(creation(f"o{number}"), CALLER)

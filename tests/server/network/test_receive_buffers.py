@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from mmap import mmap
+
 import pytest
 
-from ottla.server.network.receive_buffers import FIRST_BUFFER, GROWTH, KEPT_BUFFERS, KEPT_BYTES, ReceiveBuffers
+from ottla.server.network.receive_buffers import FIRST_BUFFER, GROWTH, KEPT_BUFFERS, KEPT_BYTES, LARGE_BUFFER, ReceiveBuffers
 
 
 @pytest.mark.parametrize(
@@ -41,3 +43,16 @@ def test_a_few_buffers_of_the_right_size_are_kept() -> None:
     for size in (KEPT_BYTES - 1, *[KEPT_BYTES] * (KEPT_BUFFERS + 1), KEPT_BYTES + 1):
         buffers.give_back(bytearray(size))
     assert [len(buffers.take(100, 2)) for _ in range(KEPT_BUFFERS + 1)] == [*[KEPT_BYTES] * KEPT_BUFFERS, 100]
+
+
+def test_the_kernel_fills_a_large_buffer_with_zeros_when_it_is_used() -> None:
+    buffers = ReceiveBuffers()
+    assert isinstance(buffers.take(LARGE_BUFFER - 1, LARGE_BUFFER), bytearray)
+    large = buffers.take(LARGE_BUFFER, LARGE_BUFFER)
+    assert isinstance(large, mmap)
+    large[:3] = memoryview(b"abc")
+    larger = buffers.take(2 * LARGE_BUFFER, LARGE_BUFFER)
+    larger[:LARGE_BUFFER] = large
+    assert (bytes(memoryview(larger)[:4]), len(larger)) == (b"abc\0", 2 * LARGE_BUFFER)
+    buffers.give_back(large)
+    assert buffers.take(LARGE_BUFFER, LARGE_BUFFER) is not large

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import uvloop
 
-from ottla.log.errors import InconsistentMetadata, LogDirLocked
+from ottla.log.errors import InconsistentMetadata, LogDirLocked, NoRoom, StorageError
 from ottla.server.program.serve import (
     LONGEST_LINE,
     CannotStart,
@@ -141,6 +141,31 @@ def test_a_failed_start_is_one_line_with_key_and_remedy(error: Exception, begins
     assert text.startswith(begins)
     assert has in text
     assert "\n" not in text
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        OSError(errno.EIO, "Input/output error", "/d/meta.properties"),
+        StorageError("/d is offline: opening __cluster_metadata-0: [Errno 5] Input/output error: '/d/0.log'"),
+        StorageError("reading /d/__cluster_metadata-0: [Errno 117] Structure needs cleaning"),
+    ],
+)
+def test_a_disk_that_does_not_work_is_said_as_such_and_not_as_damage(error: Exception) -> None:
+    text = _explain(error, config(ServeOptions()))
+    assert text.startswith("log.dirs: ")
+    assert "/d" in text
+    assert text.endswith(
+        "a fault of the disk, not of what is on it: see what the kernel's log (dmesg) says of it, repair or "
+        "replace it, and start again"
+    )
+    assert "writable" not in text
+
+
+def test_a_start_that_lacks_room_or_descriptors_says_what_to_do() -> None:
+    text = _explain(NoRoom("/d cannot be opened: [Errno 24] Too many open files: '/d'"), config(ServeOptions()))
+    assert text.startswith("log.dirs: /d cannot be opened")
+    assert text.endswith("make room, or allow more open files (ulimit -n), and start again")
 
 
 def test_a_message_is_one_line_whatever_clients_call_themselves() -> None:

@@ -121,6 +121,43 @@ def test_a_log_that_parts_from_the_leaders_is_cut_and_goes_on(caplog: pytest.Log
     run(scenario)
 
 
+def test_where_the_leaders_log_starts_within_a_batch_other_records_at_its_offsets_go() -> None:
+    """The leader's epochs do not reach below its start. Seed 230 of the simulated cluster: the batch was refused for ever."""
+
+    async def scenario(rig: Rig) -> None:
+        following = rig.topic()
+        log, leader = following.log, rig.leader_log(following)
+        for _ in range(6):
+            log.append_as_leader(batch(), leader_epoch=0)
+        log.high_watermark = 3
+        leader.fill(5)
+        leader.append(batch(3))
+        leader.log.high_watermark = 8
+        leader.log.raise_log_start_offset(6)
+        rig.fetcher.add(type(following)(following.replica, following.leader))
+        await rig.answer()
+        assert (log.log_start_offset, log.log_end_offset, log.high_watermark) == (6, 8, 8)
+        assert offsets(b"".join(log.iterate_batches(6))) == [5]
+
+    run(scenario)
+
+
+def test_a_log_that_ends_where_the_leaders_starts_stays_as_it_is() -> None:
+    async def scenario(rig: Rig) -> None:
+        following = rig.topic()
+        log, leader = following.log, rig.leader_log(following)
+        for _ in range(6):
+            log.append_as_leader(batch(), leader_epoch=0)
+        leader.fill(7)
+        leader.log.high_watermark = 7
+        leader.log.raise_log_start_offset(6)
+        rig.fetcher.add(type(following)(following.replica, following.leader))
+        await rig.answer()
+        assert (log.log_start_offset, log.log_end_offset, log.cuts) == (6, 7, 0)
+
+    run(scenario)
+
+
 def test_a_cut_below_the_high_watermark_is_a_warning(caplog: pytest.LogCaptureFixture) -> None:
     async def scenario(rig: Rig) -> None:
         following = rig.topic()

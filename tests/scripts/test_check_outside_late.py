@@ -1,0 +1,46 @@
+"""Who has not got on after all was repaired, clients of aiokafka that end with an error of their own, and a Kafka that ends."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+from compat_tests.outside.aiokafka_clients import _close, _Loop
+from compat_tests.outside.late import behind
+from compat_tests.reference.kafka import RealKafka
+
+
+def test_of_two_that_fence_each_other_one_has_to_get_on() -> None:
+    class Client(SimpleNamespace):
+        __hash__ = object.__hash__  # type: ignore[assignment]
+
+    def client(done: int, contested: str | None = None) -> Any:
+        return Client(done=done, contested=contested, wrong=None)
+
+    alone, other, quick, slow = client(3, "a"), client(2, "b"), client(9, "shared"), client(0, "shared")
+    reader = client(0)
+    workers = [alone, other, quick, slow, reader]
+    wanted = dict.fromkeys(workers, 3)
+    assert behind(workers, wanted) == [other, reader]
+    quick.done = 2
+    assert behind(workers, wanted) == [other, quick, slow, reader]
+
+
+def test_a_client_whose_own_task_was_cancelled_can_be_closed() -> None:
+    loop = _Loop()
+
+    async def stop() -> None:
+        task = asyncio.ensure_future(asyncio.sleep(60))
+        task.cancel()
+        await task
+
+    _close(loop, stop)
+
+
+def test_a_jvm_that_stops_in_order_has_no_error(tmp_path: Path) -> None:
+    for code, told in ((143, 0), (0, 0), (1, 1), (-9, -9)):
+        broker = RealKafka(tmp_path, port=1)
+        broker.process = cast(Any, SimpleNamespace(send_signal=lambda how: None, wait=lambda timeout, code=code: code))
+        assert broker.stop() == told
