@@ -25,6 +25,7 @@ from ottla.commands.client import explain
 from ottla.commands.output import Failure
 from ottla.console.ask import Answer, Ask, BadInput, Download, Page, Redirect
 from ottla.console.calls import Busy, Calls, TooSlow
+from ottla.console.inside import NO_BROKER, Inside
 from ottla.console.missing import Missing
 from ottla.console.pages import ACTIONS, PAGES
 from ottla.console.rendering import Templates
@@ -48,13 +49,24 @@ class Place(NamedTuple):
     cookie: str
 
 
+class Inner(NamedTuple):
+    """What pages see of the broker that runs the console, or why they see nothing (`Ask`)."""
+
+    inside: Inside | None
+    without_inside: str
+
+
+NOTHING_INNER: Final = Inner(None, NO_BROKER)
+
+
 class Console:
     """Turns requests into asks, and answers into responses."""
 
-    def __init__(self, source: Source, calls: Calls, *, read_only: bool) -> None:
+    def __init__(self, source: Source, calls: Calls, *, read_only: bool, inner: Inner) -> None:
         self._source = source
         self._calls = calls
         self._read_only = read_only
+        self._inner = inner
         self._templates = Templates({"cluster_at": source.bootstrap, "read_only": read_only})
 
     def routes(self) -> list[BaseRoute]:
@@ -76,6 +88,7 @@ class Console:
             given["query"],
             given.get("form", {}),
             partial(_write_audit, given["session"], request.client.host if request.client else "?"),
+            *self._inner,
         )
         known = {"form_token": given["form_token"], "path": ask.path, "ask": ask}
         try:
@@ -152,8 +165,10 @@ def _write_audit(session: str, address: str, done: str) -> None:
     _audit.info("%s (session %s, from %s)", visible(done).replace("\n", "␊").replace("\t", "␉"), session, address)
 
 
-def application(source: Source, calls: Calls, sessions: Sessions, place: Place, *, read_only: bool) -> ASGIApp:
+def application(
+    source: Source, calls: Calls, sessions: Sessions, place: Place, *, read_only: bool, inner: Inner = NOTHING_INNER
+) -> ASGIApp:
     """Returns the whole application, guarded."""
-    console = Console(source, calls, read_only=read_only)
+    console = Console(source, calls, read_only=read_only, inner=inner)
     pages = Starlette(routes=console.routes(), exception_handlers={404: console.not_found, 405: console.not_found})
     return Guard(pages, sessions, place.hosts, console.refuse, _write_audit, cookie=place.cookie, read_only=read_only)

@@ -12,7 +12,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import urlencode
 
+from ottla.console.inside import NO_BROKER
+
 if TYPE_CHECKING:
+    from ottla.console.inside import Inside
     from ottla.console.source import Source
 
 MAX_PAGE: Final = 1_000_000
@@ -44,7 +47,8 @@ Answer = Page | Redirect | Download
 
 @dataclass(frozen=True)
 class Ask:
-    """A request for a page: `args` are the parts of its path, `form` the fields of a POST. `audit` logs what was done."""
+    """A request for a page: `args` are the parts of its path, `form` the fields of a POST. `audit` logs what was done. `inside`
+    is that of the broker that runs the console; without one it is None, and `without_inside` says what would bring it."""
 
     source: Source
     path: str
@@ -52,6 +56,8 @@ class Ask:
     query: Mapping[str, str] = field(default_factory=dict)
     form: Mapping[str, str] = field(default_factory=dict)
     audit: Callable[[str], None] = lambda _: None
+    inside: Inside | None = None
+    without_inside: str = NO_BROKER
 
     def text(self, name: str, default: str = "") -> str:
         """Returns a parameter without spaces around it."""

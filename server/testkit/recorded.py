@@ -13,9 +13,9 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
 from ottla.server.dispatch.route import SIZE_BYTES
+from ottla.server.inspect.texts import text_of
 from ottla.server.requests.session import UNKNOWN_SOFTWARE
 from ottla.server.testkit.entities import messages_of
-from ottla.server.testkit.texts import text_of
 from ottla.wire.api import APIS
 from ottla.wire.batch import iter_batches
 from ottla.wire.compression import NAMES
