@@ -43,10 +43,12 @@ Work = Callable[[Ask], Answer]
 
 
 class Place(NamedTuple):
-    """Where a console listens: the values of `Host` that it answers to, and the name of its cookie."""
+    """Where a console listens: the values of `Host` that it answers to, the name of its cookie, and whether a browser has to know
+    the token."""
 
     hosts: frozenset[str]
     cookie: str
+    needs_token: bool = True
 
 
 class Inner(NamedTuple):
@@ -171,4 +173,13 @@ def application(
     """Returns the whole application, guarded."""
     console = Console(source, calls, read_only=read_only, inner=inner)
     pages = Starlette(routes=console.routes(), exception_handlers={404: console.not_found, 405: console.not_found})
-    return Guard(pages, sessions, place.hosts, console.refuse, _write_audit, cookie=place.cookie, read_only=read_only)
+    return Guard(
+        pages,
+        sessions,
+        place.hosts,
+        console.refuse,
+        _write_audit,
+        cookie=place.cookie,
+        read_only=read_only,
+        needs_token=place.needs_token,
+    )

@@ -6,8 +6,11 @@ What it needs beside the commands (starlette, uvicorn, jinja2) is the extra `con
 from __future__ import annotations
 
 import importlib.util
+import secrets
 import sys
+import time
 from typing import Annotated, Final
+from urllib.parse import quote
 
 import typer
 
@@ -45,10 +48,14 @@ def run_console(
     if missing := [name for name in _NEEDED if importlib.util.find_spec(name) is None]:
         raise Failure(f"the console needs {', '.join(missing)}; install ottla with the extra console: pip install '.[console]'")
     from ottla.console.serving import listen, serve
+    from ottla.console.sessions import Sessions
 
-    at = listen(host, port)
+    at, made = listen(host, port), token or secrets.token_urlsafe(24)
+    sessions = Sessions(made, secrets.token_bytes, time.monotonic)
+    # Whoever chose a token knows it, and may not want it in a log.
+    url = at.url if token else f"{at.url}?token={quote(made, safe='')}"
     with at.socket:
-        serve(cluster, at, token, read_only=read_only, ready=lambda url: _say(url, cluster.bootstrap))
+        serve(cluster, at, sessions, read_only=read_only, ready=lambda: _say(url, cluster.bootstrap))
 
 
 def _say(url: str, bootstrap: str) -> None:

@@ -19,7 +19,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -164,6 +164,11 @@ class Broker:
             return self._nodes.bootstrap()
         endpoint = self._endpoints[0]
         return f"{endpoint.host}:{endpoint.port}"
+
+    @property
+    def endpoints(self) -> Sequence[Endpoint]:
+        """The advertised addresses, one for each listener for clients, from the opening of the listeners on."""
+        return self._endpoints
 
     @property
     def metrics_url(self) -> str | None:

@@ -52,6 +52,20 @@ _TestPort = Annotated[
         help="ottla.test.port: the port where a test breaks this broker on purpose (docs/testkit.md); 0 picks a free port.",
     ),
 ]
+_ConsolePort = Annotated[
+    int | None,
+    typer.Option(
+        min=0,
+        max=65535,
+        help="ottla.console.port: the port of the broker's console for browsers (docs/console.md); 0 picks a free port.",
+    ),
+]
+_ConsoleReadOnly = Annotated[
+    bool, typer.Option("--console-read-only", help="ottla.console.read.only: the console changes nothing.")
+]
+_ConsoleNoToken = Annotated[
+    bool, typer.Option("--console-no-token", help="ottla.console.no.token: everybody on this machine may use the console.")
+]
 _TestNodes = Annotated[
     int | None,
     typer.Option(min=1, max=MOST_TEST_NODES, metavar="N", help="ottla.test.nodes: how many nodes it simulates for a test."),
@@ -133,6 +147,9 @@ def serve(
             min=0, max=65535, help="ottla.metrics.port: /metrics for Prometheus, /healthz, /readyz; 0 picks a free port."
         ),
     ] = None,
+    console_port: _ConsolePort = None,
+    console_read_only: _ConsoleReadOnly = False,
+    console_no_token: _ConsoleNoToken = False,
     test_port: _TestPort = None,
     test_disk: _TestDisk = None,
     test_nodes: _TestNodes = None,
@@ -158,6 +175,9 @@ def serve(
         cluster_id,
         node_id,
         metrics_port,
+        console_port,
+        console_read_only,
+        console_no_token,
         test_port,
         test_disk,
         test_nodes,
