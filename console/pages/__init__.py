@@ -11,10 +11,12 @@ from ottla.console.pages import (
     group,
     group_reset,
     groups,
+    inside,
     messages,
     overview,
     produce,
     record,
+    requests,
     topic,
     topic_changes,
     topics,
@@ -34,6 +36,8 @@ PAGES: Final[Mapping[str, Callable[[Ask], Answer]]] = {
     "/groups": groups.groups,
     "/group": group.group,
     "/group/reset": group_reset.form,
+    "/inside": inside.inside,
+    "/requests": requests.requests,
     "/brokers": brokers.brokers,
     "/brokers/{broker}": brokers.settings,
 }
@@ -44,5 +48,6 @@ ACTIONS: Final[Mapping[str, Callable[[Ask], Answer]]] = {
     "/topics/{topic}/delete": topic_changes.delete,
     "/topics/{topic}/produce": produce.send,
     "/group/reset": group_reset.reset,
+    "/requests": requests.watch,
 }
 """What POST changes."""

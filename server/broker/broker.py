@@ -170,6 +170,18 @@ class Broker:
         """The advertised addresses, one for each listener for clients, from the opening of the listeners on."""
         return self._endpoints
 
+    def as_sources(self) -> Sources:
+        """Returns what the metrics are read from, or would be if they were on."""
+        if self.sources is not None:
+            return self.sources
+        from ottla.server.dispatch.measured import RequestMetrics
+        from ottla.server.metrics.sources import Sources
+
+        context, logs = self.context, self._logs
+        assert context is not None
+        assert logs is not None
+        return Sources(context, RequestMetrics(context.clock.ticks_ns), self.listeners, logs, serving=True, cluster=self.cluster)
+
     @property
     def metrics_url(self) -> str | None:
         """The URL of /metrics, /healthz and /readyz, without the path; None if they are off."""

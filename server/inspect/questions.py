@@ -16,7 +16,9 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from ottla.server.inspect.answers import group, groups, transactions, who
+from ottla.server.inspect.state import connected, followers, health, open_transactions, requests
 from ottla.server.inspect.subject import BadQuestion, NoSuch, Subject
+from ottla.server.inspect.watched_requests import unwatch_requests, watch_requests, watched_requests
 
 MAX_ANSWER_BYTES: Final = 4 << 20
 
@@ -25,6 +27,14 @@ QUESTIONS: Final[Mapping[str, Callable[..., Any]]] = {
     "groups": groups,
     "group": group,
     "transactions": transactions,
+    "health": health,
+    "connections": connected,
+    "requests": requests,
+    "open_transactions": open_transactions,
+    "followers": followers,
+    "watch_requests": watch_requests,
+    "watched_requests": watched_requests,
+    "unwatch_requests": unwatch_requests,
 }
 
 _log: Final = logging.getLogger("ottla.server.inspect")

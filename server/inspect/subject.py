@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from ottla.server.base.clock import Clock
     from ottla.server.broker.broker import Broker
+    from ottla.server.inspect.watched_requests import Watching
     from ottla.server.requests.context import BrokerContext
 
 
@@ -25,6 +26,8 @@ class Subject:
     def __init__(self, living: Callable[[], Broker], clock: Clock) -> None:
         self._living = living
         self.clock = clock
+        self.watching: Watching | None = None
+        """The watch of requests that runs, or has run last (watched_requests.py)."""
 
     @property
     def broker(self) -> Broker:
