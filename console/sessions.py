@@ -53,7 +53,7 @@ class Sessions:
             if seen is None:
                 return False
         if now - seen > IDLE_S:
-            del self._last_seen[session]
+            self._last_seen.pop(session, None)
             return False
         self._last_seen[session] = now
         return True

@@ -6,14 +6,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from ottla.commands.output import Failure
-from ottla.console.ask import Answer, Ask, BadInput, Page, Redirect, whole
+from ottla.console.ask import Answer, Ask, BadInput, Page, Redirect, paged, whole
 
 MOST: Final = 500
 DEFAULT: Final = 100
 SECONDS: Final = 60
 WIDTH: Final = 1000
 HEIGHT: Final = 16
-SHOWN: Final = 200
+SHOWN: Final = 80
 _STAGES: Final = ("decoded", "handled", "waited", "encoded")
 
 
@@ -61,17 +61,18 @@ def watch(ask: Ask) -> Answer:
 
 def _page(ask: Ask, found: Mapping[str, Any], chosen: int, form: Mapping[str, str], status: int = 200) -> Page:
     seen = found.get("requests", [])
-    first = min(max(0, chosen - SHOWN), max(0, len(seen) - SHOWN)) if chosen else 0
-    lanes = lanes_of(seen[first : first + SHOWN], first)
+    page = paged(ask, seen, SHOWN)
+    is_chosen = bool(found.get("fields"))
+    lanes = [] if is_chosen else lanes_of(page.shown, page.first - 1)
     return Page(
         "requests.html",
         {
             "found": found,
             "lanes": lanes,
             "height": HEIGHT * len(lanes),
-            "left_off": len(seen) - len(lanes),
+            "page": page,
             "span_us": span_of([lane.seen for lane in lanes]),
-            "chosen": chosen if found.get("fields") else 0,
+            "chosen": chosen if is_chosen else 0,
             "form": {"client": "", "n": str(DEFAULT), "seconds": "10", "problem": "", **form},
             "width": WIDTH,
         },

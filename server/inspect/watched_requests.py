@@ -18,7 +18,7 @@ MOST_SECONDS: Final = 60.0
 MOST_REQUESTS: Final = 500
 KEPT_SECONDS: Final = 600.0
 """For how long what was seen can be read after the end."""
-MOST_FIELDS: Final = 65_536
+MOST_FIELDS: Final = 8_192
 """How many letters the fields of one message may have."""
 
 
@@ -126,5 +126,8 @@ def _fields(seen: Seen) -> dict[str, str | None]:
 
 
 def _text(fields: Any) -> str | None:
-    """Returns fields as JSON for who reads it."""
-    return None if fields is None else json.dumps(fields, indent=1, ensure_ascii=False, default=str)[:MOST_FIELDS]
+    """Returns fields as JSON for who reads it, cut off if it is long."""
+    if fields is None:
+        return None
+    text = json.dumps(fields, indent=1, ensure_ascii=False, default=str)
+    return text if len(text) <= MOST_FIELDS else f"{text[:MOST_FIELDS]}…"

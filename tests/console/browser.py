@@ -12,7 +12,7 @@ from html.parser import HTMLParser
 from typing import Any, Final, NamedTuple
 from urllib.parse import unquote, urlencode
 
-from ottla.console.app import Place, application
+from ottla.console.app import NOTHING_INNER, Inner, Place, application
 from ottla.console.calls import Calls
 from ottla.console.security import FORM, HEADERS, hosts_of
 from ottla.console.sessions import Sessions
@@ -28,13 +28,15 @@ def words(text: str) -> frozenset[str]:
 
 _TAGS: Final = words(
     "html head meta title link script body a header p nav ul li span main h1 h2 section div table caption thead tbody tr th td "
-    "dl dt dd form label input select option button textarea pre code details summary time strong"
+    "dl dt dd form label input select option button textarea pre code details summary time strong svg rect"
 )
 _VOID: Final = frozenset({"meta", "link", "input"})
+_SHAPES: Final = frozenset({"rect"})
+"""Tags of a picture, which close themselves."""
 _ATTRIBUTES: Final = words(
     "lang charset name content rel href src defer class id tabindex role aria-label aria-labelledby aria-current aria-sort "
     "aria-describedby scope colspan action method type value placeholder size checked selected inputmode autocomplete required "
-    "maxlength rows title download"
+    "maxlength rows title download viewbox width height x y fill fill-opacity stroke aria-hidden"
 )
 
 
@@ -51,11 +53,20 @@ class Answer(NamedTuple):
 class Browser:
     """Keeps its cookie. `ask` sends exactly what it is told; `get` and `post` are those of a person on one of the pages."""
 
-    def __init__(self, source: Any, *, read_only: bool = False, within_s: float = 30) -> None:
+    def __init__(
+        self,
+        source: Any,
+        *,
+        read_only: bool = False,
+        within_s: float = 30,
+        inner: Inner = NOTHING_INNER,
+        needs_token: bool = True,
+    ) -> None:
         self.calls = Calls(within_s)
         numbers = iter(range(1, 10_000))
         self.sessions = Sessions(TOKEN, lambda count: next(numbers).to_bytes(count, "big"), lambda: 0.0)
-        self.app = application(source, self.calls, self.sessions, Place(hosts_of("127.0.0.1", 8080), COOKIE), read_only=read_only)
+        place = Place(hosts_of("127.0.0.1", 8080), COOKIE, needs_token)
+        self.app = application(source, self.calls, self.sessions, place, read_only=read_only, inner=inner)
         self.session = self.sessions.open(TOKEN) or ""
 
     def ask(
@@ -113,8 +124,10 @@ class Browser:
 
 
 @contextmanager
-def browsing(source: Any, *, read_only: bool = False, within_s: float = 30) -> Iterator[Browser]:
-    browser = Browser(source, read_only=read_only, within_s=within_s)
+def browsing(
+    source: Any, *, read_only: bool = False, within_s: float = 30, inner: Inner = NOTHING_INNER, needs_token: bool = True
+) -> Iterator[Browser]:
+    browser = Browser(source, read_only=read_only, within_s=within_s, inner=inner, needs_token=needs_token)
     try:
         yield browser
     finally:
@@ -155,12 +168,14 @@ class _Page(HTMLParser):
                 own = (value or "").startswith(("/", "?", "#")) and not (value or "").startswith(("//", "/\\"))
                 assert own or (tag, value) == ("link", "data:,"), f"it leads elsewhere: {value!r}"
         assert tag != "script" or dict(attrs) == {"src": "/static/console.js", "defer": None}
-        if tag not in _VOID:
+        if tag not in _VOID | _SHAPES:
             self.open.append(tag)
         if tag in {"td", "th"}:
             self.cells.append("")
 
     def handle_endtag(self, tag: str) -> None:
+        if tag in _SHAPES:
+            return
         assert self.open, f"</{tag}> closes nothing"
         assert self.open.pop() == tag
 
