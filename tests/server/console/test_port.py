@@ -111,11 +111,10 @@ async def test_the_first_connection_starts_a_process_which_is_told_all_over_the_
             assert len(rig.processes) == 1
             process.end(-9)
             await rig.next_process()  # the connection that waits starts the next
+            assert await asyncio.get_running_loop().sock_recv(rig.channels[0], 1000) == b""
     await rig.close()
     assert rig.processes[1].calls == ["terminate"]
     assert rig.listening.fileno() == -1
-    with_end = await asyncio.get_running_loop().sock_recv(rig.channels[0], 1000)
-    assert with_end == b""
 
 
 @in_loop
