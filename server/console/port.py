@@ -13,6 +13,7 @@ import logging
 import socket
 from collections import deque
 from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from ottla.server.base.clock import wait_at_most
@@ -51,6 +52,7 @@ class ConsolePort:
         self._deaths: deque[float] = deque(maxlen=DEATHS)
         self._child: Child | None = None
         self._running: asyncio.Task[None] | None = None
+        self._refused: set[socket.socket] = set()  # connections that have been answered the line
         self._is_watched = False
         self._is_closed = False
 
@@ -113,13 +115,20 @@ class ConsolePort:
             with contextlib.suppress(OSError):
                 connection.send(REFUSAL)
                 connection.shutdown(socket.SHUT_WR)
-            self._clock.call_later(REFUSED_OPEN_S, connection.close)
+            self._refused.add(connection)
+            self._clock.call_later(REFUSED_OPEN_S, partial(self._let_go, connection))
+
+    def _let_go(self, connection: socket.socket) -> None:
+        self._refused.discard(connection)
+        connection.close()
 
     def end(self) -> None:
         """Stops listening and asks the process to end; `close` waits for that."""
         self._is_closed = True
         self._ignore()
         self._listening.close()
+        for connection in tuple(self._refused):
+            self._let_go(connection)
         if self._child is not None:
             self._child.terminate()
 

@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import socket
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -16,6 +17,7 @@ from ottla.server.inspect.subject import Subject
 from tests.in_loop import in_loop
 
 NO_BROKER: Any = None
+PRINTS = "import os; os.write({}, ' '.join(os.listdir('/proc/self/fd')).encode()); os._exit(7)"
 
 
 class Clock(LoopClock):
@@ -165,7 +167,7 @@ async def test_a_process_inherits_what_is_meant_and_its_end_is_noticed() -> None
     leaked = os.dup(lent)
     os.set_inheritable(leaked, True)
     try:
-        process = launch(("/bin/sh", "-c", f"ls /proc/self/fd >&{lent}; exit 7"), {}, (lent,))
+        process = launch((sys.executable, "-S", "-c", PRINTS.format(lent)), {}, (lent,))
         assert await asyncio.wait_for(process.wait(), 30) == 7
         os.close(lent)
         there = {int(number) for number in os.read(kept, 4096).split()}

@@ -88,8 +88,8 @@ def test_open_transactions_are_those_of_the_partitions_the_oldest_first() -> Non
             assert ask(subject, "open_transactions", limit=5)["transactions"] == []
             client = await connect(rig, "app", "t-1", 1)
             producer = await begin(client, "t-1")
-            written = {"producer_id": producer.producer_id, "epoch": producer.producer_epoch, "sequence": 0}
-            assert await rig.produce("orders", count=3, transactional=True, **written) == 2
+            writer = producer.producer_id, producer.producer_epoch, 0
+            assert await rig.produce("orders", count=3, transactional=True, producer=writer) == 2
             (found,) = ask(subject, "open_transactions", limit=5)["transactions"]
             assert (found["topic"], found["partition"], found["first_offset"], found["behind"]) == ("orders", 0, 2, 3)
             assert found["producer_id"] == producer.producer_id

@@ -11,7 +11,6 @@ from ottla.server.inspect.request_watch import RequestWatch
 from ottla.server.requests.link import Steps
 from ottla.server.requests.request import Request
 from ottla.server.requests.session import Session
-from ottla.server.requests.traits import Traits
 from ottla.wire.api import APIS
 from ottla.wire.messages import fetch, sasl_authenticate
 
@@ -39,7 +38,7 @@ class Rig:
         self.watch = RequestWatch(clock, client_id, most, self.end)
         self.answer = answer
         self.body: Any = fetch.FetchRequest(topics=[fetch.FetchTopic(f"t{at}") for at in range(50)])
-        traits: Any = Traits()
+        traits: Any = None
         self.steps = self.watch.around(APIS[key], traits, Steps(lambda frame, pos: (self.body, 9), self.handle, self.encode))
         self.key = key
 
