@@ -82,13 +82,16 @@ def test_an_answer_that_comes_later_and_one_that_never_does() -> None:
     promise.set_result(answer)
     rig.steps.encode(answer, [])
     assert (seen.outcome, seen.waited, seen.encoded) == ("answered", 1000, 1000)
-    rig.answer = cancelled = Promise()
+    cancelled: Promise[Any] = Promise()
+    rig.answer = cancelled
     rig.serve()
     cancelled.cancel()
-    rig.answer = failed = Promise()
+    failed: Promise[Any] = Promise()
+    rig.answer = failed
     rig.serve()
     failed.set_exception(ValueError())
-    rig.answer = silent = Promise()
+    silent: Promise[Any] = Promise()
+    rig.answer = silent
     rig.serve()
     silent.set_result(None)
     rig.answer = None
