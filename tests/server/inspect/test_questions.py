@@ -11,7 +11,8 @@ from ottla.server.base.clock import LoopClock
 from ottla.server.inspect import questions
 from ottla.server.inspect.questions import answer_line
 from ottla.server.inspect.subject import Subject
-from ottla.wire.messages import fetch
+from ottla.wire.messages import fetch, produce
+from tests.log.support import batch
 from tests.server.testkit.lives_rig import Client, Rig, fetch_of_orders, living, run
 from tests.server.testkit.members import connect
 from tests.server.testkit.test_look_calls import begin, end
@@ -89,7 +90,9 @@ def test_open_transactions_are_those_of_the_partitions_the_oldest_first() -> Non
             client = await connect(rig, "app", "t-1", 1)
             producer = await begin(client, "t-1")
             writer = producer.producer_id, producer.producer_epoch, 0
-            assert await rig.produce("orders", count=3, transactional=True, producer=writer) == 2
+            data = produce.PartitionProduceData(0, batch(3, transactional=True, producer=writer))
+            body = produce.ProduceRequest("t-1", -1, 1000, [produce.TopicProduceData("orders", partition_data=[data])])
+            assert (await client.ask(produce, 9, body)).responses[0].partition_responses[0].base_offset == 2
             (found,) = ask(subject, "open_transactions", limit=5)["transactions"]
             assert (found["topic"], found["partition"], found["first_offset"], found["behind"]) == ("orders", 0, 2, 3)
             assert found["producer_id"] == producer.producer_id
