@@ -19,7 +19,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -144,7 +144,7 @@ class Broker:
         self._for_controllers: list[tuple[ListenerAddress, Listener]] = []  # those that are to be opened
         self.secured: SecuredListeners | None = None
         """The listeners that are not PLAINTEXT; None if there are none."""
-        self._endpoints: list[Endpoint] = []  # from the opening of the listeners on
+        self.endpoints: list[Endpoint] = []  # from the opening of the listeners on
         self._broker_epoch = -1
         self._coordinators: CoordinatorUpdates | None = None
         self.cluster: Cluster | None = None
@@ -162,25 +162,8 @@ class Broker:
         """The host:port of the first advertised listener, for clients to bootstrap from; of all nodes if it simulates several."""
         if self._nodes is not None:
             return self._nodes.bootstrap()
-        endpoint = self._endpoints[0]
+        endpoint = self.endpoints[0]
         return f"{endpoint.host}:{endpoint.port}"
-
-    @property
-    def endpoints(self) -> Sequence[Endpoint]:
-        """The advertised addresses, one for each listener for clients, from the opening of the listeners on."""
-        return self._endpoints
-
-    def as_sources(self) -> Sources:
-        """Returns what the metrics are read from, or would be if they were on."""
-        if self.sources is not None:
-            return self.sources
-        from ottla.server.dispatch.measured import RequestMetrics
-        from ottla.server.metrics.sources import Sources
-
-        context, logs = self.context, self._logs
-        assert context is not None
-        assert logs is not None
-        return Sources(context, RequestMetrics(context.clock.ticks_ns), self.listeners, logs, serving=True, cluster=self.cluster)
 
     @property
     def metrics_url(self) -> str | None:
@@ -221,11 +204,11 @@ class Broker:
         self._authorize(context)
         self._measure_requests(context, logs, cluster)
         await self._open_listeners(context)
-        self._endpoints = find_endpoints(self.config, self.listeners, self._network)
+        self.endpoints = find_endpoints(self.config, self.listeners, self._network)
         if self._nodes is not None:
             await self._nodes.open(self)
         await self._open_metrics()
-        self._broker_epoch = await cluster.register(self._endpoints, rack=self.config.rack)
+        self._broker_epoch = await cluster.register(self.endpoints, rack=self.config.rack)
         self._registered = True
         follow_partitions(context, self._network, security.brokers)
         start_replicas(context, cluster, logs)

@@ -13,7 +13,9 @@ from ottla.wire.api import APIS
 from ottla.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
+    from ottla.server.broker.broker import Broker
     from ottla.server.dispatch.measured import RequestCounts
+    from ottla.server.metrics.sources import Sources
     from ottla.server.requests.context import BrokerContext
 
 
@@ -30,12 +32,21 @@ def health(subject: Subject) -> dict[str, Any]:
 
     broker, context = subject.broker, subject.context
     return {
-        "reasons": reasons_not_ready(broker.as_sources()),
+        "reasons": reasons_not_ready(_sources(broker, context)),
         "connections": sum(len(listener.connections) for listener in broker.all_listeners),
         "refused": sum(listener.refused for listener in broker.all_listeners),
         "partitions": sum(1 for _ in context.replicas),
         "is_measured": broker.sources is not None,
     }
+
+
+def _sources(broker: Broker, context: BrokerContext) -> Sources:
+    """Returns what the metrics are read from, or would be if they were on."""
+    from ottla.server.dispatch.measured import RequestMetrics
+    from ottla.server.metrics.sources import Sources
+
+    measured = RequestMetrics(context.clock.ticks_ns)
+    return broker.sources or Sources(context, measured, broker.listeners, context.replicas.logs, serving=True)
 
 
 def requests(subject: Subject) -> dict[str, Any]:

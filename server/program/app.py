@@ -82,6 +82,12 @@ _TestDisk = Annotated[
         metavar="DISK", help="ottla.test.disk: where a test's broker has its data, files or memory, which can lose its power."
     ),
 ]
+_ReadyFile = Annotated[
+    str | None, typer.Option(metavar="FILE", help="Where to write, as JSON, the addresses and the process id once it serves.")
+]
+_UntilStdinCloses = Annotated[
+    bool, typer.Option("--until-stdin-closes", help="Stop when the standard input ends, as it does when a test dies.")
+]
 _Version = Annotated[bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version.")]
 
 
@@ -154,12 +160,8 @@ def serve(
     test_disk: _TestDisk = None,
     test_nodes: _TestNodes = None,
     test_seed: _TestSeed = None,
-    ready_file: Annotated[
-        str | None, typer.Option(metavar="FILE", help="Where to write, as JSON, the addresses and the process id once it serves.")
-    ] = None,
-    until_stdin_closes: Annotated[
-        bool, typer.Option("--until-stdin-closes", help="Stop when the standard input ends, as it does when a test dies.")
-    ] = False,
+    ready_file: _ReadyFile = None,
+    until_stdin_closes: _UntilStdinCloses = False,
     adopt_test_data: Annotated[
         bool, typer.Option("--adopt-test-data", help="Keep for good the data that a broker with a test port has written.")
     ] = False,
