@@ -26,6 +26,7 @@ from ottla.commands.output import Failure
 from ottla.console.ask import Answer, Ask, BadInput, Download, Page, Redirect, Stream
 from ottla.console.calls import Busy, Calls, TooSlow
 from ottla.console.directory import Directory
+from ottla.console.inside import NO_BROKER, Inside
 from ottla.console.missing import Missing
 from ottla.console.pages import ACTIONS, PAGES, WITHOUT_CLUSTER
 from ottla.console.rendering import Templates
@@ -44,17 +45,22 @@ Work = Callable[[Ask], Answer]
 
 
 class Place(NamedTuple):
-    """Where a console listens: the values of `Host` that it answers to, and the name of its cookie."""
+    """Where a console listens: the values of `Host` that it answers to, the name of its cookie, and whether a browser has to know
+    the token."""
 
     hosts: frozenset[str]
     cookie: str
+    needs_token: bool = True
 
 
 class Beside(NamedTuple):
-    """What a console looks at beside the cluster, or instead of it."""
+    """What a console looks at beside the cluster, or instead of it: a data directory, and the inside of the broker that runs
+    it, or why there is none (`Ask`)."""
 
     directory: Directory | None = None
     has_cluster: bool = True
+    inside: Inside | None = None
+    without_inside: str = NO_BROKER
 
 
 CLUSTER_ONLY: Final = Beside()
@@ -94,8 +100,7 @@ class Console:
             given["query"],
             given.get("form", {}),
             partial(_write_audit, given["session"], request.client.host if request.client else "?"),
-            directory=self._beside.directory,
-            has_cluster=self._beside.has_cluster,
+            *self._beside,
             resume=request.headers.get("last-event-id", ""),
         )
         known = {"form_token": given["form_token"], "path": ask.path, "ask": ask}
@@ -190,4 +195,13 @@ def application(
     """Returns the whole application, guarded."""
     console = Console(source, calls, beside, read_only=read_only)
     pages = Starlette(routes=console.routes(), exception_handlers={404: console.not_found, 405: console.not_found})
-    return Guard(pages, sessions, place.hosts, console.refuse, _write_audit, cookie=place.cookie, read_only=read_only)
+    return Guard(
+        pages,
+        sessions,
+        place.hosts,
+        console.refuse,
+        _write_audit,
+        cookie=place.cookie,
+        read_only=read_only,
+        needs_token=place.needs_token,
+    )

@@ -12,8 +12,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import urlencode
 
+from ottla.console.inside import NO_BROKER
+
 if TYPE_CHECKING:
     from ottla.console.directory import Directory
+    from ottla.console.inside import Inside
     from ottla.console.source import Source
     from ottla.console.streams import Outlet
 
@@ -59,7 +62,8 @@ Answer = Page | Redirect | Download | Stream
 class Ask:
     """A request for a page: `args` are the parts of its path, `form` the fields of a POST. `audit` logs what was done.
 
-    `directory` is the data directory beside the cluster, or instead of it (`has_cluster`), if there is one.
+    `directory` is the data directory beside the cluster, or instead of it (`has_cluster`), if there is one. `inside` is that of
+    the broker that runs the console; without one it is None, and `without_inside` says what would bring it.
     """
 
     source: Source
@@ -70,6 +74,8 @@ class Ask:
     audit: Callable[[str], None] = lambda _: None
     directory: Directory | None = None
     has_cluster: bool = True
+    inside: Inside | None = None
+    without_inside: str = NO_BROKER
     resume: str = ""
     """Where a stream was when its connection broke, as the browser says."""
 

@@ -6,9 +6,12 @@ What it needs beside the commands (starlette, uvicorn, jinja2) is the extra `con
 from __future__ import annotations
 
 import importlib.util
+import secrets
 import sys
+import time
 from pathlib import Path
 from typing import Annotated, Final
+from urllib.parse import quote
 
 import typer
 
@@ -57,6 +60,7 @@ def run_console(
     from ottla.console.app import Beside
     from ottla.console.directory import Directory, why_not
     from ottla.console.serving import listen, serve
+    from ottla.console.sessions import Sessions
 
     beside = Beside()
     if data_dir is not None:
@@ -65,10 +69,14 @@ def run_console(
         is_secret = {"is_secret": context.obj.is_secret} if context.obj else {}
         beside = Beside(Directory(data_dir.absolute(), **is_secret), cluster.is_named)
     looks_at = [f"cluster {cluster.bootstrap}"] if beside.has_cluster else []
+    looks_at = [f"cluster {cluster.bootstrap}"] if beside.has_cluster else []
     looks_at += [f"directory {beside.directory.path}"] if beside.directory else []
-    at = listen(host, port)
+    at, made = listen(host, port), token or secrets.token_urlsafe(24)
+    sessions = Sessions(made, secrets.token_bytes, time.monotonic)
+    # Whoever chose a token knows it, and may not want it in a log.
+    url = at.url if token else f"{at.url}?token={quote(made, safe='')}"
     with at.socket:
-        serve(cluster, at, token, read_only=read_only, ready=lambda url: _say(url, looks_at), beside=beside)
+        serve(cluster, at, sessions, read_only=read_only, ready=lambda: _say(url, looks_at), beside=beside)
 
 
 def _say(url: str, looks_at: list[str]) -> None:

@@ -86,6 +86,7 @@ class Guard:
         *,
         cookie: str,
         read_only: bool,
+        needs_token: bool = True,
     ) -> None:
         self._pages = pages
         self._sessions = sessions
@@ -94,6 +95,7 @@ class Guard:
         self._audit = audit
         self._cookie = cookie
         self._read_only = read_only
+        self._needs_token = needs_token
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -129,8 +131,11 @@ class Guard:
         if method == "GET" and path == "/" and "token" in query:
             return self._log_in(query["token"], scope)
         session = _cookies(headers).get(self._cookie, "")
+        is_new = False
         if not self._sessions.is_open(session):
-            raise Refused(401, "Who are you?", "")
+            if self._needs_token or method == "POST":
+                raise Refused(401, "Who are you?", "")
+            session, is_new = self._begin(scope), True
         state["session"] = name_of(session)
         state["form_token"] = self._sessions.form_token(session)
         if method == "POST":
@@ -140,7 +145,28 @@ class Guard:
             if not self._sessions.fits(session, form.pop("form_token", "")):
                 raise Refused(403, "Not sent", "The form is not of this session; go back, load the page again and repeat it.")
             state["form"] = form
-        return self._pages
+        return self._with_cookie(session) if is_new else self._pages
+
+    def _begin(self, scope: Scope) -> str:
+        """Returns a new session for somebody who needs no token."""
+        session = self._sessions.begin()
+        self._audit(name_of(session), (scope.get("client") or "?")[0], "session opened without a token")
+        return session
+
+    def _with_cookie(self, session: str) -> ASGIApp:
+        """Returns the pages, whose answer carries the cookie of a new session."""
+        cookie = Response()
+        cookie.set_cookie(self._cookie, session, path="/", httponly=True, samesite="strict")
+
+        async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+            async def send_with_cookie(message: Message) -> None:
+                if message["type"] == "http.response.start":
+                    MutableHeaders(scope=message).append("set-cookie", cookie.headers["set-cookie"])
+                await send(message)
+
+            await self._pages(scope, receive, send_with_cookie)
+
+        return answer
 
     def _log_in(self, token: str, scope: Scope) -> Response:
         session, address = self._sessions.open(token), (scope.get("client") or "?")[0]

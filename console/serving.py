@@ -10,14 +10,12 @@ import asyncio
 import contextlib
 import ipaddress
 import logging
-import secrets
 import signal
 import socket
 import sys
-import time
+import threading
 from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
-from urllib.parse import quote
 
 import uvicorn
 
@@ -26,6 +24,7 @@ from ottla.commands.output import Failure
 from ottla.console.app import CLUSTER_ONLY, Beside, Place, application
 from ottla.console.calls import Calls
 from ottla.console.connection import MAX_CONNECTIONS, Connection
+from ottla.console.idle import Idle
 from ottla.console.security import hosts_of
 from ottla.console.sessions import Sessions
 from ottla.console.source import Source
@@ -76,25 +75,50 @@ class _Server(uvicorn.Server):
         yield
 
 
+class Until:
+    """Ends a console from outside, from any thread: once it serves, or as soon as it does."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._stop: Callable[[], object] | None = None
+        self._is_over = False
+
+    def on_end(self, stop: Callable[[], object]) -> None:
+        """Has `stop` called at the end, at once if that has come. It has to be safe in any thread."""
+        with self._lock:
+            self._stop = stop
+            over = self._is_over
+        if over:
+            stop()
+
+    def end(self) -> None:
+        """Ends it."""
+        with self._lock:
+            self._is_over = True
+            stop = self._stop
+        if stop is not None:
+            stop()
+
+
 def serve(
     cluster: Cluster,
     at: Listening,
-    token: str | None,
+    sessions: Sessions,
     *,
     read_only: bool,
-    ready: Callable[[str], None],
+    ready: Callable[[], None] = lambda: None,
     beside: Beside = CLUSTER_ONLY,
+    needs_token: bool = True,
+    until: Until | None = None,
 ) -> None:
-    """Serves until a signal. `ready` is given the address once the port answers: with the token in it if that is a new one, as
-    whoever chose one knows it, and may not want it in a log."""
+    """Serves until a signal; `ready` is called once the port answers. With `until` it is a broker that has started this console:
+    it ends with it, and when nobody has looked for a while (idle.py)."""
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    made = token or secrets.token_urlsafe(24)
-    sessions = Sessions(made, secrets.token_bytes, time.monotonic)
     calls = Calls(cluster.timeout_s + _MORE_S)
-    place = Place(hosts_of(at.host, at.port), f"ottla-console-{at.port}")
-    app = application(Source(cluster), calls, sessions, place, read_only=read_only, beside=beside)
+    place = Place(hosts_of(at.host, at.port), f"ottla-console-{at.port}", needs_token)
+    idle = Idle(application(Source(cluster), calls, sessions, place, read_only=read_only, beside=beside))
     config = uvicorn.Config(
-        app,
+        idle,
         http=Connection,
         ws="none",
         loop="asyncio",
@@ -110,13 +134,18 @@ def serve(
     server = _Server(config)
 
     async def run() -> None:
+        loop = asyncio.get_running_loop()
+
         def stop() -> None:
             server.should_exit = True
             calls.streams.end()  # or the server would wait for them
 
         for which in (signal.SIGTERM, signal.SIGINT):
-            asyncio.get_running_loop().add_signal_handler(which, stop)
-        ready(at.url if token else f"{at.url}?token={quote(made, safe='')}")
+            loop.add_signal_handler(which, stop)
+        if until is not None:
+            idle.begin(stop)
+            until.on_end(stop)
+        ready()
         await server.serve(sockets=[at.socket])
 
     try:

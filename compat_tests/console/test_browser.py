@@ -105,7 +105,7 @@ def _is_status(text: str) -> bool:
 def paths(topic: str) -> list[str]:
     group = f"%3Cimg%20src%3Dx%20onerror%3Dalert(1)%3E{topic}"
     return [
-        *("/", "/topics", "/new-topic", "/groups", "/brokers", "/nothing", "/topics?sort=x"),
+        *("/", "/topics", "/new-topic", "/groups", "/brokers", "/inside", "/requests", "/nothing", "/topics?sort=x"),
         *(f"/topics/{topic}{end}" for end in ("", "/settings", "/messages?n=4", "/0/0", "/0/999999", "/produce", "/delete")),
         *(
             f"/topics/{topic}{end}"

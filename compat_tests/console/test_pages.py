@@ -76,6 +76,8 @@ def test_records_by_place_and_by_filter(visitor: Visitor, ten: str) -> None:
 
 def test_the_pages_of_the_cluster(visitor: Visitor, broker: Address) -> None:
     overview = visitor.get("/")
+    for path in ("/", "/inside", "/requests"):
+        assert "Only a broker that runs the console itself shows" in visitor.get(path).text
     assert "Every partition has a leader" in overview.text
     brokers = visitor.get("/brokers").cells
     assert brokers[5:8] == ["1", f"127.0.0.1:{broker.port}", "● yes"]

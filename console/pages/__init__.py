@@ -17,6 +17,7 @@ from ottla.console.pages import (
     group_reset,
     groups,
     hanging,
+    inside,
     messages,
     overview,
     produce,
@@ -25,6 +26,7 @@ from ottla.console.pages import (
     quotas,
     rates,
     record,
+    requests,
     setting,
     storage,
     tail,
@@ -55,6 +57,8 @@ PAGES: Final[Mapping[str, Callable[[Ask], Answer]]] = {
     "/group": group.group,
     "/group/reset": group_reset.form,
     "/group/rates": rates.of_group,
+    "/inside": inside.inside,
+    "/requests": requests.requests,
     "/brokers": brokers.brokers,
     "/brokers/{broker}": brokers.settings,
     # Transactions
@@ -116,5 +120,6 @@ ACTIONS: Final[Mapping[str, Callable[[Ask], Answer]]] = {
     "/setting/unset": setting.unset,
     "/topics/{topic}/partitions": topic_growth.add_partitions,
     "/topics/{topic}/delete-records": topic_growth.delete_records,
+    "/requests": requests.watch,
 }
 """What POST changes."""

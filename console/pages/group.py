@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 from ottla.commands.group_rows import assigned
+from ottla.commands.output import Failure
 from ottla.console.ask import Answer, Ask, Page, paged
+from ottla.console.missing import Missing
 
 SIZE: Final = 200
+
+
+def _timers(ask: Ask, name: str) -> list[dict[str, Any]] | None:
+    """Returns the armed deadlines of a group; None if they are not known here."""
+    try:
+        return None if ask.inside is None else ask.inside.ask("group", name=name)["timers"][:SIZE]
+    except (Failure, Missing):  # another broker coordinates it, or it has gone
+        return None
 
 
 def group(ask: Ask) -> Answer:
@@ -27,5 +37,6 @@ def group(ask: Ask) -> Answer:
             "page": page,
             "notes": notes,
             "has_epochs": state.epoch is not None,
+            "timers": _timers(ask, state.name),
         },
     )

@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Final
+from typing import Any, Final
 
 from ottla.commands.output import Failure
 from ottla.console.ask import Answer, Ask, Page
 from ottla.console.source import Groups
 
 _MOST_TROUBLES: Final = 20
+
+
+def _health(ask: Ask) -> dict[str, Any] | None:
+    try:
+        found: dict[str, Any] | None = None if ask.inside is None else ask.inside.ask("health")
+    except Failure as failure:
+        return {"reasons": [f"the broker's health is not known: {failure}"]}
+    return found
 
 
 def overview(ask: Ask) -> Answer:
@@ -32,5 +40,6 @@ def overview(ask: Ask) -> Answer:
             "under_replicated": sum(topic.under_replicated for topic in summary.topics.values()),
             "without_leader": sum(topic.without_leader for topic in summary.topics.values()),
             "notes": groups.notes,
+            "health": _health(ask),
         },
     )

@@ -144,7 +144,7 @@ class Broker:
         self._for_controllers: list[tuple[ListenerAddress, Listener]] = []  # those that are to be opened
         self.secured: SecuredListeners | None = None
         """The listeners that are not PLAINTEXT; None if there are none."""
-        self._endpoints: list[Endpoint] = []  # from the opening of the listeners on
+        self.endpoints: list[Endpoint] = []  # from the opening of the listeners on
         self._broker_epoch = -1
         self._coordinators: CoordinatorUpdates | None = None
         self.cluster: Cluster | None = None
@@ -162,7 +162,7 @@ class Broker:
         """The host:port of the first advertised listener, for clients to bootstrap from; of all nodes if it simulates several."""
         if self._nodes is not None:
             return self._nodes.bootstrap()
-        endpoint = self._endpoints[0]
+        endpoint = self.endpoints[0]
         return f"{endpoint.host}:{endpoint.port}"
 
     @property
@@ -204,11 +204,11 @@ class Broker:
         self._authorize(context)
         self._measure_requests(context, logs, cluster)
         await self._open_listeners(context)
-        self._endpoints = find_endpoints(self.config, self.listeners, self._network)
+        self.endpoints = find_endpoints(self.config, self.listeners, self._network)
         if self._nodes is not None:
             await self._nodes.open(self)
         await self._open_metrics()
-        self._broker_epoch = await cluster.register(self._endpoints, rack=self.config.rack)
+        self._broker_epoch = await cluster.register(self.endpoints, rack=self.config.rack)
         self._registered = True
         follow_partitions(context, cluster, self._network, security.brokers)
         start_replicas(context, cluster, logs)

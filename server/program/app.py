@@ -52,6 +52,20 @@ _TestPort = Annotated[
         help="ottla.test.port: the port where a test breaks this broker on purpose (docs/testkit.md); 0 picks a free port.",
     ),
 ]
+_ConsolePort = Annotated[
+    int | None,
+    typer.Option(
+        min=0,
+        max=65535,
+        help="ottla.console.port: the port of the broker's console for browsers (docs/console.md); 0 picks a free port.",
+    ),
+]
+_ConsoleReadOnly = Annotated[
+    bool, typer.Option("--console-read-only", help="ottla.console.read.only: the console changes nothing.")
+]
+_ConsoleNoToken = Annotated[
+    bool, typer.Option("--console-no-token", help="ottla.console.no.token: everybody on this machine may use the console.")
+]
 _TestNodes = Annotated[
     int | None,
     typer.Option(min=1, max=MOST_TEST_NODES, metavar="N", help="ottla.test.nodes: how many nodes it simulates for a test."),
@@ -67,6 +81,12 @@ _TestDisk = Annotated[
     typer.Option(
         metavar="DISK", help="ottla.test.disk: where a test's broker has its data, files or memory, which can lose its power."
     ),
+]
+_ReadyFile = Annotated[
+    str | None, typer.Option(metavar="FILE", help="Where to write, as JSON, the addresses and the process id once it serves.")
+]
+_UntilStdinCloses = Annotated[
+    bool, typer.Option("--until-stdin-closes", help="Stop when the standard input ends, as it does when a test dies.")
 ]
 _Version = Annotated[bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version.")]
 
@@ -133,16 +153,15 @@ def serve(
             min=0, max=65535, help="ottla.metrics.port: /metrics for Prometheus, /healthz, /readyz; 0 picks a free port."
         ),
     ] = None,
+    console_port: _ConsolePort = None,
+    console_read_only: _ConsoleReadOnly = False,
+    console_no_token: _ConsoleNoToken = False,
     test_port: _TestPort = None,
     test_disk: _TestDisk = None,
     test_nodes: _TestNodes = None,
     test_seed: _TestSeed = None,
-    ready_file: Annotated[
-        str | None, typer.Option(metavar="FILE", help="Where to write, as JSON, the addresses and the process id once it serves.")
-    ] = None,
-    until_stdin_closes: Annotated[
-        bool, typer.Option("--until-stdin-closes", help="Stop when the standard input ends, as it does when a test dies.")
-    ] = False,
+    ready_file: _ReadyFile = None,
+    until_stdin_closes: _UntilStdinCloses = False,
     adopt_test_data: Annotated[
         bool, typer.Option("--adopt-test-data", help="Keep for good the data that a broker with a test port has written.")
     ] = False,
@@ -158,6 +177,9 @@ def serve(
         cluster_id,
         node_id,
         metrics_port,
+        console_port,
+        console_read_only,
+        console_no_token,
         test_port,
         test_disk,
         test_nodes,

@@ -33,11 +33,12 @@ _COMPLETION: Final = "_OTTLA_COMPLETE"
 
 OPTIONS: Final = {f"--{field.name.replace('_', '-')}": field.name for field in fields(ServeOptions) if field.name != "properties"}
 """The options of `serve`."""
-_FLAGS: Final = frozenset(("until_stdin_closes", "adopt_test_data"))
+_FLAGS: Final = frozenset(("until_stdin_closes", "adopt_test_data", "console_read_only", "console_no_token"))
 """The options that take no value."""
 _NUMBERS: Final = {
     "port": 65535,
     "metrics_port": 65535,
+    "console_port": 65535,
     "node_id": 2**31 - 1,
     "test_port": 65535,
     "test_nodes": MOST_TEST_NODES,

@@ -41,6 +41,7 @@ from ottla.server.settings.properties import LOG_LEVEL, Given, read_environment,
 
 if TYPE_CHECKING:
     from ottla.server.broker.broker import Broker
+    from ottla.server.console.opening import OpenedConsole
     from ottla.server.testkit.lives import Lives
     from ottla.server.testkit.serving import UnderTest
 
@@ -54,6 +55,7 @@ OF_IMAGES: Final = (
 """What the Kafka modules of testcontainers wait for, Java's and Go's for the first, Rust's and Python's for the second
 (docs/testcontainers.md)."""
 LONGEST_LINE: Final = 4_000
+CONSOLE_PORT: Final = "ottla.console.port"
 TEST_PORT: Final = "ottla.test.port"
 TEST_DISK: Final = "ottla.test.disk"
 REAL: Final = "files"
@@ -73,12 +75,15 @@ _SETTING_OF: Final = {
     "data_dir": "log.dirs",
     "node_id": "node.id",
     "metrics_port": "ottla.metrics.port",
+    "console_port": CONSOLE_PORT,
     "test_port": TEST_PORT,
     "test_disk": TEST_DISK,
     "test_nodes": TEST_NODES,
     "test_seed": TEST_SEED,
 }
 """The options of the command line that are a setting each."""
+_FLAG_OF: Final = {"console_read_only": "ottla.console.read.only", "console_no_token": "ottla.console.no.token"}
+"""The options without a value that are a setting each, then true."""
 _FOR_TESTS: Final[dict[str, tuple[object, str]]] = {
     TEST_DISK: (REAL, "a disk in memory is for tests only"),
     TEST_NODES: (1, "nodes are simulated only for a test"),
@@ -99,6 +104,9 @@ class ServeOptions:
     cluster_id: str | None = None
     node_id: int | None = None
     metrics_port: int | None = None
+    console_port: int | None = None
+    console_read_only: bool = False
+    console_no_token: bool = False
     test_port: int | None = None
     test_disk: str | None = None
     test_nodes: int | None = None
@@ -147,6 +155,11 @@ def _named_options(options: ServeOptions, given: Mapping[str, Given]) -> dict[st
         setting: Given(str(value), f"--{option.replace('_', '-')}")
         for option, setting in _SETTING_OF.items()
         if (value := getattr(options, option)) is not None
+    }
+    result |= {
+        setting: Given("true", f"--{option.replace('_', '-')}")
+        for option, setting in _FLAG_OF.items()
+        if getattr(options, option)
     }
     if options.port is not None or options.host is not None:
         result |= _move_listeners(given, options.host, options.port)
@@ -217,21 +230,38 @@ def run(options: ServeOptions) -> int:
 
 
 async def _serve(config: BrokerConfig, options: ServeOptions, *, in_container: bool) -> None:
+    """Runs the broker, and the console beside it if it has one. Raises CannotStart."""
+    console = _open_console(config)
+    try:
+        await _serve_broker(config, options, console, in_container=in_container)
+    finally:
+        if console is not None:
+            await console.close()
+
+
+def _open_console(config: BrokerConfig) -> OpenedConsole | None:
+    """Binds the port of the console if there is one; its code is loaded only then. Raises CannotStart."""
+    if config.values[CONSOLE_PORT] is None:
+        return None
+    from ottla.server.base.network import OsNetwork
+    from ottla.server.console.opening import OpenedConsole
+
+    try:
+        return OpenedConsole(config, OsNetwork())
+    except ConfigError as error:
+        raise CannotStart(str(error)) from error
+
+
+async def _serve_broker(
+    config: BrokerConfig, options: ServeOptions, console: OpenedConsole | None, *, in_container: bool
+) -> None:
     """Runs the broker until a signal comes or no log directory works any more. Raises CannotStart."""
     from ottla.server.broker.broker import Broker  # most of the program, which is not needed to report a wrong setting
     from ottla.wire.metadata_records import MetadataError
 
     loop, stop = asyncio.get_running_loop(), asyncio.Event()
 
-    def on_signal(number: signal.Signals) -> None:
-        _log.info("stopping because of %s", number.name)
-        stop.set()
-        for handled in (signal.SIGTERM, signal.SIGINT):  # a second signal ends the process at once
-            loop.remove_signal_handler(handled)
-            signal.signal(handled, signal.SIG_DFL)
-
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, on_signal, number)
+    _stop_on_signals(loop, stop)
     if options.until_stdin_closes:
         _watch_stdin(loop, stop)
     under_test = _put_under_test(config, options)
@@ -261,10 +291,14 @@ async def _serve(config: BrokerConfig, options: ServeOptions, *, in_container: b
     broker = living()
     if options.ready_file is not None:
         _write_ready_file(options.ready_file, broker.bootstrap, test_url)
-    _announce(broker, config, test_url, in_container=in_container)
+    if console is not None:
+        console.watch(living)
+    _announce(broker, config, test_url, None if console is None else console.url, in_container=in_container)
     await _wait_for_either(stop, served.offline)
     if options.ready_file is not None:
         _remove_ready_file(options.ready_file, os.getpid())
+    if console is not None:
+        console.end()
     if under_test is not None:
         under_test.close()
     try:
@@ -295,6 +329,18 @@ def _put_under_test(config: BrokerConfig, options: ServeOptions) -> UnderTest | 
     except OSError as error:
         raise CannotStart(_explain(error, config)) from error
     return None
+
+
+def _stop_on_signals(loop: asyncio.AbstractEventLoop, stop: asyncio.Event) -> None:
+    def on_signal(number: signal.Signals) -> None:
+        _log.info("stopping because of %s", number.name)
+        stop.set()
+        for handled in (signal.SIGTERM, signal.SIGINT):  # a second signal ends the process at once
+            loop.remove_signal_handler(handled)
+            signal.signal(handled, signal.SIG_DFL)
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, on_signal, number)
 
 
 def _watch_stdin(loop: asyncio.AbstractEventLoop, stop: asyncio.Event) -> None:
@@ -369,9 +415,10 @@ def _is_in_container(given: Mapping[str, Given]) -> bool:
     return any(entry.origin.startswith("KAFKA_") for entry in given.values())
 
 
-def _announce(broker: Broker, config: BrokerConfig, test_url: str | None, *, in_container: bool) -> None:
+def _announce(broker: Broker, config: BrokerConfig, test_url: str | None, console_url: str | None, *, in_container: bool) -> None:
     directories = ", ".join(config.log_dirs) if config.values[TEST_DISK] == REAL else f"in {config.values[TEST_DISK]}"
     more = f", metrics {broker.metrics_url}/metrics" if broker.metrics_url is not None else ""
+    more += f", console {console_url}" if console_url is not None else ""
     more += f", UNDER TEST at {test_url}" if test_url is not None else ""
     nodes = config.values[TEST_NODES]
     more += f", {nodes} SIMULATED nodes" if nodes > 1 else ""

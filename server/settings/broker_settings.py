@@ -213,6 +213,47 @@ OWN_SETTINGS: Final[dict[str, Setting]] = {
             "it can read them.",
         ),
         Setting(
+            "ottla.console.port",
+            ConfigType.INT,
+            None,
+            0,
+            65535,
+            doc="The port of the broker's own console, for browsers on this machine (docs/console.md); 0 is a free port. Its "
+            "process starts with the first request, and ends when nobody has looked for 15 minutes. If it is not set, there "
+            "is none.",
+        ),
+        Setting(
+            "ottla.console.host",
+            ConfigType.STRING,
+            "127.0.0.1",
+            doc="The address of that port: 127.0.0.1 or ::1, as the console listens on this machine only.",
+        ),
+        Setting(
+            "ottla.console.token",
+            ConfigType.PASSWORD,
+            None,
+            doc="What lets a browser into the console. If it is not set, each start makes a new one and prints it.",
+        ),
+        Setting(
+            "ottla.console.no.token",
+            ConfigType.BOOLEAN,
+            False,
+            doc="Whether everybody on this machine is let into the console, which a container may be for. With an authorizer, "
+            "the console then shows nothing of the broker's inside and files, which no access rule covers.",
+        ),
+        Setting(
+            "ottla.console.read.only",
+            ConfigType.BOOLEAN,
+            False,
+            doc="Whether the console changes nothing: it then has no form that writes.",
+        ),
+        Setting(
+            "ottla.console.command.config",
+            ConfigType.STRING,
+            None,
+            doc="A client.properties by which the console logs in. A broker without a PLAINTEXT listener needs it for a console.",
+        ),
+        Setting(
             "ottla.test.port",
             ConfigType.INT,
             None,

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ottla.server.testkit.looks.connections import connections
-from ottla.server.testkit.looks.groups import client_of
-from ottla.server.testkit.looks.transactions import all_transactions
+from ottla.server.inspect.connections import connections
+from ottla.server.inspect.groups import client_of
+from ottla.server.inspect.transactions import all_transactions
 from ottla.server.txn.state import State
 
 if TYPE_CHECKING:

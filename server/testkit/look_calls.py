@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ottla.server.testkit.looks.connections import connections, describe_connection
-from ottla.server.testkit.looks.groups import all_groups, describe_group, find_group, summarize_group
-from ottla.server.testkit.looks.names import absent, bounded, take_limit
-from ottla.server.testkit.looks.topics import describe_topic, find_topic, summarize_topic
-from ottla.server.testkit.looks.transactions import all_transactions, describe_transaction, producers
+from ottla.server.inspect.connections import connections, describe_connection, describe_waiting
+from ottla.server.inspect.groups import all_groups, describe_group, summarize_group
+from ottla.server.inspect.names import bounded
+from ottla.server.inspect.topics import describe_topic, summarize_topic
+from ottla.server.inspect.transactions import all_transactions, describe_transaction, producers
+from ottla.server.testkit.finding import find_group, find_topic
+from ottla.server.testkit.names import absent, take_limit
 
 if TYPE_CHECKING:
     from ottla.server.metadata.image import TopicImage
+    from ottla.server.network.connection import Connection
     from ottla.server.requests.context import BrokerContext
     from ottla.server.testkit.given import Given
     from ottla.server.testkit.kit import Kit
@@ -87,7 +90,7 @@ def list_connections(kit: Kit, given: Given) -> dict[str, Any]:
     """Returns all connections of clients."""
     limit = take_limit(given.fields)
     given.fields.done()
-    return bounded("connections", list(connections(kit.lives.broker)), limit, lambda each: describe_connection(kit, each))
+    return bounded("connections", list(connections(kit.lives.broker)), limit, lambda each: _describe_connection(kit, each))
 
 
 def list_producers(kit: Kit, given: Given) -> dict[str, Any]:
@@ -98,6 +101,12 @@ def list_producers(kit: Kit, given: Given) -> dict[str, Any]:
     if topic is not None:
         find_topic(context, topic)
     return bounded("producers", list(producers(context, topic)), limit, lambda each: each)
+
+
+def _describe_connection(kit: Kit, connection: Connection) -> dict[str, Any]:
+    found = kit.parked.get(connection.session) if connection.waiting else None
+    waits = None if found is None else describe_waiting(found.request, kit.clock.monotonic() - found.since_s)
+    return describe_connection(connection, kit.context.clock, waits)
 
 
 def _topics(context: BrokerContext) -> list[TopicImage]:

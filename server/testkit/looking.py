@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from ottla.server.testkit.looks.names import MOST
+from ottla.server.testkit.names import MOST
 from ottla.server.testkit.texts import bytes_of
 
 if TYPE_CHECKING:

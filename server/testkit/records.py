@@ -14,13 +14,14 @@ from ottla.log.errors import LogError
 from ottla.log.transactions import collect_aborted
 from ottla.server.base.answers import wait_for
 from ottla.server.handlers import produce
+from ottla.server.inspect.texts import text_of
 from ottla.server.requests.request import Request
 from ottla.server.requests.session import Session
 from ottla.server.testkit.fields import Fields, Refused
-from ottla.server.testkit.looks.names import take_limit
-from ottla.server.testkit.looks.topics import find_topic
+from ottla.server.testkit.finding import find_topic
+from ottla.server.testkit.names import take_limit
 from ottla.server.testkit.partitioner import partition_of
-from ottla.server.testkit.texts import bytes_of, text_of
+from ottla.server.testkit.texts import bytes_of
 from ottla.wire.batch import LOG_APPEND_TIME, read_header
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData

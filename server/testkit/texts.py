@@ -1,4 +1,4 @@
-"""Bytes as JSON has them: as text, or where they are none, as `{"base64": "..."}`."""
+"""Reads bytes that a test sent: a text, or where they are none, `{"base64": "..."}` (server/inspect/texts.py writes them)."""
 
 from __future__ import annotations
 
@@ -6,18 +6,6 @@ import base64
 from typing import Any
 
 from ottla.server.testkit.fields import Refused
-
-Text = str | dict[str, str] | None
-
-
-def text_of(data: bytes | None) -> Text:
-    """Returns bytes as an answer has them."""
-    if data is None:
-        return None
-    try:
-        return data.decode()
-    except UnicodeDecodeError:
-        return {"base64": base64.b64encode(data).decode()}
 
 
 def bytes_of(text: Any, where: str) -> bytes | None:

@@ -9,7 +9,7 @@ from ottla.log.errors import StorageError
 from ottla.server.base.answers import wait_for
 from ottla.server.testkit.emptying import delete_topics
 from ottla.server.testkit.fields import Refused
-from ottla.server.testkit.looks.topics import find_topic
+from ottla.server.testkit.finding import find_topic
 from ottla.server.testkit.moving import as_text
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest

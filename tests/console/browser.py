@@ -32,12 +32,14 @@ _TAGS: Final = words(
     "svg g defs pattern path rect circle polyline line text"
 )
 _VOID: Final = frozenset({"meta", "link", "input"})
+_SHAPES: Final = frozenset({"rect"})
+"""Tags of a picture, which close themselves."""
 _ATTRIBUTES: Final = words(
     "lang charset name content rel href src defer class id tabindex role aria-label aria-labelledby aria-current aria-sort "
     "aria-describedby scope colspan action method type value placeholder size checked selected inputmode autocomplete required "
     "maxlength rows title download "
-    "open aria-hidden width height patternunits x y x1 x2 y1 y2 cx cy r d fill stroke stroke-width max points viewbox "
-    "data-goon data-copy data-live data-tail data-said aria-invalid"
+    "open aria-hidden width height patternunits x y x1 x2 y1 y2 cx cy r d fill stroke stroke-width fill-opacity points viewbox "
+    "max data-goon data-copy data-live data-tail data-said aria-invalid"
 )
 """HTMLParser gives attributes in lower case."""
 
@@ -55,11 +57,19 @@ class Answer(NamedTuple):
 class Browser:
     """Keeps its cookie. `ask` sends exactly what it is told; `get` and `post` are those of a person on one of the pages."""
 
-    def __init__(self, source: Any, *, read_only: bool = False, within_s: float = 30, beside: Beside = CLUSTER_ONLY) -> None:
+    def __init__(
+        self,
+        source: Any,
+        *,
+        read_only: bool = False,
+        within_s: float = 30,
+        beside: Beside = CLUSTER_ONLY,
+        needs_token: bool = True,
+    ) -> None:
         self.calls = Calls(within_s)
         numbers = iter(range(1, 10_000))
         self.sessions = Sessions(TOKEN, lambda count: next(numbers).to_bytes(count, "big"), lambda: 0.0)
-        place = Place(hosts_of("127.0.0.1", 8080), COOKIE)
+        place = Place(hosts_of("127.0.0.1", 8080), COOKIE, needs_token)
         self.app = application(source, self.calls, self.sessions, place, read_only=read_only, beside=beside)
         self.session = self.sessions.open(TOKEN) or ""
 
@@ -118,8 +128,10 @@ class Browser:
 
 
 @contextmanager
-def browsing(source: Any, *, read_only: bool = False, within_s: float = 30, beside: Beside = CLUSTER_ONLY) -> Iterator[Browser]:
-    browser = Browser(source, read_only=read_only, within_s=within_s, beside=beside)
+def browsing(
+    source: Any, *, read_only: bool = False, within_s: float = 30, beside: Beside = CLUSTER_ONLY, needs_token: bool = True
+) -> Iterator[Browser]:
+    browser = Browser(source, read_only=read_only, within_s=within_s, beside=beside, needs_token=needs_token)
     try:
         yield browser
     finally:
@@ -160,12 +172,14 @@ class _Page(HTMLParser):
                 own = (value or "").startswith(("/", "?", "#")) and not (value or "").startswith(("//", "/\\"))
                 assert own or (tag, value) == ("link", "data:,"), f"it leads elsewhere: {value!r}"
         assert tag != "script" or dict(attrs) == {"src": "/static/console.js", "defer": None}
-        if tag not in _VOID:
+        if tag not in _VOID | _SHAPES:
             self.open.append(tag)
         if tag in {"td", "th"}:
             self.cells.append("")
 
     def handle_endtag(self, tag: str) -> None:
+        if tag in _SHAPES:
+            return
         assert self.open, f"</{tag}> closes nothing"
         assert self.open.pop() == tag
 

@@ -27,6 +27,21 @@ def group_state(name: str, kind: str = "classic", state: str = "Empty", **more: 
 
 
 @dataclass
+class FakeInside:
+    """Answers each question with what a test says, an error by raising it; `asked` are the questions."""
+
+    answers: dict[str, Any] = field(default_factory=dict)
+    asked: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
+
+    def ask(self, question: str, **arguments: Any) -> Any:
+        self.asked.append((question, arguments))
+        answer = self.answers[question]
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+@dataclass
 class FakeSource:
     """Has the methods of a Source that pages call."""
 

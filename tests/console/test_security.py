@@ -251,3 +251,17 @@ def test_what_goes_wrong_in_a_page(
     assert (answer.status, source.asked) == (status, ["lost"] if status == 502 else [])
     assert why in answer.text
     assert [record.exc_info is not None for record in caplog.records] == ([True] if status == 500 else [])
+
+
+def test_without_a_token_everybody_gets_a_session_and_forms_are_guarded_all_the_same() -> None:
+    with browsing(FakeSource(), needs_token=False) as browser:
+        first = browser.ask("GET", "/topics", {"Host": HOST})
+        assert first.status == 200
+        cookie = first.headers["set-cookie"].partition(";")[0]
+        assert "HttpOnly" in first.headers["set-cookie"]
+        again = browser.ask("GET", "/topics", {"Host": HOST, "Cookie": cookie})
+        assert (again.status, "set-cookie" in again.headers) == (200, False)
+        form = {"Host": HOST, "Origin": f"http://{HOST}", "Content-Type": FORM}
+        assert browser.ask("POST", "/new-topic", form, b"name=a").status == 401
+        assert browser.ask("POST", "/new-topic", {**form, "Cookie": cookie}, b"name=a").status == 403
+        assert browser.ask("GET", "/topics", {"Host": "evil.test"}).status == 421

@@ -59,3 +59,34 @@ def test_a_form_token_is_of_one_session_and_one_process() -> None:
     assert one != two
     assert name_of(one) != name_of(two)
     assert name_of(one) not in one
+
+
+def of_a_broker(now: Now, key: bytes = b"k") -> Sessions:
+    return Sessions("sesame", lambda count: b"r" * count, now, key)
+
+
+def test_a_session_goes_on_in_the_next_console_of_its_broker() -> None:
+    now = Now()
+    now.s = 10
+    first = of_a_broker(now)
+    session = first.open("sesame") or ""
+    now.s = 20
+    second = of_a_broker(now)
+    assert second.is_open(session)
+    assert second.fits(session, first.form_token(session))
+    assert not of_a_broker(now, b"another").is_open(session)
+    assert not Sessions("sesame", lambda count: b"r" * count, now).is_open(session)
+    for wrong in (session[:-1], session.replace("-10.000", "-19.000"), "--", "-", "ü-1-2", "\ud800"):
+        assert not second.is_open(wrong)
+    now.s = 10 + IDLE_S + 1
+    assert not of_a_broker(now).is_open(session)
+
+
+def test_a_console_does_not_take_back_a_session_that_it_has_ended_itself() -> None:
+    now = Now()
+    sessions = of_a_broker(now)
+    now.s = 1
+    session = sessions.begin()
+    assert sessions.is_open(session)
+    sessions._last_seen.clear()
+    assert not sessions.is_open(session)

@@ -6,12 +6,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final
 
+from ottla.server.inspect.connections import connections
+from ottla.server.inspect.topics import summarize_topic
+from ottla.server.inspect.transactions import all_transactions, describe_transaction
 from ottla.server.metadata.names import TRANSACTION_STATE
 from ottla.server.testkit.faults import Fault
 from ottla.server.testkit.fields import Fields, Refused, nearest
-from ottla.server.testkit.looks.connections import connections
-from ottla.server.testkit.looks.topics import summarize_topic
-from ottla.server.testkit.looks.transactions import all_transactions, describe_transaction
 from ottla.server.testkit.waiting.condition import Condition, Missing
 from ottla.server.txn.state import State
 from ottla.wire.api import APIS

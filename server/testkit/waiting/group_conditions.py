@@ -11,10 +11,10 @@ from ottla.server.group.consumer.group import ConsumerState
 from ottla.server.group.kind import Kind
 from ottla.server.group.share import group as share
 from ottla.server.group.streams.group import StreamsState
+from ottla.server.inspect.groups import Found, all_groups, client_of, get_group, summarize_group
+from ottla.server.inspect.positions import positions
 from ottla.server.metadata.names import CONSUMER_OFFSETS, SHARE_GROUP_STATE
 from ottla.server.testkit.fields import Fields, Refused, nearest
-from ottla.server.testkit.looks.groups import Found, all_groups, client_of, get_group, summarize_group
-from ottla.server.testkit.looks.positions import positions
 from ottla.server.testkit.waiting.condition import Condition, Missing
 from ottla.server.testkit.waiting.conditions import MOST, check_partition, in_time, replicas_of
 

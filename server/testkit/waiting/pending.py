@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 from ottla.server.base.clock import wait_at_most
 from ottla.server.base.promise import Promise
 from ottla.server.dispatch.chain import Place
+from ottla.server.inspect.connections import connections
 from ottla.server.testkit.fields import Refused
-from ottla.server.testkit.looks.connections import connections
 from ottla.server.testkit.waiting.condition import Missing
 from ottla.wire.api import APIS
 from ottla.wire.primitives import WireStruct

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
+from ottla.server.inspect.messages import text_or_base64
 from ottla.server.requests.session import Session
-from ottla.server.testkit.recorded import show, show_frames, text_or_base64
+from ottla.server.testkit.recorded import show, show_frames
 from ottla.server.testkit.recording import Entry
 from ottla.wire.messages import api_versions, create_topics, fetch, join_group, metadata, produce
 from ottla.wire.primitives import uuid_to_text

@@ -1,4 +1,4 @@
-"""Transactions and producers as a test sees them: what the coordinator knows of each transactional id, and what partitions
+"""Transactions and producers: what the coordinator knows of each transactional id, and what partitions
 remember of who wrote to them."""
 
 from __future__ import annotations
@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from ottla.server.testkit.looks.names import ascending
+from ottla.server.inspect.names import ascending
 from ottla.server.txn.errors import TransactionError
 
 if TYPE_CHECKING:

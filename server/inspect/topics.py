@@ -1,4 +1,4 @@
-"""Topics as a test sees them: their partitions, with all offsets, and the settings that are their own."""
+"""Topics: their partitions, with all offsets, and the settings that are their own."""
 
 from __future__ import annotations
 
@@ -6,20 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 from ottla.server.metadata.image import TOPIC
 from ottla.server.metadata.names import INTERNAL_TOPICS
-from ottla.server.testkit.looks.names import absent
 from ottla.wire.primitives import uuid_to_text
 
 if TYPE_CHECKING:
     from ottla.server.metadata.image import PartitionImage, TopicImage
     from ottla.server.requests.context import BrokerContext
-
-
-def find_topic(context: BrokerContext, name: str) -> TopicImage:
-    """Returns a topic. Raises Refused, with 404, if there is none of this name."""
-    topic = context.metadata.topics.get(name)
-    if topic is None:
-        raise absent("topic", name, context.metadata.topics)
-    return topic
 
 
 def summarize_topic(context: BrokerContext, topic: TopicImage) -> dict[str, Any]:

@@ -14,8 +14,8 @@ from ottla.log.errors import LogError
 from ottla.server.base.promise import Promise
 from ottla.server.group.kind import Kind
 from ottla.server.group.offsets import is_stale
+from ottla.server.inspect.assignments import assigned_partitions
 from ottla.server.share_state.errors import ShareStateError
-from ottla.server.testkit.looks.assignments import assigned_partitions
 from ottla.wire.batch import read_header
 
 if TYPE_CHECKING:

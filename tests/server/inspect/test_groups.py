@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from ottla.log.transactions import append_marker
+from ottla.server.inspect.assignments import decode_assignment
 from ottla.server.testkit.fields import Refused
-from ottla.server.testkit.looks.assignments import decode_assignment
 from tests.server.testkit.lives_rig import Rig, living, run
 from tests.server.testkit.members import (
     SHARE_MEMBER,

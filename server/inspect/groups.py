@@ -1,4 +1,4 @@
-"""Groups of all four kinds as a test sees them: state, members with what they have been given, commits, armed timers."""
+"""Groups of all four kinds: state, members with what they have been given, commits, armed timers."""
 
 from __future__ import annotations
 
@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ottla.server.group.classic.members import Member
 from ottla.server.group.kind import Kind
-from ottla.server.testkit.looks.assignments import by_name, decode_assignment
-from ottla.server.testkit.looks.names import absent
-from ottla.server.testkit.looks.positions import positions
-from ottla.server.testkit.texts import text_of
+from ottla.server.inspect.assignments import by_name, decode_assignment
+from ottla.server.inspect.positions import positions
+from ottla.server.inspect.texts import text_of
 
 if TYPE_CHECKING:
     from ottla.server.group.group import Group
@@ -50,14 +49,6 @@ def get_group(context: BrokerContext, group_id: str) -> Found | None:
         if group is not None:
             return Found(shard, group)
     return None
-
-
-def find_group(context: BrokerContext, group_id: str) -> Found:
-    """Returns a group. Raises Refused, with 404, if there is none of this id."""
-    found = get_group(context, group_id)
-    if found is None:
-        raise absent("group", group_id, all_groups(context))
-    return found
 
 
 def summarize_group(found: Found) -> dict[str, Any]:

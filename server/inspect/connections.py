@@ -1,4 +1,4 @@
-"""Connections as a test sees them: whose they are, which request waits, and until when nothing is read."""
+"""Connections: whose they are, which request waits, and until when nothing is read."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 from ottla.wire.api import APIS
 
 if TYPE_CHECKING:
+    from ottla.server.base.clock import Clock
     from ottla.server.broker.broker import Broker
     from ottla.server.network.connection import Connection
-    from ottla.server.testkit.bench import Bench
+    from ottla.server.requests.request import Request
 
 
 def connections(broker: Broker) -> Iterator[Connection]:
@@ -19,8 +20,9 @@ def connections(broker: Broker) -> Iterator[Connection]:
         yield from listener.connections
 
 
-def describe_connection(bench: Bench, connection: Connection) -> dict[str, Any]:
-    """Returns all about a connection. `client_id` is that of its last request."""
+def describe_connection(connection: Connection, clock: Clock, parked: dict[str, Any] | None) -> dict[str, Any]:
+    """Returns all about a connection. `client_id` is that of its last request, `clock` the broker's, and `parked` the request
+    that waits for its answer, as `describe_waiting` has it, as far as somebody notes which one that is."""
     session = connection.session
     software, version = session.client_software
     return {
@@ -31,26 +33,22 @@ def describe_connection(bench: Bench, connection: Connection) -> dict[str, Any]:
         "port": session.client_port,
         "listener": session.listener,
         "principal": session.principal,
-        "parked": _parked(bench, connection),
-        "muted_for_ms": _muted_for_ms(bench, connection),
+        "parked": parked,
+        "muted_for_ms": _muted_for_ms(connection, clock),
     }
 
 
-def _parked(bench: Bench, connection: Connection) -> dict[str, Any] | None:
-    """Returns the request that waits for its answer, and for how long it has waited, in real time."""
-    found = bench.parked.get(connection.session) if connection.waiting else None
-    if found is None:
-        return None
-    request = found.request
+def describe_waiting(request: Request, for_s: float) -> dict[str, Any]:
+    """Returns a request that waits for its answer, and for how long it has waited."""
     return {
         "api": APIS[request.api_key].name,
         "version": request.api_version,
         "correlation_id": request.correlation_id,
-        "for_ms": round((bench.clock.monotonic() - found.since_s) * 1000),
+        "for_ms": round(for_s * 1000),
     }
 
 
-def _muted_for_ms(bench: Bench, connection: Connection) -> int | None:
+def _muted_for_ms(connection: Connection, clock: Clock) -> int | None:
     """Returns for how long nothing more is read, by the broker's clock; None if something is."""
-    left_s = connection.muted_until - bench.context.clock.monotonic()
+    left_s = connection.muted_until - clock.monotonic()
     return round(left_s * 1000) if left_s > 0 else None

@@ -1,0 +1,90 @@
+"""The console that a broker starts: `python -m ottla.console.activated LISTENING CHANNEL`, two descriptors that it inherits.
+
+The broker has bound the port and lends it. The first line on the channel says all else: where the broker is, who is let in, and
+whether pages may show its inside; after it the channel answers questions (inside.py). When the broker closes it, this ends.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import secrets
+import socket
+import sys
+import time
+from pathlib import Path
+from typing import Any, Final
+
+import typer
+
+from ottla.commands.client import Cluster, cluster_of
+from ottla.commands.output import Failure
+from ottla.console.app import Beside
+from ottla.console.directory import Directory, why_not
+from ottla.console.inside import SocketInside
+from ottla.console.serving import Listening, Until, serve
+from ottla.console.sessions import Sessions
+
+NEEDS_TOKEN: Final = (
+    "This broker checks access rules, and its console lets everybody in (ottla.console.no.token); what is inside the broker, "
+    "which no rule covers, is only shown with a token."
+)
+_log: Final = logging.getLogger("ottla.console")
+
+
+def main() -> int:
+    """Serves until the broker ends, or nobody looks any more; returns the exit code."""
+    listening, channel = (socket.socket(fileno=int(word)) for word in sys.argv[1:3])
+    logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    channel.setblocking(True)
+    orders = _first_line(channel)
+    until = Until()
+    inside = SocketInside(channel, until.end)
+    try:
+        cluster = cluster_for(orders["addresses"], orders["command_config"])
+    except (Failure, typer.BadParameter) as error:
+        _log.error("ottla.console.command.config: %s", error)
+        return 1
+    token: str | None = orders["token"]
+    sessions = Sessions(token or secrets.token_hex(), secrets.token_bytes, time.monotonic, bytes.fromhex(orders["key"]))
+    shown = Beside(_directory(orders["directories"]), inside=inside)
+    beside = shown if orders["shows_inside"] else Beside(without_inside=NEEDS_TOKEN)
+    at = Listening(listening, orders["host"], orders["port"])
+    serve(cluster, at, sessions, read_only=orders["read_only"], beside=beside, needs_token=token is not None, until=until)
+    return 0
+
+
+def _first_line(channel: socket.socket) -> dict[str, Any]:
+    """Reads the first line byte by byte, because what follows is for others."""
+    line = bytearray()
+    while not line.endswith(b"\n"):
+        more = channel.recv(1)
+        if not more:
+            raise SystemExit(0)  # the broker has gone already
+        line += more
+    orders: dict[str, Any] = json.loads(line)
+    return orders
+
+
+def _directory(paths: list[str]) -> Directory | None:
+    """Returns the broker's data directory, if it is one that pages can look into: a console shows one, the first of several."""
+    return Directory(Path(paths[0]).absolute()) if paths and not why_not(Path(paths[0]).absolute()) else None
+
+
+def cluster_for(addresses: dict[str, str], command_config: str | None) -> Cluster:
+    """Returns how to reach the broker: by its PLAINTEXT listener, or as the file of `ottla.console.command.config` says. Raises
+    Failure if it has no listener of the file's security protocol, BadParameter for a file that cannot be read."""
+    if command_config is None:
+        return cluster_of(addresses["PLAINTEXT"], [], None)
+    cluster = cluster_of(None, [], Path(command_config))
+    if not cluster.is_named:
+        protocol = cluster.file.get("security.protocol", "PLAINTEXT").upper()
+        if protocol not in addresses:
+            there = ", ".join(addresses)
+            raise Failure(f"security.protocol is {protocol}, and the broker listens with {there}; set it, or bootstrap.servers")
+        cluster.file["bootstrap.servers"] = addresses[protocol]
+    return cluster
+
+
+if __name__ == "__main__":
+    sys.exit(main())

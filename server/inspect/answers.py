@@ -1,0 +1,42 @@
+"""Answers to the questions of a console about what there is: the broker itself, its groups, its transactions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ottla import __version__
+from ottla.server.inspect.groups import all_groups, describe_group, get_group, summarize_group
+from ottla.server.inspect.names import bounded
+from ottla.server.inspect.subject import NoSuch, Subject
+from ottla.server.inspect.transactions import all_transactions, describe_transaction
+
+
+def who(subject: Subject) -> dict[str, Any]:
+    """Returns which broker this is."""
+    broker = subject.broker
+    return {
+        "version": __version__,
+        "node": broker.config.node_id,
+        "cluster": broker.cluster_id,
+        "directories": list(broker.config.log_dirs),
+    }
+
+
+def groups(subject: Subject, limit: int) -> dict[str, Any]:
+    """Returns the groups that this broker coordinates, in short, by id."""
+    return bounded("groups", list(all_groups(subject.context).values()), limit, summarize_group)
+
+
+def group(subject: Subject, name: str) -> dict[str, Any]:
+    """Returns all about a group that this broker coordinates. Raises NoSuch."""
+    found = get_group(subject.context, name)
+    if found is None:
+        raise NoSuch(f"This broker coordinates no group {name}.")
+    return describe_group(subject.context, found)
+
+
+def transactions(subject: Subject, limit: int) -> dict[str, Any]:
+    """Returns the transactional ids that this broker coordinates, with what is known of each, by id."""
+    context = subject.context
+    found = [each for _, each in sorted(all_transactions(context).items())]
+    return bounded("transactions", found, limit, lambda each: describe_transaction(context, each))

@@ -1,0 +1,66 @@
+"""The questions that a broker's console may ask, as one table of functions: their name, and what answers them.
+
+A function is given the Subject and the arguments by their names, and returns what JSON can hold. It runs on the broker's loop, so
+it takes no longer than a turn: what may be long is bounded by a `limit`. It raises NoSuch or BadQuestion. What takes time is
+begun by one question and read by another.
+
+A question is a line of JSON, `{"id": 7, "question": "group", "arguments": {"name": "billing"}}`, and so is its answer:
+`{"id": 7, "answer": ...}`, or in place of `answer` one of `missing` and `refused`, with a sentence.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from ottla.server.inspect.answers import group, groups, transactions, who
+from ottla.server.inspect.state import connected, followers, health, open_transactions, requests
+from ottla.server.inspect.subject import BadQuestion, NoSuch, Subject
+from ottla.server.inspect.watched_requests import unwatch_requests, watch_requests, watched_requests
+
+MAX_ANSWER_BYTES: Final = 4 << 20
+
+QUESTIONS: Final[Mapping[str, Callable[..., Any]]] = {
+    "who": who,
+    "groups": groups,
+    "group": group,
+    "transactions": transactions,
+    "health": health,
+    "connections": connected,
+    "requests": requests,
+    "open_transactions": open_transactions,
+    "followers": followers,
+    "watch_requests": watch_requests,
+    "watched_requests": watched_requests,
+    "unwatch_requests": unwatch_requests,
+}
+
+_log: Final = logging.getLogger("ottla.server.inspect")
+
+
+def answer_line(subject: Subject, line: bytes) -> bytes:
+    """Returns the line that answers a line. Raises ValueError if that is no question at all."""
+    asked = json.loads(line)
+    if not isinstance(asked, dict) or not isinstance(asked.get("arguments"), dict):
+        raise ValueError("a question is an object with arguments")  # noqa: TRY004 - like the other malformed lines
+    said = json.dumps({"id": asked.get("id"), **_answer(subject, asked.get("question"), asked["arguments"])}).encode()
+    if len(said) > MAX_ANSWER_BYTES:
+        said = json.dumps({"id": asked.get("id"), "refused": "That is too much to be shown at once."}).encode()
+    return said + b"\n"
+
+
+def _answer(subject: Subject, question: object, arguments: dict[str, Any]) -> dict[str, Any]:
+    function = QUESTIONS.get(question) if isinstance(question, str) else None
+    if function is None:
+        return {"refused": f"The broker knows no question {question!r:.60}."}
+    try:
+        return {"answer": function(subject, **arguments)}
+    except NoSuch as missing:
+        return {"missing": str(missing)}
+    except BadQuestion as refused:
+        return {"refused": str(refused)}
+    except Exception:  # noqa: BLE001 - a bug in one answer is no end of the broker, nor of its console
+        _log.exception("the question %a failed", question)
+        return {"refused": "The broker failed to answer; its log says why."}

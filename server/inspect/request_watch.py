@@ -1,0 +1,165 @@
+"""Watches requests: what a client asks, what the broker does for it, and how long each of it takes.
+
+The link of the dispatch chain (Place.REQUESTS) is there only while somebody watches. It is the outermost one, so it sees what a
+client sent and what it is told. Fields are taken at once, as a request may lie in a buffer that others will use; of long lists,
+their beginning. What carries credentials is shown without fields. The time that taking takes is in none of the times.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from ottla.server.base.promise import Acknowledgement, Promise
+from ottla.server.inspect.messages import fields_of
+from ottla.wire.primitives import Buffer, Parts, WireStruct
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ottla.server.base.clock import Clock
+    from ottla.server.requests.link import Decode, Encode, Handle, Steps
+    from ottla.server.requests.request import Request
+    from ottla.server.requests.traits import Traits
+    from ottla.wire.api import Api
+
+MOST_ELEMENTS: Final = 20
+"""How many elements of each list are shown."""
+MOST_UNSENT: Final = 10_000
+WITH_CREDENTIALS: Final = frozenset(
+    ("SaslAuthenticate", "AlterUserScramCredentials", "CreateDelegationToken", "DescribeDelegationToken", "RenewDelegationToken")
+) | {"ExpireDelegationToken", "AlterConfigs", "IncrementalAlterConfigs"}
+_WAITS_FOR: Final = {
+    "Fetch": "records",
+    "ShareFetch": "records",
+    "JoinGroup": "the other members",
+    "SyncGroup": "the assignment",
+    "Produce": "the in-sync replicas, or the disk",
+}
+ANSWERED: Final = "answered"
+WAITING: Final = "waiting"
+CLOSED: Final = "closed"
+SILENT: Final = "no answer wanted"
+
+
+class Seen:
+    """A request that was watched. Times are in ns, None for a stage that has not come, or was not seen."""
+
+    __slots__ = (
+        *("api", "at_ms", "began", "client_id", "correlation_id", "decoded", "encoded", "fields", "handled", "host", "outcome"),
+        *("port", "response", "sent_bytes", "version", "waited", "waits_for"),
+    )
+
+    def __init__(self, api: str, request: Request, began: int, decoded: int | None, at_ms: int) -> None:
+        self.api = api
+        self.version = request.api_version
+        self.client_id = request.client_id
+        self.host, self.port = request.session.client_host, request.session.client_port
+        self.correlation_id = request.correlation_id
+        self.began = began
+        self.at_ms = at_ms
+        self.decoded = decoded
+        self.handled: int | None = None
+        self.waited: int | None = None
+        self.encoded: int | None = None
+        self.sent_bytes: int | None = None
+        self.waits_for: str | None = None
+        self.outcome = WAITING
+        self.fields: Any = None
+        self.response: Any = None
+
+
+class RequestWatch:
+    """A link that notes the requests of one client id, or with None of all, and stops at `most`, when `over` is called. `clock`
+    is the broker's."""
+
+    def __init__(self, clock: Clock, client_id: str | None, most: int, over: Callable[[], None]) -> None:
+        self._ticks = clock.ticks_ns
+        self._now_ms = clock.now_ms
+        self.client_id = client_id
+        self.most = most
+        self._over = over
+        self.seen: list[Seen] = []
+        self._decoded: tuple[Any, int, int] = (None, 0, 0)  # the body that was decoded last, when that began, and its time
+        self._unsent: dict[int, tuple[Any, Seen]] = {}  # answers to be encoded, by their ids; they are held, so that those stay
+
+    def around(self, api: Api, traits: Traits, steps: Steps) -> Steps:
+        """See Link."""
+        return steps._replace(
+            decode=partial(self._decode, steps.decode),
+            handle=partial(self._handle, steps.handle, api.name),
+            encode=partial(self._encode, steps.encode),
+        )
+
+    def _decode(self, decode: Decode, frame: Buffer, pos: int) -> tuple[Any, int]:
+        began = self._ticks()
+        body, end = decode(frame, pos)
+        self._decoded = body, began, self._ticks() - began
+        return body, end
+
+    def _handle(self, handle: Handle, api: str, body: Any, request: Request) -> Any:
+        if len(self.seen) >= self.most or (self.client_id is not None and request.client_id != self.client_id):
+            return handle(body, request)
+        known, began, decoded = self._decoded
+        if known is not body:  # it was decoded in a thread
+            began = self._ticks()
+        self._decoded = None, 0, 0
+        seen = Seen(api, request, began, decoded if known is body else None, self._now_ms())
+        shows = api not in WITH_CREDENTIALS
+        if shows:
+            seen.fields = fields_of(body, records=False, batches=True, most=MOST_ELEMENTS)
+        self.seen.append(seen)
+        called = self._ticks()
+        try:
+            answer = handle(body, request)
+        except Exception:
+            seen.handled, seen.outcome = self._ticks() - called, CLOSED
+            raise
+        finally:
+            if len(self.seen) == self.most:
+                self._over()
+        now = self._ticks()
+        seen.handled = now - called
+        if isinstance(answer, WireStruct):
+            self._answered(seen, answer, shows=shows)
+        elif answer is None:
+            seen.outcome = SILENT
+        elif isinstance(answer, Promise | asyncio.Future):
+            seen.waits_for = _WAITS_FOR.get(api, "the disk" if isinstance(answer, Acknowledgement) else "others")
+            answer.add_done_callback(lambda done: self._came(seen, done, now, shows=shows))
+        return answer
+
+    def _came(self, seen: Seen, done: Promise[Any] | asyncio.Future[Any], since: int, *, shows: bool) -> None:
+        seen.waited = self._ticks() - since
+        if done.cancelled() or (done.failed if isinstance(done, Promise) else done.exception() is not None):
+            seen.outcome = CLOSED
+            return
+        answer = done.result()
+        if answer is None:
+            seen.outcome = SILENT
+        else:
+            self._answered(seen, answer, shows=shows)
+
+    def _answered(self, seen: Seen, answer: Any, *, shows: bool) -> None:
+        seen.outcome = ANSWERED
+        if not isinstance(answer, WireStruct):  # it is encoded already
+            return
+        if shows:
+            seen.response = fields_of(answer, records=False, batches=False, most=MOST_ELEMENTS)
+        if len(self._unsent) < MOST_UNSENT:
+            self._unsent[id(answer)] = answer, seen
+
+    def _encode(self, encode: Encode, response: Any, parts: Parts) -> None:
+        found = self._unsent.pop(id(response), None)
+        if found is None:
+            encode(response, parts)
+            return
+        seen, began = found[1], self._ticks()
+        encode(response, parts)
+        seen.encoded = self._ticks() - began
+        seen.sent_bytes = sum(map(len, parts))
+
+    def close(self) -> None:
+        """Forgets what is not sent yet: its encoding is no longer seen."""
+        self._unsent.clear()

@@ -1,0 +1,42 @@
+"""What questions are about: the broker that runs now."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ottla.server.base.clock import Clock
+    from ottla.server.broker.broker import Broker
+    from ottla.server.inspect.watched_requests import Watching
+    from ottla.server.requests.context import BrokerContext
+
+
+class NoSuch(Exception):
+    """Raised if there is nothing of the name that is asked for; its text says so in a sentence."""
+
+
+class BadQuestion(Exception):
+    """Raised for a question that cannot be answered; its text says why in a sentence."""
+
+
+class Subject:
+    """`living` returns the broker that runs now, for a test may start it anew. `clock` is that of real time."""
+
+    def __init__(self, living: Callable[[], Broker], clock: Clock) -> None:
+        self._living = living
+        self.clock = clock
+        self.watching: Watching | None = None
+        """The watch of requests that runs, or has run last (watched_requests.py)."""
+
+    @property
+    def broker(self) -> Broker:
+        return self._living()
+
+    @property
+    def context(self) -> BrokerContext:
+        """What the broker serves requests from. Raises BadQuestion while it starts or stops."""
+        context = self._living().context
+        if context is None:
+            raise BadQuestion("The broker is starting.")
+        return context

@@ -1,0 +1,123 @@
+"""What is inside the broker, with what a stranger can have written, and the sentence where there is no inside."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from compat_tests.console.hostile import HOSTILE
+from ottla.commands.output import Failure
+from ottla.console.app import Beside
+from ottla.console.inside import NO_BROKER
+from ottla.console.missing import Missing
+from ottla.console.text import visible
+from tests.console.browser import browsing, cells, check_page
+from tests.console.fakes import FakeInside, FakeSource, group_state
+
+CONNECTION = {"client_id": "app", "software": "kit", "software_version": "1", "host": "h", "port": 7, "principal": "User:a"}
+OPEN = {
+    "topic": "t",
+    "partition": 1,
+    "producer_id": 8,
+    "producer_epoch": 0,
+    "first_offset": 5,
+    "last_timestamp_ms": 0,
+    "behind": 3,
+}
+
+
+def answers(**more: Any) -> dict[str, Any]:
+    return {
+        "who": {"version": "1", "node": 1, "cluster": "c", "directories": ["/d"]},
+        "health": {"reasons": [], "connections": 1, "refused": 0, "partitions": 51, "is_measured": True},
+        "requests": {"apis": None},
+        "connections": {"connections": [], "left_off": 0},
+        "open_transactions": {"transactions": [], "left_off": 0},
+        "followers": {"followers": [], "left_off": 0},
+        **more,
+    }
+
+
+def test_all_of_it() -> None:
+    connection = {**CONNECTION, "listener": "PLAINTEXT", "waits": True, "muted_for_ms": None}
+    told = answers(
+        requests={
+            "apis": [{"api": "Fetch", "requests": 1234, "p50_us": 500, "p99_us": 12_345}],
+            "errors": [{"api": "Fetch", "error": "OFFSET_OUT_OF_RANGE", "times": 2}],
+        },
+        connections={"connections": [connection, {**connection, "muted_for_ms": 20}], "left_off": 3},
+        open_transactions={"transactions": [OPEN], "left_off": 0},
+        followers={
+            "followers": [{"topic": "t", "partition": 0, "follower": 2, "behind": 9, "in_sync": False}],
+            "left_off": 0,
+        },
+    )
+    inside = FakeInside(told)
+    with browsing(FakeSource(), beside=Beside(inside=inside, without_inside="")) as browser:
+        page = browser.get("/inside").text
+        found = cells(page)
+    assert found[4:8] == ["Fetch", "1,234", "0.50", "12.35"]
+    assert found[11:14] == ["Fetch", "OFFSET_OUT_OF_RANGE", "2"]
+    assert found[20:26] == ["app", "h:7", "kit 1", "User:a", "PLAINTEXT", "○ waits for an answer"]
+    assert found[31] == "▲ held back for 20 ms"
+    assert found[38:42] == ["t", "1", "8 epoch 0", "5"]
+    assert found[-5:] == ["t", "0", "2", "9", "▲ not in sync"]
+    assert "and 3 connections more" in page
+    assert ("connections", {"limit": 200}) in inside.asked
+
+
+def test_without_metrics_and_with_reasons() -> None:
+    health = {"reasons": ["this broker is fenced"], "connections": 0, "refused": 0, "partitions": 0, "is_measured": False}
+    with browsing(FakeSource(), beside=Beside(inside=FakeInside(answers(health=health)), without_inside="")) as browser:
+        page = browser.get("/inside").text
+        assert "this broker is fenced" in browser.get("/").text
+    assert "this broker is fenced" in page
+    assert "They are not counted" in page
+
+
+def test_without_an_inside_a_sentence_says_what_brings_it() -> None:
+    with browsing(FakeSource(states_of=[group_state("g")])) as browser:
+        for path in ("/inside", "/requests", "/", "/group?id=g"):
+            page = browser.get(path)
+            assert page.status == 200
+            assert NO_BROKER in page.text
+            assert 'href="/inside"' not in page.text
+
+
+def test_the_overview_and_a_group_with_an_inside() -> None:
+    timers = [
+        {"timer": "session", "member_id": "m", "due_in_ms": 4500},
+        {"timer": "rebalance", "member_id": None, "due_in_ms": 10},
+    ]
+    inside = FakeInside(answers(group={"timers": timers}))
+    with browsing(FakeSource(states_of=[group_state("g")]), beside=Beside(inside=inside, without_inside="")) as browser:
+        assert '<a href="/inside">This broker</a> serves clients' in browser.get("/").text
+        assert cells(browser.get("/group?id=g").text)[-6:] == ["session", "m", "4.5", "rebalance", "", "0.0"]
+        for error in (Missing("This broker coordinates no group g."), Failure("late")):
+            inside.answers["group"] = error
+            assert "Another broker coordinates this group" in browser.get("/group?id=g").text
+        inside.answers["health"] = Failure("late")
+        assert "health is not known: late" in browser.get("/").text
+
+
+def test_hostile_values_are_text() -> None:
+    connections = [
+        {
+            "client_id": value,
+            "software": value,
+            "software_version": value,
+            "host": value,
+            "port": 1,
+            "principal": value,
+            "listener": value,
+            "waits": False,
+            "muted_for_ms": None,
+        }
+        for value in HOSTILE
+    ]
+    opened = [{**OPEN, "topic": value} for value in HOSTILE]
+    told = answers(
+        connections={"connections": connections, "left_off": 0}, open_transactions={"transactions": opened, "left_off": 0}
+    )
+    with browsing(FakeSource(), beside=Beside(inside=FakeInside(told), without_inside="")) as browser:
+        texts = "".join(check_page(browser.get("/inside").text).texts)
+    assert all(visible(value) in texts for value in HOSTILE)

@@ -1,0 +1,129 @@
+"""The link of a watch: what it notes of a request, whichever way its answer comes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ottla.server.base.promise import Promise
+from ottla.server.inspect.request_watch import RequestWatch
+from ottla.server.requests.link import Steps
+from ottla.server.requests.request import Request
+from ottla.server.requests.session import Session
+from ottla.wire.api import APIS
+from ottla.wire.messages import fetch, sasl_authenticate
+
+NO_BROKER: Any = None
+
+
+class Ticks:
+    """A clock by which everything takes a microsecond."""
+
+    def __init__(self) -> None:
+        self.ns = 0
+
+    def ticks_ns(self) -> int:
+        self.ns += 1000
+        return self.ns
+
+    def now_ms(self) -> int:
+        return 5
+
+
+class Rig:
+    def __init__(self, answer: Any, most: int = 9, client_id: str | None = None, key: int = 1) -> None:
+        clock: Any = Ticks()
+        self.over = 0
+        self.watch = RequestWatch(clock, client_id, most, self.end)
+        self.answer = answer
+        self.body: Any = fetch.FetchRequest(topics=[fetch.FetchTopic(f"t{at}") for at in range(50)])
+        traits: Any = None
+        self.steps = self.watch.around(APIS[key], traits, Steps(lambda frame, pos: (self.body, 9), self.handle, self.encode))
+        self.key = key
+
+    def end(self) -> None:
+        self.over += 1
+
+    def handle(self, body: Any, request: Request) -> Any:
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return self.answer
+
+    def encode(self, response: Any, parts: Any) -> None:
+        parts.append(b"1234")
+
+    def serve(self, client_id: str = "app") -> Any:
+        body, _ = self.steps.decode(b"", 0)
+        answer = self.steps.handle(body, Request(NO_BROKER, Session("L", "host", 7), self.key, 12, 3, client_id))
+        if answer is not None and not isinstance(answer, Promise):
+            self.steps.encode(answer, [])
+        return answer
+
+
+def test_an_answer_at_once() -> None:
+    rig = Rig(fetch.FetchResponse())
+    rig.serve()
+    (seen,) = rig.watch.seen
+    assert (seen.api, seen.client_id, seen.host, seen.port, seen.outcome) == ("Fetch", "app", "host", 7, "answered")
+    assert (seen.decoded, seen.handled, seen.waited, seen.encoded, seen.sent_bytes) == (1000, 1000, None, 1000, 4)
+    assert len(seen.fields["topics"]) == 20
+    assert seen.response["error_code"] == 0
+    assert not rig.watch._unsent
+
+
+def test_an_answer_that_comes_later_and_one_that_never_does() -> None:
+    promise: Promise[Any] = Promise()
+    rig = Rig(promise)
+    rig.serve()
+    (seen,) = rig.watch.seen
+    assert (seen.outcome, seen.waits_for, seen.waited) == ("waiting", "records", None)
+    answer = fetch.FetchResponse()
+    promise.set_result(answer)
+    rig.steps.encode(answer, [])
+    assert (seen.outcome, seen.waited, seen.encoded) == ("answered", 1000, 1000)
+    cancelled: Promise[Any] = Promise()
+    rig.answer = cancelled
+    rig.serve()
+    cancelled.cancel()
+    failed: Promise[Any] = Promise()
+    rig.answer = failed
+    rig.serve()
+    failed.set_exception(ValueError())
+    silent: Promise[Any] = Promise()
+    rig.answer = silent
+    rig.serve()
+    silent.set_result(None)
+    rig.answer = None
+    rig.serve()
+    assert [each.outcome for each in rig.watch.seen[1:]] == ["closed", "closed", "no answer wanted", "no answer wanted"]
+
+
+def test_a_handler_that_fails_is_seen_and_fails() -> None:
+    rig = Rig(KeyError())
+    with pytest.raises(KeyError):
+        rig.serve()
+    assert rig.watch.seen[0].outcome == "closed"
+
+
+def test_one_client_only_and_so_many() -> None:
+    rig = Rig(fetch.FetchResponse(), most=2, client_id="app")
+    for client in ("other", "app", "other", "app", "app"):
+        rig.serve(client)
+    assert [seen.client_id for seen in rig.watch.seen] == ["app", "app"]
+    assert rig.over == 1
+
+
+def test_what_carries_credentials_is_shown_without_fields() -> None:
+    rig = Rig(sasl_authenticate.SaslAuthenticateResponse(), key=36)
+    rig.body = sasl_authenticate.SaslAuthenticateRequest(b"secret")
+    rig.serve()
+    (seen,) = rig.watch.seen
+    assert (seen.api, seen.fields, seen.response, seen.outcome) == ("SaslAuthenticate", None, None, "answered")
+
+
+def test_a_body_that_was_decoded_in_a_thread_has_no_time_of_that() -> None:
+    rig = Rig(fetch.FetchResponse())
+    rig.steps.decode(b"", 0)
+    rig.steps.handle(fetch.FetchRequest(), Request(NO_BROKER, Session("L", "host", 7), 1, 12, 3, "app"))
+    assert (rig.watch.seen[0].decoded, rig.watch.seen[0].handled) == (None, 1000)
