@@ -1,0 +1,36 @@
+"""The console's port before the broker starts: its address, and what is said of one that cannot be had."""
+
+from __future__ import annotations
+
+import socket
+
+import pytest
+
+from ottla.log.config_def import ConfigError
+from ottla.server.base.network import OsNetwork
+from ottla.server.console.opening import OpenedConsole
+from tests.server.console.test_settings import config
+
+
+@pytest.mark.parametrize(
+    ("settings", "end"),
+    [
+        ({}, "?token=" + 24 * "61"),
+        ({"ottla_console_token": "0123456789abcdef"}, ""),
+        ({"ottla_console_no_token": "true"}, ""),
+    ],
+)
+def test_the_address_has_a_new_token_in_it_and_no_other(settings: dict[str, str], end: str) -> None:
+    opened = OpenedConsole(config(**settings), OsNetwork(), lambda count: count * b"a")
+    port = opened._socket.getsockname()[1]
+    assert opened.url == f"http://127.0.0.1:{port}/{end}"
+    opened.end()
+    assert opened._socket.fileno() == -1
+
+
+def test_a_port_that_is_taken_is_named_with_the_remedy() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        with pytest.raises(ConfigError, match=r"^ottla\.console\.port: 127\.0\.0\.1:\d+: .*; choose another \(--console-port N"):
+            OpenedConsole(config(ottla_console_port=str(taken.getsockname()[1])), OsNetwork())
