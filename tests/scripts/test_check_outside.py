@@ -21,10 +21,12 @@ from compat_tests.anomalies.checker import check
 from compat_tests.anomalies.history import Key, Operation, operations
 from compat_tests.anomalies.records import Anomaly
 from compat_tests.outside import confluent_clients
-from compat_tests.outside.breaking import Breaking, Room
+from compat_tests.outside.breaking import Breaking
 from compat_tests.outside.clients import PATIENCE_S, Abortable, ClientError, Committed, Sent, decode, encode, place_of
 from compat_tests.outside.faults import KINDS, LONGEST_S, Fault, plan
 from compat_tests.outside.outcome import Outcome
+from compat_tests.outside.rooms import Room
+from compat_tests.outside.stages import OneBroker
 from compat_tests.outside.transactions import Transactions
 from compat_tests.outside.workers import Place, Queue, Reading, Register, SharedRecorder
 from compat_tests.reference.kafka import BrokerProcess
@@ -77,7 +79,7 @@ def test_it_is_broken_as_planned_and_alive_after_it(tmp_path: Path) -> None:
     broker = Fake(tmp_path)
     broker.start()
     try:
-        breaking = Breaking(broker)
+        breaking = Breaking(OneBroker(broker))
         breaking.through([Fault(0, "kill", 0), Fault(0.05, "pause", 0.05), Fault(0.1, "kill", 0)], 0.2)
         assert (breaking.broken, breaking.lives, breaking.found) == (Counter(kill=2, pause=1), 3, [])
         assert broker.process is not None
@@ -90,7 +92,7 @@ def test_a_broker_that_ends_by_itself_is_an_anomaly_and_is_started_again(tmp_pat
     broker = Fake(tmp_path)
     broker.start()
     try:
-        breaking = Breaking(broker)
+        breaking = Breaking(OneBroker(broker))
         assert broker.process is not None
         broker.process.send_signal(signal.SIGTERM)
         broker.process.wait()
@@ -126,7 +128,7 @@ def test_what_a_full_disk_ends_is_no_anomaly(tmp_path: Path) -> None:
     room = FakeRoom(broker)
     broker.start()
     try:
-        breaking = Breaking(broker, room)
+        breaking = Breaking(OneBroker(broker, room))
         breaking.through([Fault(0, "full", 0.01), Fault(0.05, "full", 0.01, killed=True)], 0.1)
         assert (breaking.found, breaking.ended_by_itself, breaking.lives) == ([], 1, 3)
         assert room.log == ["taken", "given back"] * 2
