@@ -15,7 +15,8 @@ The runs are in name spaces of their own (unshare: user, network, mounts), so th
 them, and nothing else of this machine is touched. In a cluster each node has a network of its own, in which packets from it or to
 it are dropped, and a clock of its own, which is moved (compat_tests/outside/clusters.py).
 
-Where the power goes, records are synced before they are acknowledged (`log.flush.interval.messages=1`), and elsewhere in every second run: kill -9 loses nothing that the broker had written.
+Where the power goes, records are synced before they are acknowledged (`log.flush.interval.messages=1`), and elsewhere in every
+second run: kill -9 loses nothing that the broker had written.
 """
 
 from __future__ import annotations

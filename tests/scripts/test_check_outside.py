@@ -4,11 +4,15 @@ clients are invented here; `scripts/check_outside.py` has real ones.
 
 from __future__ import annotations
 
+import shutil
 import signal
+import subprocess
 import sys
 import threading
+import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
@@ -20,10 +24,12 @@ from confluent_kafka import KafkaError, KafkaException
 from compat_tests.anomalies.checker import check
 from compat_tests.anomalies.history import Key, Operation, operations
 from compat_tests.anomalies.records import Anomaly
+from compat_tests.cluster.networks import TO
 from compat_tests.outside import confluent_clients
 from compat_tests.outside.breaking import Breaking
 from compat_tests.outside.clients import PATIENCE_S, Abortable, ClientError, Committed, Sent, decode, encode, place_of
-from compat_tests.outside.faults import KINDS, LONGEST_S, Fault, plan
+from compat_tests.outside.clocks import Clocks
+from compat_tests.outside.faults import FURTHEST_S, KINDS, LONGEST_OF_CLUSTERS_S, LONGEST_S, OF_CLUSTERS, Fault, plan
 from compat_tests.outside.outcome import Outcome
 from compat_tests.outside.rooms import Room
 from compat_tests.outside.stages import OneBroker
@@ -50,6 +56,17 @@ def test_faults_follow_each_other_within_the_time_and_all_kinds_come_up(seed: in
     assert not any(fault.killed for fault in planned if fault.kind != "full")
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_in_a_cluster_other_faults_befall_one_broker_each(seed: int) -> None:
+    planned = plan(seed, 200, OF_CLUSTERS, nodes=3)
+    assert {fault.kind for fault in planned} == set(OF_CLUSTERS)
+    assert all(fault.lasts_s <= LONGEST_OF_CLUSTERS_S[fault.kind] for fault in planned)
+    assert all(fault.at_s + fault.lasts_s < after.at_s for fault, after in pairwise(planned))
+    assert {fault.node for each in range(10) for fault in plan(each, 200, OF_CLUSTERS, nodes=3)} == {0, 1, 2}
+    assert all((fault.kind == "clock") == (fault.moved_s != 0) for fault in planned)
+    assert all(abs(fault.moved_s) <= FURTHEST_S for fault in planned)
+
+
 def test_some_are_killed_while_their_disk_is_full() -> None:
     assert {fault.killed for seed in range(20) for fault in plan(seed, 100, ["full"])} == {True, False}
 
@@ -57,10 +74,15 @@ def test_some_are_killed_while_their_disk_is_full() -> None:
 def test_there_are_no_other_faults() -> None:
     with pytest.raises(ValueError, match="fire"):
         plan(1, 100, ["kill", "fire"])
+    with pytest.raises(ValueError, match="cut"):
+        plan(1, 100, ["cut"])
+    with pytest.raises(ValueError, match="full"):
+        plan(1, 100, ["full"], nodes=3)
 
 
 def test_no_pause_is_so_long_that_clients_give_up() -> None:
     assert LONGEST_S["pause"] < PATIENCE_S / 2
+    assert LONGEST_OF_CLUSTERS_S["pause"] < PATIENCE_S / 2
 
 
 class Fake(BrokerProcess):
@@ -134,6 +156,81 @@ def test_what_a_full_disk_ends_is_no_anomaly(tmp_path: Path) -> None:
         assert room.log == ["taken", "given back"] * 2
     finally:
         broker.kill()
+
+
+class FakeStage(OneBroker):
+    """Two brokers, and networks and clocks that only say what they are asked for."""
+
+    def __init__(self, directory: Path) -> None:
+        self.brokers = {7: Fake(directory / "a"), 8: Fake(directory / "b")}
+        self.log: list[tuple[object, ...]] = []
+        self.networks: Any = SimpleNamespace(cut=self._during("cut"))
+        self.clocks: Any = SimpleNamespace(moved=self._during("moved"))
+
+    def _during(self, name: str) -> Callable[..., AbstractContextManager[None]]:
+        @contextmanager
+        def during(*given: object) -> Iterator[None]:
+            self.log.append((name, *given))
+            yield
+            self.log.append((f"{name} no more",))
+
+        return during
+
+
+def test_the_broker_that_the_plan_says_is_broken(tmp_path: Path) -> None:
+    stage = FakeStage(tmp_path)
+    for broker in stage.brokers.values():
+        broker.start()
+    try:
+        first, second = (broker.process for broker in stage.brokers.values())
+        breaking = Breaking(stage)
+        faults = [Fault(0, "kill", 0, node=1), Fault(0, "cut-to", 0, node=0), Fault(0, "clock", 0, node=1, moved_s=-5)]
+        breaking.through(faults, 0.01)
+        assert stage.log == [("cut", 7, TO), ("cut no more",), ("moved", 8, -5), ("moved no more",)]
+        assert stage.brokers[7].process is first
+        assert stage.brokers[8].process is not second
+        assert (breaking.lives, breaking.found) == (3, [])
+        assert first is not None
+        first.terminate()
+        first.wait()
+        breaking.watch_for(0.01)
+        assert [(anomaly.name, anomaly.where) for anomaly in breaking.found] == [("ended", "a")]
+        assert breaking.lives == 4
+    finally:
+        for broker in stage.brokers.values():
+            broker.kill()
+
+
+TELLS_TIMES: str = """
+import sys, time
+for _ in sys.stdin:
+    print(time.time(), time.monotonic(), flush=True)
+"""
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler")
+def test_a_process_is_told_the_wrong_time_of_day_while_its_clock_is_moved(tmp_path: Path) -> None:
+    clocks = Clocks(tmp_path, [1, 2])
+    command = [*clocks.words(1), sys.executable, "-c", TELLS_TIMES]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+
+        def ahead_s() -> tuple[int, int]:
+            """Returns by how much the process's clocks differ from those of this one: of the time of day, and monotonic."""
+            assert process.stdin is not None
+            assert process.stdout is not None
+            process.stdin.write("?\n")
+            told = [float(word) for word in process.stdout.readline().split()]
+            return round((told[0] - time.time()) / 100), round((told[1] - time.monotonic()) / 100)
+
+        assert ahead_s() == (0, 0)
+        with clocks.moved(1, 3000):
+            assert ahead_s() == (30, 0)
+        with clocks.moved(1, -2000), clocks.moved(2, 500):
+            assert ahead_s() == (-20, 0)
+        assert ahead_s() == (0, 0)
+        process.stdin.close()
 
 
 # What workers record
