@@ -5,7 +5,8 @@
     python -m scripts.check_outside --faults power,pause --filesystem xfs    on a machine that loses its power (scripts/powercut)
     python -m scripts.check_outside --runs 10 --record       and note it in docs/proofs.md
     python -m scripts.check_outside --clusters ooo,ook,kkk    on three brokers each, o for ottla and k for Apache Kafka
-    python -m scripts.check_outside --planted NAME            with a fault of tests/sim/planted.py in the broker, to be found
+    python -m scripts.check_outside --planted NAME            with a fault of tests/sim/planted.py in the broker, to be found;
+                                                              with --clusters ooo, also one of tests/sim/cluster/planted.py
 
 A seed decides what breaks when and what clients try; what happens between them is their own. Every run is a new broker and one
 line. The exit code is 1 if there is an anomaly; it is printed, and the history and the broker's log are kept and named. With
@@ -21,7 +22,6 @@ second run: kill -9 loses nothing that the broker had written.
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
 import sys
@@ -41,6 +41,7 @@ from compat_tests.outside.clocks import Clocks
 from compat_tests.outside.clusters import Cluster
 from compat_tests.outside.faults import KINDS, OF_CLUSTERS
 from compat_tests.outside.outcome import Outcome
+from compat_tests.outside.planting import with_fault
 from compat_tests.outside.play import play
 from compat_tests.outside.rooms import Room
 from compat_tests.outside.stages import OneBroker, Stage
@@ -49,7 +50,6 @@ from scripts.namespaces import is_inside, run_inside
 from scripts.powercut.broker import FILESYSTEMS, OttlaInGuest, prepare_network
 from scripts.powercut.run import KERNEL
 
-ROOT: Final = Path(__file__).resolve().parents[1]
 SYNCED: Final = {"log.flush.interval.messages": "1"}
 _SMALL: Final = "64m"
 _SHOWN: Final = 10
@@ -57,23 +57,15 @@ _START_S: Final = 300
 """How long a start may take, on a machine that may be busy with other things."""
 
 
-class PlantedOttla(Ottla):
-    """ottla with a fault of tests/sim/planted.py. `planted` is its name."""
-
-    planted = ""
-
-    def environment(self) -> dict[str, str]:
-        path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
-        return super().environment() | {"PYTHONPATH": path}
-
-    def command(self) -> list[str]:
-        return [sys.executable, "-m", "tests.sim.planted", self.planted, "serve", str(self.properties)]
-
-
 @contextmanager
-def stage_of(arguments: Namespace, kinds: list[str], directory: Path, *, synced: bool) -> Iterator[Stage]:
-    """Yields a new broker in the directory, on a file system of its own if that may become full."""
-    settings = SYNCED if synced else {}
+def stage_of(arguments: Namespace, name: str, seed: int, directory: Path, networks: Networks | None) -> Iterator[Stage]:
+    """Yields the cluster of this name, or a new broker, on a file system of its own if that may become full."""
+    kinds = kinds_of(arguments)
+    settings = SYNCED if "power" in kinds or seed % 2 == 1 else {}
+    if networks is not None:
+        clocks = Clocks(directory, [1, 2, 3]) if "clock" in kinds else None
+        yield Cluster(directory, name, networks, clocks, settings, planted=arguments.planted)
+        return
     if "power" in kinds:
         with OttlaInGuest.on_disk(directory, settings, arguments.filesystem) as guest:
             guest.start_timeout_s = _START_S
@@ -81,7 +73,7 @@ def stage_of(arguments: Namespace, kinds: list[str], directory: Path, *, synced:
         return
     made = CLASSES[arguments.broker]
     if arguments.planted:
-        made = type("Planted", (PlantedOttla,), {"planted": arguments.planted})
+        made = with_fault(Ottla, arguments.planted)
     broker = made(directory, settings)
     broker.start_timeout_s = _START_S
     if "full" not in kinds:
@@ -102,20 +94,14 @@ def stage_of(arguments: Namespace, kinds: list[str], directory: Path, *, synced:
 
 def run_all(arguments: Namespace) -> int:
     """Plays the runs; returns how many found something."""
-    kinds = kinds_of(arguments)
     bad = 0
     origin = proofs.origin()
     networks = Networks([1, 2, 3, CONTROLLER_ID]) if arguments.clusters else None
     for name in arguments.clusters or [arguments.broker]:
         for seed in range(arguments.seed, arguments.seed + arguments.runs):
             directory = Path(tempfile.mkdtemp(prefix=f"outside-{name}-{seed}-"))
-            synced = "power" in kinds or seed % 2 == 1
-            if networks is not None:
-                clocks = Clocks(directory, [1, 2, 3]) if "clock" in kinds else None
-                outcome = _play(arguments, Cluster(directory, name, networks, clocks, synced=synced), seed, kinds)
-            else:
-                with stage_of(arguments, kinds, directory, synced=synced) as stage:
-                    outcome = _play(arguments, stage, seed, kinds)
+            with stage_of(arguments, name, seed, directory, networks) as stage:
+                outcome = play(stage, seed, arguments.seconds, kinds_of(arguments), _say if arguments.verbose else None)
             print(f"{name}, {outcome}", flush=True)
             bad += bool(outcome.found)
             _show(outcome)
@@ -135,11 +121,8 @@ def kinds_of(arguments: Namespace) -> list[str]:
     return [kind for kind in arguments.faults.split(",") if kind]
 
 
-def _play(arguments: Namespace, stage: Stage, seed: int, kinds: list[str]) -> Outcome:
-    def say(text: str) -> None:
-        print(f"    {time.strftime('%H:%M:%S')} {text}", flush=True)
-
-    return play(stage, seed, arguments.seconds, kinds, say if arguments.verbose else None)
+def _say(text: str) -> None:
+    print(f"    {time.strftime('%H:%M:%S')} {text}", flush=True)
 
 
 def record(arguments: Namespace, name: str, outcome: Outcome, origin: dict[str, str]) -> None:
@@ -195,8 +178,6 @@ def main() -> int:
         parser.error(
             f"no such faults {'in clusters' if arguments.clusters else 'of one broker'}: {', '.join(sorted(kinds - known))}"
         )
-    if arguments.planted and arguments.clusters:
-        parser.error("--planted is for one broker")
     if arguments.record and arguments.planted:
         parser.error("--record is for a broker as it is")
     if "power" in kinds:

@@ -5,16 +5,18 @@ clock of its own. All topics have three replicas and `min.insync.replicas=2`, th
 from __future__ import annotations
 
 import signal
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
 from compat_tests.anomalies.history import Recorder
 from compat_tests.anomalies.records import Anomaly
 from compat_tests.cluster.coordinators import SETTINGS
-from compat_tests.cluster.mixed import LETTERS, Mixed
+from compat_tests.cluster.mixed import CLASSES, LETTERS, Mixed
 from compat_tests.cluster.networks import Networks
+from compat_tests.cluster.nodes import OttlaBroker
 from compat_tests.outside.clocks import Clocks
+from compat_tests.outside.planting import with_fault
 from compat_tests.outside.stages import Stage
 from compat_tests.reference.kafka import BrokerProcess
 from compat_tests.waiting import wait_for
@@ -22,6 +24,12 @@ from ottla.wire.messages.metadata import MetadataRequest
 
 SESSION_S: Final = 4.0
 """How long the controller waits for a heartbeat: shorter than what befalls a broker takes in most cases (faults.py)."""
+OF_RUNS: Final = {
+    "offsets.topic.num.partitions": "3",
+    "transaction.state.log.num.partitions": "3",
+    "broker.session.timeout.ms": str(round(SESSION_S * 1000)),
+    "replica.lag.time.max.ms": "3000",
+}
 _START_S: Final = 300
 _SETTLED_S: Final = 120.0
 _METADATA_VERSION: Final = 9
@@ -30,20 +38,23 @@ _IN_ORDER: Final = (0, 128 + signal.SIGTERM)
 
 
 class Cluster(Stage):
-    """`letters` names the brokers, as in `ook`; `clocks` is None where no clock is moved."""
+    """`letters` names the brokers, as in `ook`; `clocks` is None where no clock is moved. `planted` is the name of a fault that
+    is in all brokers of ottla, if there is to be one. `more` are settings of all nodes."""
 
     replicas = 3
 
-    def __init__(self, directory: Path, letters: str, networks: Networks, clocks: Clocks | None, *, synced: bool) -> None:
-        settings = SETTINGS | {
-            "offsets.topic.num.partitions": "3",
-            "transaction.state.log.num.partitions": "3",
-            "broker.session.timeout.ms": str(round(SESSION_S * 1000)),
-            "replica.lag.time.max.ms": "3000",
-        }
-        if synced:
-            settings["log.flush.interval.messages"] = "1"
-        self._mixed = Mixed(directory, [LETTERS[letter] for letter in letters], settings, networks)
+    def __init__(
+        self,
+        directory: Path,
+        letters: str,
+        networks: Networks,
+        clocks: Clocks | None,
+        more: Mapping[str, str],
+        planted: str = "",
+    ) -> None:
+        settings = {**SETTINGS, **OF_RUNS, **more}
+        classes = {**CLASSES, "ottla": with_fault(OttlaBroker, planted)} if planted else CLASSES
+        self._mixed = Mixed(directory, [LETTERS[letter] for letter in letters], settings, networks, classes=classes)
         self.brokers = self._mixed.brokers
         self.networks, self.clocks = networks, clocks
         for node, broker in self.brokers.items():

@@ -210,6 +210,8 @@ class _Edited(importlib.machinery.SourceFileLoader):
 
 
 if __name__ == "__main__":  # NAME and the arguments of ottla: for scripts/check_outside.py, whose broker is a process of its own
-    plant(named(sys.argv[1]))
+    from tests.sim.cluster.planted import PLANTED as IN_REPLICATION
+
+    plant(named(sys.argv[1], [*PLANTED, *IN_REPLICATION]))
     sys.argv[1:2] = []
     runpy.run_module("ottla", run_name="__main__", alter_sys=True)
