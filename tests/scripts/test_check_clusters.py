@@ -1,5 +1,5 @@
-"""The stage of three brokers of the checker outside (compat_tests/outside/clusters.py). Nothing is started here but small processes
-in the brokers' places.
+"""The stage of three brokers of the checker outside (compat_tests/outside/clusters.py). Only small processes are started in the
+brokers' places.
 """
 
 from __future__ import annotations
