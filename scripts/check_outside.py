@@ -23,6 +23,7 @@ second run: kill -9 loses nothing that the broker had written.
 from __future__ import annotations
 
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -188,6 +189,7 @@ def main() -> int:
                 parser.error(f"{tool} is missing; on Debian: apt-get install user-mode-linux e2fsprogs xfsprogs")
     if not is_inside():
         return run_inside("scripts.check_outside")
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # brokers end with it, and are not left behind
     subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
     if "power" in kinds:
         prepare_network()
