@@ -4,6 +4,7 @@ clients are invented here; `scripts/check_outside.py` has real ones.
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 import signal
 import subprocess
@@ -19,15 +20,17 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from aiokafka.errors import NotCoordinatorForGroupError
+from aiokafka.protocol.commit import OffsetFetchRequest, OffsetFetchResponse_v3
 from confluent_kafka import KafkaError, KafkaException
 
 from compat_tests.anomalies.checker import check
 from compat_tests.anomalies.history import Key, Operation, operations
 from compat_tests.anomalies.records import Anomaly
 from compat_tests.cluster.networks import TO
-from compat_tests.outside import confluent_clients
+from compat_tests.outside import aiokafka_clients, confluent_clients
 from compat_tests.outside.breaking import Breaking
-from compat_tests.outside.clients import PATIENCE_S, Abortable, ClientError, Committed, Sent, decode, encode, place_of
+from compat_tests.outside.clients import PATIENCE_S, Abortable, ClientError, Committed, Sent, decode, encode, in_time, place_of
 from compat_tests.outside.clocks import Clocks
 from compat_tests.outside.faults import FURTHEST_S, KINDS, LONGEST_OF_CLUSTERS_S, LONGEST_S, OF_CLUSTERS, Fault, plan
 from compat_tests.outside.outcome import Outcome
@@ -414,6 +417,36 @@ def raising(error: Exception) -> Callable[..., None]:
         raise error
 
     return call
+
+
+def test_a_call_that_does_not_end_is_given_up() -> None:
+    ended = threading.Event()
+    with pytest.raises(ClientError, match="no end"):
+        in_time(ended.wait, 0.01)
+    ended.set()
+    assert in_time(lambda: 5) == 5
+    with pytest.raises(Abortable, match="no"):
+        in_time(raising(Abortable("no")))
+
+
+@pytest.mark.parametrize("code", [0, 16])
+def test_aiokafka_looks_at_the_error_of_a_whole_answer(code: int) -> None:
+    dead: list[bool] = []
+    response = OffsetFetchResponse_v3(0, [], code)
+
+    async def send(request: object) -> object:
+        return response
+
+    consumer: Any = SimpleNamespace(_coordinator=SimpleNamespace(_send_req=send, coordinator_dead=lambda: dead.append(True)))
+    aiokafka_clients._heed_errors(consumer)
+    asked = consumer._coordinator._send_req(OffsetFetchRequest("g", []))
+    if code:
+        with pytest.raises(NotCoordinatorForGroupError):
+            asyncio.run(asked)
+    else:
+        assert asyncio.run(asked) is response
+    assert dead == [True] * (code != 0)
+    assert asyncio.run(consumer._coordinator._send_req("another")) is response
 
 
 def test_reading_nothing_proves_nothing(place: Place) -> None:
