@@ -15,12 +15,14 @@ _WITH_OFFSETS: Final = 0.5
 
 
 class Transactions(Worker):
-    """`transactional_id` is the worker's own unless another has the same."""
+    """`transactional_id` is the worker's own unless another has the same. Who shares it has done something when it has taken the
+    id over: on a slow machine, the other may be ahead of each of its transactions."""
 
     def __init__(self, place: Place, library: Library, transactional_id: str) -> None:
         super().__init__(place, f"{library.name} transacts as {transactional_id}")
         self._library = library
         self._id = transactional_id
+        self._shared = transactional_id != library.name
         self._keys = [key for key in place.keys if key not in place.queues]
         self._sender: Sender | None = None
         self._poller: Poller | None = None
@@ -119,6 +121,7 @@ class Transactions(Worker):
             sender.close()
             return
         operation.ok()
+        self.done += self._shared
         self._sender = sender
 
     def leave(self) -> None:

@@ -369,6 +369,13 @@ def test_what_nobody_asked_to_commit_has_failed(place: Place, call: str) -> None
     assert "commit" not in client.calls
 
 
+@pytest.mark.parametrize(("transactional_id", "done"), [("fake", 0), ("shared", 1)])
+def test_taking_an_id_over_is_something_done_by_who_shares_it(place: Place, transactional_id: str, done: int) -> None:
+    worker = Transactions(place, FakeLibrary(FakeClient()), transactional_id)
+    worker.once()
+    assert worker.done == done
+
+
 def test_a_client_that_is_of_no_more_use_is_replaced_by_a_new_process(place: Place) -> None:
     worker, client = transactions(place, commit=True)
     before = worker.process
