@@ -107,8 +107,8 @@ class Library(Protocol):
 def in_time(ask: Callable[[], Answer], longest_s: float = LONGEST_S) -> Answer:
     """Returns what it answers, and raises what it raises. Raises ClientError if it is not back in time, and leaves it alone then.
 
-    Two libraries may wait for ever in `send_offsets` when the coordinator of the group has gone: kafka-python 3.0, which waits
-    without any limit, and librdkafka 2.16 (its issues 5511 and 5456). Another producer takes the transactional id over.
+    Two libraries were seen not to end when a coordinator had gone: librdkafka 2.16 in `send_offsets` (its issues 5511 and 5456),
+    and kafka-python 3.0, which waits without any limit, there and in `commit`. Another producer takes the transactional id over.
     """
     answers: list[Answer] = []
     errors: list[BaseException] = []
