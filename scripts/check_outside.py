@@ -45,8 +45,8 @@ from compat_tests.outside.faults import KINDS, OF_CLUSTERS
 from compat_tests.outside.outcome import Outcome
 from compat_tests.outside.planting import with_fault
 from compat_tests.outside.play import play
-from compat_tests.outside.rooms import Room
 from compat_tests.outside.stages import OneBroker, Stage
+from compat_tests.rooms import Room
 from scripts import proofs
 from scripts.namespaces import is_inside, run_inside
 from scripts.powercut.broker import FILESYSTEMS, OttlaInGuest, prepare_network

@@ -28,7 +28,7 @@ from compat_tests.cluster.mixed import Mixed
 from compat_tests.cluster.networks import OF_NETWORKS, Networks
 from compat_tests.cluster.nodes import connect
 from compat_tests.cluster.traffic import Traffic
-from compat_tests.outside.rooms import Room
+from compat_tests.rooms import Room
 from compat_tests.waiting import wait_for
 from compat_tests.wire import Connection
 from ottla.wire.messages.metadata import MetadataRequest, MetadataRequestTopic

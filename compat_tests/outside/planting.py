@@ -25,7 +25,7 @@ def with_fault(made: type[Made], name: str) -> type[Made]:
         return made.environment(self) | {"PYTHONPATH": path}
 
     def command(self: Made) -> list[str]:
-        return [sys.executable, "-m", "tests.sim.planted", name, "serve", str(self.properties)]
+        return [sys.executable, "-m", "tests.sim.serve_planted", name, "serve", str(self.properties)]
 
     overridden: dict[str, Any] = {"environment": environment, "command": command}
     return type("Planted", (made,), overridden)

@@ -10,8 +10,8 @@ from compat_tests.anomalies.history import Recorder
 from compat_tests.anomalies.records import Anomaly
 from compat_tests.cluster.networks import Networks
 from compat_tests.outside.clocks import Clocks
-from compat_tests.outside.rooms import Room
 from compat_tests.reference.kafka import BrokerProcess
+from compat_tests.rooms import Room
 
 NODE: Final = 1
 

@@ -34,11 +34,11 @@ from compat_tests.outside.clients import PATIENCE_S, Abortable, ClientError, Com
 from compat_tests.outside.clocks import Clocks
 from compat_tests.outside.faults import FURTHEST_S, KINDS, LONGEST_OF_CLUSTERS_S, LONGEST_S, OF_CLUSTERS, Fault, plan
 from compat_tests.outside.outcome import Outcome
-from compat_tests.outside.rooms import Room
 from compat_tests.outside.stages import OneBroker
 from compat_tests.outside.transactions import Transactions
 from compat_tests.outside.workers import Place, Queue, Reading, Register, SharedRecorder
 from compat_tests.reference.kafka import BrokerProcess
+from compat_tests.rooms import Room
 
 # What breaks, and when
 
