@@ -31,8 +31,8 @@ from compat_tests.cluster.fault_rounds import FAULTS, SESSION_S, Round, Rounds, 
 from compat_tests.cluster.mixed import LETTERS, Mixed, named_clusters
 from compat_tests.cluster.networks import Networks
 from compat_tests.cluster.nodes import CONTROLLER_ID
-from compat_tests.outside.breaking import Room
 from compat_tests.reference.kafka import BrokerFailed
+from compat_tests.rooms import Room
 from scripts import proofs
 from scripts.namespaces import is_inside, run_inside
 

@@ -25,15 +25,14 @@ from typing import Final, NamedTuple
 from confluent_kafka import KafkaException
 
 from compat_tests.cluster.mixed import Mixed
-from compat_tests.cluster.networks import BOTH, FROM, TO, Networks
+from compat_tests.cluster.networks import OF_NETWORKS, Networks
 from compat_tests.cluster.nodes import connect
 from compat_tests.cluster.traffic import Traffic
-from compat_tests.outside.breaking import Room
+from compat_tests.rooms import Room
 from compat_tests.waiting import wait_for
 from compat_tests.wire import Connection
 from ottla.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 
-OF_NETWORKS: Final = {"cut": BOTH, "cut-from": FROM, "cut-to": TO}
 FAULTS: Final = ("kill", "stop", "pause", *OF_NETWORKS, "full")
 TOPIC: Final = "promised"
 SESSION_S: Final = 6.0

@@ -7,7 +7,7 @@ from __future__ import annotations
 import json
 import signal
 from argparse import ArgumentTypeError
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
@@ -29,7 +29,7 @@ from ottla.wire.messages.alter_partition_reassignments import (
 
 LETTERS: Final = {"o": "ottla", "k": "kafka"}
 """By which the clusters of scripts are named, as in `ook`."""
-CLASSES: Final = {"kafka": KafkaBroker, "ottla": OttlaBroker}
+CLASSES: Final[Mapping[str, type[KafkaBroker | OttlaBroker]]] = {"kafka": KafkaBroker, "ottla": OttlaBroker}
 _TERMINATED: Final = 128 + signal.SIGTERM
 """The exit code of a JVM that was asked to end."""
 
@@ -55,6 +55,7 @@ class Mixed:
         settings: dict[str, str] | None = None,
         networks: Networks | None = None,
         release: str = "",
+        classes: Mapping[str, type[KafkaBroker | OttlaBroker]] = CLASSES,
     ) -> None:
         """`release`: the metadata.version whose features the cluster begins with, such as 3.9-IV0; as a rule the newest."""
 
@@ -66,7 +67,7 @@ class Mixed:
         if release:
             self.controller.format_options = ("--standalone", "--release-version", release)
         self.brokers: dict[int, BrokerProcess] = {
-            node: CLASSES[kind](directory / f"{kind}-{node}", node, self.controller.bootstrap, settings, host(node))
+            node: classes[kind](directory / f"{kind}-{node}", node, self.controller.bootstrap, settings, host(node))
             for node, kind in enumerate(kinds, 1)
         }
         if networks is not None:

@@ -12,7 +12,8 @@ from functools import partial
 from typing import Any, TypeVar
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
-from aiokafka.errors import KafkaError
+from aiokafka.errors import KafkaError, for_code
+from aiokafka.protocol.commit import OffsetFetchRequest
 from aiokafka.structs import OffsetAndMetadata
 
 from compat_tests.anomalies.history import Key
@@ -131,6 +132,7 @@ class _Poller:
                 retry_backoff_ms=100,
             )
             await consumer.start()
+            _heed_errors(consumer)
             return consumer
 
         self._consumer = loop.ask(make)
@@ -163,6 +165,23 @@ class _Poller:
 
     def close(self) -> None:
         _close(self._loop, self._consumer.stop)
+
+
+def _heed_errors(consumer: AIOKafkaConsumer) -> None:
+    """Has the library look at the error of a whole OffsetFetch. In its version 0.14 it does not, and takes an answer such as
+    NOT_COORDINATOR for one without offsets.
+    """
+    coordinator = consumer._coordinator
+    send = coordinator._send_req
+
+    async def send_and_look(request: Any) -> Any:
+        response = await send(request)
+        if isinstance(request, OffsetFetchRequest) and (code := getattr(response, "error_code", 0)):
+            coordinator.coordinator_dead()
+            raise for_code(code)
+        return response
+
+    coordinator._send_req = send_and_look
 
 
 def _close(loop: _Loop, stop: Callable[[], Awaitable[Any]]) -> None:

@@ -12,7 +12,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Produ
 
 from compat_tests.anomalies.history import Key
 from compat_tests.outside import clients
-from compat_tests.outside.clients import PATIENCE_S, Abortable, ClientError, Committed, Sent, decode, encode, place_of
+from compat_tests.outside.clients import PATIENCE_S, Abortable, ClientError, Committed, Sent, decode, encode, in_time, place_of
 
 QUIET = logging.getLogger("outside.librdkafka")  # which says at length that a killed broker is gone
 QUIET.disabled = True
@@ -89,7 +89,7 @@ class _Sender:
         until = time.monotonic() + 3 * PATIENCE_S
         while True:
             try:
-                ask(PATIENCE_S)
+                in_time(lambda: ask(PATIENCE_S))
             except (KafkaException, SystemError) as error:
                 reason = _reason(error)
                 if reason.txn_requires_abort():

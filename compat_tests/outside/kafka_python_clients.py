@@ -15,7 +15,7 @@ from kafka.structs import OffsetAndMetadata
 
 from compat_tests.anomalies.history import Key
 from compat_tests.outside import clients
-from compat_tests.outside.clients import PATIENCE_S, Abortable, ClientError, Committed, Sent, decode, encode, place_of
+from compat_tests.outside.clients import PATIENCE_S, Abortable, ClientError, Committed, Sent, decode, encode, in_time, place_of
 
 _SHARED = {
     "reconnect_backoff_ms": 50,
@@ -50,7 +50,7 @@ class _Sender:
         time.sleep(seconds)
 
     def init(self) -> None:
-        _asked(self._producer.init_transactions)
+        in_time(lambda: _asked(self._producer.init_transactions))
 
     def begin(self) -> None:
         _asked(self._producer.begin_transaction)
@@ -63,14 +63,18 @@ class _Sender:
         self._abortable(self._producer.commit_transaction)
 
     def abort(self) -> None:
-        _asked(self._producer.abort_transaction)
+        in_time(lambda: _asked(self._producer.abort_transaction))
 
     def _abortable(self, ask: Callable[[], Any]) -> None:
         """The library does not say which errors can be aborted: the broker does, when it is asked to."""
-        try:
-            _asked(ask)
-        except ClientError as error:
-            raise Abortable(str(error)) from error
+
+        def asked() -> None:
+            try:
+                _asked(ask)
+            except ClientError as error:
+                raise Abortable(str(error)) from error
+
+        in_time(asked)  # out of time, it goes on asking
 
     def close(self) -> None:
         self._producer._sender.force_close()  # or it would go on repeating what nobody waits for

@@ -1,10 +1,11 @@
-"""A whole run: the broker starts, clients work while things break, everything is repaired and every client has to get on, all is
+"""A whole run: the brokers start, clients work while things break, everything is repaired and every client has to get on, all is
 read from the beginning, and the checker of anomalies judges. A run is bounded: in time by its seconds and `STUCK_S`, and clients
 pause between what they do.
 
-Beside the anomalies of the history there are those of the run: the broker ended by itself (`ended`), did not start or stop
+Beside the anomalies of the history there are those of the run: a broker ended by itself (`ended`), did not start or stop
 (`no-start`, `no-stop`), wrote a traceback to its log (`exception`), a client got nothing done after the repair (`stuck`), or
-there is something that nobody ever did (`idle`), and so nothing is proved.
+there is something that nobody ever did (`idle`), and so nothing is proved. In a cluster, replicas may never come to be in sync
+again (`out-of-sync`) or not be the same bytes in the end (`unequal`).
 """
 
 from __future__ import annotations
@@ -22,16 +23,17 @@ from compat_tests.anomalies.checker import check
 from compat_tests.anomalies.history import READ_COMMITTED, READ_UNCOMMITTED, Key, operations
 from compat_tests.anomalies.records import Anomaly
 from compat_tests.outside.aiokafka_clients import AioKafka
-from compat_tests.outside.breaking import Breaking, Room, failed_to_start
+from compat_tests.outside.breaking import Breaking, failed_to_start
 from compat_tests.outside.clients import PATIENCE_S, ClientError, Library, decode, place_of
 from compat_tests.outside.confluent_clients import QUIET, Confluent
 from compat_tests.outside.faults import plan
 from compat_tests.outside.kafka_python_clients import KafkaPython
 from compat_tests.outside.late import behind
 from compat_tests.outside.outcome import Outcome
+from compat_tests.outside.stages import Stage
 from compat_tests.outside.transactions import Transactions
 from compat_tests.outside.workers import Administration, Place, Queue, Reading, Register, SharedRecorder, Worker, ends
-from compat_tests.reference.kafka import BrokerFailed, BrokerProcess
+from compat_tests.reference.kafka import BrokerFailed
 
 QUEUES: Final = {"q": 2}
 APPENDED: Final = {"t": 2}
@@ -44,30 +46,29 @@ _KINDS_DONE: Final = ("send", "txn", "poll", "commit", "committed", "init", "top
 
 
 def play(
-    broker: BrokerProcess,
+    stage: Stage,
     seed: int,
     seconds: float,
     kinds: Collection[str],
-    *,
-    room: Room | None = None,
     say: Callable[[str], None] | None = None,
 ) -> Outcome:
-    """Plays one run on a new broker, which it ends, and returns what came of it. Raises RuntimeError if a client of the run has
-    an error of its own.
+    """Plays one run on a stage where nothing has run yet, which it ends, and returns what came of it. Raises RuntimeError if a
+    client of the run has an error of its own.
     """
     began = time.monotonic()
-    breaking = Breaking(broker, room, say)
+    breaking = Breaking(stage, say)
     keys = [f"{topic}-{at}" for topic, count in (QUEUES | APPENDED).items() for at in range(count)]
     recorder = SharedRecorder()
-    place = Place(broker.bootstrap, seed, recorder, keys, [key for key in keys if place_of(key)[0] in QUEUES])
+    queues = [key for key in keys if place_of(key)[0] in QUEUES]
+    place = Place(stage.bootstrap, seed, recorder, keys, queues, stage.replicas)
     workers: list[Worker] = []
     try:
-        broker.start()
-        _create_topics(broker.bootstrap)
+        stage.start()
+        _create_topics(stage.bootstrap, stage.replicas)
         workers = _workers(place)
         for worker in workers:
             worker.thread.start()
-        breaking.through(plan(seed, seconds, kinds), seconds)
+        breaking.through(plan(seed, seconds, kinds, len(stage.brokers)), seconds)
         recorder.mark(0, "heal")
         if say:
             say("all is repaired")
@@ -79,21 +80,21 @@ def play(
                 say(f"{worker.name} does not end")
         if say:
             say("all is read once more")
-        _read_all(broker.bootstrap, recorder, keys)
-        _read_groups(broker.bootstrap, recorder, place)
-        if code := broker.stop():
-            breaking.found.append(Anomaly("no-stop", "the broker", f"it ended with {code}"))
+        _read_all(stage.bootstrap, recorder, keys)
+        _read_groups(stage.bootstrap, recorder, place)
+        breaking.found += stage.compare(recorder)
+        breaking.found += stage.stop()
     except BrokerFailed as error:
         breaking.found.append(failed_to_start(error))
     finally:
         place.stop.set()
-        broker.kill()
+        stage.kill()
     for worker in workers:
         if worker.wrong is not None:
             raise RuntimeError(f"{worker.name} has an error of its own") from worker.wrong
     done = operations(recorder.events)
     counts = Counter((operation.f, operation.outcome) for operation in done)
-    found = [*breaking.found, *_exceptions(broker), *check(recorder.events, stuck_ns=int(STUCK_S * 1e9))]
+    found = [*breaking.found, *_exceptions(stage), *check(recorder.events, stuck_ns=int(STUCK_S * 1e9))]
     found += [Anomaly("idle", f, "nobody ever succeeded with it") for f in _KINDS_DONE if not counts[f, "ok"]]
     replaced = sum(worker.replaced for worker in workers)
     seconds = time.monotonic() - began
@@ -118,9 +119,10 @@ def _workers(place: Place) -> list[Worker]:
     return workers
 
 
-def _create_topics(bootstrap: str) -> None:
+def _create_topics(bootstrap: str, replicas: int) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap}, logger=QUIET)
-    topics = [NewTopic(name, count, 1, config={"segment.bytes": "1048576"}) for name, count in (QUEUES | APPENDED).items()]
+    config = {"segment.bytes": "1048576"}
+    topics = [NewTopic(name, count, replicas, config=config) for name, count in (QUEUES | APPENDED).items()]
     for future in admin.create_topics(topics).values():
         future.result(PATIENCE_S)
 
@@ -218,10 +220,13 @@ def _read_groups(bootstrap: str, recorder: SharedRecorder, place: Place) -> None
             poller.close()
 
 
-def _exceptions(broker: BrokerProcess) -> list[Anomaly]:
-    """Returns the tracebacks in the broker's log: those of ottla are bugs, whatever clients saw of them."""
-    if broker.kind != "ottla" or not broker.log_file.exists():
-        return []
-    lines = broker.log_file.read_text(errors="replace").splitlines()
-    at = [number for number, line in enumerate(lines) if line.startswith("Traceback")]
-    return [Anomaly("exception", "the broker", "\n".join(lines[max(number - 1, 0) : number + 40])) for number in at]
+def _exceptions(stage: Stage) -> list[Anomaly]:
+    """Returns the tracebacks in the brokers' logs: those of ottla are bugs, whatever clients saw of them."""
+    found = []
+    for broker in stage.brokers.values():
+        if broker.kind != "ottla" or not broker.log_file.exists():
+            continue
+        lines = broker.log_file.read_text(errors="replace").splitlines()
+        at = [number for number, line in enumerate(lines) if line.startswith("Traceback")]
+        found += [Anomaly("exception", broker.directory.name, "\n".join(lines[max(each - 1, 0) : each + 40])) for each in at]
+    return found

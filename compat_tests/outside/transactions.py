@@ -53,9 +53,9 @@ class Transactions(Worker):
         except Abortable:
             self._abort(operation)
             return
-        except ClientError:
+        except ClientError as error:
             # Nobody asks to commit any more. If nobody has, the next who takes over the id aborts it.
-            operation.info() if self._asked else operation.fail(why="a write failed")
+            operation.info(why=str(error)) if self._asked else operation.fail(why=f"a write failed: {error}")
             raise
         if commit:
             operation.ok(mops=[*mops, *(sent(key, known.get(value), value) for key, value in writes)])

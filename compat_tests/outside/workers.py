@@ -57,8 +57,8 @@ class SharedRecorder(Recorder):
 
 @dataclass(slots=True)
 class Place:
-    """Where clients work: the broker's address, what is recorded, and the seed. `keys` are for everybody, `queues` those of them
-    that no transaction writes to.
+    """Where clients work: the brokers' addresses, what is recorded, and the seed. `keys` are for everybody, `queues` those of
+    them that no transaction writes to. `replicas` is how many each partition has.
     """
 
     bootstrap: str
@@ -66,6 +66,7 @@ class Place:
     recorder: SharedRecorder
     keys: list[Key]
     queues: list[Key]
+    replicas: int = 1
     stop: threading.Event = field(default_factory=threading.Event)
 
 
@@ -266,7 +267,9 @@ class Register(Worker):
 
 
 class Administration(Worker):
-    """Makes topics, asks which there are, and where partitions end."""
+    """Makes topics, asks which there are, and where partitions end. In a cluster it does not ask for topics: a broker knows a new
+    one when it has fetched so much of the metadata, and nobody says when that is.
+    """
 
     pause_s = 0.5
 
@@ -279,7 +282,7 @@ class Administration(Worker):
         self._names: Iterator[str] = (f"made-{number}" for number in range(1 << 30))
 
     def once(self) -> None:
-        match self.random.choice(("ends", "ends", "ends", "topics", "create")):
+        match self.random.choice(("ends", "ends", "ends", "topics" if self.place.replicas == 1 else "ends", "create")):
             case "create":
                 topic = next(self._names)
                 operation = self.recorder.invoke(self.process, "create", topic=topic)
@@ -292,7 +295,7 @@ class Administration(Worker):
                 self._ended(operation, lambda: {"ends": ends(self._admin, self.place.keys), "mops": []})
 
     def _create(self, topic: str) -> dict[str, Any]:
-        self._admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(2 * PATIENCE_S)
+        self._admin.create_topics([NewTopic(topic, 1, self.place.replicas)])[topic].result(2 * PATIENCE_S)
         return {}
 
     def _ended(self, operation: Recorded, ask: Callable[[], dict[str, Any]]) -> None:

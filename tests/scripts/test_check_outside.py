@@ -4,30 +4,41 @@ clients are invented here; `scripts/check_outside.py` has real ones.
 
 from __future__ import annotations
 
+import asyncio
+import shutil
 import signal
+import subprocess
 import sys
 import threading
+import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from aiokafka.errors import NotCoordinatorForGroupError
+from aiokafka.protocol.commit import OffsetFetchRequest, OffsetFetchResponse_v3
 from confluent_kafka import KafkaError, KafkaException
 
 from compat_tests.anomalies.checker import check
 from compat_tests.anomalies.history import Key, Operation, operations
 from compat_tests.anomalies.records import Anomaly
-from compat_tests.outside import confluent_clients
-from compat_tests.outside.breaking import Breaking, Room
-from compat_tests.outside.clients import PATIENCE_S, Abortable, ClientError, Committed, Sent, decode, encode, place_of
-from compat_tests.outside.faults import KINDS, LONGEST_S, Fault, plan
+from compat_tests.cluster.networks import TO
+from compat_tests.outside import aiokafka_clients, confluent_clients
+from compat_tests.outside.breaking import Breaking
+from compat_tests.outside.clients import PATIENCE_S, Abortable, ClientError, Committed, Sent, decode, encode, in_time, place_of
+from compat_tests.outside.clocks import Clocks
+from compat_tests.outside.faults import FURTHEST_S, KINDS, LONGEST_OF_CLUSTERS_S, LONGEST_S, OF_CLUSTERS, Fault, plan
 from compat_tests.outside.outcome import Outcome
+from compat_tests.outside.stages import OneBroker
 from compat_tests.outside.transactions import Transactions
 from compat_tests.outside.workers import Place, Queue, Reading, Register, SharedRecorder
 from compat_tests.reference.kafka import BrokerProcess
+from compat_tests.rooms import Room
 
 # What breaks, and when
 
@@ -48,6 +59,17 @@ def test_faults_follow_each_other_within_the_time_and_all_kinds_come_up(seed: in
     assert not any(fault.killed for fault in planned if fault.kind != "full")
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_in_a_cluster_other_faults_befall_one_broker_each(seed: int) -> None:
+    planned = plan(seed, 200, OF_CLUSTERS, nodes=3)
+    assert {fault.kind for fault in planned} == set(OF_CLUSTERS)
+    assert all(fault.lasts_s <= LONGEST_OF_CLUSTERS_S[fault.kind] for fault in planned)
+    assert all(fault.at_s + fault.lasts_s < after.at_s for fault, after in pairwise(planned))
+    assert {fault.node for each in range(10) for fault in plan(each, 200, OF_CLUSTERS, nodes=3)} == {0, 1, 2}
+    assert all((fault.kind == "clock") == (fault.moved_s != 0) for fault in planned)
+    assert all(abs(fault.moved_s) <= FURTHEST_S for fault in planned)
+
+
 def test_some_are_killed_while_their_disk_is_full() -> None:
     assert {fault.killed for seed in range(20) for fault in plan(seed, 100, ["full"])} == {True, False}
 
@@ -55,10 +77,15 @@ def test_some_are_killed_while_their_disk_is_full() -> None:
 def test_there_are_no_other_faults() -> None:
     with pytest.raises(ValueError, match="fire"):
         plan(1, 100, ["kill", "fire"])
+    with pytest.raises(ValueError, match="cut"):
+        plan(1, 100, ["cut"])
+    with pytest.raises(ValueError, match="full"):
+        plan(1, 100, ["full"], nodes=3)
 
 
 def test_no_pause_is_so_long_that_clients_give_up() -> None:
     assert LONGEST_S["pause"] < PATIENCE_S / 2
+    assert LONGEST_OF_CLUSTERS_S["pause"] < PATIENCE_S / 2
 
 
 class Fake(BrokerProcess):
@@ -77,7 +104,7 @@ def test_it_is_broken_as_planned_and_alive_after_it(tmp_path: Path) -> None:
     broker = Fake(tmp_path)
     broker.start()
     try:
-        breaking = Breaking(broker)
+        breaking = Breaking(OneBroker(broker))
         breaking.through([Fault(0, "kill", 0), Fault(0.05, "pause", 0.05), Fault(0.1, "kill", 0)], 0.2)
         assert (breaking.broken, breaking.lives, breaking.found) == (Counter(kill=2, pause=1), 3, [])
         assert broker.process is not None
@@ -90,7 +117,7 @@ def test_a_broker_that_ends_by_itself_is_an_anomaly_and_is_started_again(tmp_pat
     broker = Fake(tmp_path)
     broker.start()
     try:
-        breaking = Breaking(broker)
+        breaking = Breaking(OneBroker(broker))
         assert broker.process is not None
         broker.process.send_signal(signal.SIGTERM)
         broker.process.wait()
@@ -126,12 +153,87 @@ def test_what_a_full_disk_ends_is_no_anomaly(tmp_path: Path) -> None:
     room = FakeRoom(broker)
     broker.start()
     try:
-        breaking = Breaking(broker, room)
+        breaking = Breaking(OneBroker(broker, room))
         breaking.through([Fault(0, "full", 0.01), Fault(0.05, "full", 0.01, killed=True)], 0.1)
         assert (breaking.found, breaking.ended_by_itself, breaking.lives) == ([], 1, 3)
         assert room.log == ["taken", "given back"] * 2
     finally:
         broker.kill()
+
+
+class FakeStage(OneBroker):
+    """Two brokers, and networks and clocks that only say what they are asked for."""
+
+    def __init__(self, directory: Path) -> None:
+        self.brokers = {7: Fake(directory / "a"), 8: Fake(directory / "b")}
+        self.log: list[tuple[object, ...]] = []
+        self.networks: Any = SimpleNamespace(cut=self._during("cut"))
+        self.clocks: Any = SimpleNamespace(moved=self._during("moved"))
+
+    def _during(self, name: str) -> Callable[..., AbstractContextManager[None]]:
+        @contextmanager
+        def during(*given: object) -> Iterator[None]:
+            self.log.append((name, *given))
+            yield
+            self.log.append((f"{name} no more",))
+
+        return during
+
+
+def test_the_broker_that_the_plan_says_is_broken(tmp_path: Path) -> None:
+    stage = FakeStage(tmp_path)
+    for broker in stage.brokers.values():
+        broker.start()
+    try:
+        first, second = (broker.process for broker in stage.brokers.values())
+        breaking = Breaking(stage)
+        faults = [Fault(0, "kill", 0, node=1), Fault(0, "cut-to", 0, node=0), Fault(0, "clock", 0, node=1, moved_s=-5)]
+        breaking.through(faults, 0.01)
+        assert stage.log == [("cut", 7, TO), ("cut no more",), ("moved", 8, -5), ("moved no more",)]
+        assert stage.brokers[7].process is first
+        assert stage.brokers[8].process is not second
+        assert (breaking.lives, breaking.found) == (3, [])
+        assert first is not None
+        first.terminate()
+        first.wait()
+        breaking.watch_for(0.01)
+        assert [(anomaly.name, anomaly.where) for anomaly in breaking.found] == [("ended", "a")]
+        assert breaking.lives == 4
+    finally:
+        for broker in stage.brokers.values():
+            broker.kill()
+
+
+TELLS_TIMES: str = """
+import sys, time
+for _ in sys.stdin:
+    print(time.time(), time.monotonic(), flush=True)
+"""
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler")
+def test_a_process_is_told_the_wrong_time_of_day_while_its_clock_is_moved(tmp_path: Path) -> None:
+    clocks = Clocks(tmp_path, [1, 2])
+    command = [*clocks.words(1), sys.executable, "-c", TELLS_TIMES]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+
+        def ahead_s() -> tuple[int, int]:
+            """Returns by how much the process's clocks differ from those of this one: of the time of day, and monotonic."""
+            assert process.stdin is not None
+            assert process.stdout is not None
+            process.stdin.write("?\n")
+            told = [float(word) for word in process.stdout.readline().split()]
+            return round((told[0] - time.time()) / 100), round((told[1] - time.monotonic()) / 100)
+
+        assert ahead_s() == (0, 0)
+        with clocks.moved(1, 3000):
+            assert ahead_s() == (30, 0)
+        with clocks.moved(1, -2000), clocks.moved(2, 500):
+            assert ahead_s() == (-20, 0)
+        assert ahead_s() == (0, 0)
+        process.stdin.close()
 
 
 # What workers record
@@ -315,6 +417,36 @@ def raising(error: Exception) -> Callable[..., None]:
         raise error
 
     return call
+
+
+def test_a_call_that_does_not_end_is_given_up() -> None:
+    ended = threading.Event()
+    with pytest.raises(ClientError, match="no end"):
+        in_time(ended.wait, 0.01)
+    ended.set()
+    assert in_time(lambda: 5) == 5
+    with pytest.raises(Abortable, match="no"):
+        in_time(raising(Abortable("no")))
+
+
+@pytest.mark.parametrize("code", [0, 16])
+def test_aiokafka_looks_at_the_error_of_a_whole_answer(code: int) -> None:
+    dead: list[bool] = []
+    response = OffsetFetchResponse_v3(0, [], code)
+
+    async def send(request: object) -> object:
+        return response
+
+    consumer: Any = SimpleNamespace(_coordinator=SimpleNamespace(_send_req=send, coordinator_dead=lambda: dead.append(True)))
+    aiokafka_clients._heed_errors(consumer)
+    asked = consumer._coordinator._send_req(OffsetFetchRequest("g", []))
+    if code:
+        with pytest.raises(NotCoordinatorForGroupError):
+            asyncio.run(asked)
+    else:
+        assert asyncio.run(asked) is response
+    assert dead == [True] * (code != 0)
+    assert asyncio.run(consumer._coordinator._send_req("another")) is response
 
 
 def test_reading_nothing_proves_nothing(place: Place) -> None:

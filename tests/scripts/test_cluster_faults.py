@@ -11,7 +11,7 @@ import pytest
 
 from compat_tests.cluster.fault_rounds import Round
 from compat_tests.cluster.traffic import Traffic
-from compat_tests.outside.breaking import Room
+from compat_tests.rooms import Room
 from scripts import proofs
 from scripts.cluster_faults import bound_s, record
 from scripts.proofs import CLUSTER, MOVE, Ledger, kept_corpora, page

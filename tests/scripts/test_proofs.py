@@ -100,6 +100,17 @@ def test_what_scripts_add(recorded: Path, tmp_path: Path) -> None:
     assert "| soak | 2 hours in one go | 1.97 hours | nothing |" in text
 
 
+def test_runs_on_clusters_are_counted_by_what_they_are_made_of(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path / "ledger")
+    for name, seconds, runs in (("ooo", "100", 4), ("ook", "100", 2), ("okk", "100", 1), ("kkk", "100", 3), ("ooo", "30", 9)):
+        about = {"broker": name, "faults": "cut", "seconds each": seconds}
+        ledger.add(OUTSIDE, {**ORIGIN, **about}, {"runs": runs}, found=["ook, cut, seed 1: stuck"] * (name == "ook"))
+    ledger.add(OUTSIDE, {**ORIGIN, "broker": "ottla", "faults": "kill", "seconds each": "100"}, {"runs": 5})
+    text = page(ledger, {})
+    assert "| 4 of ottla, 3 mixed, 3 of Kafka | 1 finding |" in text
+    assert "| 5 runs of 100 s in all | nothing |" in text
+
+
 def test_the_page_says_what_the_ledger_holds() -> None:
     """`python -m scripts.proofs` writes it again."""
     assert PAGE.read_text() == page(Ledger(), kept_corpora())

@@ -10,7 +10,6 @@ from __future__ import annotations
 import importlib.abc
 import importlib.machinery
 import importlib.util
-import runpy
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -207,9 +206,3 @@ class _Edited(importlib.machinery.SourceFileLoader):
 
     def get_code(self, fullname: str) -> CodeType:
         return compile(edited(self._fault), self.path, "exec", dont_inherit=True)
-
-
-if __name__ == "__main__":  # NAME and the arguments of ottla: for scripts/check_outside.py, whose broker is a process of its own
-    plant(named(sys.argv[1]))
-    sys.argv[1:2] = []
-    runpy.run_module("ottla", run_name="__main__", alter_sys=True)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from tests.sim.planted import fault
+from tests.sim.planted import Planted, fault
 
 _LOST: Final = "lost-replicated replicas-differ hw-beyond-isr lost-write unseen vanished inconsistent-offsets"
 _PARTED: Final = f"{_LOST} uneven-end epochs-differ split-brain"
@@ -178,4 +178,4 @@ _FOLLOWING: Final = (
         ),
     ),
 )
-PLANTED: Final = _LEADING + _FOLLOWING
+PLANTED: Final[tuple[Planted, ...]] = _LEADING + _FOLLOWING
