@@ -336,7 +336,7 @@ def _copy_records(partitions: Iterable[PartitionProduceData]) -> None:
     itself (server/network/receive_buffers.py): only a bytearray is used again."""
     for data in partitions:
         records = data.records
-        if records is not None and (not isinstance(records, memoryview) or isinstance(records.obj, bytearray)):
+        if records is not None and (type(records) is not memoryview or type(records.obj) is bytearray):
             data.records = bytes(records)
 
 
