@@ -141,6 +141,7 @@ COVERED_BY: Final[dict[str, str]] = {
     "server/inspect/topics.py": "tests/server/testkit/test_look_calls.py",
     "server/inspect/transactions.py": "tests/server/testkit/test_look_calls.py",
     "server/inspect/watched_requests.py": "tests/server/inspect/test_questions.py",
+    "server/inspect/watching.py": "tests/server/inspect/test_questions.py",
     "server/metadata/cluster.py": "tests/server/metadata/test_standalone_cluster.py",
     "server/metadata/controller.py": "tests/server/metadata/test_standalone_cluster.py",
     "server/metadata/controller_settings.py": "tests/server/metadata/test_standalone_cluster.py",

@@ -3,7 +3,6 @@ be had is said at once, and watched once it serves."""
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
@@ -15,6 +14,8 @@ from ottla.server.console.settings import HOST, PORT, addresses_for, read_settin
 from ottla.server.inspect.subject import Subject
 
 if TYPE_CHECKING:
+    from random import Random
+
     from ottla.server.base.network import Network
     from ottla.server.broker.broker import Broker
     from ottla.server.settings.broker_config import BrokerConfig
@@ -23,9 +24,9 @@ BACKLOG: Final = 64
 
 
 class OpenedConsole:
-    """The console of a broker. `random` returns so many bytes that nobody can guess."""
+    """The console of a broker. `random` is for what nobody can guess."""
 
-    def __init__(self, config: BrokerConfig, network: Network, random: Callable[[int], bytes] = secrets.token_bytes) -> None:
+    def __init__(self, config: BrokerConfig, network: Network, random: Random) -> None:
         """Binds the port. Raises ConfigError."""
         self._config = config
         self._settings = read_settings(config)
@@ -40,8 +41,8 @@ class OpenedConsole:
             ) from error
         self._socket.setblocking(False)
         self._host = host
-        self._token = self._settings.token or random(24).hex()
-        self._key = random(32).hex()
+        self._token = self._settings.token or random.randbytes(24).hex()
+        self._key = random.randbytes(32).hex()
         self._port: ConsolePort | None = None
 
     @property

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from ottla.server.base.clock import Clock
     from ottla.server.broker.broker import Broker
-    from ottla.server.inspect.watched_requests import Watching
+    from ottla.server.inspect.watching import Watching
     from ottla.server.requests.context import BrokerContext
 
 

@@ -4,61 +4,17 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, Final
+from functools import partial
+from typing import Any, Final
 
-from ottla.server.dispatch.chain import Place
 from ottla.server.inspect.request_watch import RequestWatch, Seen
 from ottla.server.inspect.subject import BadQuestion, Subject
-
-if TYPE_CHECKING:
-    from ottla.server.base.clock import Cancellable
-    from ottla.server.dispatch.chain import Chain
+from ottla.server.inspect.watching import Watching
 
 MOST_SECONDS: Final = 60.0
 MOST_REQUESTS: Final = 500
-KEPT_SECONDS: Final = 600.0
-"""For how long what was seen can be read after the end."""
 MOST_FIELDS: Final = 8_192
 """How many letters the fields of one message may have."""
-
-
-class Watching:
-    """A watch that runs, or has run."""
-
-    def __init__(self, subject: Subject, number: int, client_id: str | None, most: int, seconds: float) -> None:
-        self.number = number
-        self._subject = subject
-        self._ends_s = subject.clock.monotonic() + seconds
-        self.watch = RequestWatch(subject.context.clock, client_id, most, self._over)
-        self._chain: Chain | None = subject.broker.chain
-        self._chain.put(Place.REQUESTS, self.watch)
-        self._timer: Cancellable = subject.clock.call_later(seconds, self.end)
-
-    @property
-    def is_running(self) -> bool:
-        return self._chain is not None
-
-    @property
-    def left_s(self) -> float:
-        return max(0.0, self._ends_s - self._subject.clock.monotonic()) if self.is_running else 0.0
-
-    def _over(self) -> None:
-        self._timer.cancel()
-        self._timer = self._subject.clock.call_later(0, self.end)  # not within a request, whose route would change
-
-    def end(self) -> None:
-        """Takes the link away."""
-        if self._chain is None:
-            return
-        self._chain.put(Place.REQUESTS, None)
-        self._chain = None
-        self._timer.cancel()
-        self.watch.close()
-        self._subject.clock.call_later(KEPT_SECONDS, self._forget)
-
-    def _forget(self) -> None:
-        if self._subject.watching is self:
-            self._subject.watching = None
 
 
 def watch_requests(subject: Subject, client_id: str | None, most: int, seconds: float) -> dict[str, Any]:
@@ -69,8 +25,16 @@ def watch_requests(subject: Subject, client_id: str | None, most: int, seconds: 
     before = subject.watching
     if before is not None and before.is_running:
         raise BadQuestion(f"Requests are being watched already, for {before.left_s:.0f} s more; there is one watch at a time.")
-    subject.watching = Watching(subject, 1 if before is None else before.number + 1, client_id, most, seconds)
-    return {"watch": subject.watching.number}
+    context, chain = subject.context, subject.broker.chain
+    number = 1 if before is None else before.number + 1
+
+    def forget() -> None:
+        if subject.watching is begun:
+            subject.watching = None
+
+    make = partial(RequestWatch, context.clock, client_id, most)
+    begun = subject.watching = Watching(number, make, chain, subject.clock, seconds, forget)
+    return {"watch": number}
 
 
 def watched_requests(subject: Subject, request: int | None = None) -> dict[str, Any]:

@@ -244,10 +244,11 @@ def _open_console(config: BrokerConfig) -> OpenedConsole | None:
     if config.values[CONSOLE_PORT] is None:
         return None
     from ottla.server.base.network import OsNetwork
+    from ottla.server.base.randomness import from_system
     from ottla.server.console.opening import OpenedConsole
 
     try:
-        return OpenedConsole(config, OsNetwork())
+        return OpenedConsole(config, OsNetwork(), from_system())
     except ConfigError as error:
         raise CannotStart(str(error)) from error
 

@@ -167,7 +167,8 @@ def test_settings_addresses_and_what_else_a_cluster_says() -> None:
     assert {on_page(value) for value in HOSTILE} <= set(found)
 
 
-def test_what_the_pages_of_administration_show(monkeypatch: pytest.MonkeyPatch) -> None:
+def administration() -> dict[tuple[Any, str], Any]:
+    """Returns what the pages of administration are given, hostile in every place, by the module and name of what returns it."""
     where = [Partition(value, 0) for value in HOSTILE]
     txn = [transactions.Transaction(value, value, 1, 1, 0, 1, 1, [Partition(value, 0)]) for value in HOSTILE]
     known = [transactions.Producer(one, 1, 2, 3, 4, 5, 6) for one in where]
@@ -178,8 +179,7 @@ def test_what_the_pages_of_administration_show(monkeypatch: pytest.MonkeyPatch) 
         settings.without_markup("\n".join(HOSTILE)),
         [settings.Step(value, value, value) for value in HOSTILE],
     )
-    replicas = [storage.Replica(one, 1, 2, True) for one in where]
-    answers: dict[tuple[Any, str], Any] = {
+    return {
         (transactions, "transactions"): txn,
         (transactions, "hanging"): known,
         (transactions, "producers"): known,
@@ -197,6 +197,13 @@ def test_what_the_pages_of_administration_show(monkeypatch: pytest.MonkeyPatch) 
         (quorum, "features"): [quorum.Feature(value, 1, 1, 1) for value in HOSTILE],
         (settings, "detail"): detail,
     }
+
+
+def test_what_the_pages_of_administration_show(monkeypatch: pytest.MonkeyPatch) -> None:
+    answers = administration()
+    txn = answers[transactions, "transactions"]
+    where = [Partition(value, 0) for value in HOSTILE]
+    replicas = [storage.Replica(one, 1, 2, True) for one in where]
     for (module, name), answer in answers.items():
         monkeypatch.setattr(module, name, lambda *_, answer=answer, **__: answer)
     behind = [transactions.Waiting(one.topic, one, 1) for one in where], HOSTILE

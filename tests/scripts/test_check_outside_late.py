@@ -13,11 +13,16 @@ from compat_tests.reference.kafka import RealKafka
 
 
 def test_of_two_that_fence_each_other_one_has_to_get_on() -> None:
-    class Client(SimpleNamespace):
-        __hash__ = object.__hash__  # type: ignore[assignment]
+    class Client:
+        """A worker as far as it is looked at."""
+
+        wrong = None
+
+        def __init__(self, done: int, contested: str | None) -> None:
+            self.done, self.contested = done, contested
 
     def client(done: int, contested: str | None = None) -> Any:
-        return Client(done=done, contested=contested, wrong=None)
+        return Client(done, contested)
 
     alone, other, quick, slow = client(3, "a"), client(2, "b"), client(9, "shared"), client(0, "shared")
     reader = client(0)

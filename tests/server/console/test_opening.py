@@ -8,6 +8,7 @@ import pytest
 
 from ottla.log.config_def import ConfigError
 from ottla.server.base.network import OsNetwork
+from ottla.server.base.randomness import from_seed
 from ottla.server.console.opening import OpenedConsole
 from tests.server.console.test_settings import config
 
@@ -15,13 +16,13 @@ from tests.server.console.test_settings import config
 @pytest.mark.parametrize(
     ("settings", "end"),
     [
-        ({}, "?token=" + 24 * "61"),
+        ({}, f"?token={from_seed(1).randbytes(24).hex()}"),
         ({"ottla_console_token": "0123456789abcdef"}, ""),
         ({"ottla_console_no_token": "true"}, ""),
     ],
 )
 def test_the_address_has_a_new_token_in_it_and_no_other(settings: dict[str, str], end: str) -> None:
-    opened = OpenedConsole(config(**settings), OsNetwork(), lambda count: count * b"a")
+    opened = OpenedConsole(config(**settings), OsNetwork(), from_seed(1))
     port = opened._socket.getsockname()[1]
     assert opened.url == f"http://127.0.0.1:{port}/{end}"
     opened.end()
@@ -33,4 +34,4 @@ def test_a_port_that_is_taken_is_named_with_the_remedy() -> None:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         with pytest.raises(ConfigError, match=r"^ottla\.console\.port: 127\.0\.0\.1:\d+: .*; choose another \(--console-port N"):
-            OpenedConsole(config(ottla_console_port=str(taken.getsockname()[1])), OsNetwork())
+            OpenedConsole(config(ottla_console_port=str(taken.getsockname()[1])), OsNetwork(), from_seed(1))

@@ -127,7 +127,7 @@ _FOLLOWING: Final = (
         "a follower does not cut what its leader does not have",
         "stuck",
         "server/replication/truncation.py",
-        ("    log.truncate_to(offset)\n", "    pass\n"),
+        ("log.leader_epoch\n    log.truncate_to(offset)\n", "log.leader_epoch\n    pass\n"),
     ),
     fault(
         "a follower cuts its log at its high watermark",
