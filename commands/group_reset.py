@@ -197,9 +197,7 @@ def committed_of(
 
     futures: dict[str, Any] = {}
     for group in groups:  # librdkafka takes only one per call
-        futures |= ours.list_consumer_group_offsets(
-            [ConsumerGroupTopicPartitions(group)], request_timeout=admin.GROUP_TIMEOUT_S
-        )
+        futures |= ours.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)], request_timeout=admin.GROUP_TIMEOUT_S)
     done, wrong = admin.settle_groups(cluster, futures)
     found = {
         group: {
