@@ -18,8 +18,10 @@ from __future__ import annotations
 import fnmatch
 import re
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeoutError
 from contextlib import AbstractContextManager, nullcontext
 from enum import IntEnum
 from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple, NoReturn, TypeVar
@@ -40,6 +42,9 @@ T = TypeVar("T")
 NAMES_AT_ONCE: Final = 200
 """How many topics or groups one request asks about: few enough for the bar to move, and for an answer of a few MB at most."""
 PARTITIONS_AT_ONCE: Final = 2000
+GROUP_TIMEOUT_S: Final = 3600.0
+"""What librdkafka is told as the timeout of a request to a group's coordinator; `settle_groups` waits for less. librdkafka (2.16)
+ends the process if such a request times out and its coordinator is found after that (librdkafka's issue 4605), so none may."""
 
 INTERNAL_TOPICS: Final = frozenset(("__consumer_offsets", "__transaction_state", "__share_group_state"))
 """The topics that Kafka itself marks as internal. They are the same in every cluster."""
@@ -147,6 +152,24 @@ def settle(cluster: Cluster, futures: Mapping[K, Future[T]]) -> tuple[dict[K, T]
     return done, failed
 
 
+def settle_groups(cluster: Cluster, futures: Mapping[str, Future[T]]) -> tuple[dict[str, T], dict[str, str]]:
+    """Is `settle` for requests to groups' coordinators, which are made with GROUP_TIMEOUT_S: a group whose coordinator does not
+    answer in time is one error, and its client must not be used again."""
+    from confluent_kafka import KafkaException
+
+    deadline = time.monotonic() + cluster.timeout_s
+    done: dict[str, T] = {}
+    failed: dict[str, str] = {}
+    for name, future in futures.items():
+        try:
+            done[name] = future.result(max(0.0, deadline - time.monotonic()))
+        except FutureTimeoutError:
+            failed[name] = f"no answer within {cluster.timeout_s:g} s"
+        except KafkaException as error:
+            failed[name] = explain(error.args[0])
+    return done, failed
+
+
 def list_offsets(
     cluster: Cluster, admin: AdminClient, wanted: Mapping[Partition, Any]
 ) -> tuple[dict[Partition, int], dict[Partition, str]]:
@@ -246,9 +269,11 @@ def failed(name: str, error: str) -> Outcome:
     return Outcome(name, FAILED, error)
 
 
-def collect_outcomes(cluster: Cluster, futures: Mapping[str, Future[Any]], result: str) -> list[Outcome]:
+def collect_outcomes(
+    cluster: Cluster, futures: Mapping[str, Future[Any]], result: str, *, of_groups: bool = False
+) -> list[Outcome]:
     """Returns one outcome per future: `result`, or what went wrong."""
-    done, wrong = settle(cluster, futures)
+    done, wrong = (settle_groups if of_groups else settle)(cluster, futures)
     return [Outcome(name, result) if name in done else failed(name, wrong[name]) for name in futures]
 
 

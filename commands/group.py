@@ -146,8 +146,8 @@ def delete(
         admin.confirm(f"Delete {admin.listed(found, 'group')}, with all offsets?", yes=yes)
     with admin.progress("deleting", len(found)) as advance:
         for batch in admin.batches(found, admin.NAMES_AT_ONCE):
-            futures = ours.delete_consumer_groups(list(batch), request_timeout=cluster.timeout_s)
-            outcomes += admin.collect_outcomes(cluster, futures, "deleted")
+            futures = ours.delete_consumer_groups(list(batch), request_timeout=admin.GROUP_TIMEOUT_S)
+            outcomes += admin.collect_outcomes(cluster, futures, "deleted", of_groups=True)
             advance(len(batch))
     admin.report("group", outcomes, as_json=as_json)
     admin.end_if(errors)
@@ -182,12 +182,12 @@ def states_of(
     shares = [one for one in newer if one.kind == group_kinds.SHARE]
     described_apart = {one.name for one in newer}
     plain = [one.name for one in wanted if one.name not in described_apart]
-    asked = ours.describe_consumer_groups(plain, request_timeout=cluster.timeout_s) if plain else {}
+    asked = ours.describe_consumer_groups(plain, request_timeout=admin.GROUP_TIMEOUT_S) if plain else {}
     with_commits = {one.name for one in wanted} - {one.name for one in shares}
     committed, errors = group_reset.committed_of(cluster, ours, sorted(with_commits))
     states, wrong = group_kinds.described(brokers, newer)
     held, unheld = group_kinds.share_offsets(brokers, shares)
-    described, failed = admin.settle(cluster, asked)
+    described, failed = admin.settle_groups(cluster, asked)
     dead = [name for name, group in described.items() if state_name(group.state) == "Dead" and not committed.get(name)]
     errors |= dict.fromkeys(dead, NO_SUCH_GROUP) | failed | unheld | wrong
     states |= {name: group_state(group) for name, group in described.items()}

@@ -197,8 +197,8 @@ def committed_of(
 
     futures: dict[str, Any] = {}
     for group in groups:  # librdkafka takes only one per call
-        futures |= ours.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)], request_timeout=cluster.timeout_s)
-    done, wrong = admin.settle(cluster, futures)
+        futures |= ours.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)], request_timeout=admin.GROUP_TIMEOUT_S)
+    done, wrong = admin.settle_groups(cluster, futures)
     found = {
         group: {
             Partition(one.topic, one.partition): one.offset
@@ -270,9 +270,9 @@ def commit(cluster: client.Cluster, ours: AdminClient, group: str, after: Mappin
         for batch in admin.batches(list(after), admin.PARTITIONS_AT_ONCE):
             offsets = [TopicPartition(topic, number, after[Partition(topic, number)]) for topic, number in batch]
             futures = ours.alter_consumer_group_offsets(
-                [ConsumerGroupTopicPartitions(group, offsets)], request_timeout=cluster.timeout_s
+                [ConsumerGroupTopicPartitions(group, offsets)], request_timeout=admin.GROUP_TIMEOUT_S
             )
-            done, wrong = admin.settle(cluster, futures)
+            done, wrong = admin.settle_groups(cluster, futures)
             refused = [one for answer in done.values() for one in answer.topic_partitions if one.error is not None]
             moved += len(batch) - len(refused) if done else 0
             if wrong or refused:

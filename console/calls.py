@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import Final, TypeVar
 
 from ottla.console.streams import Streams
+from ottla.console.threads import Threads
 
 T = TypeVar("T")
 
@@ -34,7 +34,7 @@ class Calls:
         self._within_s = within_s
         self._most = at_once + waiting
         self._running = 0
-        self._threads = ThreadPoolExecutor(at_once, thread_name_prefix="page")
+        self._threads = Threads(at_once, "page")
         self.streams = Streams()
 
     async def run(self, page: Callable[[], T]) -> T:
@@ -61,6 +61,6 @@ class Calls:
             waiting.exception()  # of a page that was given up, nobody else asks for it
 
     def close(self) -> None:
-        """Lets go of the threads; one that is still in a call ends with it. Ends the streams."""
+        """Lets go of the threads; one that is still in a call ends with it, or with the process. Ends the streams."""
+        self._threads.close()
         self.streams.close()
-        self._threads.shutdown(wait=False, cancel_futures=True)

@@ -50,9 +50,9 @@ def delete_records(source: Source, where: Partition, before: int) -> None:
 def delete_group(source: Source, state: GroupState) -> None:
     """Deletes a group with its offsets. Raises Failure."""
     ours = source.cluster.admin()  # held until the answer is there: with the client goes its request
-    futures = ours.delete_consumer_groups([state.name], request_timeout=source.cluster.timeout_s)
+    futures = ours.delete_consumer_groups([state.name], request_timeout=admin.GROUP_TIMEOUT_S)
     try:
-        _, wrong = admin.settle(source.cluster, futures)
+        _, wrong = admin.settle_groups(source.cluster, futures)
     finally:
         source.changed()
     if wrong:

@@ -69,7 +69,6 @@ def run_console(
         is_secret = {"is_secret": context.obj.is_secret} if context.obj else {}
         beside = Beside(Directory(data_dir.absolute(), **is_secret), cluster.is_named)
     looks_at = [f"cluster {cluster.bootstrap}"] if beside.has_cluster else []
-    looks_at = [f"cluster {cluster.bootstrap}"] if beside.has_cluster else []
     looks_at += [f"directory {beside.directory.path}"] if beside.directory else []
     at, made = listen(host, port), token or secrets.token_urlsafe(24)
     sessions = Sessions(made, secrets.token_bytes, time.monotonic)

@@ -108,8 +108,8 @@ class Source:
 
     @property
     def admin(self) -> AdminClient:
-        """The client that is kept for what every page asks. Groups have one of their own each time: librdkafka (2.15) ends the
-        process if a broker goes away while a request for a group waits, and the same client asks about groups again."""
+        """The client that is kept for what every page asks. Groups have one of their own each time, which is let go
+        after an answer that did not come (see `GROUP_TIMEOUT_S` in commands/admin.py)."""
         return self._admin.get("admin", self.cluster.admin)
 
     def lost(self) -> None:

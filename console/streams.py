@@ -27,7 +27,8 @@ MAX_WAITING: Final = 16
 LONGEST_S: Final = 3600.0
 _ALIVE_S: Final = 10.0
 """How soon something is sent when nothing comes, so that a connection that has died is seen."""
-_STOP_S: Final = 5.0
+_STOP_S: Final = 0.7
+"""How long the end waits for the streams' clients, all together."""
 TOO_MANY: Final = f"{AT_ONCE} live tails are open already; close one, and load this page again."
 _log: Final = logging.getLogger("ottla.console")
 
@@ -111,11 +112,12 @@ class Streams:
             outlet.end()
 
     def close(self) -> None:
-        """Ends all streams, and waits until their clients are closed."""
+        """Ends all streams, and waits for a moment until their clients are closed."""
         threads = list(self._open.values())
         self.end()
+        until = time.monotonic() + _STOP_S
         for thread in threads:
-            thread.join(_STOP_S)
+            thread.join(max(0.0, until - time.monotonic()))
 
 
 class StreamResponse:

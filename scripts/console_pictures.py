@@ -1,8 +1,9 @@
 """Takes pictures of the console's pages for docs/console.md: `python -m scripts.console_pictures [NAME...]`.
 
-A broker with staged data runs in this process, and Chromium (Debian's, or what OTTLA_CHROMIUM names) looks at it, in light and in
-dark. A new page is one line in `PAGES`. A picture is 1100 pixels wide, a JPEG of less than 60 kB: its quality and its height are
-lowered until it is. Pictures differ from run to run by times and offsets; take those again whose page has changed.
+A broker with staged data runs beside this process, with its console, and Chromium (Debian's, or what OTTLA_CHROMIUM names)
+looks at it, in light and in dark. A new page is one line in `PAGES`. A picture is 1100 pixels wide, a JPEG of less than 60 kB:
+its quality and its height are lowered until it is. Pictures differ from run to run by times and offsets; take those again whose
+page has changed.
 """
 
 from __future__ import annotations
@@ -15,11 +16,12 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Final, NamedTuple
 from urllib.parse import urlsplit
 
-import ottla.testing
-from compat_tests.console.running import console
+from compat_tests.console.test_process import broker
+from compat_tests.test_commands_txn import open_transaction
 
 if TYPE_CHECKING:
     from confluent_kafka import Producer
@@ -49,6 +51,9 @@ PAGES: Final = (
     Picture("filters", "/topics/orders/messages?where=$.order.id+%3D+4711", "tbody td"),
     Picture("record", "/topics/orders/0/3"),
     Picture("tail", "/topics/payments/tail", "tbody tr:nth-child(8)"),
+    Picture("transaction", "/transaction?id=till-7"),
+    Picture("segment", f"/files/orders-0/{0:020d}.log"),
+    Picture("inside", "/inside"),
 )
 
 
@@ -60,9 +65,9 @@ def main(names: Sequence[str]) -> int:
         return 2
     FOLDER.mkdir(exist_ok=True)
     with (
-        ottla.testing.Broker() as broker,
-        staged(broker.bootstrap),
-        console(broker.bootstrap) as address,
+        TemporaryDirectory() as directory,
+        broker(Path(directory) / "data", "--metrics-port", "0") as (_, bootstrap, address),
+        staged(bootstrap),
         browsing(address) as pages,
     ):
         for picture in wanted:
@@ -131,6 +136,7 @@ def staged(bootstrap: str) -> Iterator[None]:
         consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group})
         consumer.commit(offsets=[TopicPartition("orders", number, offset) for number in (0, 1)], asynchronous=False)
         consumer.close()
+    till = open_transaction(bootstrap, "till-7", "payments")
     over = threading.Event()
 
     def keep_coming() -> None:
@@ -149,6 +155,7 @@ def staged(bootstrap: str) -> Iterator[None]:
         over.set()
         thread.join()
         producer.flush(60)
+        del till
 
 
 def _send(producer: Producer, topic: str, partition: int, number: int) -> None:

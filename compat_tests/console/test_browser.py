@@ -20,7 +20,10 @@ from playwright.sync_api import Browser, Page, sync_playwright
 from compat_tests.brokers import SharedBrokers
 from compat_tests.commands import made
 from compat_tests.console.hostile import HOSTILE
-from compat_tests.console.running import console
+from compat_tests.console.running import Visitor, console
+from compat_tests.console.test_process import broker
+from compat_tests.test_commands_txn import open_transaction
+from compat_tests.waiting import wait_for
 
 PICTURES = Path(__file__).resolve().parents[2] / "build" / "console"
 AXE = Axe()
@@ -50,18 +53,25 @@ def address(at: str, shared_brokers: SharedBrokers) -> Iterator[str]:
         yield found
 
 
+@pytest.fixture(scope="module")
+def within(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The console of a broker that has started it and shows its inside: requests that were watched, an open transaction."""
+    with broker(tmp_path_factory.mktemp("inside") / "data", "--metrics-port", "0") as (_, bootstrap, url):
+        visitor = Visitor(url)
+        visitor.post("/requests", visitor.get("/requests"), client="", n="20", seconds="60")
+        open_transaction(bootstrap, "till", made(bootstrap, 1))
+        wait_for(lambda: "The watch is over" in visitor.get("/requests").text, "requests are seen")
+        yield url
+
+
 @pytest.fixture
 def look(chromium: Browser, address: str, request: pytest.FixtureRequest) -> Iterator[Callable[..., Page]]:
-    """`look(scheme, script=True)` opens the console; at the end nothing may have been said on any page's console."""
+    """`look(script=True)` opens the console; at the end nothing may have been said on any page's console."""
     said: list[str] = []
     pages: list[Page] = []
 
-    def open_(scheme: str = "light", *, script: bool = True, width: int = 1200) -> Page:
-        context = chromium.new_context(
-            color_scheme="dark" if scheme == "dark" else "light",
-            java_script_enabled=script,
-            viewport={"width": width, "height": 800},
-        )
+    def open_(*, script: bool = True) -> Page:
+        context = chromium.new_context(java_script_enabled=script, viewport={"width": 1200, "height": 800})
         context.set_default_timeout(30_000)
         page = context.new_page()
         page.on(
@@ -105,7 +115,7 @@ def _is_status(text: str) -> bool:
 def paths(topic: str) -> list[str]:
     group = f"%3Cimg%20src%3Dx%20onerror%3Dalert(1)%3E{topic}"
     return [
-        *("/", "/topics", "/new-topic", "/groups", "/brokers", "/inside", "/requests", "/nothing", "/topics?sort=x"),
+        *("/", "/topics", "/new-topic", "/groups", "/brokers", "/inside", "/nothing", "/topics?sort=x"),
         *(f"/topics/{topic}{end}" for end in ("", "/settings", "/messages?n=4", "/0/0", "/0/999999", "/produce", "/delete")),
         *(
             f"/topics/{topic}{end}"
@@ -114,6 +124,7 @@ def paths(topic: str) -> list[str]:
         "/topics/__consumer_offsets/messages?n=4",
         *(f"/group?id={group}", f"/group/reset?id={group}&to=beginning", f"/group/rates?id={group}"),
         *("/transactions", "/transaction/hanging", f"/topics/{topic}/producers", "/access", "/access/new", "/access/users"),
+        *("/access/users/new", "/access/quotas/new", "/brokers/1"),
         *("/access/tokens", "/access/quotas", "/broker/directories", "/broker/reassignments", "/broker/quorum"),
         *(f"/setting?of=topic&name={topic}&key=retention.ms", f"/setting/set?of=topic&name={topic}&key=retention.ms"),
         *(f"/group/settings?id={group}", f"/group/delete?id={group}", f"/topics/{topic}/partitions"),
@@ -137,25 +148,33 @@ def visit(page: Page, address: str, path: str) -> None:
     page.goto(f"{parts.scheme}://{parts.netloc}{path}")
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_axe_finds_nothing(look: Callable[..., Page], address: str, hostile: str, scheme: str) -> None:
-    page = look(scheme)
-    for path in (
-        paths(hostile)
-        if scheme == "light"
-        else (
-            f"/topics/{hostile}/messages?n=4",
-            f"/topics/{hostile}/delete",
-            f"/files/{hostile}-0",
-            f"/files/{hostile}-0/{0:020d}.log",
-        )
-    ):
-        visit(page, address, path)
-        with pictured(page, f"axe-{scheme}"):
-            rules = None if scheme == "light" else {"runOnly": ["color-contrast"]}  # the rest is the same
-            found = AXE.run(page, options=rules).response["violations"]
-            assert [(one["id"], [node["html"] for node in one["nodes"]][:3]) for one in found] == [], path
+INSIDE = ("/inside", "/requests", "/requests?request=1", "/transactions", "/transaction?id=till", "/transaction/abort?id=till")
+
+
+def test_axe_finds_nothing_in_light_and_dark_and_it_is_narrow_where_the_screen_is(
+    look: Callable[..., Page], address: str, within: str, hostile: str
+) -> None:
+    page = look()
+    page.goto(within)
+    for at, path in [*((address, path) for path in paths(hostile)), *((within, path) for path in INSIDE)]:
+        visit(page, at, path)
+        with pictured(page, "axe-light"):
+            page.emulate_media(color_scheme="light")
+            assert violations(page, None) == [], path
             assert page.locator("h1").count() == 1
+        with pictured(page, "axe-dark"):
+            page.emulate_media(color_scheme="dark")
+            assert violations(page, {"runOnly": ["color-contrast"]}) == [], path  # the rest is the same
+        with pictured(page, "narrow"):
+            page.set_viewport_size({"width": 360, "height": 800})
+            assert page.evaluate("document.documentElement.scrollWidth") <= 360, path
+            page.set_viewport_size({"width": 1200, "height": 800})
+
+
+def violations(page: Page, options: dict[str, list[str]] | None) -> list[tuple[str, list[str]]]:
+    """Returns the rules of axe that the page breaks, each with the first elements that do."""
+    found = AXE.run(page, options=options).response["violations"]
+    return [(one["id"], [node["html"] for node in one["nodes"]][:3]) for one in found]
 
 
 def test_hostile_records_are_text(look: Callable[..., Page], address: str, hostile: str) -> None:
@@ -165,14 +184,6 @@ def test_hostile_records_are_text(look: Callable[..., Page], address: str, hosti
     assert page.locator("tbody script, tbody img, tbody svg, tbody iframe, tbody form").count() == 0
     visit(page, address, f"/topics/{hostile}/0/0")
     assert page.locator("pre").first.inner_text() == HOSTILE[0]
-
-
-def test_it_is_narrow_where_the_screen_is(look: Callable[..., Page], address: str, hostile: str) -> None:
-    page = look(width=360)
-    for path in paths(hostile):
-        visit(page, address, path)
-        with pictured(page, "narrow"):
-            assert page.evaluate("document.documentElement.scrollWidth") <= 360, path
 
 
 def test_without_script_by_keyboard(look: Callable[..., Page], address: str, hostile: str) -> None:

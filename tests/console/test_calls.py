@@ -64,5 +64,5 @@ def test_a_page_that_was_given_up_before_its_turn_never_begins() -> None:
         return await Calls(30).run(lambda: True)
 
     assert asyncio.run(then())
-    calls._threads.shutdown(wait=True)
+    calls.close()
     assert not begun.is_set()

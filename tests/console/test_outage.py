@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -18,6 +19,19 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from compat_tests.reference.kafka import free_port
 
 TOKEN = "0123456789abcdef"
+LATE = """
+import os, signal, sys
+from ottla.commands import group_reset
+from ottla.commands.client import Cluster
+
+cluster, broker = Cluster({"bootstrap.servers": sys.argv[1]}, timeout_s=0.5), int(sys.argv[2])
+ours = cluster.admin()
+cluster.reach(ours)
+os.kill(broker, signal.SIGSTOP)
+print(group_reset.committed_of(cluster, ours, ["g"]))
+os.kill(broker, signal.SIGCONT)
+ours.list_topics(timeout=30)  # is answered after what was asked before
+"""
 
 
 @contextmanager
@@ -105,3 +119,27 @@ def test_a_tail_goes_on_when_its_broker_is_back(tmp_path: Path) -> None:
                 produce("after")
                 assert any(b'"after"' in line for line in lines)
         assert console.poll() is None
+
+
+def test_a_coordinator_that_is_found_too_late_ends_no_process(tmp_path: Path) -> None:
+    at = free_port()
+    with running("serve", "--port", str(at), "--data-dir", str(tmp_path)) as broker:
+        command = [sys.executable, "-c", LATE, f"127.0.0.1:{at}", str(broker.pid)]
+        ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        assert (ended.returncode, ended.stdout) == (0, "({}, {'g': 'no answer within 0.5 s'})\n"), ended.stderr
+
+
+def test_sigterm_does_not_wait_for_a_broker(tmp_path: Path) -> None:
+    at, port = free_port(), free_port()
+    with running("serve", "--port", str(at), "--data-dir", str(tmp_path)) as broker:
+        with running("console", "--bootstrap", f"127.0.0.1:{at}", "--port", str(port), "--timeout", "20") as console:
+            _, cookie = get(port, f"/?token={TOKEN}")
+            broker.send_signal(signal.SIGSTOP)
+            with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=60)) as connection:
+                connection.request("GET", "/topics", headers={"Cookie": cookie})
+                while not is_asked(at):
+                    pass
+                since = time.monotonic()
+                console.send_signal(signal.SIGTERM)
+                assert console.wait(60) == 0
+                assert time.monotonic() - since < 10  # of the 20 that the page would take
