@@ -167,8 +167,9 @@ def test_settings_addresses_and_what_else_a_cluster_says() -> None:
     assert {on_page(value) for value in HOSTILE} <= set(found)
 
 
-def administration() -> dict[tuple[Any, str], Any]:
-    """Returns what the pages of administration are given, hostile in every place, by the module and name of what returns it."""
+@pytest.fixture
+def administered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Has the pages of administration find hostile values everywhere."""
     where = [Partition(value, 0) for value in HOSTILE]
     txn = [transactions.Transaction(value, value, 1, 1, 0, 1, 1, [Partition(value, 0)]) for value in HOSTILE]
     known = [transactions.Producer(one, 1, 2, 3, 4, 5, 6) for one in where]
@@ -179,7 +180,8 @@ def administration() -> dict[tuple[Any, str], Any]:
         settings.without_markup("\n".join(HOSTILE)),
         [settings.Step(value, value, value) for value in HOSTILE],
     )
-    return {
+    replicas = [storage.Replica(one, 1, 2, True) for one in where]
+    answers: dict[tuple[Any, str], Any] = {
         (transactions, "transactions"): txn,
         (transactions, "hanging"): known,
         (transactions, "producers"): known,
@@ -197,13 +199,6 @@ def administration() -> dict[tuple[Any, str], Any]:
         (quorum, "features"): [quorum.Feature(value, 1, 1, 1) for value in HOSTILE],
         (settings, "detail"): detail,
     }
-
-
-def test_what_the_pages_of_administration_show(monkeypatch: pytest.MonkeyPatch) -> None:
-    answers = administration()
-    txn = answers[transactions, "transactions"]
-    where = [Partition(value, 0) for value in HOSTILE]
-    replicas = [storage.Replica(one, 1, 2, True) for one in where]
     for (module, name), answer in answers.items():
         monkeypatch.setattr(module, name, lambda *_, answer=answer, **__: answer)
     behind = [transactions.Waiting(one.topic, one, 1) for one in where], HOSTILE
@@ -212,6 +207,10 @@ def test_what_the_pages_of_administration_show(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(transactions, "transaction", lambda _, name: one if name == "open" else txn[HOSTILE.index(name)])
     whole = storage.Directory(1, "whole", None, 1, 1, False, replicas)
     answers[storage, "directories"][0].append(whole)
+
+
+@pytest.mark.usefixtures("administered")
+def test_what_the_pages_of_administration_show() -> None:
     with browsing(FakeSource([topic_summary("t")])) as browser:
         for path in (
             *("/transactions", "/transaction/hanging", "/topics/t/producers", "/access", "/access/users", "/access/tokens"),

@@ -48,10 +48,10 @@ def test_nothing_is_asked_before_there_is_a_partition_and_everything_it_says_the
         assert (request.replica_id, state.replica_id, state.replica_epoch) == (NODE_ID, NODE_ID, 5)
         assert (request.max_wait_ms, request.min_bytes, request.max_bytes) == (500, 1, 10_000)
         assert (request.session_id, request.session_epoch, request.isolation_level) == (0, 0, 0)
-        [(topic, asked)] = [(topic, asked) for topic in request.topics for asked in topic.partitions]
-        assert (topic.topic_id, asked.partition) == following.key
-        assert (asked.fetch_offset, asked.last_fetched_epoch, asked.log_start_offset) == (0, -1, 0)
-        assert (asked.current_leader_epoch, asked.partition_max_bytes) == (0, 1_000)
+        (topic,) = request.topics
+        (asked,) = topic.partitions
+        assert (topic.topic_id, asked.partition, asked.partition_max_bytes) == (*following.key, 1_000)
+        assert (asked.fetch_offset, asked.last_fetched_epoch, asked.log_start_offset, asked.current_leader_epoch) == (0, -1, 0, 0)
         assert rig.connected == [("leader", 9092)]
 
     run(scenario)
