@@ -65,7 +65,7 @@ def _with_transactions(world: World, kind: str) -> None:
             producer.commit_transaction(20)
 
     thread = threading.Thread(target=work, daemon=True)
-    world.closing.append(lambda: (stops.set(), thread.join()))
+    world.closing += [stops.set, thread.join]
     world.reader(f"committed-only-{kind}", f"txn-{kind}", group_protocol=kind, isolation_level="read_committed")
     world.reader(f"uncommitted-too-{kind}", f"txn-{kind}", group_protocol=kind, isolation_level="read_uncommitted")
     thread.start()

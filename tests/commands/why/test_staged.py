@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from confluent_kafka import TopicPartition
@@ -163,7 +164,7 @@ def test_12_the_next_batch_is_damaged(world: World) -> None:
 def test_13_a_record_is_larger_than_what_it_takes(world: World) -> None:
     world.topic("large", max_message_bytes="3000000")
     world.produce("large", 1, size=500_000)
-    small = {"fetch_max_bytes": "10000", "max_partition_fetch_bytes": "10000", "message_max_bytes": "10000"}
+    small: dict[str, Any] = {"fetch_max_bytes": "10000", "max_partition_fetch_bytes": "10000", "message_max_bytes": "10000"}
     world.reader("small", "large", receive_message_max_bytes="20000", **small)
     check(world.verdict("small"), "too-large", "large [0], at offset 0", "small-client")
 

@@ -100,7 +100,12 @@ class Reader:
     def do(self, call: Callable[[Consumer], object]) -> None:
         """Has the thread call something with the consumer, soon."""
         done = threading.Event()
-        self._calls.append(lambda consumer: (call(consumer), done.set()))
+
+        def run(consumer: Consumer) -> None:
+            call(consumer)
+            done.set()
+
+        self._calls.append(run)
         assert done.wait(10)
 
     def be_busy(self) -> None:

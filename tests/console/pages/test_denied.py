@@ -14,8 +14,8 @@ from tests.console.browser import browsing, cells, check_page
 from tests.console.fakes import FakeInside, FakeSource
 
 ASK = "/denied?principal=User%3Aalice&host=10.0.0.7&operation=write&resource=topic&name=orders"
-DENY = [2, "ord", 4, "User:*", "*", 4, 2]
-ALLOW = [2, "orders", 3, "User:alice", "*", 3, 3]
+DENY: list[Any] = [2, "ord", 4, "User:*", "*", 4, 2]
+ALLOW: list[Any] = [2, "orders", 3, "User:alice", "*", 3, 3]
 DENIAL = {
     "principal": "User:alice",
     "host": "10.0.0.7",
