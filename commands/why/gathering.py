@@ -41,6 +41,8 @@ EARLIEST, LATEST, NEWEST = -2, -1, -3
 NEWEST_SINCE: Final = 7
 COMMITTED_ONLY: Final = 1
 CONSUMER_PROTOCOL: Final = "consumer"
+GROUPS: Final = "__consumer_offsets"
+"""The topic of all groups. Without it there is none."""
 _NO_COORDINATOR: Final = frozenset({ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS})
 _INT16: Final = struct.Struct(">h")
 
@@ -61,6 +63,8 @@ class Asked:
 
 def gather(asked: Asked, name: str, watch_s: float = WATCH_S) -> GroupFacts:
     """Returns what can be known of a group after watching it for so long; 0 takes one look only. Raises Failure."""
+    if GROUPS not in asked.metadata.topics:  # to ask for a coordinator would make it
+        return GroupFacts(name, exists=False, now_ms=asked.now_ms())
     with TxnBrokers(asked.cluster, asked.metadata) as brokers:
         notes: dict[str, None] = {}
         try:

@@ -72,7 +72,7 @@ class Reader:
         self.errors: list[KafkaError] = []
         self._handle_s = handle_s
         self._stops, self._busy = threading.Event(), threading.Event()
-        callbacks = {"on_assign": lambda *_: None, "on_revoke": lambda *_: None} if has_callbacks else {}
+        callbacks = {"on_revoke": lambda *_: None} if has_callbacks else {}
         if topics:
             self.consumer.subscribe(topics, **callbacks)
         self._calls: list[Callable[[Consumer], object]] = []
