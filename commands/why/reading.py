@@ -83,8 +83,8 @@ def _damage(batch: bytes, header: batches.BatchHeader) -> str | None:
 
 
 def _count_from(batch: bytes, header: batches.BatchHeader, begin: int) -> tuple[int, int | None]:
-    """Returns how many records of a batch have this offset or a later one, and the timestamp of the first; those of the whole batch
-    if its records cannot be read."""
+    """Returns how many records of a batch have this offset or a later one, and the timestamp of the first; what the header says
+    of all of them if they cannot be read."""
     latest = header.max_timestamp if header.max_timestamp >= 0 else None
     try:
         found = [record.timestamp_ms for record in decode_records(batch) if record.offset >= begin]

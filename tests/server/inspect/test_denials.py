@@ -40,8 +40,14 @@ def test_denials_are_kept_from_the_first_question_on() -> None:
     (bills, orders) = denials(subject(decides))["denials"]
     assert (bills["name"], bills["operation"], bills["times"]) == ("bills", READ, 1)
     assert orders == {
-        "principal": "User:alice", "host": "10.0.0.7", "api": "Produce", "operation": WRITE, "resource": TOPIC,
-        "name": "orders", "times": 2, "last_ms": 7,
+        "principal": "User:alice",
+        "host": "10.0.0.7",
+        "api": "Produce",
+        "operation": WRITE,
+        "resource": TOPIC,
+        "name": "orders",
+        "times": 2,
+        "last_ms": 7,
     }
     assert len(decides.audit.on_denied) == 1
 
@@ -59,7 +65,9 @@ def test_only_so_many_are_kept() -> None:
 def test_the_decision_is_the_authorizers_with_the_rules_that_count() -> None:
     asked = subject(authorizer(ALLOW_READ, DENY_ALL, ELSEWHERE))
     assert decision(asked, "User:alice", "10.0.0.7", READ, TOPIC, "orders") == {
-        "allowed": True, "rule": ALLOW_READ, "without_rule": "",
+        "allowed": True,
+        "rule": ALLOW_READ,
+        "without_rule": "",
         "considered": [ALLOW_READ, DENY_ALL],
     }
     assert decision(asked, "User:alice", "10.0.0.9", READ, TOPIC, "orders")["rule"] == DENY_ALL
