@@ -20,7 +20,7 @@ from ottla.commands.txn import TxnBrokers, open_ms
 from ottla.commands.why.facts import WATCH_S, Awaited, GroupFacts, OpenTransaction, PartitionFacts
 from ottla.commands.why.inside import Asking, Watch, with_inside
 from ottla.commands.why.reading import fetching, read_left
-from ottla.commands.why.verdicts import REBALANCING, judge, needs_longer
+from ottla.commands.why.verdicts import REBALANCING, needs_longer
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages import list_offsets
 from ottla.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest
@@ -34,7 +34,8 @@ if TYPE_CHECKING:
     from confluent_kafka.admin._metadata import ClusterMetadata
 
 PATIENCE_S: Final = 3.5
-"""For how much longer it is watched before it is said that a member does not commit: clients do so every 5 s by default."""
+"""For how much longer it is watched before it is said that a member does not commit, or that a rebalance of a broker stays:
+clients commit, and their heartbeats ask, every 5 s by default."""
 MOST_READ: Final = 10
 """In how many partitions, those with the greatest lag, the records are counted."""
 EARLIEST, LATEST, NEWEST = -2, -1, -3
@@ -81,7 +82,7 @@ def gather(asked: Asked, name: str, watch_s: float = WATCH_S) -> GroupFacts:
             if watch_s:
                 asked.wait(watch_s)
             facts = looking.facts(before, watch_s, watch.seen())
-            if watch_s and needs_longer(judge(facts)):  # clients commit every 5 s
+            if watch_s and needs_longer(facts):  # clients commit every 5 s
                 asked.wait(asked.patience_s)
                 watched_s = watch_s + asked.patience_s
                 facts = replace(looking.facts(before, watched_s, watch.seen()), is_patient=True)

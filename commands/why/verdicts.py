@@ -10,6 +10,7 @@ from collections.abc import Callable
 from enum import StrEnum
 from typing import Final, NamedTuple
 
+from ottla.commands.group_kinds import CLASSIC
 from ottla.commands.group_rows import MemberState, assigned
 from ottla.commands.output import counted
 from ottla.commands.topic_rows import human_bytes
@@ -56,9 +57,10 @@ def judge(facts: GroupFacts) -> Verdict:
     return first
 
 
-def needs_longer(verdict: Verdict) -> bool:
-    """Returns whether a verdict would be surer after a longer look."""
-    return verdict.reason == "not-committing"
+def needs_longer(facts: GroupFacts) -> bool:
+    """Returns whether the verdict would be surer after a longer look."""
+    verdict = judge(facts)
+    return verdict.level is not Level.STUCK and (verdict.reason == "rebalancing" or not_committing(facts) is not None)
 
 
 # The group
@@ -131,6 +133,8 @@ def rebalancing(facts: GroupFacts) -> Verdict | None:
     if facts.state not in REBALANCING:
         return None
     stays = facts.state_before in REBALANCING and facts.is_same_rebalance and facts.watched_s > 0
+    # Where the broker assigns, a member is told so by its next heartbeat, which may be 5 s away.
+    is_long = stays and (facts.kind == CLASSIC or facts.is_patient)
     waits = facts.awaited
     if not waits:
         text = "A rebalance is running" + ("." if stays else ", which has only begun.")
@@ -147,7 +151,7 @@ def rebalancing(facts: GroupFacts) -> Verdict | None:
         "Look what the member does: it rejoins with its next poll(). If it takes longer than max.poll.interval.ms it is removed,"
         " and the others go on."
     )
-    return Verdict("rebalancing", Level.STUCK if stays else Level.NOTICE, text, evidence, remedy)
+    return Verdict("rebalancing", Level.STUCK if is_long else Level.NOTICE, text, evidence, remedy)
 
 
 def idle_member(facts: GroupFacts) -> Verdict | None:

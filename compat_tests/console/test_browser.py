@@ -112,7 +112,8 @@ def paths(topic: str) -> list[str]:
             for end in ("/messages?where=5", "/messages?value=%3C&n=4", "/tail", "/rates", "/produce?again=0.0")
         ),
         "/topics/__consumer_offsets/messages?n=4",
-        *(f"/group?id={group}", f"/group/reset?id={group}&to=beginning", f"/group/rates?id={group}", f"/group/why?id={group}&watch=0", "/denied"),
+        *(f"/group?id={group}", f"/group/reset?id={group}&to=beginning", f"/group/rates?id={group}"),
+        *(f"/group/why?id={group}&watch=0", "/denied"),
         *("/transactions", "/transaction/hanging", f"/topics/{topic}/producers", "/access", "/access/new", "/access/users"),
         *("/access/tokens", "/access/quotas", "/broker/directories", "/broker/reassignments", "/broker/quorum"),
         *(f"/setting?of=topic&name={topic}&key=retention.ms", f"/setting/set?of=topic&name={topic}&key=retention.ms"),

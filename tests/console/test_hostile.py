@@ -242,6 +242,8 @@ def test_what_the_pages_of_administration_show(monkeypatch: pytest.MonkeyPatch) 
             for path in ("/access/new", "/access/users/new", "/access/quotas/new"):
                 form = dict.fromkeys(("principal", "host", "name", "value", "user", "client-id", "iterations"), value)
                 assert browser.post(path, operation="none", mechanism="none", key="none", **form).status == 400
+
+
 def test_verdicts_and_denials() -> None:
     source, inside = FakeSource(), FakeInside()
     with browsing(source, beside=Beside(inside=inside, without_inside="")) as browser:
@@ -270,8 +272,6 @@ def test_verdicts_and_denials() -> None:
             }
             found = cells(browser.get(f"/denied?principal=User:x&operation=read&resource=topic&name={segment(value)}x").text)
             assert found.count(on_page(value)) >= 3 + 4
-
-
 
 
 def test_what_is_in_the_address_or_a_field_comes_back_as_text() -> None:

@@ -34,6 +34,11 @@ QUICK: Final[dict[str, Any]] = {
     "topic.metadata.refresh.interval.ms": 1000,
 }
 
+HEARTBEATS: Final[dict[str, Any]] = {
+    f"group_{kind}_{least}heartbeat_interval_ms": 100 for kind in ("consumer", "streams") for least in ("", "min_")
+}
+"""Where the broker assigns, members hear of it in a tenth of a second, not in 5 s."""
+
 
 def until(holds: Callable[[], object], what: str, seconds: float = 20) -> None:
     """Waits until something holds."""
@@ -66,18 +71,23 @@ class Inside:
 class Reader:
     """A consumer that polls in a thread of its own, for as long as it is not `busy`."""
 
-    def __init__(self, settings: dict[str, Any], topics: list[str], *, has_callbacks: bool, handle_s: float) -> None:
+    def __init__(self, settings: dict[str, Any], topics: list[str], *, handle_s: float) -> None:
         self.consumer = Consumer(settings)
         self.read = 0
         self.errors: list[KafkaError] = []
         self._handle_s = handle_s
         self._stops, self._busy = threading.Event(), threading.Event()
-        callbacks = {"on_revoke": lambda *_: None} if has_callbacks else {}
+        self.has_partitions = threading.Event()
+        """Is told by a callback: to ask a consumer that another thread polls can block both, for the broker is in this process."""
         if topics:
-            self.consumer.subscribe(topics, **callbacks)
+            self.consumer.subscribe(topics, on_assign=self._note, on_revoke=lambda *_: None)
         self._calls: list[Callable[[Consumer], object]] = []
         self._thread = threading.Thread(target=self._poll, daemon=True)
         self._thread.start()
+
+    def _note(self, _: Consumer, partitions: list[TopicPartition]) -> None:
+        if partitions:
+            self.has_partitions.set()
 
     def _poll(self) -> None:
         while not self._stops.is_set():
@@ -121,7 +131,7 @@ class World:
     """A broker and its clients, which end with it."""
 
     def __init__(self, **settings: Any) -> None:
-        self.broker = ottla.testing.Broker(auto_create_topics_enable=False, **settings)
+        self.broker = ottla.testing.Broker(auto_create_topics_enable=False, **HEARTBEATS, **settings)
         self._readers: list[Reader] = []
         self.closing: list[Callable[[], object]] = []
 
@@ -167,18 +177,16 @@ class World:
             self.closing.append(lambda: producer.abort_transaction(20))
         return producer
 
-    def reader(
-        self, group: str, *topics: str, has_callbacks: bool = False, handle_s: float = 0, waits: bool = True, **settings: Any
-    ) -> Reader:
+    def reader(self, group: str, *topics: str, handle_s: float = 0, waits: bool = True, **settings: Any) -> Reader:
         """Starts a member, and waits until it has something, if it is said to."""
         given = {**QUICK, "bootstrap.servers": self.bootstrap, "group.id": group, "client.id": f"{group}-client"}
         given |= {key.replace("_", "."): value for key, value in settings.items()}
         if given.get("group.protocol") == "consumer":
             del given["heartbeat.interval.ms"]
-        reader = Reader(given, list(topics), has_callbacks=has_callbacks, handle_s=handle_s)
+        reader = Reader(given, list(topics), handle_s=handle_s)
         self._readers.append(reader)
         if waits:
-            until(reader.consumer.assignment, f"{group} has partitions")
+            assert reader.has_partitions.wait(20), f"{group} has got no partitions"
         return reader
 
     def commit(self, group: str, topic: str, offset: int, partition: int = 0) -> None:
