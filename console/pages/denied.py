@@ -56,7 +56,6 @@ def _answer(ask: Ask, form: dict[str, str]) -> dict[str, Any]:
     if not name:
         raise BadInput("name has to say which resource")
     resource = acl.Resource(form["resource"], name)
-    what = f"{principal} {{}} {form['operation']} {resource} from {host}"
     if ask.inside is None:
         rules = _rules(ask, resource, principal)
         command = f"ottla acl why {shlex.quote(principal)} {form['operation']} {_option(resource)} --host {shlex.quote(host)}"
@@ -65,7 +64,7 @@ def _answer(ask: Ask, form: dict[str, str]) -> dict[str, Any]:
     rule = None if said["rule"] is None else AccessRule(*said["rule"])
     by = f"the rule: {acl.in_words(rule)}" if rule is not None else _WITHOUT_RULE.get(said["without_rule"], said["without_rule"])
     return {
-        "text": f"{what.format('may' if said['allowed'] else 'may not')}: {by}.",
+        "text": f"{principal} may{'' if said['allowed'] else ' not'} {form['operation']} {resource} from {host}: {by}.",
         "allowed": said["allowed"],
         "rules": [AccessRule(*each) for each in said["considered"][:MOST_RULES]],
         "decider": rule,

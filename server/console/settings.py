@@ -65,7 +65,7 @@ def read_settings(config: BrokerConfig) -> ConsoleSettings:
     if token is not None and not found.needs_token:
         raise ConfigError(f"{NO_TOKEN}: lets everybody on this machine in, but {TOKEN} is set; set one of them")
     if missing := [name for name in _NEEDED if importlib.util.find_spec(name) is None]:
-        raise ConfigError(f"{PORT}: the console needs {', '.join(missing)}; pip install 'ottla[console]', or start without it")
+        raise ConfigError(f"{PORT}: the console needs {', '.join(missing)}; pip install '.[console]', or start without it")
     if found.command_config is None and not any(each.protocol == "PLAINTEXT" for each in config.listeners):
         raise ConfigError(
             f"{PORT}: the console is a client, and no listener lets it in without TLS or a login; name a client.properties in "

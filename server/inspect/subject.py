@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ottla.server.base.clock import Clock
     from ottla.server.broker.broker import Broker
-    from ottla.server.inspect.watched_requests import Watching
     from ottla.server.requests.context import BrokerContext
 
 
@@ -26,8 +25,8 @@ class Subject:
     def __init__(self, living: Callable[[], Broker], clock: Clock) -> None:
         self._living = living
         self.clock = clock
-        self.watching: Watching | None = None
-        """The watch of requests that runs, or has run last (watched_requests.py)."""
+        self.watching: Any = None
+        """The watch of requests that runs, or has run last: a Watching of watched_requests.py, which imports this."""
 
     @property
     def broker(self) -> Broker:

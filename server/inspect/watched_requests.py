@@ -66,7 +66,7 @@ def watch_requests(subject: Subject, client_id: str | None, most: int, seconds: 
     BadQuestion."""
     if not 0 < seconds <= MOST_SECONDS or not 0 < most <= MOST_REQUESTS:
         raise BadQuestion(f"Up to {MOST_REQUESTS} requests are watched, for up to {MOST_SECONDS:g} s.")
-    before = subject.watching
+    before: Watching | None = subject.watching
     if before is not None and before.is_running:
         raise BadQuestion(f"Requests are being watched already, for {before.left_s:.0f} s more; there is one watch at a time.")
     subject.watching = Watching(subject, 1 if before is None else before.number + 1, client_id, most, seconds)
@@ -76,7 +76,7 @@ def watch_requests(subject: Subject, client_id: str | None, most: int, seconds: 
 def watched_requests(subject: Subject, request: int | None = None) -> dict[str, Any]:
     """Returns the watch that runs, or the last one, with the requests it has seen, None if there was none. Of one `request`, by
     its place, it returns the fields, too."""
-    found = subject.watching
+    found: Watching | None = subject.watching
     if found is None:
         return {"watch": None}
     seen = found.watch.seen

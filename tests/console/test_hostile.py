@@ -169,7 +169,8 @@ def test_settings_addresses_and_what_else_a_cluster_says() -> None:
     assert {on_page(value) for value in HOSTILE} <= set(found)
 
 
-def test_what_the_pages_of_administration_show(monkeypatch: pytest.MonkeyPatch) -> None:
+def _say_hostile_things(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Has everything that the pages of administration ask for be hostile values."""
     where = [Partition(value, 0) for value in HOSTILE]
     txn = [transactions.Transaction(value, value, 1, 1, 0, 1, 1, [Partition(value, 0)]) for value in HOSTILE]
     known = [transactions.Producer(one, 1, 2, 3, 4, 5, 6) for one in where]
@@ -207,6 +208,10 @@ def test_what_the_pages_of_administration_show(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(transactions, "transaction", lambda _, name: one if name == "open" else txn[HOSTILE.index(name)])
     whole = storage.Directory(1, "whole", None, 1, 1, False, replicas)
     answers[storage, "directories"][0].append(whole)
+
+
+def test_what_the_pages_of_administration_show(monkeypatch: pytest.MonkeyPatch) -> None:
+    _say_hostile_things(monkeypatch)
     with browsing(FakeSource([topic_summary("t")])) as browser:
         for path in (
             *("/transactions", "/transaction/hanging", "/topics/t/producers", "/access", "/access/users", "/access/tokens"),

@@ -14,7 +14,7 @@ from compat_tests.reference.kafka import RealKafka
 
 def test_of_two_that_fence_each_other_one_has_to_get_on() -> None:
     class Client(SimpleNamespace):
-        __hash__ = object.__hash__  # type: ignore[assignment]
+        __hash__ = object.__hash__  # type: ignore[assignment]  # SimpleNamespace says that it has none
 
     def client(done: int, contested: str | None = None) -> Any:
         return Client(done=done, contested=contested, wrong=None)

@@ -78,7 +78,7 @@ class Reader:
         self._handle_s = handle_s
         self._stops, self._busy = threading.Event(), threading.Event()
         self.has_partitions = threading.Event()
-        """Is told by a callback: to ask a consumer that another thread polls can block both, for the broker is in this process."""
+        """Is told by a callback: to ask a consumer that another thread polls can block both, with the broker in this process."""
         if topics:
             self.consumer.subscribe(topics, on_assign=self._note, on_revoke=lambda *_: None)
         self._calls: list[Callable[[Consumer], object]] = []

@@ -98,7 +98,7 @@ class Creating:
 
 def test_an_answer_that_is_long_though_the_request_is_not_is_encoded_in_a_thread(serving: Serving) -> None:
     """Each topic that is created is answered with all its settings."""
-    serving.broker.context.controller = Creating()  # type: ignore[assignment]
+    serving.broker.context.controller = Creating()  # type: ignore[assignment]  # it has what is asked of it
 
     async def created(count: int) -> tuple[bool, int]:
         topics = [create_topics.CreatableTopic(f"new-{at}", 1, 1) for at in range(count)]
