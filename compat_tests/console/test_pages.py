@@ -104,7 +104,7 @@ def test_a_group_is_shown_and_moved(visitor: Visitor, bootstrap: str, ten: str, 
 
 
 def test_why_a_group_is_behind(visitor: Visitor, bootstrap: str, ten: str, unique: Unique) -> None:
-    """The fifteen reasons are staged in tests/commands/why; here, that any Kafka is asked rightly."""
+    """The reasons are staged in tests/commands/why; here, that any Kafka is asked rightly."""
     name, topic = unique("why"), ten
     with consumer(bootstrap, name, topic):
         page = visitor.get(f"/group/why?id={name}&watch=1")
