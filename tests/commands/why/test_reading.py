@@ -54,7 +54,7 @@ def test_the_next_batch_has_its_time_and_size() -> None:
     assert later.timestamp_ms == 5001
 
 
-def test_damage_is_told_of_the_next_batch_alone() -> None:
+def test_damage_counts_in_the_next_batch_alone() -> None:
     flipped = [*LOG]
     flipped[2] = LOG[2][:-1] + bytes([LOG[2][-1] ^ 1])
     left, found = read_left(lambda offset: fetched(offset, flipped), 4, 12)
