@@ -3,22 +3,20 @@
 admin.py handles names, patterns, `--yes` and the outcomes of alterations. group_rows.py has what is shown, group_reset.py the
 reset, and group_kinds.py the requests that librdkafka cannot send.
 
-A cluster describes a group that it does not know as dead and without members; here that is an error. librdkafka asks a
-coordinator for the committed offsets of one group per request, so all of these requests are sent before the first answer is
-awaited.
+A cluster describes a group that it does not know as dead and without members; here that is an error.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Final
+from collections.abc import Sequence
+from typing import Annotated, Final
 
 import typer
 
-from ottla.commands import admin, client, group_kinds, group_reset, output
+from ottla.commands import admin, client, group_kinds, group_reset, group_why, output
 from ottla.commands.brokers import Brokers
-from ottla.commands.group_kinds import Listed, listing
+from ottla.commands.group_kinds import listing
 from ottla.commands.group_rows import (
     LIST_COLUMNS,
     MEMBER_COLUMNS,
@@ -28,19 +26,13 @@ from ottla.commands.group_rows import (
     STATES,
     GroupState,
     as_object,
-    group_state,
     member_rows,
     offset_rows,
-    state_name,
     summary,
-    with_offsets,
 )
-from ottla.commands.positions import Partition
+from ottla.commands.group_states import states_of
 
-if TYPE_CHECKING:
-    from confluent_kafka.admin import AdminClient
-
-app = typer.Typer(help="Groups: list, describe, reset, delete.", no_args_is_help=True)
+app = typer.Typer(help="Groups: list, describe, why, reset, delete.", no_args_is_help=True)
 
 Names = Annotated[list[str], typer.Argument(metavar="GROUP", help="Names, or patterns such as 'etl-*'.", show_default=False)]
 SomeNames = Annotated[
@@ -154,6 +146,7 @@ def delete(
 
 
 app.command("reset")(group_reset.reset)
+app.command("why")(group_why.why)
 
 
 def known_state(word: str) -> str:
@@ -172,45 +165,6 @@ def known_kind(word: str) -> str:
 
 
 # Describing
-
-
-def states_of(
-    cluster: client.Cluster, ours: AdminClient, brokers: Brokers, wanted: Sequence[Listed], notes: dict[str, None]
-) -> tuple[list[GroupState], dict[str, str]]:
-    """Returns the states of these groups, and the errors by group. What is unknown without being an error goes to `notes`."""
-    newer = [one for one in wanted if one.broker is not None and one.kind != group_kinds.CLASSIC]
-    shares = [one for one in newer if one.kind == group_kinds.SHARE]
-    described_apart = {one.name for one in newer}
-    plain = [one.name for one in wanted if one.name not in described_apart]
-    asked = ours.describe_consumer_groups(plain, request_timeout=admin.GROUP_TIMEOUT_S) if plain else {}
-    with_commits = {one.name for one in wanted} - {one.name for one in shares}
-    committed, errors = group_reset.committed_of(cluster, ours, sorted(with_commits))
-    states, wrong = group_kinds.described(brokers, newer)
-    held, unheld = group_kinds.share_offsets(brokers, shares)
-    described, failed = admin.settle_groups(cluster, asked)
-    dead = [name for name, group in described.items() if state_name(group.state) == "Dead" and not committed.get(name)]
-    errors |= dict.fromkeys(dead, NO_SUCH_GROUP) | failed | unheld | wrong
-    states |= {name: group_state(group) for name, group in described.items()}
-    committed |= {name: {partition: at.start for partition, at in of.items()} for name, of in held.items()}
-    ends = ends_of(cluster, ours, states.values(), committed, notes)
-    lags = {name: {partition: at.lag for partition, at in of.items()} for name, of in held.items()}
-    names = [one.name for one in wanted if one.name not in errors]
-    return [with_offsets(states[name], committed[name], ends, lags.get(name, {})) for name in names], errors
-
-
-def ends_of(
-    cluster: client.Cluster,
-    ours: AdminClient,
-    states: Iterable[GroupState],
-    committed: Mapping[str, Mapping[Partition, int]],
-    notes: dict[str, None],
-) -> dict[Partition, int]:
-    """Returns the end offsets of all partitions that these groups have committed or read, as far as they are known."""
-    wanted = {partition for offsets in committed.values() for partition in offsets}
-    wanted |= {partition for state in states for member in state.members for partition in member.partitions}
-    ends, wrong = admin.list_offsets(cluster, ours, dict.fromkeys(sorted(wanted), admin.offset_specs().latest()))
-    notes.update((f"the end offset of {partition} is not known: {error}", None) for partition, error in wrong.items())
-    return ends
 
 
 def show(states: Sequence[GroupState], *, members: bool, as_json: bool) -> None:

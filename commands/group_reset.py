@@ -155,7 +155,8 @@ def check_group(
             raise Failure(f"group {group}: {wrong[group]}")
         state, members = states[group].state, len(states[group].members)
     else:
-        described, wrong = admin.settle(cluster, ours.describe_consumer_groups([group], request_timeout=cluster.timeout_s))
+        asked = ours.describe_consumer_groups([group], request_timeout=admin.GROUP_TIMEOUT_S)
+        described, wrong = admin.settle_groups(cluster, asked)
         if wrong and not wrong[group].startswith(NO_SUCH_GROUP):
             raise Failure(f"group {group}: {wrong[group]}")
         state = "Dead" if wrong else state_name(described[group].state)

@@ -18,6 +18,7 @@ from markupsafe import Markup
 
 from ottla.commands.output import counted
 from ottla.commands.topic_rows import human_bytes
+from ottla.commands.why.verdicts import human_seconds
 from ottla.console.charts import amount
 from ottla.console.text import preview, shown, visible
 
@@ -32,6 +33,11 @@ def number(value: int | None) -> str:
 
 def size(value: int | None) -> str:
     return NOT_KNOWN if value is None else human_bytes(value)
+
+
+def lasting(time_ms: int | None) -> str:
+    """Returns how long something lasts: 0.4 s, 40 s, 3 min, 5 h, 2 days."""
+    return NOT_KNOWN if time_ms is None else human_seconds(time_ms / 1000)
 
 
 def when(time_ms: int | None) -> str:
@@ -86,6 +92,7 @@ class Templates:
         self._environment.filters |= {
             "number": number,
             "size": size,
+            "lasting": lasting,
             "when": when,
             "utc": utc,
             "seg": segment,

@@ -7,12 +7,13 @@ asked anew each time. What is not known is left out, with a note that says why; 
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from ottla.commands import admin, config, direct, group, group_kinds
+from ottla.commands import admin, config, direct, group_kinds, group_states
 from ottla.commands.brokers import Brokers
 from ottla.commands.client import Cluster
 from ottla.commands.config_rows import Entry, Kind, Target
@@ -20,6 +21,9 @@ from ottla.commands.group_rows import GroupState
 from ottla.commands.output import Failure
 from ottla.commands.positions import Partition
 from ottla.commands.topic_rows import PartitionState, total
+from ottla.commands.why.facts import GroupFacts
+from ottla.commands.why.gathering import Asked, gather
+from ottla.commands.why.inside import Asking
 from ottla.console.cache import Cache
 from ottla.console.history import History
 from ottla.console.missing import Missing
@@ -231,7 +235,7 @@ class Source:
         known = self.groups().by_name
         notes: dict[str, None] = {}
         with Brokers(self.cluster, self.summary().metadata) as brokers:
-            found, errors = group.states_of(
+            found, errors = group_states.states_of(
                 self.cluster, self.cluster.admin(), brokers, [known[name] for name in names if name in known], notes
             )
         return States({state.name: state for state in found}, (*notes, *_few([f"{name}: {why}" for name, why in errors.items()])))
@@ -246,6 +250,19 @@ class Source:
         if name not in states.by_name:
             raise Failure("; ".join(states.notes) or f"group {name} has gone")
         return states.by_name[name], states.notes
+
+    def why(self, name: str, watch_s: float, inside: Asking | None) -> GroupFacts:
+        """Returns what can be known of why a group is stuck, after watching it for so long; `inside` asks the broker that runs
+        this console, if one does. Raises Failure."""
+        asked = Asked(
+            self.cluster,
+            self.cluster.admin(),
+            self.summary().metadata,
+            threading.Event().wait,
+            lambda: time.time_ns() // 1_000_000,
+            inside,
+        )
+        return gather(asked, name, watch_s)
 
 
 def no_topic(name: str) -> Missing:

@@ -123,6 +123,7 @@ def paths(topic: str) -> list[str]:
         ),
         "/topics/__consumer_offsets/messages?n=4",
         *(f"/group?id={group}", f"/group/reset?id={group}&to=beginning", f"/group/rates?id={group}"),
+        *(f"/group/why?id={group}&watch=0", "/denied"),
         *("/transactions", "/transaction/hanging", f"/topics/{topic}/producers", "/access", "/access/new", "/access/users"),
         *("/access/users/new", "/access/quotas/new", "/brokers/1"),
         *("/access/tokens", "/access/quotas", "/broker/directories", "/broker/reassignments", "/broker/quorum"),

@@ -103,6 +103,33 @@ def test_a_group_is_shown_and_moved(visitor: Visitor, bootstrap: str, ten: str, 
     assert committed(bootstrap, name, topic) == 4
 
 
+def test_why_a_group_is_behind(visitor: Visitor, bootstrap: str, ten: str, unique: Unique) -> None:
+    """The reasons are staged in tests/commands/why; here, that any Kafka is asked rightly."""
+    name, topic = unique("why"), ten
+    with consumer(bootstrap, name, topic):
+        page = visitor.get(f"/group/why?id={name}&watch=1")
+        assert "Not behind" in page.text, page
+        assert page.cells[10:18] == [topic, "0", "10", "–", "10", "10", "0", "0"]
+        assert "Only a broker that runs the console itself" in page.text
+    wait_for(lambda: "○ Empty" in visitor.get(f"/group?id={name}").text, "the member has left")
+    visitor.post(f"/group/reset?id={name}", visitor.get(f"/group/reset?id={name}&to=4"), typed=name)
+    listed = visitor.get(f"/groups?q={name}")
+    assert f'href="/group/why?id={name}"' in listed.text
+    assert listed.cells[9] == "✕ no member Why? 6"
+    page = visitor.get(f"/group/why?id={name}&watch=1")
+    assert "the group has no member, and 6 records are to be read" in page.text
+    assert page.cells[16:19] == ["6", "6", "5 s"]
+    assert "There is no group" in visitor.get("/group/why?id=nobody").text
+
+
+def test_why_somebody_is_denied_something(visitor: Visitor) -> None:
+    """Neither kind of broker has an authorizer here, which is said."""
+    assert "Who was denied what lately is not known" in visitor.get("/denied").text
+    page = visitor.get("/denied?principal=User:alice&operation=read&resource=topic&name=orders")
+    assert page.status == 200
+    assert "What decides is not known" in page.text
+
+
 def test_share_groups_and_streams_groups(visitor: Visitor, broker: Address, ten: str, unique: Unique) -> None:
     topic, share, streams = ten, unique("share"), unique("streams")
     sharer, task = Sharer(broker, share, topic), StreamsMember(broker, streams, SHARER, (topic,))

@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Set
 from typing import Final
 
+from ottla.commands.group_rows import GroupState
 from ottla.console.ask import Answer, Ask, Page, paged
 
 SIZE: Final = 50
+
+
+def trouble(state: GroupState, offline: Set[str]) -> str | None:
+    """Returns what is wrong with a group at first sight; the rest takes a look of its own (group_why.py). `offline` are topics
+    with partitions that have no leader."""
+    if topics := sorted({one.partition.topic for one in state.offsets} & offline):
+        return f"{topics[0]} is offline"
+    return "no member" if state.total_lag > 0 and not state.members else None
 
 
 def groups(ask: Ask) -> Answer:
@@ -20,11 +30,13 @@ def groups(ask: Ask) -> Answer:
     ]
     page = paged(ask, found, SIZE)
     states = ask.source.states([one.name for one in page.shown])
+    offline = {topic.name for topic in ask.source.summary().topics.values() if topic.without_leader}
     return Page(
         "groups.html",
         {
             "page": page,
             "states": states.by_name,
+            "trouble": {name: trouble(one, offline) for name, one in states.by_name.items()},
             "notes": (*known.notes, *states.notes),
             "q": ask.text("q"),
             "kind": kind,

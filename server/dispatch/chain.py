@@ -37,6 +37,8 @@ class Place(IntEnum):
     """A broker in a quorum first of all looks whether it stood still (server/broker/absence.py)."""
     WAITS = 6
     """What a test waits for may come about with any request, also with one that gets no further."""
+    GROUPS = 7
+    """Who watches a group (server/inspect/group_watch.py) sees what its members ask and what they are told in the end."""
     REQUESTS = 8
     """Who watches requests (server/inspect/request_watch.py) sees all that a client asks, and what it is told."""
 

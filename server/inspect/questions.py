@@ -16,8 +16,10 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from ottla.server.inspect.answers import group, groups, transactions, who
+from ottla.server.inspect.denials import decision, denials
 from ottla.server.inspect.state import connected, followers, health, open_transactions, requests
 from ottla.server.inspect.subject import BadQuestion, NoSuch, Subject
+from ottla.server.inspect.watched_groups import unwatch_group, watch_group, watched_group
 from ottla.server.inspect.watched_requests import unwatch_requests, watch_requests, watched_requests
 
 MAX_ANSWER_BYTES: Final = 4 << 20
@@ -35,6 +37,11 @@ QUESTIONS: Final[Mapping[str, Callable[..., Any]]] = {
     "watch_requests": watch_requests,
     "watched_requests": watched_requests,
     "unwatch_requests": unwatch_requests,
+    "watch_group": watch_group,
+    "watched_group": watched_group,
+    "unwatch_group": unwatch_group,
+    "denials": denials,
+    "decision": decision,
 }
 
 _log: Final = logging.getLogger("ottla.server.inspect")

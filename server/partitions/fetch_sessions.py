@@ -23,7 +23,7 @@ session for many of them: one with more than UNKNOWN_KEPT, or with one that no t
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final, Protocol
 
 from ottla.wire.errors import ErrorCode
@@ -239,6 +239,14 @@ class FetchSessions:
     def held_bytes(self) -> int:
         """Returns about how much memory the sessions take."""
         return self.partition_count * PARTITION_BYTES
+
+    def __iter__(self) -> Iterator[FetchSession]:
+        """Yields all sessions, the least recently used first."""
+        yield from self._sessions.values()
+
+    def find(self, session_id: int) -> FetchSession | None:
+        """Returns a session, None if there is none of this id."""
+        return self._sessions.get(session_id)
 
     def partitions_of(self, session_id: int) -> list[Key]:
         """Returns the partitions of a session, none if there is no such session."""

@@ -38,10 +38,14 @@ class Asking(Protocol):
     def decide(self, operation: Operation, resource: Resource, name: str) -> Reasoned: ...
 
 
+OnDenied = Callable[[Asking, str, "Operation", "Resource", str], object]
+"""Takes who asked, the API, and the operation on the resource of this name."""
+
+
 class Audit:
     """Writes the audit log of one broker. `monotonic` is a clock in seconds."""
 
-    __slots__ = ("_left", "_monotonic", "_omitted", "_second", "allowed", "denied")
+    __slots__ = ("_left", "_monotonic", "_omitted", "_second", "allowed", "denied", "on_denied")
 
     def __init__(self, monotonic: Callable[[], float]) -> None:
         self._monotonic = monotonic
@@ -52,6 +56,8 @@ class Audit:
         """How often something was allowed. Who asks counts this, for most of it is not noted."""
         self.denied: dict[str, int] = {}
         """How often something was denied, by the name of the API."""
+        self.on_denied: list[OnDenied] = []
+        """Who is told of each denial: nobody, before somebody asks who was denied what (server/inspect/denials.py)."""
 
     @property
     def notes_allowed(self) -> bool:
@@ -62,6 +68,8 @@ class Audit:
         """Logs one decision, unless there are too many this second."""
         if not allowed:
             self.denied[api] = self.denied.get(api, 0) + 1
+            for tell in self.on_denied:
+                tell(rights, api, operation, resource, name)
         level = logging.DEBUG if allowed else logging.INFO
         if not logger.isEnabledFor(level) or not self._may_write():
             return

@@ -218,6 +218,15 @@ class Authorizer:
             return Decision(False, None, "DefaultDeny")
         return Decision(True, None, "DefaultAllow")
 
+    def considered(self, principal: str, resource: Resource, name: str) -> list[Rule]:
+        """Returns the rules that `decide` looks at for a name, as far as they are about this principal or everybody."""
+        return [
+            rule
+            for rules in self._rules_for(resource, name)
+            for who in dict.fromkeys((principal, EVERYBODY))
+            for rule in rules.get(who, ())
+        ]
+
     def _rules_for(self, resource: int, name: str) -> Iterator[_Rules]:
         """Yields the rules that count for a name, whoever they are about."""
         exact = self._by_name.get((resource, name))

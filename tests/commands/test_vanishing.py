@@ -11,7 +11,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from typer.testing import CliRunner
 
 import ottla.testing
-from ottla.commands import admin, group, topic
+from ottla.commands import admin, group, group_states, topic
 from ottla.server.program.app import app
 
 
@@ -72,7 +72,7 @@ def test_a_group(
         member = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": name, "log_level": 0})
         member.commit(offsets=[TopicPartition("read", 0, 0)], asynchronous=False)
         member.close()
-    states_of = group.states_of
+    states_of = group_states.states_of
 
     def states_later(*arguments: Any) -> Any:
         client.delete_consumer_groups(["goes"])["goes"].result(30)

@@ -11,6 +11,7 @@ from ottla.commands.config_rows import Entry, Kind
 from ottla.commands.group_kinds import Listed
 from ottla.commands.group_rows import Coordinator, GroupState
 from ottla.commands.topic_rows import PartitionState
+from ottla.commands.why.facts import GroupFacts
 from ottla.console.history import History
 from ottla.console.missing import Missing
 from ottla.console.source import Groups, Held, Node, States, Summary, TopicSummary
@@ -55,6 +56,7 @@ class FakeSource:
     bootstrap: str = "host:9092"
     asked: list[object] = field(default_factory=list)
     history: History = field(default_factory=lambda: History(itertools.count(0, 2).__next__, itertools.count(0, 2000).__next__))
+    facts: GroupFacts | None = None
 
     def summary(self) -> Summary:
         nodes = (Node(1, self.host, 9092, True, 3, 3),)
@@ -92,6 +94,10 @@ class FakeSource:
             if one.name == name:
                 return one, self.notes
         raise Missing(f"There is no group {name}.")
+
+    def why(self, name: str, watch_s: float, inside: object) -> GroupFacts:
+        self.asked.append((name, watch_s, inside is not None))
+        return self.facts or GroupFacts(name, exists=False)
 
     def lost(self) -> None:
         self.asked.append("lost")

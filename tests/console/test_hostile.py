@@ -23,6 +23,8 @@ from ottla.commands.group_rows import MemberState, OffsetState
 from ottla.commands.output import Failure
 from ottla.commands.positions import Partition
 from ottla.commands.program import AccessRule
+from ottla.commands.why.facts import Awaited, GroupFacts, PartitionFacts
+from ottla.console.app import Beside
 from ottla.console.pages import record
 from ottla.console.reading import Record
 from ottla.console.rendering import segment
@@ -31,7 +33,7 @@ from ottla.console.subjects import access, quorum, settings, storage, transactio
 from ottla.console.text import shown, visible
 from ottla.wire.messages import consumer_group_heartbeat, offset_commit
 from tests.console.browser import HOST, Browser, browsing, cells, check_page
-from tests.console.fakes import FakeSource, group_state, topic_summary
+from tests.console.fakes import FakeInside, FakeSource, group_state, topic_summary
 
 
 def on_page(value: str) -> str:
@@ -167,9 +169,8 @@ def test_settings_addresses_and_what_else_a_cluster_says() -> None:
     assert {on_page(value) for value in HOSTILE} <= set(found)
 
 
-@pytest.fixture
-def administered(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Has the pages of administration find hostile values everywhere."""
+def _say_hostile_things(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Has everything that the pages of administration ask for be hostile values."""
     where = [Partition(value, 0) for value in HOSTILE]
     txn = [transactions.Transaction(value, value, 1, 1, 0, 1, 1, [Partition(value, 0)]) for value in HOSTILE]
     known = [transactions.Producer(one, 1, 2, 3, 4, 5, 6) for one in where]
@@ -209,8 +210,8 @@ def administered(monkeypatch: pytest.MonkeyPatch) -> None:
     answers[storage, "directories"][0].append(whole)
 
 
-@pytest.mark.usefixtures("administered")
-def test_what_the_pages_of_administration_show() -> None:
+def test_what_the_pages_of_administration_show(monkeypatch: pytest.MonkeyPatch) -> None:
+    _say_hostile_things(monkeypatch)
     with browsing(FakeSource([topic_summary("t")])) as browser:
         for path in (
             *("/transactions", "/transaction/hanging", "/topics/t/producers", "/access", "/access/users", "/access/tokens"),
@@ -246,6 +247,36 @@ def test_what_the_pages_of_administration_show() -> None:
             for path in ("/access/new", "/access/users/new", "/access/quotas/new"):
                 form = dict.fromkeys(("principal", "host", "name", "value", "user", "client-id", "iterations"), value)
                 assert browser.post(path, operation="none", mechanism="none", key="none", **form).status == 400
+
+
+def test_verdicts_and_denials() -> None:
+    source, inside = FakeSource(), FakeInside()
+    with browsing(source, beside=Beside(inside=inside, without_inside="")) as browser:
+        for value in HOSTILE:
+            member = MemberState(value, value, value, value, (Partition(value, 0),))
+            waits = GroupFacts(
+                value,
+                state="PreparingRebalance",
+                state_before="PreparingRebalance",
+                members=(member,),
+                awaited=(Awaited(value, value, value, value, 1.0),),
+                partitions=(PartitionFacts(Partition(value, 0), high_watermark=5, log_start=0, committed=1, member=member),),
+                watched_s=3,
+                notes=(value,),
+            )
+            for facts in (waits, replace(waits, members=(replace(member, partitions=()),), state="Stable", partitions=())):
+                source.facts = facts
+                answer = browser.get(f"/group/why?id={segment(value)}")
+                assert answer.status == 200, value
+                assert "".join(check_page(answer.text).texts).count(on_page(value)) >= 3
+            told = {"principal": value, "host": value, "api": value, "operation": 3, "resource": 2, "name": value}
+            rule = [2, value, 3, value, value, 3, 2]
+            inside.answers = {
+                "denials": {"enabled": True, "since_ms": 0, "denials": [told | {"times": 1, "last_ms": 0}]},
+                "decision": {"allowed": False, "rule": rule, "without_rule": "", "considered": [rule]},
+            }
+            found = cells(browser.get(f"/denied?principal=User:x&operation=read&resource=topic&name={segment(value)}x").text)
+            assert found.count(on_page(value)) >= 3 + 4
 
 
 def test_what_is_in_the_address_or_a_field_comes_back_as_text() -> None:

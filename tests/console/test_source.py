@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 
 import ottla.testing
-from ottla.commands import admin, direct, group, group_kinds
+from ottla.commands import admin, direct, group_kinds, group_states
 from ottla.commands.client import Cluster
 from ottla.commands.config_rows import Kind
 from ottla.commands.output import Failure
@@ -87,7 +87,7 @@ def test_of_many_notes_there_are_a_few(source: Source, monkeypatch: pytest.Monke
     errors = {str(number): "closed" for number in range(5)}
     few = ("0: closed", "1: closed", "2: closed", "and 2 more")
     monkeypatch.setattr(group_kinds, "listing", lambda *_: ({}, errors))
-    monkeypatch.setattr(group, "states_of", lambda *_: ([], errors))
+    monkeypatch.setattr(group_states, "states_of", lambda *_: ([], errors))
     source.changed()
     assert source.groups().notes == few
     assert source.states([]).notes == few
@@ -122,7 +122,7 @@ def test_groups_are_asked_for_by_a_client_of_their_own(source: Source, monkeypat
         return [], {}
 
     monkeypatch.setattr(group_kinds, "listing", listing)
-    monkeypatch.setattr(group, "states_of", states_of)
+    monkeypatch.setattr(group_states, "states_of", states_of)
     source.changed()
     source.groups()
     source.states([])

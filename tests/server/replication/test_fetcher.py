@@ -462,8 +462,7 @@ def test_a_throttled_replica_is_left_out_while_the_quota_is_used_up_unless_it_is
         assert 0 < end < 30
         assert following.state is State.DELAYED
         assert state_of(other) is State.FETCHING
-        request = rig.leader.open.request
-        assert [each.topic_id for each in request.forgotten_topics_data] == [following.key[0]]
+        assert [each.topic_id for each in rig.leader.open.request.forgotten_topics_data] == [following.key[0]]
         await rig.pass_time(1.0)
         await rig.answer(FetchResponse(session_id=SESSION_ID))
         assert following.log.log_end_offset == end

@@ -1,0 +1,342 @@
+"""Gathers what a client can know of a group, from any Kafka: two looks at it, with some seconds of watching in between.
+
+What a broker's inside saw meanwhile is put to it by `inside.py`. What cannot be known is left out, with a note that says why.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
+
+from ottla.commands import direct, group_kinds, group_states
+from ottla.commands.client import Cluster
+from ottla.commands.group_kinds import Listed
+from ottla.commands.group_rows import GroupState
+from ottla.commands.output import Failure
+from ottla.commands.positions import Partition
+from ottla.commands.txn import TxnBrokers, open_ms
+from ottla.commands.why.facts import WATCH_S, Awaited, GroupFacts, OpenTransaction, PartitionFacts
+from ottla.commands.why.inside import Asking, Watch, with_inside
+from ottla.commands.why.reading import fetching, read_left
+from ottla.commands.why.verdicts import REBALANCING, needs_longer
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages import list_offsets
+from ottla.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest
+from ottla.wire.messages.describe_groups import DescribeGroupsRequest
+from ottla.wire.messages.find_coordinator import FindCoordinatorRequest
+from ottla.wire.messages.internal import consumer_protocol_subscription
+from ottla.wire.messages.list_groups import ListGroupsRequest
+
+if TYPE_CHECKING:
+    from confluent_kafka.admin import AdminClient
+    from confluent_kafka.admin._metadata import ClusterMetadata
+
+PATIENCE_S: Final = 3.5
+"""For how much longer it is watched before it is said that a member does not commit, or that a rebalance of a broker stays:
+clients commit, and their heartbeats ask, every 5 s by default."""
+MOST_READ: Final = 10
+"""In how many partitions, those with the greatest lag, the records are counted."""
+EARLIEST, LATEST, NEWEST = -2, -1, -3
+NEWEST_SINCE: Final = 7
+COMMITTED_ONLY: Final = 1
+CONSUMER_PROTOCOL: Final = "consumer"
+GROUPS: Final = "__consumer_offsets"
+"""The topic of all groups. Without it there is none."""
+_NO_COORDINATOR: Final = frozenset({ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS})
+_INT16: Final = struct.Struct(">h")
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What gathering needs: the cluster, a client of it, its metadata; how to wait, and what the time is. `inside` asks the
+    broker that runs the console; None if there is none."""
+
+    cluster: Cluster
+    admin: AdminClient
+    metadata: ClusterMetadata
+    wait: Callable[[float], object]
+    now_ms: Callable[[], int]
+    inside: Asking | None = None
+    patience_s: float = PATIENCE_S
+
+
+def gather(asked: Asked, name: str, watch_s: float = WATCH_S) -> GroupFacts:
+    """Returns what can be known of a group after watching it for so long; 0 takes one look only. Raises Failure."""
+    if GROUPS not in asked.metadata.topics:  # to ask for a coordinator would make it
+        return GroupFacts(name, exists=False, now_ms=asked.now_ms())
+    with TxnBrokers(asked.cluster, asked.metadata) as brokers:
+        notes: dict[str, None] = {}
+        try:
+            coordinator = _coordinator(brokers, name)
+            listed = _listed(brokers, coordinator, name)
+        except Failure as failure:
+            return GroupFacts(name, exists=None, coordinator_error=str(failure), now_ms=asked.now_ms())
+        if listed is None:
+            return GroupFacts(name, exists=False, now_ms=asked.now_ms())
+        looking = _Looking(asked, brokers, listed, notes)
+        watch = Watch(asked.inside, name, watch_s and watch_s + asked.patience_s)
+        try:
+            before = looking.look() if watch_s else None
+            if watch_s:
+                asked.wait(watch_s)
+            facts = looking.facts(before, watch_s, watch.seen())
+            if watch_s and needs_longer(facts):  # clients commit every 5 s
+                asked.wait(asked.patience_s)
+                watched_s = watch_s + asked.patience_s
+                facts = replace(looking.facts(before, watched_s, watch.seen()), is_patient=True)
+        finally:
+            watch.end()
+        return replace(facts, notes=tuple(notes))
+
+
+def _coordinator(brokers: TxnBrokers, name: str) -> int:
+    """Returns the broker that coordinates the group. Raises Failure if there is none, or it does not answer."""
+    answer = brokers.at(min(brokers.metadata.brokers)).call(FindCoordinatorRequest(name, 0, [name]))
+    found: Any = answer.coordinators[0] if answer.coordinators else answer
+    if found.error_code:
+        raise Failure(f"asked who coordinates it, a broker says: {direct.words(found.error_code, found.error_message)}")
+    return int(found.node_id)
+
+
+def _listed(brokers: TxnBrokers, coordinator: int, name: str) -> Listed | None:
+    answer = brokers.at(coordinator).call(ListGroupsRequest())
+    if answer.error_code:
+        raise Failure(f"broker {coordinator}, which coordinates it, says: {direct.words(answer.error_code)}")
+    for one in answer.groups:
+        if one.group_id == name:
+            return Listed(name, one.group_state or "Unknown", one.group_type.lower() or group_kinds.CLASSIC, coordinator)
+    return None
+
+
+@dataclass(frozen=True)
+class _Look:
+    """One look at a group."""
+
+    state: GroupState
+    spans: Mapping[Partition, tuple[int | None, int | None, int | None, int | None]]
+    """Log start, last stable offset, end, and the newest timestamp."""
+    open: Mapping[Partition, OpenTransaction]
+
+
+class _Looking:
+    """Looks at a group that is listed."""
+
+    def __init__(self, asked: Asked, brokers: TxnBrokers, listed: Listed, notes: dict[str, None]) -> None:
+        self._asked = asked
+        self._brokers = brokers
+        self._listed = listed
+        self._notes = notes
+
+    def look(self) -> _Look:
+        asked = self._asked
+        states, errors = group_states.states_of(asked.cluster, asked.admin, self._brokers, [self._listed], self._notes)
+        if not states:
+            raise Failure("; ".join(errors.values()) or f"group {self._listed.name} has gone")
+        spans = self._spans([one.partition for one in states[0].offsets])
+        waiting = [
+            where for where, (_, stable, end, _) in spans.items() if stable is not None and end is not None and stable < end
+        ]
+        return _Look(states[0], spans, self._open(waiting))
+
+    def facts(self, before: _Look | None, watched_s: float, seen: Mapping[str, Any] | None) -> GroupFacts:
+        """Returns the facts of a look now, of the one before, and of what a broker has seen meanwhile."""
+        facts = self._facts(before, watched_s)
+        if seen is not None:
+            facts = with_inside(facts, seen)
+        return _with_reading(self._brokers, facts, self._notes)
+
+    def _facts(self, before: _Look | None, watched_s: float) -> GroupFacts:
+        now = self.look()
+        state, earlier = now.state, now if before is None else before
+        committed = {one.partition: one.committed for one in earlier.state.offsets}
+        partitions = []
+        for one in state.offsets:
+            start, stable, end, newest = now.spans.get(one.partition, (None, None, None, None))
+            metadata = self._asked.metadata.topics.get(one.partition.topic)
+            place = None if metadata is None else metadata.partitions.get(one.partition.number)
+            partitions.append(
+                PartitionFacts(
+                    one.partition,
+                    leader=None if place is None or place.leader < 0 else place.leader,
+                    replicas=() if place is None else tuple(place.replicas),
+                    log_start=start,
+                    last_stable=stable,
+                    high_watermark=one.end_offset if end is None else end,
+                    committed=one.committed,
+                    committed_before=committed.get(one.partition),
+                    end_before=earlier.spans.get(one.partition, (None, None, None, None))[2],
+                    broker_lag=one.broker_lag,
+                    member=one.member,
+                    newest_ms=newest,
+                    transaction=now.open.get(one.partition),
+                    transaction_before=earlier.open.get(one.partition),
+                )
+            )
+        return GroupFacts(
+            state.name,
+            kind=state.kind,
+            state=state.state,
+            missing_topics=self._missing_topics(state),
+            members=state.members,
+            state_before=earlier.state.state,
+            is_same_rebalance=state.epoch == earlier.state.epoch and _member_ids(state) == _member_ids(earlier.state),
+            awaited=tuple(_awaited(state)),
+            partitions=tuple(partitions),
+            watched_s=watched_s,
+            now_ms=self._asked.now_ms(),
+        )
+
+    def _spans(self, wanted: Sequence[Partition]) -> dict[Partition, Any]:
+        """Returns where each partition begins and ends, as far as its leader says."""
+        found: dict[Partition, Any] = {}
+        for leader, topics in _by_leader(self._asked.metadata, wanted).items():
+            try:
+                connection = self._brokers.at(leader)
+                start = _offsets(connection, topics, EARLIEST)
+                stable = _offsets(connection, topics, LATEST, COMMITTED_ONLY)
+                end = _offsets(connection, topics, LATEST)
+                knows_newest = connection.versions.get(list_offsets.API_KEY, (0, 0))[1] >= NEWEST_SINCE
+                newest = _offsets(connection, topics, NEWEST) if knows_newest else {}
+            except Failure as failure:
+                self._notes[f"offsets of partitions that broker {leader} leads are not known: {failure}"] = None
+                continue
+            for where in start.keys() | end.keys():
+                newest_ms = newest[where][1] if where in newest and newest[where][1] >= 0 else None
+                found[where] = (_first(start, where), _first(stable, where), _first(end, where), newest_ms)
+        return found
+
+    def _open(self, wanted: Sequence[Partition]) -> dict[Partition, OpenTransaction]:
+        """Returns the first open transaction of each partition."""
+        try:
+            first: dict[Partition, Any] = {}
+            for where, one in self._brokers.producers(wanted):
+                if where not in first or one.current_txn_start_offset < first[where].current_txn_start_offset:
+                    first[where] = one
+            names = self._names({one.producer_id for one in first.values()})
+        except Failure as failure:
+            self._notes[f"open transactions are not known: {failure}"] = None
+            return {}
+        return {
+            where: OpenTransaction(None, one.producer_id, one.current_txn_start_offset, None)
+            if one.producer_id not in names
+            else OpenTransaction(
+                names[one.producer_id].transactional_id,
+                one.producer_id,
+                one.current_txn_start_offset,
+                None if open_ms(names[one.producer_id], 0) is None else int(names[one.producer_id].transaction_start_time_ms),
+                int(names[one.producer_id].transaction_timeout_ms),
+            )
+            for where, one in first.items()
+        }
+
+    def _names(self, producers: Iterable[int]) -> dict[int, Any]:
+        """Returns what coordinators know of these producers."""
+        found: dict[int, Any] = {}
+        if wanted := sorted(producers):
+            for name, (broker, one) in self._brokers.transactions(wanted).items():
+                described = self._brokers.describe(name, broker)
+                if described is not None:
+                    found[one.producer_id] = described
+        return found
+
+    def _missing_topics(self, state: GroupState) -> tuple[tuple[str, str], ...]:
+        """Returns topics to which members subscribe, and which are not there."""
+        try:
+            subscribed = self._subscribed(state)
+        except Failure:
+            return ()
+        there = self._asked.metadata.topics
+        return tuple((topic, client_id) for topic, client_id in sorted(subscribed) if topic and topic not in there)
+
+    def _subscribed(self, state: GroupState) -> set[tuple[str, str]]:
+        assert self._listed.broker is not None
+        connection = self._brokers.at(self._listed.broker)
+        if state.kind == group_kinds.CONSUMER:
+            (one,) = connection.call(ConsumerGroupDescribeRequest([state.name])).groups
+            return {(topic, member.client_id) for member in one.members for topic in member.subscribed_topic_names}
+        if state.kind == group_kinds.CLASSIC:
+            (described,) = connection.call(DescribeGroupsRequest([state.name])).groups
+            if described.protocol_type == CONSUMER_PROTOCOL:
+                return {(topic, member.client_id) for member in described.members for topic in _topics_in(member.member_metadata)}
+        return set()
+
+
+def _topics_in(metadata: bytes) -> list[str]:
+    """Returns the topics of a subscription of the classic protocol; none if it is none."""
+    try:
+        (version,) = _INT16.unpack_from(metadata)
+        decode = consumer_protocol_subscription.DECODE[min(version, consumer_protocol_subscription.MAX_VERSION)]
+        return list(decode(metadata, 2)[0].topics)
+    except (struct.error, ValueError, IndexError, KeyError):
+        return []
+
+
+def _member_ids(state: GroupState) -> frozenset[str]:
+    return frozenset(member.member_id for member in state.members)
+
+
+def _awaited(state: GroupState) -> Iterable[Awaited]:
+    """Yields the members that have yet to reach what the broker assigned to them."""
+    if state.state not in REBALANCING:
+        return
+    for member in state.members:
+        if member.target is None:
+            continue
+        has, shall = set(member.partitions), set(member.target)
+        if has - shall:
+            yield Awaited(
+                member.client_id, member.host.removeprefix("/"), member.member_id, "has yet to give partitions up", None
+            )
+
+
+def _by_leader(metadata: ClusterMetadata, wanted: Iterable[Partition]) -> dict[int, dict[str, list[int]]]:
+    found: dict[int, dict[str, list[int]]] = {}
+    for topic, number in wanted:
+        place = metadata.topics[topic].partitions.get(number) if topic in metadata.topics else None
+        if place is not None and place.leader >= 0:
+            found.setdefault(place.leader, {}).setdefault(topic, []).append(number)
+    return found
+
+
+def _offsets(
+    connection: direct.Connection, topics: Mapping[str, Sequence[int]], what: int, isolation: int = 0
+) -> dict[Partition, tuple[int, int]]:
+    """Returns the offset and the timestamp that the leader gives for each partition."""
+    asked = [
+        list_offsets.ListOffsetsTopic(
+            topic, [list_offsets.ListOffsetsPartition(number, timestamp=what) for number in dict.fromkeys(numbers)]
+        )
+        for topic, numbers in topics.items()
+    ]
+    answer = connection.call(list_offsets.ListOffsetsRequest(-1, isolation, asked))
+    return {
+        Partition(topic.name, one.partition_index): (one.offset, one.timestamp)
+        for topic in answer.topics
+        for one in topic.partitions
+        if not one.error_code
+    }
+
+
+def _first(found: Mapping[Partition, tuple[int, int]], where: Partition) -> int | None:
+    return found[where][0] if where in found else None
+
+
+def _with_reading(brokers: TxnBrokers, facts: GroupFacts, notes: dict[str, None]) -> GroupFacts:
+    """Returns the facts with what is left in the partitions that are the furthest behind."""
+    wanted = sorted((one for one in facts.partitions if one.lag > 0 and one.leader is not None), key=lambda one: -one.lag)
+    read: dict[Partition, PartitionFacts] = {}
+    for one in wanted[:MOST_READ]:
+        begin = one.committed if one.committed is not None else one.log_start
+        if begin is None or one.high_watermark is None or one.left is not None:
+            continue
+        begin = max(begin, one.log_start or 0)
+        assert one.leader is not None
+        try:
+            left, batch = read_left(fetching(brokers.at(one.leader), one.partition), begin, one.high_watermark)
+        except Failure as failure:
+            notes[f"records of {one.partition} could not be read: {failure}"] = None
+            continue
+        read[one.partition] = replace(one, left=left, next_batch=batch)
+    return replace(facts, partitions=tuple(read.get(one.partition, one) for one in facts.partitions))

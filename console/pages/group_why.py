@@ -1,0 +1,37 @@
+"""Why a group is stuck: one verdict, what it was seen by, what would help; and what is left to be read, in records and time.
+
+The group is watched for some seconds before the page is shown. The rules are in commands/why/verdicts.py.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ottla.commands.why.facts import WATCH_S
+from ottla.commands.why.verdicts import judge
+from ottla.console.ask import Answer, Ask, Page, paged
+
+MOST_S: Final = 10
+SIZE: Final = 100
+
+
+def why(ask: Ask) -> Answer:
+    """Shows the verdict on the group `?id=`, after watching it for `?watch=` seconds."""
+    name = ask.query.get("id", "")
+    watch_s = ask.number("watch", round(WATCH_S), 0, MOST_S)
+    facts = ask.source.why(name, watch_s, None if ask.inside is None else ask.inside.ask)
+    verdict = judge(facts)
+    notes = facts.notes if facts.has_inside else (*facts.notes, ask.without_inside)
+    return Page(
+        "group_why.html",
+        {
+            "name": name,
+            "facts": facts,
+            "verdict": verdict,
+            "page": paged(ask, facts.partitions, SIZE),
+            "lag_ms": max((one.lag_ms for one in facts.partitions if one.lag_ms is not None), default=None),
+            "notes": notes,
+            "again": ask.link(watch=watch_s or round(WATCH_S)),
+            "longer": ask.link(watch=MOST_S),
+        },
+    )

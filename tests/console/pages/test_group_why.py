@@ -1,0 +1,72 @@
+"""Why a group is stuck, as a page: the verdict, what it was seen by, what helps, what is left."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ottla.commands.group_rows import OffsetState
+from ottla.commands.positions import Partition
+from ottla.commands.why.facts import Left, NextBatch
+from ottla.console.app import Beside
+from ottla.console.inside import NO_BROKER
+from tests.commands.why.test_verdicts import MEMBER, STUCK, group, partition
+from tests.console.browser import browsing, cells, check_page
+from tests.console.fakes import FakeInside, FakeSource, group_state, topic_summary
+
+LEFT = group(
+    partition(newest_ms=9_000, next_batch=NextBatch(40, 500, 1_500)),
+    partition(partition=Partition("orders", 1), committed=99, committed_before=99, left=Left(0, True)),
+    name="billing",
+)
+
+
+def test_a_verdict_with_its_evidence_and_remedy() -> None:
+    facts, text = STUCK["not-fetching"]
+    source = FakeSource(facts=facts)
+    with browsing(source, beside=Beside(inside=FakeInside({}), without_inside="")) as browser:
+        page = browser.get("/group/why?id=billing")
+    assert page.status == 200
+    texts = "".join(check_page(page.text).texts)
+    assert f"✕ Stuck. {text}" in texts
+    assert "no fetch and no commit in the 3 s watched" in texts
+    assert "What helps: Look for pause() without resume()" in texts
+    assert NO_BROKER not in texts
+    assert source.asked == [("billing", 3, True)]
+
+
+def test_what_is_left_in_records_and_in_time() -> None:
+    with browsing(FakeSource(facts=LEFT)) as browser:
+        page = browser.get("/group/why?id=billing").text
+    assert cells(page)[10:20] == ["orders", "0", "40", "40", "100", "100", "60", "60", "7.5 s", "app"]
+    assert cells(page)[20:30] == ["orders", "1", "99", "40", "100", "100", "1", "0", "0 s", "app"]
+    assert "Records to be read</dt><dd>60" in page
+
+
+def test_without_a_broker_it_says_what_would_bring_more() -> None:
+    source = FakeSource(facts=replace(LEFT, has_inside=False))
+    with browsing(source) as browser:
+        page = browser.get("/group/why?id=billing&watch=0").text
+    assert NO_BROKER in "".join(check_page(page).texts)
+    assert source.asked == [("billing", 0, False)]
+
+
+def test_how_long_it_is_watched_is_bounded() -> None:
+    with browsing(FakeSource(facts=LEFT)) as browser:
+        assert browser.get("/group/why?id=billing&watch=11").status == 400
+        assert browser.get("/group/why?id=nobody").status == 200
+
+
+def test_the_list_marks_what_is_stuck_and_leads_there() -> None:
+    behind = OffsetState(Partition("t", 0), 5, 12)
+    groups = [
+        replace(group_state("billing"), offsets=(behind,)),
+        replace(group_state("busy"), offsets=(behind,), members=(MEMBER,)),
+        replace(group_state("on-offline"), offsets=(replace(behind, partition=Partition("gone", 0)),), members=(MEMBER,)),
+        group_state("well"),
+    ]
+    source = FakeSource([topic_summary("t"), topic_summary("gone", offline=1)], groups)
+    with browsing(source) as browser:
+        page = browser.get("/groups").text
+        assert 'href="/group/why?id=billing"' in browser.get("/group?id=billing").text
+    assert cells(page)[9::5] == ["✕ no member Why? 7", "Why? 7", "✕ gone is offline Why? 7", "0"]
+    assert page.count('href="/group/why?id=') == 3
