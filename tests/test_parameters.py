@@ -137,7 +137,4 @@ def test_the_network_is_a_parameter() -> None:
 
 
 def test_randomness_is_a_parameter() -> None:
-    assert modules_using(RANDOMNESS) == {
-        "server/base/randomness.py",
-        "server/console/opening.py",  # the token of the console, no part of what a broker decides
-    }
+    assert modules_using(RANDOMNESS) == {"server/base/randomness.py"}
