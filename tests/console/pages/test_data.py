@@ -247,3 +247,13 @@ def test_hostile_records_and_names(tmp_path: Path) -> None:
             assert {browser.get(f"/files/{name}{end}").status for end in ("", f"/{FIRST}")} <= {200, 404}, value
             assert browser.get(f"/files?q={segment(value)}").status == 200
             assert browser.get(f"{SEGMENT}?offset={segment(value)}").status in {200, 400}
+
+
+def test_bytes_of_a_metadata_log_that_is_out_of_use_are_not_shown(tmp_path: Path) -> None:
+    for name, shows in ((f"__cluster_metadata-0.{'a' * 32}-stray", False), ("orders-0", True)):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / FIRST).write_bytes(b"\xff" * 20 + b"hunter2" + b"\xff" * 60)
+        with browsing(FakeSource(), beside=Beside(Directory(tmp_path), False)) as browser:
+            page = browser.get(f"/files/{name}/{FIRST}?batch=0").text
+        assert "No whole batch begins here" in page
+        assert ("hunter2" in page) is shows
