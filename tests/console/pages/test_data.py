@@ -10,6 +10,7 @@ import pytest
 
 from compat_tests.console.hostile import HOSTILE
 from ottla.commands.config_rows import Entry
+from ottla.console import batches
 from ottla.console.app import Beside
 from ottla.console.directory import Directory
 from ottla.console.rendering import segment
@@ -257,3 +258,12 @@ def test_bytes_of_a_metadata_log_that_is_out_of_use_are_not_shown(tmp_path: Path
             page = browser.get(f"/files/{name}/{FIRST}?batch=0").text
         assert "No whole batch begins here" in page
         assert ("hunter2" in page) is shows
+
+
+def test_an_end_that_takes_too_long_to_find_is_not_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_orders(tmp_path)
+    for cut in (False, True):
+        monkeypatch.setattr(batches, "WITHIN_S", -1.0 if cut else 4.0)
+        with browsing(FakeSource(), beside=Beside(Directory(tmp_path), False)) as browser:
+            page = browser.get("/files/orders-0").text
+        assert f"<dt>End</dt><dd>{'–' if cut else '17'}</dd>" in page, cut
