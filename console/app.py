@@ -38,6 +38,8 @@ from ottla.console.text import visible
 
 FOLDER: Final = Path(__file__).parent / "static"
 FILES: Final = {"console.css": "text/css", "console.js": "text/javascript"}
+MAX_AUDIT: Final = 2000
+"""How many characters of what was done a line of the audit has: a form may hold megabytes."""
 _log: Final = logging.getLogger("ottla.console")
 _audit: Final = logging.getLogger("ottla.console.audit")
 
@@ -186,6 +188,9 @@ def _file(name: str, kind: str) -> Callable[[Request], Awaitable[Response]]:
 
 
 def _write_audit(session: str, address: str, done: str) -> None:
+    """Writes a line. Of what is too long it leaves out the middle, since the outcome is at the end."""
+    if len(done) > MAX_AUDIT:
+        done = f"{done[: MAX_AUDIT // 2]} … {done[-MAX_AUDIT // 2 :]}"
     _audit.info("%s (session %s, from %s)", visible(done).replace("\n", "␊").replace("\t", "␉"), session, address)
 
 
