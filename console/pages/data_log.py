@@ -71,7 +71,7 @@ def log(ask: Ask) -> Answer:
             "page": page,
             "is_end": is_end,
             "picture": of_log(
-                page.shown, out_of_use if is_end else [], due, is_end=is_end, link=f"/files/{segment(files.log.name)}/"
+                page.shown, out_of_use[:SIZE] if is_end else [], due, is_end=is_end, link=f"/files/{segment(files.log.name)}/"
             ),
             "retained": retained,
             "whence": whence,

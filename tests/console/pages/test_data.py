@@ -267,3 +267,15 @@ def test_an_end_that_takes_too_long_to_find_is_not_known(tmp_path: Path, monkeyp
         with browsing(FakeSource(), beside=Beside(Directory(tmp_path), False)) as browser:
             page = browser.get("/files/orders-0").text
         assert f"<dt>End</dt><dd>{'–' if cut else '17'}</dd>" in page, cut
+
+
+def test_however_many_files_there_are_a_page_shows_some_and_counts_the_others(tmp_path: Path) -> None:
+    segment = write_orders(tmp_path)
+    for number in range(1, 251):
+        (tmp_path / f"x{number}").write_bytes(b"x")
+        (segment.parent / f"{number:020d}.log.deleted").write_bytes(b"x")
+    browser = looking(tmp_path)
+    assert "and 54 more" in browser.get("/files").text
+    page = browser.get("/files/orders-0").text
+    assert page.count(".log.deleted, 1 B, deleted</title>") == 200
+    browser.close()
