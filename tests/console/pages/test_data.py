@@ -99,14 +99,15 @@ def test_a_log_and_what_retention_takes(tmp_path: Path) -> None:
     log.close()
     write_meta(tmp_path)
     (tmp_path / RECOVERY_POINTS).write_bytes(encode_offsets({("orders", 0): 24}))
-    (tmp_path / "orders-0" / f"{0:020d}.log.deleted").write_bytes(b"x")
+    for name in (f"{0:020d}", "a?b%"):
+        (tmp_path / "orders-0" / f"{name}.log.deleted").write_bytes(b"x")
     browser = looking(tmp_path)
     page = browser.get("/files/orders-0").text
-    assert "Retention takes" in page or "The next pass of retention takes" in page
-    assert "retention.ms" in page
-    assert ">retention takes it next<" not in page
+    assert "The next pass of retention takes 8 segments: retention.ms." in page  # those below the high watermark, 17
+    assert page.count("<td>▲ retention takes it next</td>") == page.count(", retention takes it next</title>") == 8
     assert "● active" in page
     assert "<title>00000000000000000000.log.deleted, 1 B, deleted</title>" in page
+    assert page.count('href="/files/orders-0/a%3Fb%25.log.deleted"') == 2  # in the picture, and in the table
     assert "removed from the log; its file goes" in page
     browser.close()
 
