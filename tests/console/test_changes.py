@@ -48,8 +48,10 @@ class Answer(Future[None]):
         lambda source: changes.delete_records(source, Partition("t", 0), 5),
     ],
 )
-def test_another_page_that_lets_go_of_the_client_does_not_end_a_change(change: Callable[[Source], None]) -> None:
+def test_another_page_that_lets_go_of_the_client_does_not_end_a_change(
+    change: Callable[[Source], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
     cluster = Cluster({"bootstrap.servers": "127.0.0.1:1"})
     source = Source(cluster)
-    cluster.admin = lambda: Client(source.lost)  # type: ignore[method-assign, assignment, return-value]
+    monkeypatch.setattr(cluster, "admin", lambda: Client(source.lost))
     change(source)

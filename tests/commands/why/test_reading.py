@@ -72,8 +72,8 @@ def test_damage_counts_in_the_next_batch_alone() -> None:
 def test_no_more_records_are_read_than_it_takes_to_count_them(monkeypatch: pytest.MonkeyPatch) -> None:
     read: list[int] = []
 
-    def counting(*given: object) -> Iterator[Record]:
-        for record in iter_records(*given):  # type: ignore[arg-type]  # as it was called
+    def counting(batch: bytes, max_bytes: int) -> Iterator[Record]:
+        for record in iter_records(batch, max_bytes):
             read.append(record.offset)
             yield record
 
