@@ -28,7 +28,7 @@ from ottla.console.calls import Busy, Calls, TooSlow
 from ottla.console.directory import Directory
 from ottla.console.inside import NO_BROKER, Inside
 from ottla.console.missing import Missing
-from ottla.console.pages import ACTIONS, PAGES, WITHOUT_CLUSTER
+from ottla.console.pages import ACTIONS, FORMS, PAGES, WITHOUT_CLUSTER
 from ottla.console.rendering import Templates
 from ottla.console.security import READ_ONLY, STATIC, Guard
 from ottla.console.sessions import Sessions
@@ -38,6 +38,8 @@ from ottla.console.text import visible
 
 FOLDER: Final = Path(__file__).parent / "static"
 FILES: Final = {"console.css": "text/css", "console.js": "text/javascript"}
+MAX_AUDIT: Final = 2000
+"""How many characters of what was done a line of the audit has: a form may hold megabytes."""
 _log: Final = logging.getLogger("ottla.console")
 _audit: Final = logging.getLogger("ottla.console.audit")
 
@@ -82,8 +84,7 @@ class Console:
         """Returns the routes of the pages, and of the style sheet and the script, which are read now."""
         found: list[BaseRoute] = [Route(f"{STATIC}{name}", _file(name, kind), methods=["GET"]) for name, kind in FILES.items()]
         for path, work in PAGES.items():
-            is_form = path in ACTIONS
-            shown = _no_form if is_form and self._read_only else work
+            shown = _no_form if self._read_only and path in FORMS else work
             if not self._beside.has_cluster and path not in WITHOUT_CLUSTER:
                 shown = _to_files if path == "/" else _no_cluster
             found.append(Route(path, partial(self._answer, shown), methods=["GET"]))
@@ -186,6 +187,9 @@ def _file(name: str, kind: str) -> Callable[[Request], Awaitable[Response]]:
 
 
 def _write_audit(session: str, address: str, done: str) -> None:
+    """Writes a line. Of what is too long it leaves out the middle, since the outcome is at the end."""
+    if len(done) > MAX_AUDIT:
+        done = f"{done[: MAX_AUDIT // 2]} … {done[-MAX_AUDIT // 2 :]}"
     _audit.info("%s (session %s, from %s)", visible(done).replace("\n", "␊").replace("\t", "␉"), session, address)
 
 

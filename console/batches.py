@@ -29,7 +29,7 @@ from ottla.wire.records import iter_records
 SIZE: Final = 100
 """How many batches a page shows: two hundred take more than 60 kB of page."""
 WITHIN_S: Final = 4.0
-"""How long a page looks for its first batch, where no index leads there."""
+"""How long a page looks for its first batch, where no index leads there, and reads on from it."""
 _MAX_CONTROL_BYTES: Final = 4096
 _MAX_TXN_INDEXES: Final = 50
 _PLACES: Final = 20
@@ -153,7 +153,7 @@ class Row:
 @dataclass(slots=True)
 class Part:
     """Batches one after the other. `next` is the position after them, None at the file's end; `is_cut`: it took too long to find
-    the first."""
+    the first. If it takes too long after that, there are fewer of them."""
 
     rows: list[Row] = field(default_factory=list)
     next: int | None = None
@@ -199,7 +199,7 @@ def read_part(
                 part.is_cut = True
                 return part
             continue
-        if len(part.rows) == count:
+        if len(part.rows) == count or (part.rows and clock() > until):
             part.next = found.position
             break
         if row.header is not None:

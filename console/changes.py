@@ -16,6 +16,7 @@ from ottla.console.source import Source
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError, Message
+    from confluent_kafka.admin import AdminClient
 
 
 def create_topic(source: Source, name: str, partitions: int, replicas: int, settings: Mapping[str, str]) -> None:
@@ -23,28 +24,31 @@ def create_topic(source: Source, name: str, partitions: int, replicas: int, sett
     from confluent_kafka.admin import NewTopic
 
     new = NewTopic(name, partitions, replicas, config=dict(settings))
-    _settled(source, name, source.admin.create_topics([new], **times(source.cluster)))
+    ours = source.admin
+    _settled(source, ours, name, ours.create_topics([new], **times(source.cluster)))
 
 
 def delete_topic(source: Source, name: str) -> None:
     """Deletes a topic with all its records. Raises Failure."""
-    _settled(source, name, source.admin.delete_topics([name], **times(source.cluster)))
+    ours = source.admin
+    _settled(source, ours, name, ours.delete_topics([name], **times(source.cluster)))
 
 
 def add_partitions(source: Source, topic: str, count: int) -> None:
     """Gives a topic `count` partitions in all. Raises Failure."""
     from confluent_kafka.admin import NewPartitions
 
-    futures: Mapping[str, Any] = source.admin.create_partitions([NewPartitions(topic, count)], **times(source.cluster))
-    _settled(source, topic, futures)
+    ours = source.admin
+    _settled(source, ours, topic, ours.create_partitions([NewPartitions(topic, count)], **times(source.cluster)))
 
 
 def delete_records(source: Source, where: Partition, before: int) -> None:
     """Deletes a partition's records before an offset, or all if it is -1. Raises Failure."""
     from confluent_kafka import TopicPartition
 
-    futures = source.admin.delete_records([TopicPartition(where.topic, where.number, before)], **times(source.cluster))
-    _settled(source, where.topic, {where.topic: next(iter(futures.values()))})
+    ours = source.admin
+    futures = ours.delete_records([TopicPartition(where.topic, where.number, before)], **times(source.cluster))
+    _settled(source, ours, where.topic, {where.topic: next(iter(futures.values()))})
 
 
 def delete_group(source: Source, state: GroupState) -> None:
@@ -59,7 +63,9 @@ def delete_group(source: Source, state: GroupState) -> None:
         raise Failure(f"group {state.name}: {wrong[state.name]}")
 
 
-def _settled(source: Source, name: str, futures: Mapping[str, Any]) -> None:
+def _settled(source: Source, ours: AdminClient, name: str, futures: Mapping[str, Any]) -> None:
+    """Waits for the answer. Raises Failure. The client `ours` is held until then: with its last reference goes its request, and
+    another page that failed may have let go of the source's meanwhile."""
     try:
         _, wrong = admin.settle(source.cluster, futures)
     finally:

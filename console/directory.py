@@ -2,7 +2,7 @@
 
 It is opened anew for each page, and only read: nothing is written, and no lock is taken, so a broker may run on it or start
 meanwhile. What its files mean is read by `ottla.commands`; here are their names, sizes and times. A name that a page is asked for
-counts only if a listing of the directory has it, and links are not followed to files elsewhere.
+counts only if a listing of the directory has it, and a link in the place of a file is not followed.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
-from ottla.commands.dump_schemas import IsSecret, Schema, Undecodable, control_fields, decoder_of
+from ottla.commands.dump_schemas import TOPICS, IsSecret, Schema, Undecodable, control_fields, decoder_of
 from ottla.console.batches import Row
 from ottla.console.text import beginning
 from ottla.log.disk.files import OsFile
@@ -27,8 +27,8 @@ _MAX_HEADERS: Final = 3
 
 
 class DiskRecord(NamedTuple):
-    """A record. `kind` names what was decoded, and `fields` is that as JSON; without `kind`, key and value are bytes. `position`
-    is that of its batch."""
+    """A record. `kind` names what was decoded, and `fields` is that as JSON; without `kind`, key and value are bytes, but for the
+    metadata log's, where both are None. `position` is that of its batch."""
 
     offset: int
     time_ms: int
@@ -47,6 +47,7 @@ class DiskRecords:
     def __init__(self, file: OsFile, topic: str, is_secret: IsSecret, *, is_snapshot: bool = False) -> None:
         self._window = Window(file)
         self._decoder = decoder_of(Schema.METADATA if is_snapshot else Schema.AUTO, topic, is_secret)
+        self._has_secrets = is_snapshot or TOPICS.get(topic) is Schema.METADATA
         self.problems: list[str] = []
 
     def of_batches(self, rows: Sequence[Row], count: int) -> tuple[list[DiskRecord], int]:
@@ -92,9 +93,12 @@ class DiskRecords:
             elif self._decoder is not None:
                 kind, fields = _named(self._decoder(record))
         except Undecodable as error:
+            kind = "not shown" if self._has_secrets else ""
             self.problems.append(f"record {record.offset}: {error}")
         sequence = (header.base_sequence + record.offset - header.base_offset) & MAX_INT32 if header.base_sequence >= 0 else None
-        key, value = (None, None) if kind else (beginning(record.key), beginning(record.value))
+        # what cannot be decoded of the metadata log may be a password of a kind or version that is newer than this code
+        is_hidden = bool(kind) or self._has_secrets
+        key, value = (None, None) if is_hidden else (beginning(record.key), beginning(record.value))
         return DiskRecord(record.offset, record.timestamp_ms, sequence, position, kind, fields, key, value, len(record.headers))
 
 

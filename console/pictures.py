@@ -15,6 +15,7 @@ from ottla.commands.output import counted
 from ottla.commands.topic_rows import human_bytes
 from ottla.console.batches import Row
 from ottla.console.directory import FileEntry
+from ottla.console.rendering import segment
 
 _HEIGHT: Final = 120
 _LEAST: Final = 9
@@ -101,7 +102,7 @@ def _words(row: Row) -> str:
 
 def of_log(segments: Sequence[FileEntry], others: Sequence[FileEntry], due: int, *, is_end: bool, link: str) -> Picture:
     """Returns the picture of a log's segments, then of what is out of use. The first `due` are what retention takes next, and
-    with `is_end` the last is active. `link` is the address in front of a file's name; names of segments are digits."""
+    with `is_end` the last is active. `link` is the address in front of a file's name."""
     most = max((one.size for one in (*segments, *others)), default=1)
     bars = []
     for at, one in enumerate((*segments, *others)):
@@ -110,7 +111,7 @@ def of_log(segments: Sequence[FileEntry], others: Sequence[FileEntry], due: int,
         height = _scaled(one.size, most)
         words = {"next": "retention takes it next", "segment": ""}.get(kind, kind)
         title = f"{one.name}, {human_bytes(one.size)}{f', {words}' if words else ''}"
-        bars.append(Bar(at * _FILE_WIDTH, _HEIGHT - height, _FILE_WIDTH - 4, height, kind, title, f"{link}{one.name}"))
+        bars.append(Bar(at * _FILE_WIDTH, _HEIGHT - height, _FILE_WIDTH - 4, height, kind, title, f"{link}{segment(one.name)}"))
     return _picture(bars, [], f"{counted(len(bars), 'file')} of the log, the higher the larger")
 
 

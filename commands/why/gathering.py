@@ -43,8 +43,9 @@ NEWEST_SINCE: Final = 7
 COMMITTED_ONLY: Final = 1
 CONSUMER_PROTOCOL: Final = "consumer"
 GROUPS: Final = "__consumer_offsets"
-"""The topic of all groups. Without it there is none."""
+"""The topic of all groups."""
 _NO_COORDINATOR: Final = frozenset({ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS})
+"""Errors that say that there is no coordinator now; others say nothing of it, such as that this client has no right to ask."""
 _INT16: Final = struct.Struct(">h")
 
 
@@ -63,15 +64,15 @@ class Asked:
 
 
 def gather(asked: Asked, name: str, watch_s: float = WATCH_S) -> GroupFacts:
-    """Returns what can be known of a group after watching it for so long; 0 takes one look only. Raises Failure."""
-    if GROUPS not in asked.metadata.topics:  # to ask for a coordinator would make it
-        return GroupFacts(name, exists=False, now_ms=asked.now_ms())
+    """Returns what can be known of a group after watching it for so long; 0 takes one look only. Raises Failure, for one if this
+    client has no right to see the group."""
     with TxnBrokers(asked.cluster, asked.metadata) as brokers:
         notes: dict[str, None] = {}
         try:
-            coordinator = _coordinator(brokers, name)
-            listed = _listed(brokers, coordinator, name)
+            listed = _found(brokers, name)
         except Failure as failure:
+            if isinstance(failure, direct.Refused) and failure.code not in _NO_COORDINATOR:
+                raise
             return GroupFacts(name, exists=None, coordinator_error=str(failure), now_ms=asked.now_ms())
         if listed is None:
             return GroupFacts(name, exists=False, now_ms=asked.now_ms())
@@ -91,19 +92,33 @@ def gather(asked: Asked, name: str, watch_s: float = WATCH_S) -> GroupFacts:
         return replace(facts, notes=tuple(notes))
 
 
+def _found(brokers: TxnBrokers, name: str) -> Listed | None:
+    """Returns the group as its coordinator lists it; None if it does not. Raises Failure.
+
+    If the cluster shows no topic of groups, it has none, or does not show it to this client. Then each broker is asked for the
+    groups that it coordinates, since to ask who coordinates one would make the topic.
+    """
+    if GROUPS in brokers.metadata.topics:
+        return _listed(brokers, _coordinator(brokers, name), name)
+    found = (_listed(brokers, broker, name) for broker in sorted(brokers.metadata.brokers))
+    return next((one for one in found if one is not None), None)
+
+
 def _coordinator(brokers: TxnBrokers, name: str) -> int:
     """Returns the broker that coordinates the group. Raises Failure if there is none, or it does not answer."""
     answer = brokers.at(min(brokers.metadata.brokers)).call(FindCoordinatorRequest(name, 0, [name]))
     found: Any = answer.coordinators[0] if answer.coordinators else answer
     if found.error_code:
-        raise Failure(f"asked who coordinates it, a broker says: {direct.words(found.error_code, found.error_message)}")
+        why = direct.words(found.error_code, found.error_message)
+        raise direct.Refused(found.error_code, f"asked who coordinates it, a broker says: {why}")
     return int(found.node_id)
 
 
 def _listed(brokers: TxnBrokers, coordinator: int, name: str) -> Listed | None:
     answer = brokers.at(coordinator).call(ListGroupsRequest())
     if answer.error_code:
-        raise Failure(f"broker {coordinator}, which coordinates it, says: {direct.words(answer.error_code)}")
+        why = direct.words(answer.error_code)
+        raise direct.Refused(answer.error_code, f"broker {coordinator}, asked for its groups, says: {why}")
     for one in answer.groups:
         if one.group_id == name:
             return Listed(name, one.group_state or "Unknown", one.group_type.lower() or group_kinds.CLASSIC, coordinator)

@@ -6,7 +6,6 @@ consumer would, and the records in them counted: at most MAX_BYTES of them.
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable, Iterator
 from typing import Any, Final, NamedTuple
 
@@ -15,15 +14,16 @@ from ottla.commands.brokers import check
 from ottla.commands.positions import Partition
 from ottla.commands.why.facts import Left, NextBatch
 from ottla.wire import batch as batches
-from ottla.wire.batch import CorruptBatch, read_header
+from ottla.wire.batch import read_header
+from ottla.wire.compression import MAX_DECOMPRESSED_BYTES
+from ottla.wire.frame import MALFORMED
 from ottla.wire.messages import fetch
-from ottla.wire.records import decode_records
+from ottla.wire.records import iter_records
 
 MAX_BYTES: Final = 4 << 20
 """How many bytes are fetched of a partition at most, but for the last batch."""
 NAMED_UNTIL: Final = 12
 """The last version of Fetch that names topics."""
-MALFORMED: Final = (CorruptBatch, ValueError, IndexError, struct.error)
 
 
 class ToRead(NamedTuple):
@@ -86,11 +86,14 @@ def _count_from(batch: bytes, header: batches.BatchHeader, begin: int) -> tuple[
     """Returns how many records of a batch have this offset or a later one, and the timestamp of the first; what the header says
     of all of them if they cannot be read."""
     latest = header.max_timestamp if header.max_timestamp >= 0 else None
-    try:
-        found = [record.timestamp_ms for record in decode_records(batch) if record.offset >= begin]
+    try:  # one at a time, and no further than needed: a small batch may hold millions
+        for at, record in enumerate(iter_records(batch, MAX_DECOMPRESSED_BYTES)):
+            if record.offset >= begin:
+                is_append_time = header.timestamp_type == batches.LOG_APPEND_TIME
+                return header.records_count - at, latest if is_append_time else record.timestamp_ms
     except MALFORMED:
         return header.records_count, latest
-    return len(found), latest if not found or header.timestamp_type == batches.LOG_APPEND_TIME else found[0]
+    return 0, latest
 
 
 def fetching(connection: direct.Connection, where: Partition) -> Callable[[int], bytes]:

@@ -6,6 +6,7 @@ gives way to a later one that does. The order goes from what makes the rest mean
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable
 from enum import StrEnum
 from typing import Final, NamedTuple
@@ -83,7 +84,7 @@ def not_there(facts: GroupFacts) -> Verdict | None:
             Level.STUCK,
             f"There is no topic {topic}, to which {client_id} subscribes.",
             (f"{counted(len(facts.missing_topics), 'topic')} of those subscribed to is not in the cluster's metadata",),
-            f"Create it (ottla topic create {topic}), or correct the name in the consumer.",
+            f"Create it (ottla topic create {shlex.quote(topic)}), or correct the name in the consumer.",
         )
     return None
 
@@ -254,7 +255,7 @@ def blocked(facts: GroupFacts) -> Verdict | None:
             Level.STUCK,
             f"{one.partition} is blocked at offset {one.last_stable} by {who}{client} (producer {found.producer_id}){age}.",
             (f"last stable offset {one.last_stable}, high watermark {one.high_watermark}", *ends, *reader),
-            f"End it: ottla txn abort {name}."
+            f"End it: ottla txn abort {shlex.quote(name)}."
             if name is not None
             else f"Abort it: ottla txn abort --at {one.partition.topic}:{one.partition.number}:{found.start_offset}.",
         )

@@ -127,3 +127,6 @@ ACTIONS: Final[Mapping[str, Callable[[Ask], Answer]]] = {
     "/requests": requests.watch,
 }
 """What POST changes."""
+
+FORMS: Final = frozenset(ACTIONS) - {"/requests"}
+"""Pages that are nothing but a form, so that a console that is read-only does not have them."""

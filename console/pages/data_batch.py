@@ -6,8 +6,8 @@ import shlex
 import time
 from typing import Any, Final, NamedTuple
 
+from ottla.commands.dump_schemas import TOPICS, Schema
 from ottla.commands.dump_segment import batch_fields
-from ottla.commands.known_topics import METADATA_DIRECTORY
 from ottla.console.ask import Answer, Ask, Page
 from ottla.console.batches import Row, aborted_in, mark_aborted, read_indexes, read_part
 from ottla.console.directory import Directory, FileEntry, LogFiles, open_file
@@ -61,7 +61,7 @@ def batch(ask: Ask, source: Directory, files: LogFiles, file: FileEntry) -> Answ
     }
     window = Window(opened)
     # nothing of the metadata log is shown undecoded, since there are secrets in it
-    has_secrets = files.log.name == METADATA_DIRECTORY
+    has_secrets = TOPICS.get(files.log.topic) is Schema.METADATA or file.kind == "checkpoint"
     values["hex"] = (
         "" if has_secrets and row.header is None else hex_lines(bytes(window.view(position, min(HEADER_SIZE, row.size))))
     )

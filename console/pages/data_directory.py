@@ -38,6 +38,7 @@ def directory(ask: Ask) -> Answer:
     wanted = ask.text("q")
     page = paged(ask, [one for one in contents.logs if wanted.lower() in one.name.lower()], SIZE)
     about = source.about()
+    files = [one for one in contents.files if one.size or one.name in _NAMED]
     return Page(
         "data_directory.html",
         {
@@ -50,7 +51,8 @@ def directory(ask: Ask) -> Answer:
             "rows": [_row(source, one) for one in page.shown],
             "total": len(contents.logs),
             "q": wanted,
-            "files": [one for one in contents.files if one.size or one.name in _NAMED],
+            "files": files[:SIZE],
+            "more_files": max(0, len(files) - SIZE),
             "strange": contents.strange[:SIZE],
         },
     )

@@ -71,7 +71,7 @@ def log(ask: Ask) -> Answer:
             "page": page,
             "is_end": is_end,
             "picture": of_log(
-                page.shown, out_of_use if is_end else [], due, is_end=is_end, link=f"/files/{segment(files.log.name)}/"
+                page.shown, out_of_use[:SIZE] if is_end else [], due, is_end=is_end, link=f"/files/{segment(files.log.name)}/"
             ),
             "retained": retained,
             "whence": whence,
@@ -117,7 +117,7 @@ def _end_offset(files: LogFiles) -> int | None:
     if not file.size:
         return base
     part = read_part(file, indexes, at=last_position, count=1 << 30, clock=time.monotonic)
-    return None if part.is_cut else part.next_offset
+    return None if part.is_cut or part.next is not None else part.next_offset
 
 
 def _settings(ask: Ask, source: Directory, files: LogFiles, about: LogDirectoryCheck) -> tuple[dict[str, str], str, str]:

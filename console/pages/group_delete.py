@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ottla.commands.group_rows import GroupState
+from ottla.commands.output import counted
 from ottla.console import changes
 from ottla.console.ask import Answer, Ask
 from ottla.console.pages.forms import Form, sent, shown
@@ -23,12 +24,12 @@ def delete(ask: Ask) -> Answer:
 
 
 def _form(state: GroupState) -> Form:
-    committed = sum(one.committed is not None for one in state.offsets)
+    where = counted(sum(one.committed is not None for one in state.offsets), "partition")
     text = [
-        f"This deletes the {state.kind} group {state.name or '(empty name)'} with its offsets in {committed} partitions. A "
+        f"This deletes the {state.kind} group {state.name or '(empty name)'} with its offsets in {where}. A "
         "consumer that joins it later begins where its own settings say. It cannot be undone."
     ]
     if state.members:
-        text.append(f"The cluster will refuse it: the group has {len(state.members)} members. Stop them first.")
+        text.append(f"The cluster will refuse it: the group has {counted(len(state.members), 'member')}. Stop them first.")
     back = f"/group?id={segment(state.name)}"
     return Form(f"Delete group {state.name or '(empty name)'}", text, "Delete", back, name=state.name, called="the group's name")

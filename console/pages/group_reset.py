@@ -15,8 +15,8 @@ from ottla.commands.output import Failure, counted
 from ottla.commands.positions import MAX_INT64, Partition, parse_position
 from ottla.console import changes
 from ottla.console.ask import Answer, Ask, BadInput, Page, Redirect
+from ottla.console.pages.forms import is_typed
 from ottla.console.rendering import segment
-from ottla.console.text import visible
 
 MAX_INT32: Final = 2**31 - 1
 MOST_PARTITIONS: Final = 2000
@@ -45,8 +45,7 @@ def reset(ask: Ask) -> Answer:
     after = offsets_of(ask.form.get("offsets", ""))
     state, notes = ask.source.state(name)
     moved = changes.look_at(ask.source, state, after)
-    typed = ask.form.get("typed", "")
-    if not {typed, typed.strip()} & {name, visible(name)}:
+    if not is_typed(ask, name):
         return _shown(ask.form, state, moved, "Nothing was changed: what was typed is not the name of the group.", notes, 400)
     if why := changes.outside(moved):
         ask.audit(f"reset group {name!a}: refused: {why}")

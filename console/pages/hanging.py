@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from typing import Final
 
+from ottla.commands.output import counted
 from ottla.commands.positions import MAX_INT64, Partition
 from ottla.commands.txn import LONGEST_S
 from ottla.console.ask import Answer, Ask, Page, paged, whole
@@ -25,9 +26,9 @@ def hanging(ask: Ask) -> Answer:
     wanted = [one.name for one in topics if not one.without_leader]
     notes = []
     if offline := len(topics) - len(wanted):
-        notes.append(f"{offline} topics were not looked at, since partitions of theirs have no leader")
+        notes.append(f"{counted(offline, 'topic')} not looked at, since partitions there have no leader")
     if (more := len(wanted) - MOST_TOPICS) > 0:
-        notes.append(f"{more} more topics were not looked at; search for some by name")
+        notes.append(f"{counted(more, 'more topic')} not looked at; search for some by name")
     before_ms = int((time.time() - idle_s) * 1000)
     found, why = or_why(lambda: subject.hanging(ask.source, wanted[:MOST_TOPICS], before_ms))
     values = {"page": paged(ask, found or [], SIZE), "why": why, "notes": notes, "q": words, "idle": idle_s}

@@ -6,6 +6,7 @@ from typing import Final
 
 from ottla.commands.client import is_text
 from ottla.commands.config_rows import Kind, Target, own
+from ottla.commands.output import Failure
 from ottla.console.ask import Answer, Ask, BadInput, Page, whole
 from ottla.console.missing import Missing
 from ottla.console.pages.forms import Field, Form, sent, shown
@@ -50,7 +51,12 @@ def set_(ask: Ask) -> Answer:
     def act() -> None:
         if "\0" in value or not is_text(value):
             raise BadInput("value has to be text")
-        subject.change(ask.source, _whose(ask, target), key, value)
+        try:
+            subject.change(ask.source, _whose(ask, target), key, value)
+        except Failure as failure:
+            if not (found.entry.is_sensitive and value):
+                raise
+            raise Failure(str(failure).replace(value, "(secret)")) from None  # a cluster may repeat what it does not take
 
     return sent(ask, _set_form(target, found), f"set {_called(_whose(ask, target))} {key!a} to {told}", act, _back(target))
 

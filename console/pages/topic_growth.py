@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ottla.commands.output import counted
 from ottla.commands.positions import MAX_INT64, Partition
 from ottla.commands.topic import MAX_PARTITIONS
 from ottla.console import changes
@@ -32,8 +33,8 @@ def add_partitions(ask: Ask) -> Answer:
 
 def _partitions_form(topic: TopicSummary) -> Form:
     text = [
-        f"Topic {topic.name} has {topic.partitions} partitions. It may get more, but never fewer again; keys may then go to "
-        "other partitions than before, so that the order of a key's records is not kept across the change."
+        f"Topic {topic.name} has {counted(topic.partitions, 'partition')}. It may get more, but never fewer again; keys may then "
+        "go to other partitions than before, so that the order of a key's records is not kept across the change."
     ]
     fields = [Field("partitions", "Partitions in all")]
     return Form(f"Add partitions to {topic.name}", text, "Add", f"/topics/{segment(topic.name)}", fields)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from typing import Final
 
+from ottla.commands.output import counted
 from ottla.console.ask import Answer, Ask, BadInput, Page, paged
 from ottla.console.missing import Missing
 from ottla.console.pages.forms import Form, sent, shown
@@ -33,7 +34,7 @@ def transaction(ask: Ask) -> Answer:
     held = subject.held_back(ask.source, one) if one.is_open else []
     waiting, notes = subject.groups_behind(ask.source, held)
     if one.is_open and len(held) < len(one.partitions):
-        notes = [f"{len(one.partitions) - len(held)} more partitions are not shown, or have no leader", *notes]
+        notes = [f"{counted(len(one.partitions) - len(held), 'more partition')} not shown, or without a leader", *notes]
     values = {"one": one, "held": held, "waiting": waiting, "notes": notes, "now_ms": _now_ms()}
     return Page("transaction.html", values)
 
@@ -59,7 +60,7 @@ def _found(ask: Ask) -> subject.Transaction:
 
 def _form(one: subject.Transaction) -> Form:
     text = [
-        f"This aborts the transaction of {one.name} in {len(one.partitions)} partitions, and fences its producer "
+        f"This aborts the transaction of {one.name} in {counted(len(one.partitions), 'partition')}, and fences its producer "
         f"({one.producer_id}, epoch {one.epoch}): if it runs still, it gets an error with its next request.",
         "Its records stay in the log; readers of committed records never get them.",
     ]

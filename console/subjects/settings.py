@@ -20,7 +20,6 @@ _TYPES: Final = ("", "true or false", "text", "a number", "a number", "a number"
 _BLOCKS: Final = re.compile(r"</?(?:p|ul|ol|br|div)\b[^<>]*>|</li>", re.IGNORECASE)
 _ITEMS: Final = re.compile(r"<li\b[^<>]*>", re.IGNORECASE)
 _TAGS: Final = re.compile(r"</?[a-z][^<>]*>", re.IGNORECASE)
-_GAPS: Final = re.compile(r"[ \t]*\n\s*")
 
 
 class Step(NamedTuple):
@@ -72,8 +71,8 @@ def _detail(one: Any) -> Detail:
 
 def without_markup(text: str) -> str:
     """Returns a documentation text, which Kafka writes in HTML, as plain text with a line for each paragraph and list item."""
-    lines = _ITEMS.sub("\n– ", _BLOCKS.sub("\n", text))
-    return _GAPS.sub("\n", html.unescape(_TAGS.sub("", lines))).strip()
+    plain = html.unescape(_TAGS.sub("", _ITEMS.sub("\n– ", _BLOCKS.sub("\n", text))))
+    return "\n".join(line for each in plain.split("\n") if (line := each.strip()))
 
 
 def change(source: Source, target: Target, key: str, value: str | None) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 from ottla.commands import group_kinds, group_reset
-from ottla.commands.output import Failure
+from ottla.commands.output import Failure, counted
 from ottla.commands.positions import Partition, spans
 from ottla.commands.txn import NO_SUCH_ID, TxnBrokers, partitions_of
 from ottla.console.missing import Missing
@@ -151,7 +151,7 @@ def groups_behind(source: Source, held: Sequence[HeldPartition]) -> tuple[list[W
         if at.get(where, -1) >= stop
     ]
     left_out = len(names) - MOST_GROUPS
-    return found, [*groups.notes, *([f"{left_out} more groups were not asked"] if left_out > 0 else [])]
+    return found, [*groups.notes, *([f"{counted(left_out, 'more group')} not asked"] if left_out > 0 else [])]
 
 
 def abort(source: Source, name: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 
 import pytest
@@ -122,3 +123,11 @@ def test_places_are_spread_over_the_file(many: Path) -> None:
     places = indexes.places(many.stat().st_size)
     assert len(places) > 10
     assert places == sorted(places)
+
+
+def test_a_page_reads_no_longer_than_it_may_and_the_next_one_goes_on(many: Path) -> None:
+    half_seconds = itertools.count()
+    part = read_part(open_file(many), read_indexes(many, 0), clock=lambda: next(half_seconds) / 2)
+    assert 1 < len(part.rows) < 20
+    assert (part.next, part.is_cut) == (part.end, False)
+    assert offsets(part_of(many, part.next or 0))[0] == len(part.rows)

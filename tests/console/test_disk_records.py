@@ -77,3 +77,13 @@ def test_secrets_of_the_metadata_log_are_not_shown(tmp_path: Path) -> None:
     assert [one.kind for one in found] == ["ConfigRecord"] * 2
     assert "hunter2" not in found[0].fields
     assert "hunter2" in found[1].fields
+
+
+def test_what_cannot_be_decoded_of_the_metadata_log_is_not_shown_either(tmp_path: Path) -> None:
+    newer = Record(0, 1, None, b"\x01\x7f\x00hunter2")
+    (tmp_path / "x.log").write_bytes(build_batch([newer]))
+    (found,), _, problems = read(tmp_path / "x.log", "__cluster_metadata")
+    assert (found.kind, found.fields, found.key, found.value) == ("not shown", "", None, None)
+    assert problems[0].startswith("record 0: ")
+    (found,), _, _ = read(tmp_path / "x.log", "orders")
+    assert found.value == newer.value

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 
+from ottla.commands.why import reading
 from ottla.commands.why.facts import Left
 from ottla.commands.why.reading import read_left
 from ottla.wire.batch import read_header
-from ottla.wire.records import Record, build_batch
+from ottla.wire.records import Record, build_batch, iter_records
 
 
 def batch(base: int, count: int = 1, *, control: bool = False, when: int = 1000) -> bytes:
@@ -64,3 +67,20 @@ def test_damage_counts_in_the_next_batch_alone() -> None:
     left, found = read_left(lambda offset: fetched(offset, flipped), 0, 12)
     assert found is not None
     assert (left, found.damage) == (Left(6, True), None)
+
+
+def test_no_more_records_are_read_than_it_takes_to_count_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[int] = []
+
+    def counting(batch: bytes, max_bytes: int) -> Iterator[Record]:
+        for record in iter_records(batch, max_bytes):
+            read.append(record.offset)
+            yield record
+
+    monkeypatch.setattr(reading, "iter_records", counting)
+    log = [build_batch([Record(0, 1000 + at, None, b"") for at in range(50_000)], codec=4)]
+    left, first = read_left(lambda _: log[0], 3, 50_000)
+    assert left == Left(49_997, True)
+    assert first is not None
+    assert first.timestamp_ms == 1003
+    assert read == [0, 1, 2, 3]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -15,8 +16,10 @@ from confluent_kafka import TopicPartition
 from typer.testing import CliRunner
 
 from ottla.commands import direct, group
+from ottla.commands.direct import Refused
 from ottla.commands.output import Failure
-from ottla.commands.why.verdicts import Level, Verdict
+from ottla.commands.why.gathering import GROUPS, Asked, gather
+from ottla.commands.why.verdicts import Level, Verdict, judge
 from ottla.server.dispatch.chain import Place
 from ottla.wire.messages import alter_client_quotas
 from tests.commands.why.world import World, until
@@ -54,6 +57,25 @@ def test_2_a_partition_is_offline_and_3_there_is_no_coordinator() -> None:
         fault.remove()
         world.broker.move_leader("offline", 0, to=None)
         check(world.verdict("of-offline"), "offline", "offline [0]")
+
+
+def test_who_may_not_see_a_group_is_told_that_and_not_that_its_coordinator_has_gone(world: World) -> None:
+    fault = world.broker.fault(api="FindCoordinator", group="secret", error="GROUP_AUTHORIZATION_FAILED", times=-1)
+    with pytest.raises(Refused, match="asked who coordinates it"):
+        world.verdict("secret")
+    fault.remove()
+
+
+def test_a_group_is_found_where_the_cluster_does_not_show_the_topic_of_groups(world: World) -> None:
+    world.topic("shown")
+    world.produce("shown")
+    world.commit("of-shown", "shown", 10)
+    ours = world.cluster.admin()
+    metadata = world.cluster.reach(ours)
+    del metadata.topics[GROUPS]  # as for a client that may not describe it
+    asked = Asked(world.cluster, ours, metadata, time.sleep, lambda: 0)
+    check(judge(gather(asked, "of-shown", 0)), "not-behind", level=Level.WELL)
+    check(judge(gather(asked, "nobody", 0)), "not-there")
 
 
 def test_4_nobody_reads(world: World) -> None:

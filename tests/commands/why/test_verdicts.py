@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import replace
 from typing import Any
 
@@ -177,3 +178,16 @@ def test_a_client_names_what_only_a_broker_knows() -> None:
     assert verdict.reason == "blocked"
     assert any("as far as a client can see" in line for line in verdict.evidence)
     assert verdict.remedy == "Abort it: ottla txn abort --at orders:0:60."
+
+
+def test_a_command_that_is_advised_does_nothing_else_whatever_a_stranger_calls_himself() -> None:
+    name = "$(reboot); it's"
+    blocked = partition(
+        last_stable=40, fetched=None, transaction=OPEN._replace(transactional_id=name), transaction_before=OPEN, commits=0
+    )
+    remedies = [
+        judge(group(missing_topics=((name, "app"),))).remedy,
+        judge(group(blocked, has_inside=False)).remedy,
+    ]
+    for remedy in remedies:
+        assert shlex.quote(name) in remedy

@@ -10,6 +10,7 @@ import pytest
 
 from compat_tests.console.hostile import HOSTILE
 from ottla.commands.config_rows import Entry
+from ottla.console import batches
 from ottla.console.app import Beside
 from ottla.console.directory import Directory
 from ottla.console.rendering import segment
@@ -98,14 +99,15 @@ def test_a_log_and_what_retention_takes(tmp_path: Path) -> None:
     log.close()
     write_meta(tmp_path)
     (tmp_path / RECOVERY_POINTS).write_bytes(encode_offsets({("orders", 0): 24}))
-    (tmp_path / "orders-0" / f"{0:020d}.log.deleted").write_bytes(b"x")
+    for name in (f"{0:020d}", "a?b%"):
+        (tmp_path / "orders-0" / f"{name}.log.deleted").write_bytes(b"x")
     browser = looking(tmp_path)
     page = browser.get("/files/orders-0").text
-    assert "Retention takes" in page or "The next pass of retention takes" in page
-    assert "retention.ms" in page
-    assert ">retention takes it next<" not in page
+    assert "The next pass of retention takes 8 segments: retention.ms." in page  # those below the high watermark, 17
+    assert page.count("<td>▲ retention takes it next</td>") == page.count(", retention takes it next</title>") == 8
     assert "● active" in page
     assert "<title>00000000000000000000.log.deleted, 1 B, deleted</title>" in page
+    assert page.count('href="/files/orders-0/a%3Fb%25.log.deleted"') == 2  # in the picture, and in the table
     assert "removed from the log; its file goes" in page
     browser.close()
 
@@ -247,3 +249,34 @@ def test_hostile_records_and_names(tmp_path: Path) -> None:
             assert {browser.get(f"/files/{name}{end}").status for end in ("", f"/{FIRST}")} <= {200, 404}, value
             assert browser.get(f"/files?q={segment(value)}").status == 200
             assert browser.get(f"{SEGMENT}?offset={segment(value)}").status in {200, 400}
+
+
+def test_bytes_of_a_metadata_log_that_is_out_of_use_are_not_shown(tmp_path: Path) -> None:
+    for name, shows in ((f"__cluster_metadata-0.{'a' * 32}-stray", False), ("orders-0", True)):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / FIRST).write_bytes(b"\xff" * 20 + b"hunter2" + b"\xff" * 60)
+        with browsing(FakeSource(), beside=Beside(Directory(tmp_path), False)) as browser:
+            page = browser.get(f"/files/{name}/{FIRST}?batch=0").text
+        assert "No whole batch begins here" in page
+        assert ("hunter2" in page) is shows
+
+
+def test_an_end_that_takes_too_long_to_find_is_not_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_orders(tmp_path)
+    for cut in (False, True):
+        monkeypatch.setattr(batches, "WITHIN_S", -1.0 if cut else 4.0)
+        with browsing(FakeSource(), beside=Beside(Directory(tmp_path), False)) as browser:
+            page = browser.get("/files/orders-0").text
+        assert f"<dt>End</dt><dd>{'–' if cut else '17'}</dd>" in page, cut
+
+
+def test_however_many_files_there_are_a_page_shows_some_and_counts_the_others(tmp_path: Path) -> None:
+    segment = write_orders(tmp_path)
+    for number in range(1, 251):
+        (tmp_path / f"x{number}").write_bytes(b"x")
+        (segment.parent / f"{number:020d}.log.deleted").write_bytes(b"x")
+    browser = looking(tmp_path)
+    assert "and 54 more" in browser.get("/files").text
+    page = browser.get("/files/orders-0").text
+    assert page.count(".log.deleted, 1 B, deleted</title>") == 200
+    browser.close()

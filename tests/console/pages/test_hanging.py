@@ -72,8 +72,8 @@ def test_topics_that_are_not_looked_at_are_counted(monkeypatch: pytest.MonkeyPat
     with browsing(FakeSource(topics)) as browser:
         page = browser.get("/transaction/hanging").text
     assert asked == [500]
-    assert "1 topics were not looked at, since partitions of theirs have no leader" in page
-    assert "2 more topics were not looked at" in page
+    assert "1 topic not looked at, since partitions there have no leader" in page
+    assert "2 more topics not looked at" in page
 
 
 @pytest.mark.parametrize("query", ["", "?topic=t", "?topic=t&partition=0&offset=x&producer=1&epoch=1", "?topic=t&partition=1"])

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from ottla.commands.config_rows import Entry, Kind, Target
+from ottla.commands.output import Failure
 from ottla.console.source import Source
 from ottla.console.subjects import settings as subject
 from tests.console.browser import Browser, browsing, cells
@@ -87,6 +88,19 @@ def test_a_secret_stays_one(monkeypatch: pytest.MonkeyPatch, audited: Audited) -
     assert "hunter" not in "".join((*pages, *audited()))
     assert changed == [(Target(Kind.BROKER, "1"), "ssl.key.password", "hunter3")]
     assert audited()[-1] == "set broker '1' 'ssl.key.password' to a secret: done"
+
+
+def test_a_secret_that_is_refused_stays_one(monkeypatch: pytest.MonkeyPatch, audited: Audited) -> None:
+    def refuse(*_: object) -> None:
+        raise Failure("Invalid value hunter3 for configuration ssl.key.password")
+
+    found = subject.Detail(Entry("ssl.key.password", None, "broker", False, True), "a secret", "", [])
+    monkeypatch.setattr(subject, "detail", lambda *_: found)
+    monkeypatch.setattr(subject, "change", refuse)
+    with browsing(FakeSource()) as browser:
+        page = browser.post("/setting/set?of=broker&name=1&key=ssl.key.password", value="hunter3").text
+    assert "Invalid value (secret) for configuration" in page
+    assert "hunter3" not in page + "".join(audited())
 
 
 def test_settings_that_there_are_not(browser: Browser) -> None:

@@ -17,7 +17,7 @@ def test_more_partitions(browser: Browser, topic: Callable[..., str], audited: A
     name = topic("growth")
     path = f"/topics/{name}/partitions"
     assert path in browser.get(f"/topics/{name}").text
-    assert "has 1 partitions" in browser.get(path).text
+    assert "has 1 partition." in browser.get(path).text
     for wrong in ("", "1", "x"):
         assert browser.post(path, partitions=wrong).status == 400
     answer = browser.post(path, partitions="3")

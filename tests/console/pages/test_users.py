@@ -54,3 +54,11 @@ def test_a_form_that_is_wrong_comes_back_without_the_password(
     assert why in answer.text
     assert "unter2" not in answer.text
     assert "unter2" not in "".join(audited())
+
+
+def test_a_name_of_a_megabyte_is_no_line_of_a_megabyte_in_the_audit(browser: Browser, audited: Callable[[], list[str]]) -> None:
+    assert browser.post("/access/users/new", **(FORM | {"name": "a" * 1_000_000, "again": "x"})).status == 400
+    (line,) = audited()
+    assert line.startswith("set password of user 'aaa")
+    assert line.endswith(": refused: the passwords are not the same")
+    assert len(line) < 2100

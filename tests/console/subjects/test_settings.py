@@ -13,3 +13,7 @@ def test_documentation_is_plain_text_in_lines() -> None:
     assert without_markup(text) == "Either a or b.\nThen:\n– one <topic>\n– two\nif 1 < 2 and 3 > 2"
     assert without_markup("") == ""
     assert without_markup("&lt;script&gt;") == "<script>"
+
+
+def test_a_broker_that_sends_a_million_spaces_keeps_nobody_waiting() -> None:
+    assert without_markup(f"a{' ' * 1_000_000}b \t\n\n  c") == f"a{' ' * 1_000_000}b\nc"
