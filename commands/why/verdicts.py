@@ -125,7 +125,8 @@ def no_member(facts: GroupFacts) -> Verdict | None:
         Level.STUCK,
         f"Nobody reads: the group has no member, and {_amount(facts)} left to read.",
         (f"state {facts.state}", *_moved(facts)),
-        "Start a consumer with this group.id. If one is running, it has left the group, lost its session, or takes partitions by assign().",
+        "Start a consumer with this group.id. If one is running, it has left the group, lost its session, or takes partitions "
+        "by assign().",
     )
 
 
