@@ -141,11 +141,15 @@ def serve(
             server.should_exit = True
             calls.end()  # or the server would wait for them
 
+        def stop_from_elsewhere() -> None:
+            with contextlib.suppress(RuntimeError):  # the loop has ended already
+                loop.call_soon_threadsafe(stop)
+
         for which in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(which, stop)
         if until is not None:
             idle.begin(stop)
-            until.on_end(stop)
+            until.on_end(stop_from_elsewhere)
         ready()
         await server.serve(sockets=[at.socket])
 

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from typing import Final
 
 from ottla.commands.output import counted
 from ottla.commands.positions import Partition
 from ottla.console.source import TopicSummary
 
-MOST: int = 3
+MOST: Final = 3
 
 
 def uncommitted(topics: Mapping[str, TopicSummary], listed: Iterable[Partition]) -> list[str]:

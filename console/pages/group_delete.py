@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ottla.commands.group_rows import GroupState
+from ottla.commands.output import counted
 from ottla.console import changes
 from ottla.console.ask import Answer, Ask
 from ottla.console.pages.forms import Form, sent, shown
@@ -25,10 +26,11 @@ def delete(ask: Ask) -> Answer:
 def _form(state: GroupState) -> Form:
     committed = sum(one.committed is not None for one in state.offsets)
     text = [
-        f"This deletes the {state.kind} group {state.name or '(empty name)'} with its offsets in {committed} partitions. A "
-        "consumer that joins it later begins where its own settings say. It cannot be undone."
+        f"This deletes the {state.kind} group {state.name or '(empty name)'} with its offsets in "
+        f"{counted(committed, 'partition')}. A consumer that joins it later begins where its own settings say. "
+        "It cannot be undone."
     ]
     if state.members:
-        text.append(f"The cluster will refuse it: the group has {len(state.members)} members. Stop them first.")
+        text.append(f"The cluster will refuse it: the group has {counted(len(state.members), 'member')}. Stop them first.")
     back = f"/group?id={segment(state.name)}"
     return Form(f"Delete group {state.name or '(empty name)'}", text, "Delete", back, name=state.name, called="the group's name")

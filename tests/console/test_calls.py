@@ -77,7 +77,7 @@ def test_at_the_end_pages_are_given_up_soon_and_what_still_runs_is_said(monkeypa
         begun.set()
         return go.wait(30)
 
-    async def ended() -> list[BaseException | bool]:
+    async def ended() -> tuple[BaseException | bool, BaseException | bool]:
         before = asyncio.create_task(calls.run(page))
         await asyncio.to_thread(begun.wait, 30)
         calls.end()

@@ -21,7 +21,7 @@ def test_a_group_goes_with_its_offsets(
         consumer.commit(offsets=[TopicPartition(name, 0, 0)], asynchronous=False)
     path = "/group/delete?id=gone%3Cb%3E"
     assert path in browser.get("/group?id=gone%3Cb%3E").text
-    assert "with its offsets in 1 partitions" in browser.get(path).text
+    assert "with its offsets in 1 partition." in browser.get(path).text
     assert browser.post(path, typed="gone").status == 400
     answer = browser.post(path, typed="gone<b>")
     assert (answer.status, answer.headers["location"]) == (303, "/groups")
@@ -33,5 +33,5 @@ def test_one_with_members_is_warned_about() -> None:
     with_member = replace(group_state("g"), members=(MemberState("m", "c", "h", "i", ()),))
     for state, there in ((group_state("g"), False), (with_member, True)):
         with browsing(FakeSource(states_of=[state])) as browser:
-            assert ("The cluster will refuse it: the group has 1 members" in browser.get("/group/delete?id=g").text) is there
+            assert ("The cluster will refuse it: the group has 1 member." in browser.get("/group/delete?id=g").text) is there
             assert browser.get("/group/delete?id=other").status == 404
