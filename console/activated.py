@@ -24,6 +24,7 @@ from ottla.console.directory import Directory, why_not
 from ottla.console.inside import SocketInside
 from ottla.console.serving import Listening, Until, serve
 from ottla.console.sessions import Sessions
+from ottla.console.threads import leave
 
 NEEDS_TOKEN: Final = (
     "This broker checks access rules, and its console lets everybody in (ottla.console.no.token); what is inside the broker, "
@@ -50,7 +51,8 @@ def main() -> int:
     shown = Beside(_directory(orders["directories"]), inside=inside)
     beside = shown if orders["shows_inside"] else Beside(without_inside=NEEDS_TOKEN)
     at = Listening(listening, orders["host"], orders["port"])
-    serve(cluster, at, sessions, read_only=orders["read_only"], beside=beside, needs_token=token is not None, until=until)
+    if serve(cluster, at, sessions, read_only=orders["read_only"], beside=beside, needs_token=token is not None, until=until):
+        leave(0)
     return 0
 
 

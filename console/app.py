@@ -24,7 +24,7 @@ from starlette.types import ASGIApp
 from ottla.commands.client import explain
 from ottla.commands.output import Failure
 from ottla.console.ask import Answer, Ask, BadInput, Download, Page, Redirect, Stream
-from ottla.console.calls import Busy, Calls, TooSlow
+from ottla.console.calls import Busy, Calls, Ending, TooSlow
 from ottla.console.directory import Directory
 from ottla.console.inside import NO_BROKER, Inside
 from ottla.console.missing import Missing
@@ -111,6 +111,8 @@ class Console:
             status, title, why = 503, "Busy", "Too many pages wait for the cluster already; try again in a moment."
         except TooSlow:
             status, title, why = 504, "No answer in time", "The cluster did not answer in time."
+        except Ending:
+            status, title, why = 504, "The console ends", "It was stopped before the cluster had answered."
         except Missing as missing:
             status, title, why = 404, "Not there", str(missing)
         except (BadInput, typer.BadParameter) as error:

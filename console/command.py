@@ -61,6 +61,7 @@ def run_console(
     from ottla.console.directory import Directory, why_not
     from ottla.console.serving import listen, serve
     from ottla.console.sessions import Sessions
+    from ottla.console.threads import leave
 
     beside = Beside()
     if data_dir is not None:
@@ -75,7 +76,8 @@ def run_console(
     # Whoever chose a token knows it, and may not want it in a log.
     url = at.url if token else f"{at.url}?token={quote(made, safe='')}"
     with at.socket:
-        serve(cluster, at, sessions, read_only=read_only, ready=lambda: _say(url, looks_at), beside=beside)
+        if serve(cluster, at, sessions, read_only=read_only, ready=lambda: _say(url, looks_at), beside=beside):
+            leave(0)
 
 
 def _say(url: str, looks_at: list[str]) -> None:

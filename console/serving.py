@@ -110,9 +110,10 @@ def serve(
     beside: Beside = CLUSTER_ONLY,
     needs_token: bool = True,
     until: Until | None = None,
-) -> None:
+) -> bool:
     """Serves until a signal; `ready` is called once the port answers. With `until` it is a broker that has started this console:
-    it ends with it, and when nobody has looked for a while (idle.py)."""
+    it ends with it, and when nobody has looked for a while (idle.py). Returns whether a thread is still in a call: the process
+    then has to end by `leave` (threads.py)."""
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     calls = Calls(cluster.timeout_s + _MORE_S)
     place = Place(hosts_of(at.host, at.port), f"ottla-console-{at.port}", needs_token)
@@ -138,17 +139,23 @@ def serve(
 
         def stop() -> None:
             server.should_exit = True
-            calls.streams.end()  # or the server would wait for them
+            calls.end()  # or the server would wait for them
+
+        def stop_from_elsewhere() -> None:
+            with contextlib.suppress(RuntimeError):  # the loop has ended already
+                loop.call_soon_threadsafe(stop)
 
         for which in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(which, stop)
         if until is not None:
             idle.begin(stop)
-            until.on_end(stop)
+            until.on_end(stop_from_elsewhere)
         ready()
         await server.serve(sockets=[at.socket])
 
+    is_busy = False
     try:
         asyncio.run(run())
     finally:
-        calls.close()
+        is_busy = calls.close()
+    return is_busy

@@ -245,7 +245,7 @@ class Source:
         if name not in self.groups().by_name:
             self._cache.forget("groups")
         if name not in self.groups().by_name:
-            raise Missing(f"There is no group {name}.")
+            raise Missing(f"There is no group {name or '(empty name)'}.")
         states = self.states([name])
         if name not in states.by_name:
             raise Failure("; ".join(states.notes) or f"group {name} has gone")

@@ -111,13 +111,14 @@ class Streams:
         for outlet in list(self._open):
             outlet.end()
 
-    def close(self) -> None:
-        """Ends all streams, and waits for a moment until their clients are closed."""
+    def close(self) -> bool:
+        """Ends all streams, and waits for a moment until their clients are closed. Returns whether one is still open."""
         threads = list(self._open.values())
         self.end()
         until = time.monotonic() + _STOP_S
         for thread in threads:
             thread.join(max(0.0, until - time.monotonic()))
+        return any(thread.is_alive() for thread in threads)
 
 
 class StreamResponse:

@@ -124,9 +124,10 @@ def no_member(facts: GroupFacts) -> Verdict | None:
     return Verdict(
         "no-member",
         Level.STUCK,
-        f"Nobody reads: the group has no member, and {_amount(facts)} to be read.",
+        f"Nobody reads: the group has no member, and {_amount(facts)} left to read.",
         (f"state {facts.state}", *_moved(facts)),
-        "Start a consumer with this group.id. One that runs has left, has lost its session, or takes its partitions by assign().",
+        "Start a consumer with this group.id. If one is running, it has left the group, lost its session, or takes partitions "
+        "by assign().",
     )
 
 
@@ -196,7 +197,7 @@ def not_fetching(facts: GroupFacts) -> Verdict | None:
         return Verdict(
             "not-fetching",
             Level.STUCK,
-            f"{_who(member)} has {one.partition} and does not fetch it, with {_records(one)} to be read: {what}.",
+            f"{_who(member)} has {one.partition} and does not fetch it, with {_records(one)} left to read: {what}.",
             (f"no fetch and no commit{_for(facts)}", *idle, _committed(one)),
             remedy,
         )
@@ -270,7 +271,7 @@ def throttled(facts: GroupFacts) -> Verdict | None:
     return Verdict(
         "throttled",
         Level.STUCK,
-        f"{one.client_id} at {one.host} is throttled by the quota {one.quota}{until}, with {_amount(facts)} to be read.",
+        f"{one.client_id} at {one.host} is throttled by the quota {one.quota}{until}, with {_counted(facts)} left to read.",
         (f"the longest that it was told to wait is {human_seconds(one.throttle_ms / 1000)}",),
         "Raise the quota: ottla quota set.",
     )
@@ -349,12 +350,12 @@ def behind(facts: GroupFacts) -> Verdict | None:
     moved = [one for one in facts.partitions if one.has_moved]
     where = lagging[0].partition
     if not facts.watched_s:
-        return Verdict("behind", Level.NOTICE, f"{_amount(facts).capitalize()} to be read.", (f"most in {where}",))
+        return Verdict("behind", Level.NOTICE, f"{_amount(facts).capitalize()} left to read.", (f"most in {where}",))
     if not moved:
         if facts.has_inside:
-            text, level = f"{_amount(facts).capitalize()} to be read, and it has not moved{_for(facts)}.", Level.NOTICE
+            text, level = f"{_amount(facts).capitalize()} left to read, and it has not moved{_for(facts)}.", Level.NOTICE
         else:
-            text = f"{_amount(facts).capitalize()} to be read; as far as a client can see, nothing was committed{_for(facts)}."
+            text = f"{_amount(facts).capitalize()} left to read; as far as a client can see, nothing was committed{_for(facts)}."
             level = Level.NOTICE
         remedy = "" if facts.has_inside else "Watch for longer. Beside an ottla broker, the console sees what members fetch."
         return Verdict("behind", level, text, (f"most in {where}", *facts.quotas), remedy)
@@ -363,12 +364,12 @@ def behind(facts: GroupFacts) -> Verdict | None:
     rate = (read - produced) / facts.watched_s
     speed = f"reads {read / facts.watched_s:,.0f} and is sent {produced / facts.watched_s:,.0f} records/s"
     if rate < 0:
-        text = f"{_amount(facts).capitalize()} to be read, and it falls further behind, by {-rate:,.1f} records/s."
+        text = f"{_amount(facts).capitalize()} left to read, and it falls further behind, by {-rate:,.1f} records/s."
         return Verdict("behind", Level.NOTICE, text, (speed, f"most in {where}", *facts.quotas), "Add members or partitions.")
     if not rate:
-        text = f"{_amount(facts).capitalize()} to be read; it keeps up with what is written."
+        text = f"{_amount(facts).capitalize()} left to read; it keeps up with what is written."
     else:
-        text = f"{_amount(facts).capitalize()} to be read, and it comes nearer, by {rate:,.1f} records/s."
+        text = f"{_amount(facts).capitalize()} left to read, and it comes nearer, by {rate:,.1f} records/s."
     return Verdict("behind", Level.WELL, text, (speed, f"most in {where}"))
 
 
@@ -379,7 +380,7 @@ def markers_only(facts: GroupFacts) -> Verdict | None:
     return Verdict(
         "markers",
         Level.WELL,
-        f"Not behind: 0 records are to be read. The lag of {gaps:,} is markers of transactions and gaps that compaction left.",
+        f"Not behind: 0 records are left to read. The lag of {gaps:,} is markers of transactions and gaps that compaction left.",
         (f"offsets between what is committed and the end: {gaps:,}; records among them: 0",),
     )
 
@@ -423,9 +424,12 @@ def _brokers(numbers: tuple[int, ...]) -> str:
     return f"broker{'s' if len(numbers) > 1 else ''} {', '.join(map(str, numbers))}" if numbers else "brokers that nobody names"
 
 
+def _counted(facts: GroupFacts) -> str:
+    return counted(facts.to_read, "record" if facts.is_exact else "offset")
+
+
 def _amount(facts: GroupFacts) -> str:
-    count = counted(facts.to_read, "record" if facts.is_exact else "offset")
-    return f"{count} {'is' if facts.to_read == 1 else 'are'}"
+    return f"{_counted(facts)} {'is' if facts.to_read == 1 else 'are'}"
 
 
 def _records(one: PartitionFacts) -> str:

@@ -117,7 +117,7 @@ def test_why_a_group_is_behind(visitor: Visitor, bootstrap: str, ten: str, uniqu
     assert f'href="/group/why?id={name}"' in listed.text
     assert listed.cells[9] == "✕ no member Why? 6"
     page = visitor.get(f"/group/why?id={name}&watch=1")
-    assert "the group has no member, and 6 records are to be read" in page.text
+    assert "the group has no member, and 6 records are left to read" in page.text
     assert page.cells[16:19] == ["6", "6", "5 s"]
     assert "There is no group" in visitor.get("/group/why?id=nobody").text
 

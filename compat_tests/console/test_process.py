@@ -65,6 +65,8 @@ def test_a_console_comes_with_the_first_request_and_again_after_its_death_and_go
         process.terminate()
         assert process.wait(30) == 0
         wait_for(lambda: not Path(f"/proc/{second}").exists(), "the console has ended")
+        assert process.stderr is not None
+        assert "Traceback" not in process.stderr.read()
 
 
 def test_a_port_that_is_taken_and_another_host_are_one_line(tmp_path: Path) -> None:

@@ -65,7 +65,7 @@ def _new_form() -> Form:
         Field("operation", "Operation", "read", "choice", list(acl.OPERATIONS)),
         Field("resource", "Resource", "topic", "choice", list(acl.RESOURCES)),
         Field("name", "Its name; * for all, blank for the cluster"),
-        Field("prefix", "and all others whose names begin like this", kind="check"),
+        Field("prefix", "and all others whose names begin with it", kind="check"),
     ]
     return Form("New access rule", ["A rule that denies counts before one that allows."], "Add", "/access", fields)
 

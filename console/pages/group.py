@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from ottla.commands.group_rows import assigned
+from ottla.commands.group_rows import GroupState, assigned
 from ottla.commands.output import Failure
 from ottla.console.ask import Answer, Ask, Page, paged
 from ottla.console.missing import Missing
+from ottla.console.uncommitted import uncommitted
 
 SIZE: Final = 200
 
@@ -18,6 +19,13 @@ def _timers(ask: Ask, name: str) -> list[dict[str, Any]] | None:
         return None if ask.inside is None else ask.inside.ask("group", name=name)["timers"][:SIZE]
     except (Failure, Missing):  # another broker coordinates it, or it has gone
         return None
+
+
+def _left_out(ask: Ask, state: GroupState) -> list[str]:
+    """Returns what the lag leaves out. While members read, all of their partitions are listed; share groups commit nothing."""
+    if state.members or state.kind not in {"classic", "consumer"}:
+        return []
+    return uncommitted(ask.source.summary().topics, [one.partition for one in state.offsets])
 
 
 def group(ask: Ask) -> Answer:
@@ -35,7 +43,7 @@ def group(ask: Ask) -> Answer:
             "members": members,
             "more_members": max(0, len(state.members) - SIZE),
             "page": page,
-            "notes": notes,
+            "notes": [*notes, *_left_out(ask, state)],
             "has_epochs": state.epoch is not None,
             "timers": _timers(ask, state.name),
         },

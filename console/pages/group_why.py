@@ -10,6 +10,7 @@ from typing import Final
 from ottla.commands.why.facts import WATCH_S
 from ottla.commands.why.verdicts import judge
 from ottla.console.ask import Answer, Ask, Page, paged
+from ottla.console.uncommitted import uncommitted
 
 MOST_S: Final = 10
 SIZE: Final = 100
@@ -21,7 +22,9 @@ def why(ask: Ask) -> Answer:
     watch_s = ask.number("watch", round(WATCH_S), 0, MOST_S)
     facts = ask.source.why(name, watch_s, None if ask.inside is None else ask.inside.ask)
     verdict = judge(facts)
-    notes = facts.notes if facts.has_inside else (*facts.notes, ask.without_inside)
+    notes = [*facts.notes] if facts.has_inside else [*facts.notes, ask.without_inside]
+    if verdict.reason == "no-member" and facts.kind != "share":
+        notes += uncommitted(ask.source.summary().topics, [one.partition for one in facts.partitions])
     return Page(
         "group_why.html",
         {

@@ -78,7 +78,7 @@ def _new_form() -> Form:
         Field("key", "Quota", "producer_byte_rate", "choice", access.QUOTAS),
         Field("value", "Value: bytes a second, per cent, or operations a second"),
     ]
-    text = ["A quota is of a user, of a client id, of a user's client id, or of an address. It counts for each broker by itself."]
+    text = ["A quota is of a user, of a client id, of a user's client id, or of an address. Each broker counts for itself."]
     return Form("Set a quota", text, "Set", _HOME, fields)
 
 

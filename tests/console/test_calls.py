@@ -7,7 +7,8 @@ import threading
 
 import pytest
 
-from ottla.console.calls import Busy, Calls, TooSlow
+from ottla.console import calls as module
+from ottla.console.calls import Busy, Calls, Ending, TooSlow
 
 
 def test_a_page_is_made_in_a_thread_and_its_error_is_raised() -> None:
@@ -66,3 +67,33 @@ def test_a_page_that_was_given_up_before_its_turn_never_begins() -> None:
     assert asyncio.run(then())
     calls.close()
     assert not begun.is_set()
+
+
+def test_at_the_end_pages_are_given_up_soon_and_what_still_runs_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "END_S", 0.01)
+    calls, go, begun = Calls(30), threading.Event(), threading.Event()
+
+    def page() -> bool:
+        begun.set()
+        return go.wait(30)
+
+    async def ended() -> tuple[BaseException | bool, BaseException | bool]:
+        before = asyncio.create_task(calls.run(page))
+        await asyncio.to_thread(begun.wait, 30)
+        calls.end()
+        return await asyncio.gather(before, calls.run(lambda: go.wait(30)), return_exceptions=True)
+
+    assert [type(one) for one in asyncio.run(ended())] == [Ending, Ending]
+    assert calls.close()
+    go.set()
+
+
+def test_at_the_end_nothing_runs_if_no_page_does() -> None:
+    calls = Calls(30)
+
+    async def ended() -> bool:
+        calls.end()
+        return await calls.run(lambda: True)
+
+    assert asyncio.run(ended())
+    assert not calls.close()

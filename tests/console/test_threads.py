@@ -61,3 +61,28 @@ Threads(1, "test").submit(lambda: (begun.set(), threading.Event().wait()))
 begun.wait()
 """
     assert subprocess.run([sys.executable, "-c", program], timeout=60, check=False).returncode == 0
+
+
+def test_a_process_ends_well_while_a_thread_searches() -> None:
+    """Without `leave`, the interpreter's end unwinds the thread through RE2's C++ frames, and the process aborts."""
+    program = """
+import re2, threading
+from ottla.console.threads import Threads, leave
+
+kept = [[] for _ in range(1_000_000)]  # which the interpreter's end takes a while to free
+begun, expression = threading.Event(), re2.compile("(a{1,50}){1,20}b")
+
+def search():
+    begun.set()
+    while True:
+        expression.search("a" * 1_000)
+
+threads = Threads(1, "test")
+threads.submit(search)
+begun.wait()
+threads.close()
+print("done")
+leave(3)
+"""
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (3, "done\n", "")

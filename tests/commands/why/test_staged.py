@@ -203,7 +203,7 @@ def test_15_the_lag_is_a_marker(world: World) -> None:
     world.transaction("etl-8", "marked", 3)
     world.commit("done", "marked", 3)
     verdict = world.verdict("done")
-    check(verdict, "markers", "0 records are to be read", "The lag of 1", level=Level.WELL)
+    check(verdict, "markers", "0 records are left to read", "The lag of 1", level=Level.WELL)
 
 
 def test_a_watch_leaves_nothing_behind(world: World) -> None:

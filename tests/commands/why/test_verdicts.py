@@ -66,7 +66,7 @@ STUCK = {
     "no-coordinator": (group(exists=None, coordinator_error="asked, a broker says: not now"), "coordinator is not there"),
     "no-member": (
         group(partition(member=None, fetched=None), members=(), state="Empty"),
-        "no member, and 60 records are to be read",
+        "no member, and 60 records are left to read",
     ),
     "rebalancing": (
         group(
@@ -90,7 +90,7 @@ STUCK = {
     ),
     "throttled": (
         group(partition(), throttled=(Throttled("app", "10.0.0.7", "consumer_byte_rate=1024 of client id app", 900, 400),)),
-        "app at 10.0.0.7 is throttled by the quota consumer_byte_rate=1024 of client id app, now for 0.4 s",
+        "is throttled by the quota consumer_byte_rate=1024 of client id app, now for 0.4 s, with 60 records left to read.",
     ),
     "not-committing": (
         group(partition(fetched=Fetched(5, 60, 100, False, 1 << 20, False)), is_patient=True),

@@ -7,7 +7,7 @@ from dataclasses import replace
 from ottla.commands.group_rows import MemberState, OffsetState
 from ottla.commands.positions import Partition
 from tests.console.browser import browsing, cells
-from tests.console.fakes import FakeSource, group_state
+from tests.console.fakes import FakeSource, group_state, topic_summary
 
 HAS, SHALL = (Partition("t", 0), Partition("t", 1)), (Partition("t", 0),)
 MEMBER = MemberState("m", "i", "client", "/127.0.0.1", HAS, epoch=4, target=SHALL)
@@ -29,6 +29,17 @@ def test_members_assignment_and_lag() -> None:
     assert offsets[6:] == ["t", "0", "5", "12", "7", "client", "t", "1", "–", "–", "–", "client"]
     assert "5 (target 4)" in page
     assert 'href="/group/reset?id=g%2Fa%20b"' in page
+
+
+def test_partitions_without_a_commit_are_named_if_nobody_reads() -> None:
+    offsets = (OffsetState(Partition("orders", 2), 1500, 1905), OffsetState(Partition("gone", 0), 1, None))
+    topics = [topic_summary("orders", 3), topic_summary("other", 9)]
+    said = "The lag leaves out 2 partitions of orders without a committed offset"
+    for members, kind, expected in [((), "classic", 1), ((MEMBER,), "classic", 0), ((), "share", 0)]:
+        one = replace(group_state("g", kind), members=members, offsets=offsets)
+        with browsing(FakeSource(states_of=[one], topics=topics)) as browser:
+            page = browser.get("/group?id=g").text
+        assert page.count("The lag leaves out") == page.count(said) == expected
 
 
 def test_read_only_offers_no_reset() -> None:

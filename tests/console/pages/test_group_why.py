@@ -39,7 +39,14 @@ def test_what_is_left_in_records_and_in_time() -> None:
         page = browser.get("/group/why?id=billing").text
     assert cells(page)[10:20] == ["orders", "0", "40", "40", "100", "100", "60", "60", "7.5 s", "app"]
     assert cells(page)[20:30] == ["orders", "1", "99", "40", "100", "100", "1", "0", "0 s", "app"]
-    assert "Records to be read</dt><dd>60" in page
+    assert "Records left to read</dt><dd>60" in page
+
+
+def test_partitions_without_a_commit_are_named_if_nobody_reads() -> None:
+    said = "The lag leaves out 2 partitions of orders without a committed offset"
+    for facts, expected in [(STUCK["no-member"][0], True), (LEFT, False)]:
+        with browsing(FakeSource(facts=facts, topics=[topic_summary("orders", 3)])) as browser:
+            assert (said in browser.get("/group/why?id=billing").text) is expected
 
 
 def test_without_a_broker_it_says_what_would_bring_more() -> None:
