@@ -1,13 +1,15 @@
 """Watches requests: what a client asks, what the broker does for it, and how long each of it takes.
 
 The link of the dispatch chain (Place.REQUESTS) is there only while somebody watches. It is the outermost one, so it sees what a
-client sent and what it is told. Fields are taken at once, as a request may lie in a buffer that others will use; of long lists,
-their beginning. What carries credentials is shown without fields. The time that taking takes is in none of the times.
+client sent and what it is told. Fields are taken at once, as a request may lie in a buffer that others will use, and as text, of
+which there is only the beginning: a watch keeps little of what a client makes long. What carries credentials is shown without
+fields. The time that taking takes is in none of the times.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -16,7 +18,7 @@ from ottla.server.inspect.messages import fields_of
 from ottla.wire.primitives import Buffer, Parts, WireStruct
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Coroutine
 
     from ottla.server.base.clock import Clock
     from ottla.server.requests.link import Decode, Encode, Handle, Steps
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
 
 MOST_ELEMENTS: Final = 20
 """How many elements of each list are shown."""
+MOST_FIELDS: Final = 8_192
+"""How many letters the fields of one message may have."""
 MOST_UNSENT: Final = 10_000
 WITH_CREDENTIALS: Final = frozenset(
     ("SaslAuthenticate", "AlterUserScramCredentials", "CreateDelegationToken", "DescribeDelegationToken", "RenewDelegationToken")
@@ -66,8 +70,8 @@ class Seen:
         self.sent_bytes: int | None = None
         self.waits_for: str | None = None
         self.outcome = WAITING
-        self.fields: Any = None
-        self.response: Any = None
+        self.fields: str | None = None
+        self.response: str | None = None
 
 
 class RequestWatch:
@@ -99,16 +103,15 @@ class RequestWatch:
         return body, end
 
     def _handle(self, handle: Handle, api: str, body: Any, request: Request) -> Any:
+        (known, began, decoded), self._decoded = self._decoded, (None, 0, 0)  # no body is held for longer than its request
         if len(self.seen) >= self.most or (self.client_id is not None and request.client_id != self.client_id):
             return handle(body, request)
-        known, began, decoded = self._decoded
         if known is not body:  # it was decoded in a thread
             began = self._ticks()
-        self._decoded = None, 0, 0
         seen = Seen(api, request, began, decoded if known is body else None, self._now_ms())
         shows = api not in WITH_CREDENTIALS
         if shows:
-            seen.fields = fields_of(body, records=False, batches=True, most=MOST_ELEMENTS)
+            seen.fields = _text(body, batches=True)
         self.seen.append(seen)
         called = self._ticks()
         try:
@@ -128,14 +131,30 @@ class RequestWatch:
         elif isinstance(answer, Promise | asyncio.Future):
             seen.waits_for = _WAITS_FOR.get(api, "the disk" if isinstance(answer, Acknowledgement) else "others")
             answer.add_done_callback(lambda done: self._came(seen, done, now, shows=shows))
+        elif asyncio.iscoroutine(answer):
+            seen.waits_for = "others"
+            return self._follow(seen, answer, now, shows=shows)
         return answer
 
+    async def _follow(self, seen: Seen, answer: Coroutine[Any, Any, Any], since: int, *, shows: bool) -> Any:
+        """Waits for the answer of a handler that is a coroutine."""
+        try:
+            said = await answer
+        except BaseException:
+            seen.waited, seen.outcome = self._ticks() - since, CLOSED
+            raise
+        self._tell(seen, said, since, shows=shows)
+        return said
+
     def _came(self, seen: Seen, done: Promise[Any] | asyncio.Future[Any], since: int, *, shows: bool) -> None:
-        seen.waited = self._ticks() - since
         if done.cancelled() or (done.failed if isinstance(done, Promise) else done.exception() is not None):
-            seen.outcome = CLOSED
-            return
-        answer = done.result()
+            seen.waited, seen.outcome = self._ticks() - since, CLOSED
+        else:
+            self._tell(seen, done.result(), since, shows=shows)
+
+    def _tell(self, seen: Seen, answer: Any, since: int, *, shows: bool) -> None:
+        """Notes an answer that came later."""
+        seen.waited = self._ticks() - since
         if answer is None:
             seen.outcome = SILENT
         else:
@@ -146,7 +165,7 @@ class RequestWatch:
         if not isinstance(answer, WireStruct):  # it is encoded already
             return
         if shows:
-            seen.response = fields_of(answer, records=False, batches=False, most=MOST_ELEMENTS)
+            seen.response = _text(answer, batches=False)
         if len(self._unsent) < MOST_UNSENT:
             self._unsent[id(answer)] = answer, seen
 
@@ -161,5 +180,13 @@ class RequestWatch:
         seen.sent_bytes = sum(map(len, parts))
 
     def close(self) -> None:
-        """Forgets what is not sent yet: its encoding is no longer seen."""
+        """Forgets what is not sent yet, whose encoding is no longer seen, and the body that was decoded last."""
         self._unsent.clear()
+        self._decoded = None, 0, 0
+
+
+def _text(message: WireStruct, *, batches: bool) -> str:
+    """Returns the fields of a message as JSON for who reads it, cut off if it is long."""
+    fields = fields_of(message, records=False, batches=batches, most=MOST_ELEMENTS)
+    text = json.dumps(fields, indent=1, ensure_ascii=False, default=str)
+    return text if len(text) <= MOST_FIELDS else f"{text[:MOST_FIELDS]}…"

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 from typing import Any
 
 import pytest
 
 from ottla.server.base.promise import Promise
-from ottla.server.inspect.request_watch import RequestWatch
+from ottla.server.inspect.request_watch import MOST_FIELDS, RequestWatch
 from ottla.server.requests.link import Steps
 from ottla.server.requests.request import Request
 from ottla.server.requests.session import Session
@@ -67,8 +69,10 @@ def test_an_answer_at_once() -> None:
     (seen,) = rig.watch.seen
     assert (seen.api, seen.client_id, seen.host, seen.port, seen.outcome) == ("Fetch", "app", "host", 7, "answered")
     assert (seen.decoded, seen.handled, seen.waited, seen.encoded, seen.sent_bytes) == (1000, 1000, None, 1000, 4)
-    assert len(seen.fields["topics"]) == 20
-    assert seen.response["error_code"] == 0
+    assert seen.fields is not None
+    assert seen.response is not None
+    assert len(json.loads(seen.fields)["topics"]) == 20
+    assert json.loads(seen.response)["error_code"] == 0
     assert not rig.watch._unsent
 
 
@@ -127,3 +131,46 @@ def test_a_body_that_was_decoded_in_a_thread_has_no_time_of_that() -> None:
     rig.steps.decode(b"", 0)
     rig.steps.handle(fetch.FetchRequest(), Request(NO_BROKER, Session("L", "host", 7), 1, 12, 3, "app"))
     assert (rig.watch.seen[0].decoded, rig.watch.seen[0].handled) == (None, 1000)
+
+
+def test_a_handler_that_is_a_coroutine_is_seen_to_answer_and_to_fail() -> None:
+    async def scenario() -> None:
+        response = fetch.FetchResponse(error_code=6)
+
+        async def answer() -> Any:
+            return response
+
+        async def fail() -> Any:
+            raise KeyError
+
+        rig = Rig(answer())
+        body, _ = rig.steps.decode(b"", 0)
+        request = Request(NO_BROKER, Session("L", "host", 7), 1, 12, 3, "app")
+        coming = rig.steps.handle(body, request)
+        assert rig.watch.seen[0].outcome == "waiting"
+        assert await coming is response
+        rig.steps.encode(response, [])
+        rig.answer = fail()
+        with pytest.raises(KeyError):
+            await rig.steps.handle(body, request)
+        first, second = rig.watch.seen
+        assert (first.outcome, first.waits_for, first.waited, first.encoded) == ("answered", "others", 1000, 1000)
+        assert first.response is not None
+        assert json.loads(first.response)["error_code"] == 6
+        assert second.outcome == "closed"
+
+    asyncio.run(scenario())
+
+
+def test_no_body_is_held_for_longer_than_its_request_and_little_of_it_is_kept() -> None:
+    rig = Rig(fetch.FetchResponse(), client_id="app")
+    rig.body = fetch.FetchRequest(rack_id="r" * 100_000, topics=[fetch.FetchTopic("t" * 30_000) for _ in range(50)])
+    rig.serve("other")
+    assert rig.watch._decoded[0] is None
+    rig.serve()
+    kept = rig.watch.seen[0].fields
+    assert kept is not None
+    assert len(kept) == MOST_FIELDS + 1
+    rig.steps.decode(b"", 0)
+    rig.watch.close()
+    assert rig.watch._decoded[0] is None
