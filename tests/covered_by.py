@@ -137,8 +137,6 @@ COVERED_BY: Final[dict[str, str]] = {
     "server/inspect/answers.py": "tests/server/inspect/test_questions.py",
     "server/inspect/assignments.py": "tests/server/inspect/test_groups.py",
     "server/inspect/connections.py": "tests/server/testkit/test_look_calls.py",
-    "server/inspect/group_watch.py": "tests/commands/why/test_staged.py",
-    "server/inspect/messages.py": "tests/server/testkit/test_recorded.py",
     "server/inspect/names.py": "tests/server/testkit/test_look_calls.py",
     "server/inspect/positions.py": "tests/server/inspect/test_groups.py",
     "server/inspect/state.py": "tests/server/inspect/test_questions.py",

@@ -115,18 +115,21 @@ class GroupWatch:
                     noted.is_out_of_range = True
 
     def note_share_fetch(self, body: Any, request: Request) -> Answered | None:
-        if body.group_id == self.group:
+        if body.group_id == self.group and len(self.sharers) < MOST_NOTED:
             self.sharers.add((request.client_id or "", request.session.client_host))
         return None
 
     def note_commit(self, body: Any, request: Request) -> Answered | None:
-        for topic in body.topics if body.group_id == self.group else ():
-            name = topic.name or self._name(getattr(topic, "topic_id", b""))
+        return self._note_committed if body.group_id == self.group else None
+
+    def _note_committed(self, answer: Any) -> None:
+        """Notes what was committed. A member that is refused, perhaps because it is none any more, has committed nothing."""
+        for topic in getattr(answer, "topics", ()):
+            name = topic.name or self._name(topic.topic_id)
             for each in topic.partitions:
                 key = name, each.partition_index
-                if key in self.commits or len(self.commits) < MOST_NOTED:
+                if not each.error_code and (key in self.commits or len(self.commits) < MOST_NOTED):
                     self.commits[key] = self.commits.get(key, 0) + 1
-        return None
 
 
 class GroupLink:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ottla.server.base.promise import Acknowledgement, Promise
 from ottla.server.inspect.messages import fields_of
+from ottla.server.requests.kept_answers import Encoded
 from ottla.wire.primitives import Buffer, Parts, WireStruct
 
 if TYPE_CHECKING:
@@ -162,7 +163,10 @@ class RequestWatch:
 
     def _answered(self, seen: Seen, answer: Any, *, shows: bool) -> None:
         seen.outcome = ANSWERED
-        if not isinstance(answer, WireStruct):  # it is encoded already
+        if not isinstance(answer, WireStruct):
+            return
+        if isinstance(answer, Encoded):  # it has no fields any more, and no route encodes it again
+            seen.sent_bytes = sum(map(len, answer.parts))
             return
         if shows:
             seen.response = _text(answer, batches=False)

@@ -10,6 +10,7 @@ import pytest
 
 from ottla.server.base.promise import Promise
 from ottla.server.inspect.request_watch import MOST_FIELDS, RequestWatch
+from ottla.server.requests.kept_answers import Encoded
 from ottla.server.requests.link import Steps
 from ottla.server.requests.request import Request
 from ottla.server.requests.session import Session
@@ -174,3 +175,11 @@ def test_no_body_is_held_for_longer_than_its_request_and_little_of_it_is_kept() 
     rig.steps.decode(b"", 0)
     rig.watch.close()
     assert rig.watch._decoded[0] is None
+
+
+def test_an_answer_that_was_kept_encoded_has_a_size_and_no_fields() -> None:
+    rig = Rig(Encoded(b"12", b"345"))
+    rig.serve()
+    (seen,) = rig.watch.seen
+    assert (seen.outcome, seen.response, seen.sent_bytes, seen.encoded) == ("answered", None, 5, None)
+    assert not rig.watch._unsent
