@@ -8,6 +8,7 @@ import pytest
 
 from ottla.server.inspect import messages
 from ottla.server.inspect.messages import LONGEST, MOST_STRUCTS, fields_of
+from ottla.wire.batch import iter_batches
 from ottla.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from tests.log.support import batch
@@ -39,11 +40,10 @@ def test_no_more_batches_are_looked_at_than_are_shown(monkeypatch: pytest.Monkey
 
     def count(data: Any) -> Any:
         nonlocal looked_at
-        for each in given(data):
+        for each in iter_batches(data):
             looked_at += 1
             yield each
 
-    given = messages.iter_batches
     monkeypatch.setattr(messages, "iter_batches", count)
     shown = fields_of(PartitionProduceData(0, batch() * 1000), records=False, batches=True, most=20)
     assert len(shown["records"]) == looked_at == 20
