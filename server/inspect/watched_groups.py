@@ -28,7 +28,7 @@ MOST_AT_ONCE: Final = 8
 """How many groups are watched at a time; each costs something for every fetch."""
 
 
-class Watching:
+class GroupWatches:
     """The watches that run on a broker; the link is there as long as there is one."""
 
     def __init__(self, broker: Broker) -> None:
@@ -65,7 +65,7 @@ class Watching:
             self._chain.put(Place.GROUPS, None)
 
 
-_running: Final[WeakKeyDictionary[Broker, Watching]] = WeakKeyDictionary()
+_running: Final[WeakKeyDictionary[Broker, GroupWatches]] = WeakKeyDictionary()
 
 
 def watch_group(subject: Subject, name: str, seconds: float) -> dict[str, Any]:
@@ -78,7 +78,7 @@ def watch_group(subject: Subject, name: str, seconds: float) -> dict[str, Any]:
     watch.epoch = None if found is None else _epoch(found.group)
     watching = _running.get(broker)
     if watching is None:
-        watching = _running[broker] = Watching(broker)
+        watching = _running[broker] = GroupWatches(broker)
     return {"watch": watching.begin(watch, seconds + SPARE_SECONDS, subject.clock)}
 
 

@@ -23,7 +23,10 @@ def watch_requests(subject: Subject, client_id: str | None, most: int, seconds: 
     if before is not None and before.is_running:
         raise BadQuestion(f"Requests are being watched already, for {before.left_s:.0f} s more; there is one watch at a time.")
     context, chain = subject.context, subject.broker.chain
-    number = 1 if before is None else before.number + 1
+    number = 1
+    if before is not None:
+        number += before.number
+        before.drop()
 
     def forget() -> None:
         if subject.watching is begun:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import json
+import weakref
 from typing import Any
 
 import pytest
@@ -135,7 +137,11 @@ def test_a_watch_sees_requests_and_leaves_no_trace() -> None:
             assert shown["topics"][0]["partitions"][0]["fetch_offset"] == 0
             assert json.loads(found["fields"]["response"])["responses"][0]["partitions"][0]["records"]["bytes"] > 0
             assert chain._links == links
+            assert subject.watching is not None
+            before = weakref.ref(subject.watching)
             assert ask(subject, "watch_requests", client_id=None, most=1, seconds=60) == {"watch": 2}
+            gc.collect()
+            assert before() is None, "only the last one is kept"
             ask(subject, "unwatch_requests")
             assert chain._links == links
             await client.close()
