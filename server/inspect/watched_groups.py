@@ -12,6 +12,7 @@ from ottla.server.dispatch.chain import Place
 from ottla.server.inspect.connections import connections
 from ottla.server.inspect.group_watch import GroupLink, GroupWatch
 from ottla.server.inspect.groups import describe_group, get_group
+from ottla.server.inspect.positions import topics_of
 from ottla.server.inspect.subject import BadQuestion, Subject
 from ottla.server.metadata.quotas import CONSUMER_BYTE_RATE, REQUEST_PERCENTAGE, quotas_of
 from ottla.server.quotas.limits import Limits
@@ -73,8 +74,8 @@ def watch_group(subject: Subject, name: str, seconds: float) -> dict[str, Any]:
     if not 0 < seconds <= MOST_SECONDS:
         raise BadQuestion(f"A group is watched for up to {MOST_SECONDS:g} s.")
     context, broker = subject.context, subject.broker
-    watch = GroupWatch(context, name, frozenset(_topics(context, name)))
     found = get_group(context, name)
+    watch = GroupWatch(context, name, frozenset(() if found is None else topics_of(context, found.shard, found.group)))
     watch.epoch = None if found is None else _epoch(found.group)
     watching = _running.get(broker)
     if watching is None:
@@ -91,7 +92,7 @@ def watched_group(subject: Subject, watch: int) -> dict[str, Any]:
     found = get_group(context, seen.group)
     if found is None:
         raise BadQuestion(f"This broker coordinates no group {seen.group}.")
-    group = describe_group(context, found)
+    group = describe_group(context, found, reads=False)
     members = {(each["client_id"], each["host"]) for each in group["members"]}
     return {
         "fetches": list(_fetches(context, seen, members)),
@@ -122,17 +123,6 @@ def unwatch_group(subject: Subject, watch: int) -> dict[str, Any]:
 def _epoch(group: Any) -> int:
     found: int = getattr(group, "generation", -1) if hasattr(group, "generation") else group.epoch
     return found
-
-
-def _topics(context: BrokerContext, name: str) -> Iterator[str]:
-    """Yields the topics that a group reads, or may read soon: those of its commits and of its members."""
-    found = get_group(context, name)
-    if found is None:
-        return
-    group = describe_group(context, found)
-    yield from (each["topic"] for each in group["offsets"])
-    for member in group["members"]:
-        yield from member.get("topics", ())
 
 
 def _fetches(context: BrokerContext, seen: GroupWatch, members: set[tuple[str, str]]) -> Iterator[dict[str, Any]]:

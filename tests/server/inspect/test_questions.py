@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from ottla.log.partition import PartitionLog
 from ottla.server.base.clock import LoopClock
 from ottla.server.inspect import questions
 from ottla.server.inspect.questions import answer_line
@@ -16,7 +17,7 @@ from ottla.server.inspect.subject import Subject
 from ottla.wire.messages import fetch, produce
 from tests.log.support import batch
 from tests.server.testkit.lives_rig import Client, Rig, fetch_of_orders, living, run
-from tests.server.testkit.members import connect
+from tests.server.testkit.members import commit, connect
 from tests.server.testkit.test_look_calls import begin, end
 
 
@@ -80,6 +81,27 @@ def test_who_is_connected_and_who_waits() -> None:
             parked.cancel()
             await idle.close()
             await waiting.close()
+
+    run(scenario)
+
+
+def test_questions_about_a_group_read_no_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(log: PartitionLog, offset: int) -> Any:
+        raise AssertionError("a read within the turn")
+
+    async def scenario() -> None:
+        async with living() as rig:
+            subject = subject_of(rig)
+            await rig.call("PUT", "/v1/topics/orders", {"partitions": 2})
+            await rig.produce("orders", count=5)
+            client = await connect(rig, "admin", "billing")
+            await commit(client, "billing", 3)
+            monkeypatch.setattr(PartitionLog, "iterate_batches", fail)
+            assert ask(subject, "group", name="billing")["lag"] == 2
+            watch = ask(subject, "watch_group", name="billing", seconds=1)["watch"]
+            assert [each["lag"] for each in ask(subject, "watched_group", watch=watch)["offsets"]] == [2]
+            ask(subject, "unwatch_group", watch=watch)
+            await client.close()
 
     run(scenario)
 
