@@ -39,6 +39,8 @@ class Channel(asyncio.Protocol):
         *lines, self._begun = (self._begun + data).split(b"\n")
         try:
             for line in lines:
+                if transport.get_write_buffer_size() > MAX_UNREAD_BYTES:
+                    break
                 transport.write(answer_line(self._subject, line))
         except ValueError as error:
             _log.warning("the console asked what is no question, and is heard no more: %s", error)

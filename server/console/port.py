@@ -30,6 +30,8 @@ SOON_S: Final = 1.0
 STOP_S: Final = 3.0
 """How long a stop waits for the process before it kills it."""
 REFUSED_AT_ONCE: Final = 16
+MOST_REFUSED: Final = 64
+"""So many connections that were refused are open at a time: the broker's descriptors are for its clients."""
 REFUSED_OPEN_S: Final = 0.5
 _BODY: Final = b"The console ended three times within a minute, and is not started for a minute; the broker's log says why.\n"
 REFUSAL: Final = (
@@ -52,7 +54,7 @@ class ConsolePort:
         self._deaths: deque[float] = deque(maxlen=DEATHS)
         self._child: Child | None = None
         self._running: asyncio.Task[None] | None = None
-        self._refused: set[socket.socket] = set()  # connections that have been answered the line
+        self._refused: dict[socket.socket, None] = {}  # connections that have been answered the line, the oldest first
         self._is_watched = False
         self._is_closed = False
 
@@ -92,6 +94,11 @@ class ConsolePort:
         except OSError as error:
             _log.error("%s: the console cannot be started: %s", "ottla.console.port", error)
             code = 1
+        except Exception:  # noqa: BLE001 - a bug in this start must not leave the port to nobody
+            _log.exception("%s: the console cannot be run", "ottla.console.port")
+            if self._child is not None:
+                self._child.kill()
+            code = 1
         finally:
             self._child = None
         if self._is_closed:
@@ -115,11 +122,13 @@ class ConsolePort:
             with contextlib.suppress(OSError):
                 connection.send(REFUSAL)
                 connection.shutdown(socket.SHUT_WR)
-            self._refused.add(connection)
+            if len(self._refused) >= MOST_REFUSED:
+                self._let_go(next(iter(self._refused)))
+            self._refused[connection] = None
             self._clock.call_later(REFUSED_OPEN_S, partial(self._let_go, connection))
 
     def _let_go(self, connection: socket.socket) -> None:
-        self._refused.discard(connection)
+        self._refused.pop(connection, None)
         connection.close()
 
     def end(self) -> None:

@@ -28,11 +28,12 @@ def groups(subject: Subject, limit: int) -> dict[str, Any]:
 
 
 def group(subject: Subject, name: str) -> dict[str, Any]:
-    """Returns all about a group that this broker coordinates. Raises NoSuch."""
+    """Returns all about a group that this broker coordinates. Its lags count markers, for no log is read within the
+    turn. Raises NoSuch."""
     found = get_group(subject.context, name)
     if found is None:
         raise NoSuch(f"This broker coordinates no group {name}.")
-    return describe_group(subject.context, found)
+    return describe_group(subject.context, found, reads=False)
 
 
 def transactions(subject: Subject, limit: int) -> dict[str, Any]:

@@ -57,9 +57,9 @@ def summarize_group(found: Found) -> dict[str, Any]:
     return {"group": group.group_id, "kind": group.kind.value, "state": group.state_name, "members": group.member_count}
 
 
-def describe_group(context: BrokerContext, found: Found) -> dict[str, Any]:
-    """Returns all about a group. `due_in_ms` is by the broker's clock."""
-    where = positions(context, found.shard, found.group)
+def describe_group(context: BrokerContext, found: Found, *, reads: bool) -> dict[str, Any]:
+    """Returns all about a group. `due_in_ms` is by the broker's clock; `reads` is as for positions."""
+    where = positions(context, found.shard, found.group, reads=reads)
     lags = [each.lag for each in where if each.lag is not None]
     return {
         **summarize_group(found),

@@ -2,7 +2,8 @@
 
 The lag of a partition is what a consumer would still get: the offsets from the committed one to the high watermark, and none if
 there are only the markers of transactions. A partition that members read, and for which nothing is committed, counts from its
-start. A share group has start offsets in place of commits.
+start. A share group has start offsets in place of commits. Whether there are only markers is on the disk; who may not wait for a
+read in each partition counts them in.
 """
 
 from __future__ import annotations
@@ -44,13 +45,27 @@ class Position(NamedTuple):
         return self._asdict()
 
 
-def positions(context: BrokerContext, shard: GroupShard, group: Group) -> list[Position]:
-    """Returns a group's positions, by topic and partition: all that it has committed, and all that its members read."""
-    found = _share_positions(context, group) if group.kind is Kind.SHARE else _committed_positions(context, shard, group)
+def positions(context: BrokerContext, shard: GroupShard, group: Group, *, reads: bool) -> list[Position]:
+    """Returns a group's positions, by topic and partition: all that it has committed, and all that its members read.
+    If it `reads` the logs, a lag of markers alone is 0."""
+    found = _share_positions(context, group) if group.kind is Kind.SHARE else _committed_positions(context, shard, group, reads)
     return sorted(found, key=lambda each: (each.topic, each.partition))
 
 
-def _committed_positions(context: BrokerContext, shard: GroupShard, group: Group) -> Iterator[Position]:
+def topics_of(context: BrokerContext, shard: GroupShard, group: Any) -> set[str]:
+    """Returns the topics that a group reads, or may read soon: those of its positions, and those that members subscribe to."""
+    found = {topic for topic, _ in assigned_partitions(context.metadata, group)}
+    if group.kind is Kind.SHARE:
+        found.update(topic.name for topic in group.state_partitions.initialized.values())
+    else:
+        found.update(topic for topic in shard.offsets.of_group(group.group_id) if topic in context.metadata.topics)
+    if group.kind in (Kind.CONSUMER, Kind.SHARE):
+        for member in group.members.values():
+            found.update(member.topics)
+    return found
+
+
+def _committed_positions(context: BrokerContext, shard: GroupShard, group: Group, reads: bool) -> Iterator[Position]:
     left = assigned_partitions(context.metadata, group)
     for topic, partitions in shard.offsets.of_group(group.group_id).items():
         image = context.metadata.topics.get(topic)
@@ -59,10 +74,10 @@ def _committed_positions(context: BrokerContext, shard: GroupShard, group: Group
             if image is None or is_stale(value.topic_id, image.topic_id):
                 continue
             left.discard((topic, partition))
-            lag = lag_behind(context, topic, partition, value.offset)
+            lag = lag_behind(context, topic, partition, value.offset, reads=reads)
             yield Position(topic, partition, value.offset, lag, value.metadata, value.commit_timestamp)
     for topic, partition in left:
-        yield Position(topic, partition, None, lag_behind(context, topic, partition, 0))
+        yield Position(topic, partition, None, lag_behind(context, topic, partition, 0, reads=reads))
 
 
 def _share_positions(context: BrokerContext, group: Any) -> Iterator[Position]:
@@ -89,16 +104,16 @@ def _share_summary(context: BrokerContext, group_id: str, topic_id: bytes, parti
     return None if isinstance(summary, Promise) else summary
 
 
-def lag_behind(context: BrokerContext, topic: str, partition: int, offset: int) -> int | None:
+def lag_behind(context: BrokerContext, topic: str, partition: int, offset: int, *, reads: bool) -> int | None:
     """Returns how many offsets a consumer that has come to `offset` has yet to read; None if this broker does not have the
-    partition."""
+    partition. Unless it `reads` the log, markers at its end count."""
     replica = context.replicas.get(topic, partition)
     if replica is None:
         return None
     log = replica.log
     offset = max(offset, log.log_start_offset)
     lag = log.high_watermark - offset
-    return lag if lag > 0 and _has_data(log, offset) else 0
+    return lag if lag > 0 and (not reads or _has_data(log, offset)) else 0
 
 
 def _has_data(log: PartitionLog, offset: int) -> bool:

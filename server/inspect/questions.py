@@ -52,22 +52,29 @@ def answer_line(subject: Subject, line: bytes) -> bytes:
     asked = json.loads(line)
     if not isinstance(asked, dict) or not isinstance(asked.get("arguments"), dict):
         raise ValueError("a question is an object with arguments")  # noqa: TRY004 - like the other malformed lines
-    said = json.dumps({"id": asked.get("id"), **_answer(subject, asked.get("question"), asked["arguments"])}).encode()
+    number = asked.get("id")
+    said = _answer(subject, number, asked.get("question"), asked["arguments"])
     if len(said) > MAX_ANSWER_BYTES:
-        said = json.dumps({"id": asked.get("id"), "refused": "That is too much to be shown at once."}).encode()
-    return said + b"\n"
+        said = _line(number, "refused", "That is too much to be shown at once.")
+    return said
 
 
-def _answer(subject: Subject, question: object, arguments: dict[str, Any]) -> dict[str, Any]:
+def _answer(subject: Subject, number: object, question: object, arguments: dict[str, Any]) -> bytes:
     function = QUESTIONS.get(question) if isinstance(question, str) else None
     if function is None:
-        return {"refused": f"The broker knows no question {question!r:.60}."}
+        return _line(number, "refused", f"The broker knows no question {question!r:.60}.")
+    if not subject.shows_inside:
+        return _line(number, "refused", "This broker checks access rules, and shows its inside only to who has the token.")
     try:
-        return {"answer": function(subject, **arguments)}
+        return _line(number, "answer", function(subject, **arguments))
     except NoSuch as missing:
-        return {"missing": str(missing)}
+        return _line(number, "missing", str(missing))
     except BadQuestion as refused:
-        return {"refused": str(refused)}
+        return _line(number, "refused", str(refused))
     except Exception:  # noqa: BLE001 - a bug in one answer is no end of the broker, nor of its console
         _log.exception("the question %a failed", question)
-        return {"refused": "The broker failed to answer; its log says why."}
+        return _line(number, "refused", "The broker failed to answer; its log says why.")
+
+
+def _line(number: object, kind: str, said: Any) -> bytes:
+    return json.dumps({"id": number, kind: said}).encode() + b"\n"

@@ -1,22 +1,26 @@
 """Watches requests: what a client asks, what the broker does for it, and how long each of it takes.
 
 The link of the dispatch chain (Place.REQUESTS) is there only while somebody watches. It is the outermost one, so it sees what a
-client sent and what it is told. Fields are taken at once, as a request may lie in a buffer that others will use; of long lists,
-their beginning. What carries credentials is shown without fields. The time that taking takes is in none of the times.
+client sent and what it is told. Fields are taken at once, as a request may lie in a buffer that others will use, and as text, of
+which there is only the beginning: a watch keeps little of what a client makes long. What carries credentials is shown without
+fields. The time that taking takes is in none of the times.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
+import logging
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from ottla.server.base.promise import Acknowledgement, Promise
 from ottla.server.inspect.messages import fields_of
+from ottla.server.requests.kept_answers import Encoded
 from ottla.wire.primitives import Buffer, Parts, WireStruct
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Coroutine
 
     from ottla.server.base.clock import Clock
     from ottla.server.requests.link import Decode, Encode, Handle, Steps
@@ -26,6 +30,8 @@ if TYPE_CHECKING:
 
 MOST_ELEMENTS: Final = 20
 """How many elements of each list are shown."""
+MOST_FIELDS: Final = 8_192
+"""How many letters the fields of one message may have."""
 MOST_UNSENT: Final = 10_000
 WITH_CREDENTIALS: Final = frozenset(
     ("SaslAuthenticate", "AlterUserScramCredentials", "CreateDelegationToken", "DescribeDelegationToken", "RenewDelegationToken")
@@ -41,6 +47,7 @@ ANSWERED: Final = "answered"
 WAITING: Final = "waiting"
 CLOSED: Final = "closed"
 SILENT: Final = "no answer wanted"
+_log: Final = logging.getLogger("ottla.server.inspect")
 
 
 class Seen:
@@ -66,13 +73,13 @@ class Seen:
         self.sent_bytes: int | None = None
         self.waits_for: str | None = None
         self.outcome = WAITING
-        self.fields: Any = None
-        self.response: Any = None
+        self.fields: str | None = None
+        self.response: str | None = None
 
 
 class RequestWatch:
     """A link that notes the requests of one client id, or with None of all, and stops at `most`, when `over` is called. `clock`
-    is the broker's."""
+    is the broker's. A message that cannot be shown ends the watch, and harms no request."""
 
     def __init__(self, clock: Clock, client_id: str | None, most: int, over: Callable[[], None]) -> None:
         self._ticks = clock.ticks_ns
@@ -81,6 +88,7 @@ class RequestWatch:
         self.most = most
         self._over = over
         self.seen: list[Seen] = []
+        self._is_over = False
         self._decoded: tuple[Any, int, int] = (None, 0, 0)  # the body that was decoded last, when that began, and its time
         self._unsent: dict[int, tuple[Any, Seen]] = {}  # answers to be encoded, by their ids; they are held, so that those stay
 
@@ -99,16 +107,15 @@ class RequestWatch:
         return body, end
 
     def _handle(self, handle: Handle, api: str, body: Any, request: Request) -> Any:
-        if len(self.seen) >= self.most or (self.client_id is not None and request.client_id != self.client_id):
+        (known, began, decoded), self._decoded = self._decoded, (None, 0, 0)  # no body is held for longer than its request
+        if self._is_over or len(self.seen) >= self.most or (self.client_id is not None and request.client_id != self.client_id):
             return handle(body, request)
-        known, began, decoded = self._decoded
         if known is not body:  # it was decoded in a thread
             began = self._ticks()
-        self._decoded = None, 0, 0
         seen = Seen(api, request, began, decoded if known is body else None, self._now_ms())
         shows = api not in WITH_CREDENTIALS
         if shows:
-            seen.fields = fields_of(body, records=False, batches=True, most=MOST_ELEMENTS)
+            seen.fields = self._show(body, batches=True)
         self.seen.append(seen)
         called = self._ticks()
         try:
@@ -128,14 +135,30 @@ class RequestWatch:
         elif isinstance(answer, Promise | asyncio.Future):
             seen.waits_for = _WAITS_FOR.get(api, "the disk" if isinstance(answer, Acknowledgement) else "others")
             answer.add_done_callback(lambda done: self._came(seen, done, now, shows=shows))
+        elif asyncio.iscoroutine(answer):
+            seen.waits_for = "others"
+            return self._follow(seen, answer, now, shows=shows)
         return answer
 
+    async def _follow(self, seen: Seen, answer: Coroutine[Any, Any, Any], since: int, *, shows: bool) -> Any:
+        """Waits for the answer of a handler that is a coroutine."""
+        try:
+            said = await answer
+        except BaseException:
+            seen.waited, seen.outcome = self._ticks() - since, CLOSED
+            raise
+        self._tell(seen, said, since, shows=shows)
+        return said
+
     def _came(self, seen: Seen, done: Promise[Any] | asyncio.Future[Any], since: int, *, shows: bool) -> None:
-        seen.waited = self._ticks() - since
         if done.cancelled() or (done.failed if isinstance(done, Promise) else done.exception() is not None):
-            seen.outcome = CLOSED
-            return
-        answer = done.result()
+            seen.waited, seen.outcome = self._ticks() - since, CLOSED
+        else:
+            self._tell(seen, done.result(), since, shows=shows)
+
+    def _tell(self, seen: Seen, answer: Any, since: int, *, shows: bool) -> None:
+        """Notes an answer that came later."""
+        seen.waited = self._ticks() - since
         if answer is None:
             seen.outcome = SILENT
         else:
@@ -143,12 +166,26 @@ class RequestWatch:
 
     def _answered(self, seen: Seen, answer: Any, *, shows: bool) -> None:
         seen.outcome = ANSWERED
-        if not isinstance(answer, WireStruct):  # it is encoded already
+        if not isinstance(answer, WireStruct):
+            return
+        if isinstance(answer, Encoded):  # it has no fields any more, and no route encodes it again
+            seen.sent_bytes = sum(map(len, answer.parts))
             return
         if shows:
-            seen.response = fields_of(answer, records=False, batches=False, most=MOST_ELEMENTS)
+            seen.response = self._show(answer, batches=False)
         if len(self._unsent) < MOST_UNSENT:
             self._unsent[id(answer)] = answer, seen
+
+    def _show(self, message: WireStruct, *, batches: bool) -> str | None:
+        if self._is_over:
+            return None
+        try:
+            return _text(message, batches=batches)
+        except Exception:  # noqa: BLE001 - a bug in showing a message must not fail the request
+            _log.exception("a %s cannot be shown, so the watch of requests ends", type(message).__name__)
+            self._is_over = True
+            self._over()
+            return None
 
     def _encode(self, encode: Encode, response: Any, parts: Parts) -> None:
         found = self._unsent.pop(id(response), None)
@@ -161,5 +198,14 @@ class RequestWatch:
         seen.sent_bytes = sum(map(len, parts))
 
     def close(self) -> None:
-        """Forgets what is not sent yet: its encoding is no longer seen."""
+        """Forgets what is not sent yet, whose encoding is no longer seen, and the body that was decoded last."""
+        self._is_over = True
         self._unsent.clear()
+        self._decoded = None, 0, 0
+
+
+def _text(message: WireStruct, *, batches: bool) -> str:
+    """Returns the fields of a message as JSON for who reads it, cut off if it is long."""
+    fields = fields_of(message, records=False, batches=batches, most=MOST_ELEMENTS)
+    text = json.dumps(fields, indent=1, ensure_ascii=False, default=str)
+    return text if len(text) <= MOST_FIELDS else f"{text[:MOST_FIELDS]}…"

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakKeyDictionary
 
@@ -12,6 +13,7 @@ from ottla.server.dispatch.chain import Place
 from ottla.server.inspect.connections import connections
 from ottla.server.inspect.group_watch import GroupLink, GroupWatch
 from ottla.server.inspect.groups import describe_group, get_group
+from ottla.server.inspect.positions import topics_of
 from ottla.server.inspect.subject import BadQuestion, Subject
 from ottla.server.metadata.quotas import CONSUMER_BYTE_RATE, REQUEST_PERCENTAGE, quotas_of
 from ottla.server.quotas.limits import Limits
@@ -28,7 +30,7 @@ MOST_AT_ONCE: Final = 8
 """How many groups are watched at a time; each costs something for every fetch."""
 
 
-class Watching:
+class GroupWatches:
     """The watches that run on a broker; the link is there as long as there is one."""
 
     def __init__(self, broker: Broker) -> None:
@@ -46,7 +48,7 @@ class Watching:
         self._watches[number] = watch
         self._timers[number] = clock.call_later(seconds, lambda: self.end(number))
         if len(self._watches) == 1:
-            self._chain.put(Place.GROUPS, GroupLink(self._watches))
+            self._chain.put(Place.GROUPS, GroupLink(self._watches, partial(self._note_failed, clock)))
         return number
 
     def find(self, number: int) -> GroupWatch:
@@ -61,11 +63,19 @@ class Watching:
         if self._watches.pop(number, None) is None:
             return
         self._timers.pop(number).cancel()
+        self._tidy()
+
+    def _note_failed(self, clock: Clock, number: int) -> None:
+        """Ends a watch that the link has taken out. The link stays until the request is over, whose route would change."""
+        self._timers.pop(number).cancel()
+        clock.call_later(0, self._tidy)
+
+    def _tidy(self) -> None:
         if not self._watches:
             self._chain.put(Place.GROUPS, None)
 
 
-_running: Final[WeakKeyDictionary[Broker, Watching]] = WeakKeyDictionary()
+_running: Final[WeakKeyDictionary[Broker, GroupWatches]] = WeakKeyDictionary()
 
 
 def watch_group(subject: Subject, name: str, seconds: float) -> dict[str, Any]:
@@ -73,12 +83,12 @@ def watch_group(subject: Subject, name: str, seconds: float) -> dict[str, Any]:
     if not 0 < seconds <= MOST_SECONDS:
         raise BadQuestion(f"A group is watched for up to {MOST_SECONDS:g} s.")
     context, broker = subject.context, subject.broker
-    watch = GroupWatch(context, name, frozenset(_topics(context, name)))
     found = get_group(context, name)
+    watch = GroupWatch(context, name, frozenset(() if found is None else topics_of(context, found.shard, found.group)))
     watch.epoch = None if found is None else _epoch(found.group)
     watching = _running.get(broker)
     if watching is None:
-        watching = _running[broker] = Watching(broker)
+        watching = _running[broker] = GroupWatches(broker)
     return {"watch": watching.begin(watch, seconds + SPARE_SECONDS, subject.clock)}
 
 
@@ -91,7 +101,7 @@ def watched_group(subject: Subject, watch: int) -> dict[str, Any]:
     found = get_group(context, seen.group)
     if found is None:
         raise BadQuestion(f"This broker coordinates no group {seen.group}.")
-    group = describe_group(context, found)
+    group = describe_group(context, found, reads=False)
     members = {(each["client_id"], each["host"]) for each in group["members"]}
     return {
         "fetches": list(_fetches(context, seen, members)),
@@ -124,22 +134,9 @@ def _epoch(group: Any) -> int:
     return found
 
 
-def _topics(context: BrokerContext, name: str) -> Iterator[str]:
-    """Yields the topics that a group reads, or may read soon: those of its commits and of its members."""
-    found = get_group(context, name)
-    if found is None:
-        return
-    group = describe_group(context, found)
-    yield from (each["topic"] for each in group["offsets"])
-    for member in group["members"]:
-        yield from member.get("topics", ())
-
-
 def _fetches(context: BrokerContext, seen: GroupWatch, members: set[tuple[str, str]]) -> Iterator[dict[str, Any]]:
     sessions = _sessions(context)
-    for (client, (topic, number)), noted in seen.fetches.items():
-        if members and client not in members:
-            continue
+    for client, (topic, number), noted in seen.fetches.found(members):
         yield {
             "client_id": client[0],
             "host": client[1],

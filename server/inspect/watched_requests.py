@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 from functools import partial
 from typing import Any, Final
 
@@ -13,8 +12,6 @@ from ottla.server.inspect.watching import Watching
 
 MOST_SECONDS: Final = 60.0
 MOST_REQUESTS: Final = 500
-MOST_FIELDS: Final = 8_192
-"""How many letters the fields of one message may have."""
 
 
 def watch_requests(subject: Subject, client_id: str | None, most: int, seconds: float) -> dict[str, Any]:
@@ -26,7 +23,10 @@ def watch_requests(subject: Subject, client_id: str | None, most: int, seconds: 
     if before is not None and before.is_running:
         raise BadQuestion(f"Requests are being watched already, for {before.left_s:.0f} s more; there is one watch at a time.")
     context, chain = subject.context, subject.broker.chain
-    number = 1 if before is None else before.number + 1
+    number = 1
+    if before is not None:
+        number += before.number
+        before.drop()
 
     def forget() -> None:
         if subject.watching is begun:
@@ -51,7 +51,9 @@ def watched_requests(subject: Subject, request: int | None = None) -> dict[str, 
         "is_running": found.is_running,
         "left_s": found.left_s,
         "requests": [_describe(each, seen[0].began) for each in seen],
-        "fields": None if request is None or not 0 <= request < len(seen) else _fields(seen[request]),
+        "fields": None
+        if request is None or not 0 <= request < len(seen)
+        else {"request": seen[request].fields, "response": seen[request].response},
     }
 
 
@@ -83,15 +85,3 @@ def _describe(seen: Seen, first: int) -> dict[str, Any]:
 
 def _us(ns: int | None) -> float | None:
     return None if ns is None else round(ns / 1000, 1)
-
-
-def _fields(seen: Seen) -> dict[str, str | None]:
-    return {"request": _text(seen.fields), "response": _text(seen.response)}
-
-
-def _text(fields: Any) -> str | None:
-    """Returns fields as JSON for who reads it, cut off if it is long."""
-    if fields is None:
-        return None
-    text = json.dumps(fields, indent=1, ensure_ascii=False, default=str)
-    return text if len(text) <= MOST_FIELDS else f"{text[:MOST_FIELDS]}…"

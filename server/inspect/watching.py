@@ -58,4 +58,8 @@ class Watching:
         self._chain = None
         self._timer.cancel()
         self.watch.close()
-        self._clock.call_later(KEPT_SECONDS, self._forget)
+        self._timer = self._clock.call_later(KEPT_SECONDS, self._forget)
+
+    def drop(self) -> None:
+        """Lets go of what was seen, because another watch takes the place of this one, which has ended."""
+        self._timer.cancel()

@@ -65,7 +65,7 @@ def show_group(kit: Kit, given: Given) -> dict[str, Any]:
     """Returns all about a group."""
     given.fields.done()
     context = kit.lives.context
-    return describe_group(context, find_group(context, given.variables["group"]))
+    return describe_group(context, find_group(context, given.variables["group"]), reads=True)
 
 
 def list_transactions(kit: Kit, given: Given) -> dict[str, Any]:

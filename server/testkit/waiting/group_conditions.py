@@ -91,7 +91,7 @@ class GroupIs(_OfGroup):
             return Missing(lambda: self._describe(bench, found))
         if self._lag is None:
             return summarize_group(found)
-        where = positions(context, found.shard, group)
+        where = positions(context, found.shard, group, reads=True)
         behind = Counter({(each.topic, each.partition): each.lag for each in where if each.lag})
         unknown = [each for each in where if each.lag is None]
         lag = behind.total()

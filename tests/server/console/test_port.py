@@ -12,7 +12,7 @@ from typing import Any
 
 from ottla.server.base.clock import LoopClock
 from ottla.server.console.child import environment_of, launch
-from ottla.server.console.port import DEATHS, DEATHS_WITHIN_S, REFUSAL, ConsolePort
+from ottla.server.console.port import DEATHS, DEATHS_WITHIN_S, MOST_REFUSED, REFUSAL, ConsolePort
 from ottla.server.inspect.subject import Subject
 from tests.in_loop import in_loop
 
@@ -159,6 +159,35 @@ async def test_what_cannot_be_started_is_refused_in_the_end() -> None:
         await loop.sock_sendall(refused, b"GET / HTTP/1.1\r\n\r\n")
         assert await asyncio.wait_for(loop.sock_recv(refused, 4096), 30) == REFUSAL
     await rig.close()
+
+
+@in_loop
+async def test_after_a_bug_the_port_is_watched_again_and_no_process_is_left() -> None:
+    rig = Rig()
+    with rig.connect():
+        process = await rig.next_process()
+        process.code.set_exception(ValueError("a bug"))
+        process.end = lambda code: None  # type: ignore[method-assign] - it has no end that could be told
+        await rig.next_process()
+    assert process.calls == ["kill"]
+    await rig.close()
+
+
+@in_loop
+async def test_only_so_many_refused_connections_are_open_at_a_time() -> None:
+    rig, loop = Rig(), asyncio.get_running_loop()
+    with rig.connect():
+        for _ in range(DEATHS):
+            (await rig.next_process()).end(1)
+    refused = []
+    for _ in range(MOST_REFUSED + 5):
+        refused.append(rig.connect())
+        assert await asyncio.wait_for(loop.sock_recv(refused[-1], 4096), 30) == REFUSAL
+        assert len(rig.port._refused) <= MOST_REFUSED
+    for each in refused:
+        each.close()
+    await rig.close()
+    assert not rig.port._refused
 
 
 @in_loop

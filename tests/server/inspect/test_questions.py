@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import gc
 import json
+import weakref
 from typing import Any
 
 import pytest
 
+from ottla.log.partition import PartitionLog
 from ottla.server.base.clock import LoopClock
-from ottla.server.inspect import questions
+from ottla.server.inspect import group_watch, questions
 from ottla.server.inspect.questions import answer_line
 from ottla.server.inspect.subject import Subject
 from ottla.wire.messages import fetch, produce
 from tests.log.support import batch
 from tests.server.testkit.lives_rig import Client, Rig, fetch_of_orders, living, run
-from tests.server.testkit.members import connect
+from tests.server.testkit.members import commit, connect
 from tests.server.testkit.test_look_calls import begin, end
 
 
@@ -37,6 +40,8 @@ def test_what_is_asked_wrongly_is_refused_and_ends_nothing(monkeypatch: pytest.M
             assert ask(subject, "group", name="g") == ("missing", "This broker coordinates no group g.")
             assert ask(subject, "group", nonsense=1) == ("refused", "The broker failed to answer; its log says why.")
             assert ask(subject, "who")["node"] == 1
+            monkeypatch.setitem(questions.QUESTIONS, "bug", lambda subject: {"is no JSON": b""})
+            assert ask(subject, "bug") == ("refused", "The broker failed to answer; its log says why.")
             monkeypatch.setattr(questions, "MAX_ANSWER_BYTES", 10)
             assert ask(subject, "who") == ("refused", "That is too much to be shown at once.")
             for line in (b"[1]", b"{}", b"nothing"):
@@ -53,6 +58,19 @@ def test_a_broker_that_starts_is_said() -> None:
     async def scenario() -> None:
         starting: Any = Starting()
         assert ask(Subject(lambda: starting, LoopClock()), "groups", limit=1) == ("refused", "The broker is starting.")
+
+    run(scenario)
+
+
+def test_where_the_inside_is_not_shown_every_question_is_refused() -> None:
+    def fail() -> Any:
+        raise AssertionError("the broker was asked")
+
+    async def scenario() -> None:
+        subject = Subject(fail, LoopClock(), shows_inside=False)
+        for question in questions.QUESTIONS:
+            kind, why = ask(subject, question)
+            assert (kind, why.endswith("only to who has the token.")) == ("refused", True)
 
     run(scenario)
 
@@ -76,6 +94,49 @@ def test_who_is_connected_and_who_waits() -> None:
             parked.cancel()
             await idle.close()
             await waiting.close()
+
+    run(scenario)
+
+
+def test_questions_about_a_group_read_no_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(log: PartitionLog, offset: int) -> Any:
+        raise AssertionError("a read within the turn")
+
+    async def scenario() -> None:
+        async with living() as rig:
+            subject = subject_of(rig)
+            await rig.call("PUT", "/v1/topics/orders", {"partitions": 2})
+            await rig.produce("orders", count=5)
+            client = await connect(rig, "admin", "billing")
+            await commit(client, "billing", 3)
+            monkeypatch.setattr(PartitionLog, "iterate_batches", fail)
+            assert ask(subject, "group", name="billing")["lag"] == 2
+            watch = ask(subject, "watch_group", name="billing", seconds=1)["watch"]
+            assert [each["lag"] for each in ask(subject, "watched_group", watch=watch)["offsets"]] == [2]
+            ask(subject, "unwatch_group", watch=watch)
+            await client.close()
+
+    run(scenario)
+
+
+def test_a_watch_of_a_group_that_fails_leaves_no_trace_and_fails_no_client(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: Any) -> Any:
+        raise KeyError("a bug")
+
+    async def scenario() -> None:
+        async with living() as rig:
+            subject = subject_of(rig)
+            await rig.call("PUT", "/v1/topics/orders")
+            client = await connect(rig, "admin", "billing")
+            chain = rig.lives.broker.chain
+            links = dict(chain._links)
+            monkeypatch.setitem(group_watch._NOTES, "offset_commit", fail)
+            watch = ask(subject, "watch_group", name="billing", seconds=1)["watch"]
+            await commit(client, "billing", 3)
+            assert ask(subject, "watched_group", watch=watch) == ("refused", "There is no such watch any more.")
+            while chain._links != links:
+                await client.ask(fetch, 4, fetch.FetchRequest(max_wait_ms=0))  # a turn of the loop
+            await client.close()
 
     run(scenario)
 
@@ -133,7 +194,11 @@ def test_a_watch_sees_requests_and_leaves_no_trace() -> None:
             assert shown["topics"][0]["partitions"][0]["fetch_offset"] == 0
             assert json.loads(found["fields"]["response"])["responses"][0]["partitions"][0]["records"]["bytes"] > 0
             assert chain._links == links
+            assert subject.watching is not None
+            before = weakref.ref(subject.watching)
             assert ask(subject, "watch_requests", client_id=None, most=1, seconds=60) == {"watch": 2}
+            gc.collect()
+            assert before() is None, "only the last one is kept"
             ask(subject, "unwatch_requests")
             assert chain._links == links
             await client.close()
