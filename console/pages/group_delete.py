@@ -26,14 +26,8 @@ def delete(ask: Ask) -> Answer:
 def _form(state: GroupState) -> Form:
     where = counted(sum(one.committed is not None for one in state.offsets), "partition")
     text = [
-<<<<<<< HEAD
         f"This deletes the {state.kind} group {state.name or '(empty name)'} with its offsets in {where}. A "
         "consumer that joins it later begins where its own settings say. It cannot be undone."
-=======
-        f"This deletes the {state.kind} group {state.name or '(empty name)'} with its offsets in "
-        f"{counted(committed, 'partition')}. A consumer that joins it later begins where its own settings say. "
-        "It cannot be undone."
->>>>>>> newuser
     ]
     if state.members:
         text.append(f"The cluster will refuse it: the group has {counted(len(state.members), 'member')}. Stop them first.")
