@@ -7,13 +7,12 @@ watch notes numbers, no records: `MOST_NOTED` fetches of different clients and p
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from ottla.server.base.promise import Promise
-from ottla.wire.errors import ErrorCode
-from ottla.wire.isolation import READ_COMMITTED
+from ottla.server.inspect.fetch_notes import MOST_NOTED, Client, FetchNotes, Place, name_of
 from ottla.wire.primitives import WireStruct
 
 if TYPE_CHECKING:
@@ -23,26 +22,10 @@ if TYPE_CHECKING:
     from ottla.server.requests.traits import Traits
     from ottla.wire.api import Api
 
-MOST_NOTED: Final = 20_000
 TOPIC_IDS_SINCE: Final = 13
-Client = tuple[str, str]
-"""The client id and the host of a client."""
-Place = tuple[str, int]
 Answered = Callable[[Any], None]
 """Notes an answer once it is there."""
 Note = Callable[["GroupWatch", Any, "Request"], Answered | None]
-
-
-class Noted:
-    """What was seen of one client's fetches of one partition."""
-
-    __slots__ = ("first_offset", "is_out_of_range", "is_read_committed", "last_offset", "max_bytes", "times")
-
-    def __init__(self, offset: int) -> None:
-        self.times = 0
-        self.first_offset = self.last_offset = offset
-        self.max_bytes = 0
-        self.is_out_of_range = self.is_read_committed = False
 
 
 class GroupWatch:
@@ -52,8 +35,7 @@ class GroupWatch:
         self._context = context
         self.group = group
         self.epoch: int | None = None
-        self._topics = topics
-        self.fetches: dict[tuple[Client, Place], Noted] = {}
+        self.fetches = FetchNotes(context, topics)
         self.commits: dict[Place, int] = {}
         self.sharers: set[Client] = set()
         self.throttled: dict[Client, tuple[int, str]] = {}
@@ -65,54 +47,16 @@ class GroupWatch:
         if body.replica_id >= 0 or (body.replica_state is not None and body.replica_state.replica_id >= 0):
             return None
         client = request.client_id or "", request.session.client_host
-        fetched: dict[Place, Noted] = {}
-        for place, asked in self._partitions(body, request):
-            known = self.fetches.get((client, place))
-            if known is None:
-                if len(self.fetches) >= MOST_NOTED:
-                    break
-                known = self.fetches[client, place] = Noted(asked.fetch_offset)
-            known.times += 1
-            known.last_offset = asked.fetch_offset
-            known.max_bytes = min(body.max_bytes, asked.partition_max_bytes)
-            known.is_read_committed = body.isolation_level == READ_COMMITTED
-            fetched[place] = known
-        return partial(self._note_fetched, client, request, fetched)
+        if not self.fetches.note(client, body, by_id=request.api_version >= TOPIC_IDS_SINCE):
+            return None
+        return partial(self._note_fetched, client, request)
 
-    def _partitions(self, body: Any, request: Request) -> Iterator[tuple[Place, Any]]:
-        """Yields the partitions of the topics that matter: those that the request names, and those of its session."""
-        by_id = request.api_version >= TOPIC_IDS_SINCE
-        named: dict[Place, Any] = {}
-        for topic in body.topics:
-            name = self._name(topic.topic_id if by_id else topic.topic)
-            if name in self._topics:
-                named.update(((name, each.partition), each) for each in topic.partitions)
-        yield from named.items()
-        session = self._context.fetch_sessions.find(body.session_id) if body.session_id > 0 else None
-        for cached in () if session is None else session.partitions.values():
-            name = self._name(cached.topic)
-            if name in self._topics and (name, cached.index) not in named:
-                yield (name, cached.index), cached.request
-
-    def _name(self, topic: str | bytes) -> str:
-        if isinstance(topic, str):
-            return topic
-        image = self._context.metadata.topics_by_id.get(topic)
-        return "" if image is None else image.name
-
-    def _note_fetched(self, client: Client, request: Request, fetched: dict[Place, Noted], answer: Any) -> None:
+    def _note_fetched(self, client: Client, request: Request, answer: Any) -> None:
         waits = getattr(answer, "throttle_time_ms", 0)
-        if waits > 0 and fetched and (client in self.throttled or len(self.throttled) < MOST_NOTED):
+        if waits > 0 and (client in self.throttled or len(self.throttled) < MOST_NOTED):
             before = self.throttled.get(client, (0, ""))[0]
             self.throttled[client] = max(before, waits), request.session.principal
-        for known in fetched.values():
-            known.is_out_of_range = False
-        for topic in getattr(answer, "responses", ()):
-            name = topic.topic or self._name(topic.topic_id)
-            for each in topic.partitions:
-                noted = fetched.get((name, each.partition_index))
-                if noted is not None and each.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
-                    noted.is_out_of_range = True
+        self.fetches.note_answer(client, answer)
 
     def note_share_fetch(self, body: Any, request: Request) -> Answered | None:
         if body.group_id == self.group and len(self.sharers) < MOST_NOTED:
@@ -125,7 +69,7 @@ class GroupWatch:
     def _note_committed(self, answer: Any) -> None:
         """Notes what was committed. A member that is refused, perhaps because it is none any more, has committed nothing."""
         for topic in getattr(answer, "topics", ()):
-            name = topic.name or self._name(topic.topic_id)
+            name = topic.name or name_of(self._context, topic.topic_id)
             for each in topic.partitions:
                 key = name, each.partition_index
                 if not each.error_code and (key in self.commits or len(self.commits) < MOST_NOTED):

@@ -127,9 +127,7 @@ def _epoch(group: Any) -> int:
 
 def _fetches(context: BrokerContext, seen: GroupWatch, members: set[tuple[str, str]]) -> Iterator[dict[str, Any]]:
     sessions = _sessions(context)
-    for (client, (topic, number)), noted in seen.fetches.items():
-        if members and client not in members:
-            continue
+    for client, (topic, number), noted in seen.fetches.found(members):
         yield {
             "client_id": client[0],
             "host": client[1],
