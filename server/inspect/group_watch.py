@@ -7,6 +7,7 @@ watch notes numbers, no records: `MOST_NOTED` fetches of different clients and p
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from ottla.wire.api import Api
 
 TOPIC_IDS_SINCE: Final = 13
+_log: Final = logging.getLogger("ottla.server.inspect")
 Answered = Callable[[Any], None]
 """Notes an answer once it is there."""
 Note = Callable[["GroupWatch", Any, "Request"], Answered | None]
@@ -77,10 +79,12 @@ class GroupWatch:
 
 
 class GroupLink:
-    """The link of the watches that run, by their numbers."""
+    """The link of the watches that run, by their numbers. One that fails is taken out of them, and `failed` is called: a bug in
+    it must not fail a client's request."""
 
-    def __init__(self, watches: dict[int, GroupWatch]) -> None:
+    def __init__(self, watches: dict[int, GroupWatch], failed: Callable[[int], None]) -> None:
         self._watches = watches
+        self._failed = failed
 
     def around(self, api: Api, traits: Traits, steps: Steps) -> Steps:
         """See Link."""
@@ -88,23 +92,42 @@ class GroupLink:
         return steps if note is None else steps._replace(handle=partial(self._handle, note, steps.handle))
 
     def _handle(self, note: Note, handle: Handle, body: Any, request: Request) -> Any:
-        answered = list(filter(None, [note(watch, body, request) for watch in self._watches.values()]))
+        answered: dict[int, Answered] = {}
+        for number, watch in tuple(self._watches.items()):
+            try:
+                tell = note(watch, body, request)
+            except Exception:  # noqa: BLE001 - see above
+                self._drop(number)
+                continue
+            if tell is not None:
+                answered[number] = tell
         answer = handle(body, request)
         if isinstance(answer, WireStruct):
-            for tell in answered:
-                tell(answer)
+            self._tell(answered, answer)
         elif answered and isinstance(answer, Promise | asyncio.Future):
-            answer.add_done_callback(lambda done: _note_late(done, answered))
+            answer.add_done_callback(lambda done: self._note_late(done, answered))
         return answer
 
+    def _note_late(self, done: asyncio.Future[Any] | Promise[Any], answered: dict[int, Answered]) -> None:
+        if done.cancelled() or (isinstance(done, Promise) and done.failed):
+            return
+        if isinstance(done, asyncio.Future) and done.exception() is not None:
+            return
+        self._tell(answered, done.result())
 
-def _note_late(done: asyncio.Future[Any] | Promise[Any], answered: list[Answered]) -> None:
-    if done.cancelled() or (isinstance(done, Promise) and done.failed):
-        return
-    if isinstance(done, asyncio.Future) and done.exception() is not None:
-        return
-    for tell in answered:
-        tell(done.result())
+    def _tell(self, answered: dict[int, Answered], answer: Any) -> None:
+        for number, tell in answered.items():
+            if number not in self._watches:
+                continue
+            try:
+                tell(answer)
+            except Exception:  # noqa: BLE001 - see above
+                self._drop(number)
+
+    def _drop(self, number: int) -> None:
+        """Takes out a watch whose note has raised what is being handled."""
+        _log.exception("the watch of the group %a failed, and ends", self._watches.pop(number).group)
+        self._failed(number)
 
 
 _NOTES: Final[dict[str, Note]] = {

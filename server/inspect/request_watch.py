@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -46,6 +47,7 @@ ANSWERED: Final = "answered"
 WAITING: Final = "waiting"
 CLOSED: Final = "closed"
 SILENT: Final = "no answer wanted"
+_log: Final = logging.getLogger("ottla.server.inspect")
 
 
 class Seen:
@@ -77,7 +79,7 @@ class Seen:
 
 class RequestWatch:
     """A link that notes the requests of one client id, or with None of all, and stops at `most`, when `over` is called. `clock`
-    is the broker's."""
+    is the broker's. A message that cannot be shown ends the watch, and harms no request."""
 
     def __init__(self, clock: Clock, client_id: str | None, most: int, over: Callable[[], None]) -> None:
         self._ticks = clock.ticks_ns
@@ -86,6 +88,7 @@ class RequestWatch:
         self.most = most
         self._over = over
         self.seen: list[Seen] = []
+        self._is_over = False
         self._decoded: tuple[Any, int, int] = (None, 0, 0)  # the body that was decoded last, when that began, and its time
         self._unsent: dict[int, tuple[Any, Seen]] = {}  # answers to be encoded, by their ids; they are held, so that those stay
 
@@ -105,14 +108,14 @@ class RequestWatch:
 
     def _handle(self, handle: Handle, api: str, body: Any, request: Request) -> Any:
         (known, began, decoded), self._decoded = self._decoded, (None, 0, 0)  # no body is held for longer than its request
-        if len(self.seen) >= self.most or (self.client_id is not None and request.client_id != self.client_id):
+        if self._is_over or len(self.seen) >= self.most or (self.client_id is not None and request.client_id != self.client_id):
             return handle(body, request)
         if known is not body:  # it was decoded in a thread
             began = self._ticks()
         seen = Seen(api, request, began, decoded if known is body else None, self._now_ms())
         shows = api not in WITH_CREDENTIALS
         if shows:
-            seen.fields = _text(body, batches=True)
+            seen.fields = self._show(body, batches=True)
         self.seen.append(seen)
         called = self._ticks()
         try:
@@ -169,9 +172,20 @@ class RequestWatch:
             seen.sent_bytes = sum(map(len, answer.parts))
             return
         if shows:
-            seen.response = _text(answer, batches=False)
+            seen.response = self._show(answer, batches=False)
         if len(self._unsent) < MOST_UNSENT:
             self._unsent[id(answer)] = answer, seen
+
+    def _show(self, message: WireStruct, *, batches: bool) -> str | None:
+        if self._is_over:
+            return None
+        try:
+            return _text(message, batches=batches)
+        except Exception:  # noqa: BLE001 - a bug in showing a message must not fail the request
+            _log.exception("a %s cannot be shown, so the watch of requests ends", type(message).__name__)
+            self._is_over = True
+            self._over()
+            return None
 
     def _encode(self, encode: Encode, response: Any, parts: Parts) -> None:
         found = self._unsent.pop(id(response), None)
@@ -185,6 +199,7 @@ class RequestWatch:
 
     def close(self) -> None:
         """Forgets what is not sent yet, whose encoding is no longer seen, and the body that was decoded last."""
+        self._is_over = True
         self._unsent.clear()
         self._decoded = None, 0, 0
 

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakKeyDictionary
 
@@ -47,7 +48,7 @@ class GroupWatches:
         self._watches[number] = watch
         self._timers[number] = clock.call_later(seconds, lambda: self.end(number))
         if len(self._watches) == 1:
-            self._chain.put(Place.GROUPS, GroupLink(self._watches))
+            self._chain.put(Place.GROUPS, GroupLink(self._watches, partial(self._note_failed, clock)))
         return number
 
     def find(self, number: int) -> GroupWatch:
@@ -62,6 +63,14 @@ class GroupWatches:
         if self._watches.pop(number, None) is None:
             return
         self._timers.pop(number).cancel()
+        self._tidy()
+
+    def _note_failed(self, clock: Clock, number: int) -> None:
+        """Ends a watch that the link has taken out. The link stays until the request is over, whose route would change."""
+        self._timers.pop(number).cancel()
+        clock.call_later(0, self._tidy)
+
+    def _tidy(self) -> None:
         if not self._watches:
             self._chain.put(Place.GROUPS, None)
 

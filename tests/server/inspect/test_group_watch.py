@@ -27,7 +27,9 @@ class Rig:
         self.key = key
         traits: Any = None
         steps = Steps(self._unused, lambda body, request: self.answer, self._unused)
-        self.steps = GroupLink({1: self.watch}).around(APIS[key], traits, steps)
+        self.watches = {1: self.watch, 2: GroupWatch(context, "billing", frozenset())}
+        self.failed: list[int] = []
+        self.steps = GroupLink(self.watches, self.failed.append).around(APIS[key], traits, steps)
 
     def _unused(self, *_: Any) -> Any:
         raise AssertionError
@@ -51,6 +53,25 @@ def test_only_commits_that_were_taken_count_and_only_those_of_the_group() -> Non
     assert rig.watch.commits == {("orders", 0): 1}
     later.set_result(committed(0))
     assert rig.watch.commits == {("orders", 0): 2}
+
+
+@pytest.mark.parametrize("note", ["note_commit", "_note_committed"])
+def test_a_watch_that_fails_ends_and_fails_no_request(
+    note: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(*_: Any) -> Any:
+        raise KeyError("a bug")
+
+    monkeypatch.setitem(group_watch._NOTES, "offset_commit", lambda watch, *request: watch.note_commit(*request))
+    rig = Rig(COMMIT)
+    monkeypatch.setattr(rig.watch, note, fail)
+    later: Promise[Any] = Promise()
+    rig.serve(offset_commit.OffsetCommitRequest("billing"), later)
+    later.set_result(committed(0))
+    rig.serve(offset_commit.OffsetCommitRequest("billing"), committed(0))
+    assert (rig.failed, list(rig.watches)) == ([1], [2])
+    assert rig.watches[2].commits == {("orders", 0): 2}, "the other watch goes on"
+    assert [record.getMessage() for record in caplog.records] == ["the watch of the group 'billing' failed, and ends"]
 
 
 def test_only_so_many_clients_of_a_share_group_are_noted(monkeypatch: pytest.MonkeyPatch) -> None:

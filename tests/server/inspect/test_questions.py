@@ -11,7 +11,7 @@ import pytest
 
 from ottla.log.partition import PartitionLog
 from ottla.server.base.clock import LoopClock
-from ottla.server.inspect import questions
+from ottla.server.inspect import group_watch, questions
 from ottla.server.inspect.questions import answer_line
 from ottla.server.inspect.subject import Subject
 from ottla.wire.messages import fetch, produce
@@ -101,6 +101,28 @@ def test_questions_about_a_group_read_no_log(monkeypatch: pytest.MonkeyPatch) ->
             watch = ask(subject, "watch_group", name="billing", seconds=1)["watch"]
             assert [each["lag"] for each in ask(subject, "watched_group", watch=watch)["offsets"]] == [2]
             ask(subject, "unwatch_group", watch=watch)
+            await client.close()
+
+    run(scenario)
+
+
+def test_a_watch_of_a_group_that_fails_leaves_no_trace_and_fails_no_client(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: Any) -> Any:
+        raise KeyError("a bug")
+
+    async def scenario() -> None:
+        async with living() as rig:
+            subject = subject_of(rig)
+            await rig.call("PUT", "/v1/topics/orders")
+            client = await connect(rig, "admin", "billing")
+            chain = rig.lives.broker.chain
+            links = dict(chain._links)
+            monkeypatch.setitem(group_watch._NOTES, "offset_commit", fail)
+            watch = ask(subject, "watch_group", name="billing", seconds=1)["watch"]
+            await commit(client, "billing", 3)
+            assert ask(subject, "watched_group", watch=watch) == ("refused", "There is no such watch any more.")
+            while chain._links != links:
+                await client.ask(fetch, 4, fetch.FetchRequest(max_wait_ms=0))  # a turn of the loop
             await client.close()
 
     run(scenario)

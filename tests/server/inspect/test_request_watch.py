@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from ottla.server.base.promise import Promise
+from ottla.server.inspect import request_watch
 from ottla.server.inspect.request_watch import MOST_FIELDS, RequestWatch
 from ottla.server.requests.kept_answers import Encoded
 from ottla.server.requests.link import Steps
@@ -109,6 +110,27 @@ def test_a_handler_that_fails_is_seen_and_fails() -> None:
     with pytest.raises(KeyError):
         rig.serve()
     assert rig.watch.seen[0].outcome == "closed"
+
+
+@pytest.mark.parametrize("fails_at", ["FetchRequest", "FetchResponse"])
+@pytest.mark.parametrize("is_late", [True, False])
+def test_a_message_that_cannot_be_shown_ends_the_watch_and_fails_no_request(
+    fails_at: str, is_late: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(message: Any, **_: Any) -> dict[str, Any]:
+        if type(message).__name__ == fails_at:
+            raise KeyError("a bug")
+        return {}
+
+    monkeypatch.setattr(request_watch, "fields_of", fail)
+    promise: Promise[Any] = Promise()
+    rig = Rig(promise if is_late else fetch.FetchResponse())
+    assert rig.serve() is rig.answer
+    if is_late:
+        promise.set_result(fetch.FetchResponse())
+    rig.serve()
+    assert (rig.over, len(rig.watch.seen)) == (1, 1)
+    assert [record.getMessage() for record in caplog.records] == [f"a {fails_at} cannot be shown, so the watch of requests ends"]
 
 
 def test_one_client_only_and_so_many() -> None:
