@@ -55,6 +55,7 @@ OF_IMAGES: Final = (
 """What the Kafka modules of testcontainers wait for, Java's and Go's for the first, Rust's and Python's for the second
 (docs/testcontainers.md)."""
 LONGEST_LINE: Final = 4_000
+OF_CONSOLE: Final = "ottla.console."
 CONSOLE_PORT: Final = "ottla.console.port"
 TEST_PORT: Final = "ottla.test.port"
 TEST_DISK: Final = "ottla.test.disk"
@@ -201,9 +202,16 @@ def _move_listeners(given: Mapping[str, Given], host: str | None, port: int | No
 
 
 def _log_ignored_settings(config: BrokerConfig, given: Mapping[str, Given]) -> None:
-    """Logs settings without effect: a line for each unknown one, and one line for all that are known but do nothing here."""
+    """Logs settings without effect: a line for each unknown one, one for those of a console
+    that is not opened, and one line for all that are known but do nothing here."""
     for name in config.unknown:
         _log.warning("%s [%s]", advice(name), given[name].origin)
+    alone = sorted(name for name in given if name.startswith(OF_CONSOLE)) if config.values[CONSOLE_PORT] is None else []
+    if alone:
+        named = ", ".join(f"{name} [{given[name].origin}]" for name in alone)
+        _log.warning(
+            "%s: without effect, because there is no console without %s; --console-port N opens one", named, CONSOLE_PORT
+        )
     idle = [name for name in given if is_idle(name)]
     if idle:
         _log.info("these settings are accepted but have no effect in ottla: %s", ", ".join(sorted(idle)))

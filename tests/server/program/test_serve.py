@@ -7,6 +7,7 @@ import errno
 import logging
 import socket
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -114,6 +115,21 @@ def test_settings_without_effect_are_logged(caplog: pytest.LogCaptureFixture) ->
             f"these settings are accepted but have no effect in ottla: {listener}num.network.threads, num.io.threads",
         ),
     ]
+
+
+def test_settings_of_a_console_without_a_port_are_named_in_one_line(caplog: pytest.LogCaptureFixture) -> None:
+    options = ServeOptions(override=("ottla.console.read.only=true",), console_no_token=True)
+    _log_ignored_settings(*gather(options, {}, read_bytes))
+    assert [(record.levelname, record.getMessage()) for record in caplog.records] == [
+        (
+            "WARNING",
+            "ottla.console.no.token [--console-no-token], ottla.console.read.only [--override]: without effect, because there is "
+            "no console without ottla.console.port; --console-port N opens one",
+        )
+    ]
+    caplog.clear()
+    _log_ignored_settings(*gather(replace(options, console_port=0), {}, read_bytes))
+    assert not caplog.records
 
 
 @pytest.mark.parametrize(
