@@ -94,6 +94,11 @@ class ConsolePort:
         except OSError as error:
             _log.error("%s: the console cannot be started: %s", "ottla.console.port", error)
             code = 1
+        except Exception:  # noqa: BLE001 - a bug in this start must not leave the port to nobody
+            _log.exception("%s: the console cannot be run", "ottla.console.port")
+            if self._child is not None:
+                self._child.kill()
+            code = 1
         finally:
             self._child = None
         if self._is_closed:
