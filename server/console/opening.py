@@ -75,7 +75,7 @@ class OpenedConsole:
             "shows_inside": settings.shows_inside,
             "directories": list(self._config.log_dirs) if settings.shows_inside else [],
         }
-        self._port = ConsolePort(self._socket, Subject(living, clock), clock)
+        self._port = ConsolePort(self._socket, Subject(living, clock, shows_inside=settings.shows_inside), clock)
         self._port.watch(orders)
 
     def end(self) -> None:

@@ -63,6 +63,8 @@ def _answer(subject: Subject, number: object, question: object, arguments: dict[
     function = QUESTIONS.get(question) if isinstance(question, str) else None
     if function is None:
         return _line(number, "refused", f"The broker knows no question {question!r:.60}.")
+    if not subject.shows_inside:
+        return _line(number, "refused", "This broker checks access rules, and shows its inside only to who has the token.")
     try:
         return _line(number, "answer", function(subject, **arguments))
     except NoSuch as missing:

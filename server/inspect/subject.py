@@ -21,11 +21,13 @@ class BadQuestion(Exception):
 
 
 class Subject:
-    """`living` returns the broker that runs now, for a test may start it anew. `clock` is that of real time."""
+    """`living` returns the broker that runs now, for a test may start it anew. `clock` is that of real time. Without
+    `shows_inside` no question is answered."""
 
-    def __init__(self, living: Callable[[], Broker], clock: Clock) -> None:
+    def __init__(self, living: Callable[[], Broker], clock: Clock, *, shows_inside: bool = True) -> None:
         self._living = living
         self.clock = clock
+        self.shows_inside = shows_inside
         self.watching: Watching | None = None
         """The watch of requests that runs, or has run last (watched_requests.py)."""
 

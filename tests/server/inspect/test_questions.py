@@ -62,6 +62,19 @@ def test_a_broker_that_starts_is_said() -> None:
     run(scenario)
 
 
+def test_where_the_inside_is_not_shown_every_question_is_refused() -> None:
+    def fail() -> Any:
+        raise AssertionError("the broker was asked")
+
+    async def scenario() -> None:
+        subject = Subject(fail, LoopClock(), shows_inside=False)
+        for question in questions.QUESTIONS:
+            kind, why = ask(subject, question)
+            assert (kind, why.endswith("only to who has the token.")) == ("refused", True)
+
+    run(scenario)
+
+
 def test_who_is_connected_and_who_waits() -> None:
     async def scenario() -> None:
         async with living() as rig:
