@@ -81,10 +81,11 @@ class FetchNotes:
         """Notes a request before it is handled; returns whether it may concern these topics."""
         session = self._session(body, by_id)
         used = None if session is None else self._use(session, client, body)
-        for topic in () if session is None or used is None else body.forgotten_topics_data:
-            key = topic.topic_id if by_id else topic.topic
-            for place in self._places(key, topic.partitions):
-                self._forget(used, place, session.partitions.get((key, place[1])))
+        if session is not None and used is not None:
+            for topic in body.forgotten_topics_data:
+                key = topic.topic_id if by_id else topic.topic
+                for place in self._places(key, topic.partitions):
+                    self._forget(used, place, session.partitions.get((key, place[1])))
         concerns = used is not None
         for topic in body.topics:
             key = topic.topic_id if by_id else topic.topic

@@ -162,12 +162,12 @@ async def test_what_cannot_be_started_is_refused_in_the_end() -> None:
 
 
 @in_loop
-async def test_after_a_bug_the_port_is_watched_again_and_no_process_is_left() -> None:
+async def test_after_a_bug_the_port_is_watched_again_and_no_process_is_left(monkeypatch: Any) -> None:
     rig = Rig()
     with rig.connect():
         process = await rig.next_process()
         process.code.set_exception(ValueError("a bug"))
-        process.end = lambda code: None  # type: ignore[method-assign] - it has no end that could be told
+        monkeypatch.setattr(process, "end", lambda code: None)
         await rig.next_process()
     assert process.calls == ["kill"]
     await rig.close()

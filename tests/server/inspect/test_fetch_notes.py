@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections.abc import ValuesView
 from types import SimpleNamespace
 from typing import Any
 
@@ -33,7 +32,7 @@ BY_NAME = 12
 class Unwalked(dict[Key, CachedPartition]):
     """The partitions of a session, in which one may be looked up."""
 
-    def values(self) -> ValuesView[CachedPartition]:
+    def values(self) -> Any:
         raise AssertionError("walked in a client's request")
 
 
@@ -42,7 +41,8 @@ class Rig:
 
     def __init__(self, *partitions: int) -> None:
         self.sessions = FetchSessions(10, lambda: 0, random.Random(1))
-        self.context: Any = SimpleNamespace(fetch_sessions=self.sessions, metadata=SimpleNamespace(topics_by_id={}))
+        context: Any = SimpleNamespace(fetch_sessions=self.sessions, metadata=SimpleNamespace(topics_by_id={}))
+        self.context = context
         self.session_id, self.epoch = 0, 0
         self.handle(self.request(dict.fromkeys(partitions, 5)))
         self.notes = FetchNotes(self.context, frozenset(("orders",)))
