@@ -42,7 +42,6 @@ COVERED_BY: Final[dict[str, str]] = {
     "commands/why/gathering.py": "tests/commands/why/test_staged.py",
     "commands/why/inside.py": "tests/commands/why/test_staged.py",
     "console/app.py": "tests/console/test_security.py",
-    "console/changes.py": "tests/console/pages/test_group_reset.py",
     "console/missing.py": "tests/console/test_source.py",
     "console/subjects/access.py": "tests/console/pages/test_acls.py",
     "console/subjects/quorum.py": "tests/console/pages/test_quorum.py",
