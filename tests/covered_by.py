@@ -64,7 +64,6 @@ COVERED_BY: Final[dict[str, str]] = {
     "pipeline/source_readers.py": "tests/pipeline/test_source.py",
     "security/pem.py": "tests/server/security/test_tls.py",
     "server/broker/simulated_nodes.py": "tests/server/testkit/test_nodes.py",
-    "server/coordination/deadlines.py": "tests/server/coordination/test_shard.py",
     "server/console/child.py": "tests/server/console/test_port.py",
     "server/dispatch/encode_in_thread.py": "tests/server/dispatch/test_in_thread.py",
     "server/dispatch/item_limit.py": "tests/server/dispatch/test_in_thread.py",

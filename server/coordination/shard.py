@@ -186,9 +186,6 @@ class CoordinatorShard(ABC, Generic[R]):
 
     def when_answerable(self, then: Callable[[ErrorCode], object]) -> None:
         """Calls `then` with the code that `outcome` returns or promises."""
-        if self.unreplicated is None:
-            then(ErrorCode.NONE)
-            return
         outcome = self.outcome()
         if isinstance(outcome, Promise):
             outcome.add_done_callback(lambda done: then(done.result()))
