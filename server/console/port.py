@@ -92,6 +92,8 @@ class ConsolePort:
                 child.terminate()
             code = await child.wait()
         except OSError as error:
+            if self._is_closed:  # the stop has closed the port in the middle of the start
+                return
             _log.error("%s: the console cannot be started: %s", "ottla.console.port", error)
             code = 1
         except Exception:  # noqa: BLE001 - a bug in this start must not leave the port to nobody

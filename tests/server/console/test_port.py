@@ -148,6 +148,16 @@ async def test_a_process_that_does_not_heed_is_killed_and_one_that_cannot_be_sta
 
 
 @in_loop
+async def test_a_stop_during_the_start_of_a_process_is_no_error(caplog: Any) -> None:
+    rig = Rig()
+    with rig.connect():
+        rig.port._asked()
+        await asyncio.sleep(0)
+        await rig.close()
+    assert (rig.processes, caplog.messages) == ([], [])
+
+
+@in_loop
 async def test_what_cannot_be_started_is_refused_in_the_end() -> None:
     rig, loop = Rig(), asyncio.get_running_loop()
 
