@@ -1,10 +1,12 @@
 """Who was denied what, and why: the latest denials, from when somebody first asked for them, and the authorizer's own decision.
 
-There is no second evaluation: `decision` asks the authorizer that decides about requests, and says which rules it looked at.
+Denials are noted as long as somebody asks for them now and then. There is no second evaluation: `decision` asks the authorizer
+that decides about requests, and says which rules it looked at.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakKeyDictionary
 
@@ -15,11 +17,14 @@ from ottla.server.security.rights import Operation, Resource
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ottla.server.security.audit import Asking, Audit
+    from ottla.server.base.clock import Cancellable, Clock
+    from ottla.server.security.audit import Asking
     from ottla.server.security.authorizer import Authorizer, Decision, Rule
 
 MOST_KEPT: Final = 200
 LONGEST_NAME: Final = 500
+NOTED_SECONDS: Final = 900.0
+"""For how long after a question denials are noted; the console's process ends when nobody has looked for as long."""
 _Key = tuple[str, str, str, int, int, str]
 
 
@@ -30,14 +35,26 @@ class Denials:
         self._now_ms = now_ms
         self.since_ms = now_ms()
         self._kept: dict[_Key, tuple[int, int]] = {}
+        self._names: Counter[str] = Counter()
+        """How many denials are kept of each principal."""
 
     def note(self, asking: Asking, api: str, operation: Operation, resource: Resource, name: str) -> None:
-        """Notes one denial, and forgets the one that was repeated longest ago if there are too many."""
+        """Notes one denial, and forgets another one if there are too many."""
         key = asking.principal, asking.host, api, int(operation), int(resource), name[:LONGEST_NAME]
         times, _ = self._kept.pop(key, (0, 0))
+        self._names[asking.principal] += times == 0
         self._kept[key] = times + 1, self._now_ms()
         if len(self._kept) > MOST_KEPT:
-            del self._kept[next(iter(self._kept))]
+            self._forget_one()
+
+    def _forget_one(self) -> None:
+        """Forgets, of the principal with the most denials, the one that was repeated longest ago: one with many names does not
+        hide what others were denied."""
+        principal = max(self._names, key=self._names.__getitem__)
+        del self._kept[next(key for key in self._kept if key[0] == principal)]
+        self._names[principal] -= 1
+        if not self._names[principal]:
+            del self._names[principal]
 
     def describe(self) -> list[dict[str, Any]]:
         """Returns them, the latest first."""
@@ -56,21 +73,41 @@ class Denials:
         ]
 
 
-_kept: Final[WeakKeyDictionary[Authorizer, tuple[Audit, Denials]]] = WeakKeyDictionary()
+class _Noting:
+    """Has the denials of an authorizer noted until nobody has asked for them for NOTED_SECONDS, by a clock of real time."""
+
+    def __init__(self, authorizer: Authorizer, now_ms: Callable[[], int]) -> None:
+        self.denials = Denials(now_ms)
+        self._told = authorizer.audit.on_denied
+        self._told.append(self.denials.note)
+        self._timer: Cancellable | None = None
+
+    def prolong(self, clock: Clock, over: Callable[[], object]) -> None:
+        """Goes on for NOTED_SECONDS from now, and calls `over` at the end."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+        def end() -> None:
+            self._told.remove(self.denials.note)
+            over()
+
+        self._timer = clock.call_later(NOTED_SECONDS, end)
+
+
+_noting: Final[WeakKeyDictionary[Authorizer, _Noting]] = WeakKeyDictionary()
 
 
 def denials(subject: Subject) -> dict[str, Any]:
-    """Returns the latest denials, which are kept from the first time that somebody asks. `enabled` is false if the broker has no
-    authorizer, and so denies nothing."""
+    """Returns the latest denials, which are noted from the first time that somebody asks until nobody has for NOTED_SECONDS.
+    `enabled` is false if the broker has no authorizer, and so denies nothing."""
     authorizer = subject.context.authorizer
     if authorizer is None:
         return {"enabled": False, "since_ms": None, "denials": []}
-    if authorizer not in _kept:
-        noted = Denials(subject.context.clock.now_ms)
-        authorizer.audit.on_denied.append(noted.note)
-        _kept[authorizer] = authorizer.audit, noted
-    found = _kept[authorizer][1]
-    return {"enabled": True, "since_ms": found.since_ms, "denials": found.describe()}
+    noting = _noting.get(authorizer)
+    if noting is None:
+        noting = _noting[authorizer] = _Noting(authorizer, subject.context.clock.now_ms)
+    noting.prolong(subject.clock, lambda: _noting.pop(authorizer))
+    return {"enabled": True, "since_ms": noting.denials.since_ms, "denials": noting.denials.describe()}
 
 
 def decision(subject: Subject, principal: str, host: str, operation: int, resource: int, name: str) -> dict[str, Any]:

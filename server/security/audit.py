@@ -57,7 +57,7 @@ class Audit:
         self.denied: dict[str, int] = {}
         """How often something was denied, by the name of the API."""
         self.on_denied: list[OnDenied] = []
-        """Who is told of each denial: nobody, before somebody asks who was denied what (server/inspect/denials.py)."""
+        """Who is told of each denial: nobody, unless somebody asks who was denied what (server/inspect/denials.py)."""
 
     @property
     def notes_allowed(self) -> bool:

@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
-from ottla.server.inspect.denials import MOST_KEPT, decision, denials
+from ottla.server.inspect.denials import MOST_KEPT, NOTED_SECONDS, decision, denials
 from ottla.server.inspect.subject import BadQuestion
 from ottla.server.security.authorizer import Authorizer, Rule
 from ottla.server.security.rights import Operation, Resource
+from tests.server.coordination.memory import CoordinatorClock
 
 READ, WRITE = int(Operation.READ), int(Operation.WRITE)
 TOPIC = int(Resource.TOPIC)
@@ -24,8 +25,9 @@ def authorizer(*rules: list[Any]) -> Authorizer:
     return Authorizer({"User:root"}, rules=made)
 
 
-def subject(decides: Authorizer | None) -> Any:
-    return SimpleNamespace(context=SimpleNamespace(authorizer=decides, clock=SimpleNamespace(now_ms=lambda: 7)))
+def subject(decides: Authorizer | None, clock: CoordinatorClock | None = None) -> Any:
+    context = SimpleNamespace(authorizer=decides, clock=SimpleNamespace(now_ms=lambda: 7))
+    return SimpleNamespace(context=context, clock=clock or CoordinatorClock())
 
 
 def test_denials_are_kept_from_the_first_question_on() -> None:
@@ -60,6 +62,45 @@ def test_only_so_many_are_kept() -> None:
         asks.topic(Operation.READ, f"t-{number}")
     kept = denials(subject(decides))["denials"]
     assert [kept[0]["name"], kept[-1]["name"], len(kept)] == [f"t-{MOST_KEPT + 4}", "t-5", MOST_KEPT]
+
+
+def test_one_with_many_names_hides_nobody_elses_denials() -> None:
+    decides = authorizer()
+    denials(subject(decides))
+    for principal in ("User:bob", "User:carol"):
+        decides.ask(principal, "10.0.0.8", "Produce").topic(Operation.WRITE, "orders")
+    scans = decides.ask("User:alice", "10.0.0.7", "Fetch")
+    for number in range(2 * MOST_KEPT):
+        scans.topic(Operation.READ, f"t-{number}")
+    kept = denials(subject(decides))["denials"]
+    assert [each["principal"] for each in kept[-2:]] == ["User:carol", "User:bob"]
+    assert [kept[0]["name"], kept[-3]["name"], len(kept)] == [f"t-{2 * MOST_KEPT - 1}", f"t-{MOST_KEPT + 2}", MOST_KEPT]
+
+
+def test_of_very_many_principals_one_denial_each_is_kept_of_some() -> None:
+    decides = authorizer()
+    denials(subject(decides))
+    for number in range(2 * MOST_KEPT):
+        decides.ask(f"User:{number}", "10.0.0.7", "Fetch").topic(Operation.READ, "t")
+    kept = denials(subject(decides))["denials"]
+    assert [kept[0]["principal"], kept[-1]["principal"], len(kept)] == ["User:399", "User:200", MOST_KEPT]
+
+
+def test_nothing_is_noted_any_more_when_nobody_has_asked_for_a_while() -> None:
+    decides, clock = authorizer(), CoordinatorClock()
+    asks = decides.ask("User:alice", "10.0.0.7", "Produce")
+    denials(subject(decides, clock))
+    asks.topic(Operation.WRITE, "orders")
+    clock.advance(NOTED_SECONDS - 1)
+    assert len(denials(subject(decides, clock))["denials"]) == 1
+    clock.advance(NOTED_SECONDS - 1)
+    assert len(decides.audit.on_denied) == 1
+    clock.advance(1)
+    assert (decides.audit.on_denied, clock.waiting) == ([], 0)
+    asks.topic(Operation.WRITE, "orders")
+    assert denials(subject(decides, clock))["denials"] == []
+    asks.topic(Operation.WRITE, "orders")
+    assert len(denials(subject(decides, clock))["denials"]) == 1
 
 
 def test_the_decision_is_the_authorizers_with_the_rules_that_count() -> None:
