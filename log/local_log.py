@@ -201,7 +201,11 @@ class LocalLog:
 
     def replace_all(self, offset: int) -> None:
         """Puts one empty segment, which begins at `offset`, in the place of all others. Durable with the next flush. Raises
-        OSError."""
+        OSError.
+
+        A crash in the middle leaves some of the old segments. If one of them begins at `offset`, it keeps its records until the
+        others are gone: emptied first, it would leave a gap before those behind it, and compactions make gaps as well.
+        """
         self.directory.lower_cleaned((self.topic, self.partition), offset)
         known = next((segment for segment in self.segments if segment.base_offset == offset), None)
         if known is None:
