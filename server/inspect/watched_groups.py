@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakKeyDictionary
 
 from ottla.server.dispatch.chain import Place
+from ottla.server.group.kind import Kind
 from ottla.server.inspect.connections import connections
 from ottla.server.inspect.group_watch import GroupLink, GroupWatch
 from ottla.server.inspect.groups import describe_group, get_group
@@ -130,7 +131,7 @@ def unwatch_group(subject: Subject, watch: int) -> dict[str, Any]:
 
 
 def _epoch(group: Any) -> int:
-    found: int = getattr(group, "generation", -1) if hasattr(group, "generation") else group.epoch
+    found: int = group.generation if group.kind is Kind.CLASSIC else group.epoch
     return found
 
 
