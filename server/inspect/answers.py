@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from ottla import __version__
-from ottla.server.inspect.groups import all_groups, describe_group, get_group, summarize_group
-from ottla.server.inspect.names import bounded
+from ottla.server.inspect.groups import describe_group, get_group, summarize_groups
 from ottla.server.inspect.subject import NoSuch, Subject
-from ottla.server.inspect.transactions import all_transactions, describe_transaction
+from ottla.server.inspect.transactions import describe_transaction, describe_transactions
 
 
 def who(subject: Subject) -> dict[str, Any]:
@@ -24,7 +23,7 @@ def who(subject: Subject) -> dict[str, Any]:
 
 def groups(subject: Subject, limit: int) -> dict[str, Any]:
     """Returns the groups that this broker coordinates, in short, by id."""
-    return bounded("groups", list(all_groups(subject.context).values()), limit, summarize_group)
+    return summarize_groups(subject.context, limit)
 
 
 def group(subject: Subject, name: str) -> dict[str, Any]:
@@ -39,5 +38,4 @@ def group(subject: Subject, name: str) -> dict[str, Any]:
 def transactions(subject: Subject, limit: int) -> dict[str, Any]:
     """Returns the transactional ids that this broker coordinates, with what is known of each, by id."""
     context = subject.context
-    found = [each for _, each in sorted(all_transactions(context).items())]
-    return bounded("transactions", found, limit, lambda each: describe_transaction(context, each))
+    return describe_transactions(context, limit, lambda each: describe_transaction(context, each))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ottla.server.group.classic.members import Member
 from ottla.server.group.kind import Kind
 from ottla.server.inspect.assignments import by_name, decode_assignment
+from ottla.server.inspect.names import bounded
 from ottla.server.inspect.positions import positions
 from ottla.server.inspect.texts import text_of
 
@@ -32,13 +33,23 @@ class Found(NamedTuple):
         return sorted(armed, key=lambda each: each.seconds_left)
 
 
+def loaded_groups(context: BrokerContext) -> Iterator[Found]:
+    """Yields the groups of the shards that are loaded now."""
+    for shard in context.groups.loaded_shards():
+        for group in shard.groups.values():
+            yield Found(shard, group)
+
+
 def all_groups(context: BrokerContext) -> dict[str, Found]:
-    """Returns the groups of all shards that are loaded, by id, in order."""
+    """Returns the groups of all shards that are loaded, by id."""
     context.groups.refresh()
-    found = {
-        group_id: Found(shard, group) for shard in context.groups.loaded_shards() for group_id, group in shard.groups.items()
-    }
-    return dict(sorted(found.items()))
+    return {found.group.group_id: found for found in loaded_groups(context)}
+
+
+def summarize_groups(context: BrokerContext, limit: int) -> dict[str, Any]:
+    """Returns the groups in short, by id."""
+    found = list(all_groups(context).values())
+    return bounded("groups", found, limit, summarize_group, key=lambda each: each.group.group_id)
 
 
 def get_group(context: BrokerContext, group_id: str) -> Found | None:

@@ -22,8 +22,13 @@ if TYPE_CHECKING:
 def connected(subject: Subject, limit: int) -> dict[str, Any]:
     """Returns the connections, those whose clients wait for an answer first."""
     clock = subject.context.clock
-    found = sorted(connections(subject.broker), key=lambda each: not each.waiting)
-    return bounded("connections", found, limit, lambda each: {**describe_connection(each, clock, None), "waits": each.waiting})
+    return bounded(
+        "connections",
+        list(connections(subject.broker)),
+        limit,
+        lambda each: {**describe_connection(each, clock, None), "waits": each.waiting},
+        key=lambda each: not each.waiting,
+    )
 
 
 def health(subject: Subject) -> dict[str, Any]:
@@ -86,9 +91,8 @@ def requests(subject: Subject) -> dict[str, Any]:
 def open_transactions(subject: Subject, limit: int) -> dict[str, Any]:
     """Returns the transactions that are open in partitions of this broker, the oldest first: since which offset, and when their
     producers wrote last."""
-    context = subject.context
-    found = sorted(_open(context), key=lambda each: each["last_timestamp_ms"])
-    return bounded("transactions", found, limit, lambda each: each)
+    found = list(_open(subject.context))
+    return bounded("transactions", found, limit, lambda each: each, key=lambda each: each["last_timestamp_ms"])
 
 
 def _open(context: BrokerContext) -> Iterator[dict[str, Any]]:
@@ -111,8 +115,8 @@ def _open(context: BrokerContext) -> Iterator[dict[str, Any]]:
 
 def followers(subject: Subject, limit: int) -> dict[str, Any]:
     """Returns how far behind the followers of partitions are that this broker leads, those that are furthest behind first."""
-    found = sorted(_followers(subject.context), key=lambda each: (each["in_sync"], -each["behind"]))
-    return bounded("followers", found, limit, lambda each: each)
+    found = list(_followers(subject.context))
+    return bounded("followers", found, limit, lambda each: each, key=lambda each: (each["in_sync"], -each["behind"]))
 
 
 def _followers(context: BrokerContext) -> Iterator[dict[str, Any]]:

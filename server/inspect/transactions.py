@@ -3,10 +3,10 @@ remember of who wrote to them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from ottla.server.inspect.names import ascending
+from ottla.server.inspect.names import ascending, bounded
 from ottla.server.txn.errors import TransactionError
 
 if TYPE_CHECKING:
@@ -23,6 +23,12 @@ def all_transactions(context: BrokerContext) -> dict[str, Transaction]:
         return {each.transactional_id: each for each in coordinator.all_transactions()}
     except TransactionError:
         return {}
+
+
+def describe_transactions(context: BrokerContext, limit: int, describe: Callable[[Transaction], Any]) -> dict[str, Any]:
+    """Returns what is known of transactional ids, by id, each as `describe` has it."""
+    found = list(all_transactions(context).values())
+    return bounded("transactions", found, limit, describe, key=lambda each: each.transactional_id)
 
 
 def describe_transaction(context: BrokerContext, transaction: Transaction) -> dict[str, Any]:

@@ -5,18 +5,15 @@ Nothing in the broker reports this. It is the difference of two looks, one befor
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ottla.server.inspect.connections import connections
-from ottla.server.inspect.groups import client_of
+from ottla.server.inspect.groups import client_of, loaded_groups
 from ottla.server.inspect.transactions import all_transactions
 from ottla.server.txn.state import State
 
 if TYPE_CHECKING:
     from ottla.server.broker.broker import Broker
-    from ottla.server.group.group import Group
-    from ottla.server.group.shard import GroupShard
     from ottla.server.requests.context import BrokerContext
 
 _ABORTED = frozenset({State.PREPARE_ABORT, State.COMPLETE_ABORT})
@@ -35,7 +32,7 @@ class Look(NamedTuple):
 
 def look(context: BrokerContext) -> Look:
     """Returns what there is now."""
-    members = {(group.group_id, member_id) for _, group in _groups(context) for member_id in group.members}
+    members = {(each.group.group_id, member_id) for each in loaded_groups(context) for member_id in each.group.members}
     logs = context.replicas.logs.logs
     segments = {name: [segment.base_offset for segment in log.segments] for name, log in logs.items()}
     return Look(members, {name: each.state for name, each in all_transactions(context).items()}, segments)
@@ -65,14 +62,7 @@ def keep_members(context: BrokerContext, broker: Broker, seconds: float) -> None
     """Gives the members of all groups whose client has an open connection so much more time, because the clock is moved by as
     much. A client is known by its client id and host."""
     connected = {(each.session.client_id, each.session.client_host) for each in connections(broker)}
-    for shard, group in _groups(context):
+    for shard, group in loaded_groups(context):
         for member_id, member in group.members.items():
             if client_of(member) in connected:
                 shard.protocol_of(group.group_id).postpone_session(group, member_id, seconds)
-
-
-def _groups(context: BrokerContext) -> Iterator[tuple[GroupShard, Group]]:
-    """Yields all groups of shards that are loaded, each with its shard."""
-    for shard in context.groups.loaded_shards():
-        for group in shard.groups.values():
-            yield shard, group

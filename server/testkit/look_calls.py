@@ -5,15 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ottla.server.inspect.connections import connections, describe_connection, describe_waiting
-from ottla.server.inspect.groups import all_groups, describe_group, summarize_group
+from ottla.server.inspect.groups import describe_group, summarize_groups
 from ottla.server.inspect.names import bounded
 from ottla.server.inspect.topics import describe_topic, summarize_topic
-from ottla.server.inspect.transactions import all_transactions, describe_transaction, producers
+from ottla.server.inspect.transactions import all_transactions, describe_transaction, describe_transactions, producers
 from ottla.server.testkit.finding import find_group, find_topic
 from ottla.server.testkit.names import absent, take_limit
 
 if TYPE_CHECKING:
-    from ottla.server.metadata.image import TopicImage
     from ottla.server.network.connection import Connection
     from ottla.server.requests.context import BrokerContext
     from ottla.server.testkit.given import Given
@@ -27,9 +26,9 @@ def show_state(kit: Kit, given: Given) -> dict[str, Any]:
     given.fields.done()
     context, clock = kit.lives.context, kit.lives.clock
     found = [
-        bounded("topics", _topics(context), limit, lambda each: summarize_topic(context, each)),
-        bounded("groups", list(all_groups(context).values()), limit, summarize_group),
-        bounded("transactions", _transactions(context), limit, _summarize_transaction),
+        _topics(context, limit),
+        summarize_groups(context, limit),
+        describe_transactions(context, limit, _summarize_transaction),
         bounded("connections", list(connections(kit.lives.broker)), limit, lambda each: {"client_id": each.session.client_id}),
     ]
     left_off = sum(each.pop("left_off") for each in found)
@@ -43,8 +42,7 @@ def list_topics(kit: Kit, given: Given) -> dict[str, Any]:
     """Returns all topics in short, by name."""
     limit = take_limit(given.fields)
     given.fields.done()
-    context = kit.lives.context
-    return bounded("topics", _topics(context), limit, lambda each: summarize_topic(context, each))
+    return _topics(kit.lives.context, limit)
 
 
 def show_topic(kit: Kit, given: Given) -> dict[str, Any]:
@@ -58,7 +56,7 @@ def list_groups(kit: Kit, given: Given) -> dict[str, Any]:
     """Returns all groups in short, by id."""
     limit = take_limit(given.fields)
     given.fields.done()
-    return bounded("groups", list(all_groups(kit.lives.context).values()), limit, summarize_group)
+    return summarize_groups(kit.lives.context, limit)
 
 
 def show_group(kit: Kit, given: Given) -> dict[str, Any]:
@@ -73,7 +71,7 @@ def list_transactions(kit: Kit, given: Given) -> dict[str, Any]:
     limit = take_limit(given.fields)
     given.fields.done()
     context = kit.lives.context
-    return bounded("transactions", _transactions(context), limit, lambda each: describe_transaction(context, each))
+    return describe_transactions(context, limit, lambda each: describe_transaction(context, each))
 
 
 def show_transaction(kit: Kit, given: Given) -> dict[str, Any]:
@@ -109,12 +107,9 @@ def _describe_connection(kit: Kit, connection: Connection) -> dict[str, Any]:
     return describe_connection(connection, kit.context.clock, waits)
 
 
-def _topics(context: BrokerContext) -> list[TopicImage]:
-    return sorted(context.metadata.topics.values(), key=lambda each: each.name)
-
-
-def _transactions(context: BrokerContext) -> list[Transaction]:
-    return [each for _, each in sorted(all_transactions(context).items())]
+def _topics(context: BrokerContext, limit: int) -> dict[str, Any]:
+    found = list(context.metadata.topics.values())
+    return bounded("topics", found, limit, lambda each: summarize_topic(context, each), key=lambda each: each.name)
 
 
 def _summarize_transaction(transaction: Transaction) -> dict[str, Any]:
