@@ -200,6 +200,13 @@ class Rig:
         self.leader.logs[topic_id, 0] = LeaderLog(replica.log.config)
         return Following(replica, LEADER)
 
+    def topic_with(self, records: int) -> Following:
+        """The same, with so many records here, of epoch 0, whatever the leader has."""
+        following = self.topic()
+        for _ in range(records):
+            following.log.append_as_leader(support.batch(), leader_epoch=0)
+        return Following(following.replica, LEADER)
+
     def follow(self, name: str = "t", **settings: Any) -> Following:
         """Likewise, and the fetcher fetches it."""
         following = self.topic(name, **settings)

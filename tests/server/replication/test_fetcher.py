@@ -100,14 +100,12 @@ def test_the_high_watermark_is_at_most_the_end_and_the_lag_is_the_rest() -> None
 
 def test_a_log_that_parts_from_the_leaders_is_cut_and_goes_on(caplog: pytest.LogCaptureFixture) -> None:
     async def scenario(rig: Rig) -> None:
-        following = rig.topic()
+        following = rig.topic_with(5)
         log, leader = following.log, rig.leader_log(following)
-        for _ in range(5):
-            log.append_as_leader(batch(), leader_epoch=0)
         log.high_watermark = 3
         leader.fill(3)
         leader.append(leader_epoch=2)
-        rig.fetcher.add(following.__class__(following.replica, following.leader))
+        rig.fetcher.add(following)
         await rig.answer()
         assert (log.log_end_offset, log.leader_epoch) == (3, 0)
         assert [each for each in caplog.records if each.levelno >= logging.WARNING] == []
@@ -124,16 +122,14 @@ def test_where_the_leaders_log_starts_within_a_batch_other_records_at_its_offset
     """The leader's epochs do not reach below its start. Seed 230 of the simulated cluster: the batch was refused for ever."""
 
     async def scenario(rig: Rig) -> None:
-        following = rig.topic()
+        following = rig.topic_with(6)
         log, leader = following.log, rig.leader_log(following)
-        for _ in range(6):
-            log.append_as_leader(batch(), leader_epoch=0)
         log.high_watermark = 3
         leader.fill(5)
         leader.append(batch(3))
         leader.log.high_watermark = 8
         leader.log.raise_log_start_offset(6)
-        rig.fetcher.add(type(following)(following.replica, following.leader))
+        rig.fetcher.add(following)
         await rig.answer()
         assert (log.log_start_offset, log.log_end_offset, log.high_watermark) == (6, 8, 8)
         assert offsets(b"".join(log.iterate_batches(6))) == [5]
@@ -143,14 +139,12 @@ def test_where_the_leaders_log_starts_within_a_batch_other_records_at_its_offset
 
 def test_a_log_that_ends_where_the_leaders_starts_stays_as_it_is() -> None:
     async def scenario(rig: Rig) -> None:
-        following = rig.topic()
+        following = rig.topic_with(6)
         log, leader = following.log, rig.leader_log(following)
-        for _ in range(6):
-            log.append_as_leader(batch(), leader_epoch=0)
         leader.fill(7)
         leader.log.high_watermark = 7
         leader.log.raise_log_start_offset(6)
-        rig.fetcher.add(type(following)(following.replica, following.leader))
+        rig.fetcher.add(following)
         await rig.answer()
         assert (log.log_start_offset, log.log_end_offset, log.cuts) == (6, 7, 0)
 
@@ -159,12 +153,10 @@ def test_a_log_that_ends_where_the_leaders_starts_stays_as_it_is() -> None:
 
 def test_a_cut_below_the_high_watermark_is_a_warning(caplog: pytest.LogCaptureFixture) -> None:
     async def scenario(rig: Rig) -> None:
-        following = rig.topic()
-        for _ in range(5):
-            following.log.append_as_leader(batch(), leader_epoch=0)
+        following = rig.topic_with(5)
         following.log.high_watermark = 5
         rig.leader_log(following).fill(2)
-        rig.fetcher.add(type(following)(following.replica, following.leader))
+        rig.fetcher.add(following)
         await rig.answer()
         assert (following.log.log_end_offset, following.log.high_watermark) == (2, 2)
         assert "is cut at offset 2, below its high watermark 5, and loses records" in caplog.text
@@ -217,13 +209,10 @@ def test_a_follower_below_the_leaders_start_begins_anew_there() -> None:
 
 def test_a_follower_that_is_longer_than_a_leader_without_epochs_is_cut_to_its_end() -> None:
     async def scenario(rig: Rig) -> None:
-        following = rig.topic()
-        for _ in range(5):
-            following.log.append_as_leader(batch(), leader_epoch=0)
+        following = rig.topic_with(5)
         following.log.high_watermark = 1
         leader = rig.leader_log(following)
         leader.fill(2)
-        following = type(following)(following.replica, following.leader)
         rig.fetcher.add(following)
         await rig.answer(refused(following, ErrorCode.OFFSET_OUT_OF_RANGE))
         await rig.answer()
