@@ -40,6 +40,13 @@ def kept(answer: Awaitable[Any]) -> asyncio.Future[Any]:
 _under_way: set[asyncio.Future[Any]] = set()
 
 
+def has_come(done: Promise[Any] | asyncio.Future[Any]) -> bool:
+    """Returns whether what is done is an answer: it neither failed nor was cancelled."""
+    if done.cancelled():
+        return False
+    return not done.failed if isinstance(done, Promise) else done.exception() is None
+
+
 def map_answer(answer: T | Promise[T], make: Callable[[T], U]) -> U | Promise[U]:
     """Returns what `make` makes of the answer, or a promise of that if the answer comes later. The promise fails if `answer`
     fails or `make` raises.

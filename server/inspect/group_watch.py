@@ -12,6 +12,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from ottla.server.base.answers import has_come
 from ottla.server.base.promise import Promise
 from ottla.server.inspect.fetch_notes import MOST_NOTED, Client, FetchNotes, Place, name_of
 from ottla.wire.primitives import WireStruct
@@ -109,11 +110,8 @@ class GroupLink:
         return answer
 
     def _note_late(self, done: asyncio.Future[Any] | Promise[Any], answered: dict[int, Answered]) -> None:
-        if done.cancelled() or (isinstance(done, Promise) and done.failed):
-            return
-        if isinstance(done, asyncio.Future) and done.exception() is not None:
-            return
-        self._tell(answered, done.result())
+        if has_come(done):
+            self._tell(answered, done.result())
 
     def _tell(self, answered: dict[int, Answered], answer: Any) -> None:
         for number, tell in answered.items():

@@ -14,6 +14,7 @@ import logging
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from ottla.server.base.answers import has_come
 from ottla.server.base.promise import Acknowledgement, Promise
 from ottla.server.inspect.messages import fields_of
 from ottla.server.requests.kept_answers import Encoded
@@ -151,10 +152,10 @@ class RequestWatch:
         return said
 
     def _came(self, seen: Seen, done: Promise[Any] | asyncio.Future[Any], since: int, *, shows: bool) -> None:
-        if done.cancelled() or (done.failed if isinstance(done, Promise) else done.exception() is not None):
-            seen.waited, seen.outcome = self._ticks() - since, CLOSED
-        else:
+        if has_come(done):
             self._tell(seen, done.result(), since, shows=shows)
+        else:
+            seen.waited, seen.outcome = self._ticks() - since, CLOSED
 
     def _tell(self, seen: Seen, answer: Any, since: int, *, shows: bool) -> None:
         """Notes an answer that came later."""

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
-from ottla.server.base.answers import chain_answer, combine_answers, map_answer, recover_answer, wait_for
+from ottla.server.base.answers import chain_answer, combine_answers, has_come, map_answer, recover_answer, wait_for
 from ottla.server.base.promise import Promise
 
 
@@ -43,6 +44,19 @@ def test_a_coroutine_waits_only_for_what_comes_later() -> None:
     assert asyncio.run(turns(3, later)) == (3, 1)
     answer, passed = asyncio.run(turns(later, later))
     assert (answer, passed > 5) == (7, True)
+
+
+def test_what_failed_or_was_cancelled_has_not_come() -> None:
+    async def scenario() -> None:
+        makers: list[Any] = [Promise, asyncio.get_running_loop().create_future]
+        for make in makers:
+            came, failed, cancelled = answers = [make() for _ in range(3)]
+            came.set_result(None)
+            failed.set_exception(ValueError())
+            cancelled.cancel()
+            assert [has_come(each) for each in answers] == [True, False, False]
+
+    asyncio.run(scenario())
 
 
 def test_what_comes_later_is_answered_then() -> None:
