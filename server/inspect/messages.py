@@ -10,12 +10,11 @@ What is shown of a message may be limited (`Room`): whoever sends it decides how
 from __future__ import annotations
 
 import re
-from base64 import b64encode
 from functools import cache
 from itertools import islice
 from typing import Any, Final
 
-from ottla.server.inspect.texts import text_of
+from ottla.server.inspect.texts import base64_of, text_of
 from ottla.wire.batch import iter_batches
 from ottla.wire.compression import NAMES
 from ottla.wire.primitives import ZERO_UUID, WireStruct, uuid_to_text
@@ -28,11 +27,6 @@ MOST_STRUCTS: Final = 200
 LONGEST: Final = 1_000
 """So many letters of each text are shown then; of more bytes than that, only how many they are."""
 _CONTROL: Final = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
-
-
-def base64_of(data: bytes | None) -> str | None:
-    """Returns bytes in base64."""
-    return None if data is None else b64encode(data).decode()
 
 
 class Room:
@@ -93,7 +87,7 @@ def _elements(values: list[Any] | tuple[Any, ...], records: bool, batches: bool,
 def text_or_base64(data: bytes | None) -> Any:
     """Returns bytes as other answers have them (texts.py), but also those with control characters as `{"base64": ...}`."""
     text = text_of(data)
-    return {"base64": base64_of(data)} if isinstance(text, str) and _CONTROL.search(text) else text
+    return {"base64": base64_of(data)} if data is not None and isinstance(text, str) and _CONTROL.search(text) else text
 
 
 @cache

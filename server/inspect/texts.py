@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-import base64
+from base64 import b64encode
 
 Text = str | dict[str, str] | None
+
+
+def base64_of(data: bytes) -> str:
+    """Returns bytes in base64."""
+    return b64encode(data).decode()
 
 
 def text_of(data: bytes | None) -> Text:
@@ -14,4 +19,4 @@ def text_of(data: bytes | None) -> Text:
     try:
         return data.decode()
     except UnicodeDecodeError:
-        return {"base64": base64.b64encode(data).decode()}
+        return {"base64": base64_of(data)}

@@ -93,7 +93,10 @@ class StandaloneController(Controller):
 
     def commit(self, records: Sequence[WireStruct]) -> None:
         """Makes the records durable, then applies them to the image. Raises StorageError, with the image unchanged."""
-        self._commit(records, self._log.build([encode_value(record, self.image.metadata_version) for record in records]))
+        self._commit(records, self._build(records))
+
+    def _build(self, records: Iterable[WireStruct]) -> bytes:
+        return self._log.build([encode_value(record, self.image.metadata_version) for record in records])
 
     def _commit(self, records: Sequence[WireStruct], batch: bytes) -> None:
         """Does what `commit` does with records that are encoded already."""
@@ -352,8 +355,7 @@ class StandaloneController(Controller):
         """Creates the topics of the next part, and after it those of the others. So many of the results are logged already."""
         try:
             records = creation.plan()
-            values = [encode_value(each, self.image.metadata_version) for each in records]
-            self._commit_part(creation, records, self._log.build(values))
+            self._commit_part(creation, records, self._build(records))
         except StorageError as error:
             creation.give_up(str(error))
         except Exception:  # a bug of ours, which must not be the end of all topics that are made in the background

@@ -6,7 +6,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ottla.server.dispatch.route import SIZE_BYTES
-from ottla.server.inspect.messages import base64_of, fields_of
+from ottla.server.inspect.messages import fields_of
+from ottla.server.inspect.texts import base64_of
 from ottla.server.requests.session import UNKNOWN_SOFTWARE
 from ottla.server.testkit.entities import messages_of
 from ottla.wire.api import APIS
@@ -85,6 +86,6 @@ def show_frames(entry: Entry) -> dict[str, Any]:
         "api": name_of(header.api_key),
         "version": header.api_version,
         "outcome": entry.outcome,
-        "request": base64_of(request),
+        "request": None if request is None else base64_of(request),
         "response": base64_of(b"".join(parts)) if whole else None,
     }
