@@ -202,8 +202,8 @@ def _move_listeners(given: Mapping[str, Given], host: str | None, port: int | No
 
 
 def _log_ignored_settings(config: BrokerConfig, given: Mapping[str, Given]) -> None:
-    """Logs settings without effect: a line for each unknown one, one for those of a console
-    that is not opened, and one line for all that are known but do nothing here."""
+    """Logs settings without effect: a line for each unknown one, one line for those of a console that is not opened, and one for
+    all that are known but do nothing here."""
     for name in config.unknown:
         _log.warning("%s [%s]", advice(name), given[name].origin)
     alone = sorted(name for name in given if name.startswith(OF_CONSOLE)) if config.values[CONSOLE_PORT] is None else []
