@@ -33,7 +33,6 @@ MOST_ELEMENTS: Final = 20
 """How many elements of each list are shown."""
 MOST_FIELDS: Final = 8_192
 """How many letters the fields of one message may have."""
-MOST_UNSENT: Final = 10_000
 WITH_CREDENTIALS: Final = frozenset(
     ("SaslAuthenticate", "AlterUserScramCredentials", "CreateDelegationToken", "DescribeDelegationToken", "RenewDelegationToken")
 ) | {"ExpireDelegationToken", "AlterConfigs", "IncrementalAlterConfigs"}
@@ -91,7 +90,8 @@ class RequestWatch:
         self.seen: list[Seen] = []
         self._is_over = False
         self._decoded: tuple[Any, int, int] = (None, 0, 0)  # the body that was decoded last, when that began, and its time
-        self._unsent: dict[int, tuple[Any, Seen]] = {}  # answers to be encoded, by their ids; they are held, so that those stay
+        self._unsent: dict[int, tuple[Any, Seen]] = {}
+        """Answers to be encoded, `most` at most, by their ids; they are held, so that those stay."""
 
     def around(self, api: Api, traits: Traits, steps: Steps) -> Steps:
         """See Link."""
@@ -174,8 +174,7 @@ class RequestWatch:
             return
         if shows:
             seen.response = self._show(answer, batches=False)
-        if len(self._unsent) < MOST_UNSENT:
-            self._unsent[id(answer)] = answer, seen
+        self._unsent[id(answer)] = answer, seen
 
     def _show(self, message: WireStruct, *, batches: bool) -> str | None:
         if self._is_over:

@@ -47,11 +47,13 @@ def health(subject: Subject) -> dict[str, Any]:
 
 def _sources(broker: Broker, context: BrokerContext) -> Sources:
     """Returns what the metrics are read from, or would be if they were on."""
+    if broker.sources is not None:
+        return broker.sources
     from ottla.server.dispatch.measured import RequestMetrics
     from ottla.server.metrics.sources import Sources
 
     measured = RequestMetrics(context.clock.ticks_ns)
-    return broker.sources or Sources(context, measured, broker.listeners, context.replicas.logs, serving=True)
+    return Sources(context, measured, broker.listeners, context.replicas.logs, serving=True)
 
 
 def requests(subject: Subject) -> dict[str, Any]:

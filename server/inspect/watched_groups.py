@@ -104,14 +104,15 @@ def watched_group(subject: Subject, watch: int) -> dict[str, Any]:
         raise BadQuestion(f"This broker coordinates no group {seen.group}.")
     group = describe_group(context, found, reads=False)
     members = {(each["client_id"], each["host"]) for each in group["members"]}
+    sessions = _sessions(context)
     return {
-        "fetches": list(_fetches(context, seen, members)),
+        "fetches": list(_fetches(seen, members, sessions)),
         "sharers": [{"client_id": client, "host": host} for client, host in sorted(seen.sharers)],
         "commits": [{"topic": topic, "partition": number, "times": times} for (topic, number), times in seen.commits.items()],
         "throttled": list(_throttled(subject, seen, members)),
         "clients": [
             {"client_id": client, "host": host, "idle_ms": idle_ms, "since_ms": since_ms}
-            for (client, host), (idle_ms, since_ms) in _sessions(context).items()
+            for (client, host), (idle_ms, since_ms) in sessions.items()
             if (client, host) in members
         ],
         "offsets": group["offsets"],
@@ -135,8 +136,9 @@ def _epoch(group: Any) -> int:
     return found
 
 
-def _fetches(context: BrokerContext, seen: GroupWatch, members: set[tuple[str, str]]) -> Iterator[dict[str, Any]]:
-    sessions = _sessions(context)
+def _fetches(
+    seen: GroupWatch, members: set[tuple[str, str]], sessions: dict[tuple[str, str], tuple[int, int]]
+) -> Iterator[dict[str, Any]]:
     for client, (topic, number), noted in seen.fetches.found(members):
         yield {
             "client_id": client[0],
@@ -174,15 +176,16 @@ def _throttled(subject: Subject, seen: GroupWatch, members: set[tuple[str, str]]
     told = dict(muted)
     for client, (throttle_ms, principal) in seen.throttled.items():
         told[client] = max(throttle_ms, told.get(client, (0, ""))[0]), principal
+    told = {client: each for client, each in told.items() if client in members}
+    limits = _limits(subject.context) if told else {}
     for client, (throttle_ms, principal) in sorted(told.items(), key=lambda each: -each[1][0]):
-        if client in members:
-            yield {
-                "client_id": client[0],
-                "host": client[1],
-                "quota": _quota(subject.context, principal.partition(":")[2], client[0]),
-                "throttle_ms": throttle_ms,
-                "for_ms": muted[client][0] if client in muted else None,
-            }
+        yield {
+            "client_id": client[0],
+            "host": client[1],
+            "quota": _quota(limits, principal.partition(":")[2], client[0]),
+            "throttle_ms": throttle_ms,
+            "for_ms": muted[client][0] if client in muted else None,
+        }
 
 
 def _muted(subject: Subject) -> dict[tuple[str, str], tuple[int, str]]:
@@ -197,11 +200,19 @@ def _muted(subject: Subject) -> dict[tuple[str, str], tuple[int, str]]:
     return found
 
 
-def _quota(context: BrokerContext, user: str, client_id: str) -> str:
-    """Returns the quota that makes a client wait, in words: of bytes that it fetches, or else of the time that requests take."""
+def _limits(context: BrokerContext) -> dict[str, Limits]:
+    """Returns the quotas of bytes that are fetched, and of the time that requests take."""
     set_for = quotas_of(context.metadata)
-    for key in (CONSUMER_BYTE_RATE, REQUEST_PERCENTAGE):
-        found = Limits({entity: values[key] for entity, values in set_for.items() if key in values}).find(user, client_id)
+    return {
+        key: Limits({entity: values[key] for entity, values in set_for.items() if key in values})
+        for key in (CONSUMER_BYTE_RATE, REQUEST_PERCENTAGE)
+    }
+
+
+def _quota(limits: dict[str, Limits], user: str, client_id: str) -> str:
+    """Returns the first quota that makes a client wait, in words."""
+    for key, each in limits.items():
+        found = each.find(user, client_id)
         if found is not None:
             of_user, of_client = found.share
             whose = [f"user {of_user}"] if of_user else []
