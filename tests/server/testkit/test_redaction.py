@@ -9,10 +9,11 @@ import pytest
 
 from ottla.server.handlers import BROKER as BROKER_ROLE
 from ottla.server.handlers import CONTROLLER, served
+from ottla.server.inspect.request_watch import WITH_CREDENTIALS
 from ottla.server.requests.session import Session
 from ottla.server.testkit.recorded import decode_answer, decode_request
 from ottla.server.testkit.recording import Entry, Recorder
-from ottla.server.testkit.redaction import redact_request
+from ottla.server.testkit.redaction import ANSWERS_WITH_SECRETS, REQUESTS_WITH_SECRETS, redact_request
 from ottla.wire.api import APIS
 from ottla.wire.messages import (
     alter_configs,
@@ -190,3 +191,8 @@ def test_every_field_that_holds_a_credential_is_known() -> None:
         ("AlterUserScramCredentials", "salt"),
         ("AlterUserScramCredentials", "salted_password"),
     }
+
+
+def test_a_watch_of_requests_shows_nothing_of_what_is_blanked_here() -> None:
+    blanked = {APIS[int.from_bytes(key, "big")].name for key in REQUESTS_WITH_SECRETS | ANSWERS_WITH_SECRETS}
+    assert blanked == WITH_CREDENTIALS
