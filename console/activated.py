@@ -46,12 +46,11 @@ def main() -> int:
     except (Failure, typer.BadParameter) as error:
         _log.error("ottla.console.command.config: %s", error)
         return 1
-    token: str | None = orders["token"]
-    sessions = Sessions(token or secrets.token_hex(), secrets.token_bytes, time.monotonic, bytes.fromhex(orders["key"]))
+    sessions = Sessions(orders["token"], secrets.token_bytes, time.monotonic, bytes.fromhex(orders["key"]))
     shown = Beside(_directory(orders["directories"]), inside=inside)
     beside = shown if orders["shows_inside"] else Beside(without_inside=NEEDS_TOKEN)
     at = Listening(listening, orders["host"], orders["port"])
-    if serve(cluster, at, sessions, read_only=orders["read_only"], beside=beside, needs_token=token is not None, until=until):
+    if serve(cluster, at, sessions, read_only=orders["read_only"], beside=beside, until=until):
         leave(0)
     return 0
 

@@ -108,7 +108,6 @@ def serve(
     read_only: bool,
     ready: Callable[[], None] = lambda: None,
     beside: Beside = CLUSTER_ONLY,
-    needs_token: bool = True,
     until: Until | None = None,
 ) -> bool:
     """Serves until a signal; `ready` is called once the port answers. With `until` it is a broker that has started this console:
@@ -116,7 +115,7 @@ def serve(
     then has to end by `leave` (threads.py)."""
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     calls = Calls(cluster.timeout_s + _MORE_S)
-    place = Place(hosts_of(at.host, at.port), f"ottla-console-{at.port}", needs_token)
+    place = Place(hosts_of(at.host, at.port), f"ottla-console-{at.port}")
     idle = Idle(application(Source(cluster), calls, sessions, place, read_only=read_only, beside=beside))
     config = uvicorn.Config(
         idle,
