@@ -121,9 +121,10 @@ def serve(
     log_to_stderr()
     calls = Calls(cluster.timeout_s + _MORE_S)
     place = Place(hosts_of(at.host, at.port), f"ottla-console-{at.port}")
-    idle = Idle(application(Source(cluster), calls, sessions, place, read_only=read_only, beside=beside))
+    app = application(Source(cluster), calls, sessions, place, read_only=read_only, beside=beside)
+    idle = Idle(app)
     config = uvicorn.Config(
-        idle,
+        app if until is None else idle,
         http=Connection,
         ws="none",
         loop="asyncio",
