@@ -31,9 +31,9 @@ TXN_ENTRY: Final = Struct(">hqqqq")
 TOO_LARGE: Final = f"more than {MAX_WHOLE_BYTES} bytes are too many for such a file"
 
 
-def open_to_read(path: Path) -> OsFile:
-    """Opens a regular file. Raises OSError, and Failure if it is something else."""
-    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+def open_to_read(path: Path, *, follow: bool = True) -> OsFile:
+    """Opens a regular file, and unless `follow` no symbolic link. Raises OSError, and Failure if it is something else."""
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | (0 if follow else os.O_NOFOLLOW))
     about = os.fstat(fd)
     file = OsFile(str(path), fd, about.st_size)  # closes with its last reference
     if not stat.S_ISREG(about.st_mode):

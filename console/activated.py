@@ -22,7 +22,7 @@ from ottla.commands.output import Failure
 from ottla.console.app import Beside
 from ottla.console.directory import Directory, why_not
 from ottla.console.inside import SocketInside
-from ottla.console.serving import Listening, Until, serve
+from ottla.console.serving import Listening, Until, log_to_stderr, serve
 from ottla.console.sessions import Sessions
 from ottla.console.threads import leave
 
@@ -36,7 +36,7 @@ _log: Final = logging.getLogger("ottla.console")
 def main() -> int:
     """Serves until the broker ends, or nobody looks any more; returns the exit code."""
     listening, channel = (socket.socket(fileno=int(word)) for word in sys.argv[1:3])
-    logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    log_to_stderr()
     channel.setblocking(True)
     orders = _first_line(channel)
     until = Until()
@@ -46,12 +46,11 @@ def main() -> int:
     except (Failure, typer.BadParameter) as error:
         _log.error("ottla.console.command.config: %s", error)
         return 1
-    token: str | None = orders["token"]
-    sessions = Sessions(token or secrets.token_hex(), secrets.token_bytes, time.monotonic, bytes.fromhex(orders["key"]))
+    sessions = Sessions(orders["token"], secrets.token_bytes, time.monotonic, bytes.fromhex(orders["key"]))
     shown = Beside(_directory(orders["directories"]), inside=inside)
     beside = shown if orders["shows_inside"] else Beside(without_inside=NEEDS_TOKEN)
     at = Listening(listening, orders["host"], orders["port"])
-    if serve(cluster, at, sessions, read_only=orders["read_only"], beside=beside, needs_token=token is not None, until=until):
+    if serve(cluster, at, sessions, read_only=orders["read_only"], beside=beside, until=until):
         leave(0)
     return 0
 
@@ -70,7 +69,8 @@ def _first_line(channel: socket.socket) -> dict[str, Any]:
 
 def _directory(paths: list[str]) -> Directory | None:
     """Returns the broker's data directory, if it is one that pages can look into: a console shows one, the first of several."""
-    return Directory(Path(paths[0]).absolute()) if paths and not why_not(Path(paths[0]).absolute()) else None
+    path = Path(paths[0]).absolute() if paths else None
+    return None if path is None or why_not(path) else Directory(path)
 
 
 def cluster_for(addresses: dict[str, str], command_config: str | None) -> Cluster:

@@ -47,12 +47,10 @@ Work = Callable[[Ask], Answer]
 
 
 class Place(NamedTuple):
-    """Where a console listens: the values of `Host` that it answers to, the name of its cookie, and whether a browser has to know
-    the token."""
+    """Where a console listens: the values of `Host` that it answers to, and the name of its cookie."""
 
     hosts: frozenset[str]
     cookie: str
-    needs_token: bool = True
 
 
 class Beside(NamedTuple):
@@ -201,13 +199,4 @@ def application(
     """Returns the whole application, guarded."""
     console = Console(source, calls, beside, read_only=read_only)
     pages = Starlette(routes=console.routes(), exception_handlers={404: console.not_found, 405: console.not_found})
-    return Guard(
-        pages,
-        sessions,
-        place.hosts,
-        console.refuse,
-        _write_audit,
-        cookie=place.cookie,
-        read_only=read_only,
-        needs_token=place.needs_token,
-    )
+    return Guard(pages, sessions, place.hosts, console.refuse, _write_audit, cookie=place.cookie, read_only=read_only)

@@ -11,6 +11,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from struct import Struct
 from typing import Final, NamedTuple
 
 from ottla.commands.check_segment import whole_entries
@@ -19,7 +20,7 @@ from ottla.commands.kafka_files import OFFSET_ENTRY, TIME_ENTRY, Entries, read_w
 from ottla.commands.output import Failure, counted
 from ottla.commands.segment_walk import Batch, Gap, SegmentWalk
 from ottla.log.disk.files import OsDisk, OsFile
-from ottla.log.index import OFFSET_ENTRY_SIZE, TIME_ENTRY_SIZE, CorruptIndex
+from ottla.log.index import CorruptIndex
 from ottla.log.opening.search import Window
 from ottla.log.txn_index import AbortedTransaction, load_txn_index
 from ottla.wire.batch import CRC_START, BatchHeader
@@ -87,16 +88,18 @@ def read_indexes(log: Path, base_offset: int) -> Indexes:
     """Returns the indexes beside a segment, empty if they are not there or cannot be read."""
     return Indexes(
         base_offset,
-        Entries(OFFSET_ENTRY, whole_entries(_bytes_of(log.with_suffix(".index")), OFFSET_ENTRY_SIZE)),
-        Entries(TIME_ENTRY, whole_entries(_bytes_of(log.with_suffix(".timeindex")), TIME_ENTRY_SIZE)),
+        read_entries(log.with_suffix(".index"), OFFSET_ENTRY),
+        read_entries(log.with_suffix(".timeindex"), TIME_ENTRY),
     )
 
 
-def _bytes_of(path: Path) -> bytes:
+def read_entries(path: Path, layout: Struct) -> Entries:
+    """Returns the entries of an index, none if it is not there or cannot be read."""
     try:
-        return read_whole(path) or b""
+        data = read_whole(path) or b""
     except (OSError, Failure):
-        return b""
+        data = b""
+    return Entries(layout, whole_entries(data, layout.size))
 
 
 def aborted_in(log: Path, later: Sequence[Path], first: int, upto: int) -> list[AbortedTransaction]:

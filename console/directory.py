@@ -2,7 +2,7 @@
 
 It is opened anew for each page, and only read: nothing is written, and no lock is taken, so a broker may run on it or start
 meanwhile. What its files mean is read by `ottla.commands`; here are their names, sizes and times. A name that a page is asked for
-counts only if a listing of the directory has it, and a link in the place of a file is not followed.
+counts only if a listing of the directory has it, and no symbolic link below the directory is followed (`check_link`).
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class LogFiles(NamedTuple):
 
 
 class Contents(NamedTuple):
-    """What lies in the data directory itself; `strange` are directories that are no logs."""
+    """What lies in the data directory itself; `strange` are directories that are no logs, or links to some."""
 
     logs: list[LogName]
     files: list[FileEntry]
@@ -111,7 +111,7 @@ class Directory:
             for entry in os.scandir(self.path):
                 if not _is_directory(entry):
                     files += _entry_of(entry)
-                elif found := log_name(entry.name):
+                elif (found := log_name(entry.name)) and not entry.is_symlink():
                     logs.append(found)
                 else:
                     strange.append(entry.name)
@@ -127,10 +127,12 @@ class Directory:
     def files_of(self, log: LogName) -> LogFiles:
         """Returns the files of a log that a listing has. Raises Missing."""
         path = self.path / log.name
+        check_link(path)
         segments: list[FileEntry] = []
         others: list[FileEntry] = []
-        with readable(path):
-            for entry in os.scandir(path):
+        with readable(path), os.scandir(path) as entries:
+            for entry in entries:
+                check_link(entry)
                 for one in _entry_of(entry):
                     (segments if one.is_segment else others).append(one)
         return LogFiles(log, path, sorted(segments), sorted(others))
@@ -144,6 +146,8 @@ class Directory:
 
     def about(self) -> LogDirectoryCheck:
         """Returns what the small files of the directory say, read now. Raises Missing."""
+        for name in (META_PROPERTIES, *CHECKPOINTS):
+            check_link(self.path / name)
         with readable(self.path):
             return LogDirectoryCheck(self.path)
 
@@ -152,9 +156,12 @@ class Directory:
         such log. Raises Missing."""
 
         def read() -> KnownTopics | None:
-            with readable(self.path / METADATA_DIRECTORY):
-                meta = self.about().meta
-                return read_topics(self.path / METADATA_DIRECTORY, -1 if meta is None else meta.node_id)
+            log = next((one for one in self.contents().logs if one.name == METADATA_DIRECTORY), None)
+            if log is None:
+                return None
+            path, meta = self.files_of(log).path, self.about().meta
+            with readable(path):
+                return read_topics(path, -1 if meta is None else meta.node_id)
 
         return self._kept.get("topics", read)
 
@@ -187,8 +194,15 @@ def find(files: LogFiles, name: str) -> FileEntry:
 
 def open_file(path: Path) -> OsFile:
     """Opens a file to be read. Raises Missing."""
+    check_link(path)
     with readable(path):
-        return open_to_read(path)
+        return open_to_read(path, follow=False)  # it may be one meanwhile
+
+
+def check_link(path: Path | os.DirEntry[str]) -> None:
+    """Raises Missing for a symbolic link: what `ottla.commands` reads beside a file it opens by its name, and would follow it."""
+    if path.is_symlink():
+        raise Missing(f"{os.fspath(path)} is a symbolic link, and the console follows none in a data directory.")
 
 
 @contextlib.contextmanager

@@ -153,6 +153,8 @@ def regex(text: str, field: str) -> Matches:
     except re2.error as error:
         why = error.args[0].decode(errors="replace") if error.args and isinstance(error.args[0], bytes) else str(error)
         raise BadInput(f"{field}: {text!r} is no regular expression: {why}", field) from None
+    finally:
+        re2.purge()  # or it would keep the last 128, each with up to _MAX_REGEX_BYTES
     return lambda data: compiled.search(data) is not None
 
 

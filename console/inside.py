@@ -11,6 +11,7 @@ import json
 import queue
 import socket
 import threading
+import time
 from collections.abc import Callable
 from typing import Any, Final, Protocol
 
@@ -19,6 +20,8 @@ from ottla.console.missing import Missing
 
 WITHIN_S: Final = 5.0
 MAX_LINE_BYTES: Final = 5 << 20
+MAX_QUESTION_BYTES: Final = 64 << 10
+"""The broker closes the socket on a longer one. It fits into the buffer of a socket in which there is nothing else."""
 NO_BROKER: Final = "Only a broker that runs the console itself shows what it does inside: ottla --console-port 8080."
 
 
@@ -32,46 +35,62 @@ class Inside(Protocol):
 
 
 class SocketInside:
-    """Asks over a socket; any thread may. `gone` is called, in a thread of its own, once the broker has closed it."""
+    """Asks over a socket; any thread may. `gone` is called, in a thread of its own, once the broker has closed it.
+
+    One question at a time is under way, also if whoever asked it has given it up: so a broker that does not read them finds one
+    when it goes on, and none waits for room in the socket.
+    """
 
     def __init__(self, sock: socket.socket, gone: Callable[[], None], within_s: float = WITHIN_S) -> None:
         self._socket = sock
         self._gone = gone
-        self._within_s = within_s
+        self.within_s = within_s
         self._lock = threading.Lock()
         self._answers: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
         self._number = 0
+        self._is_under_way = False
         self._is_open = True
         threading.Thread(target=self._read, name="inside", daemon=True).start()
 
     def ask(self, question: str, **arguments: Any) -> Any:
-        """See Inside."""
-        with self._lock:
-            said = self._wait_for(self._send(question, arguments), question)
+        """See Inside. It takes `within_s` at the most, the questions of others before it included."""
+        until = time.monotonic() + self.within_s
+        late = Failure(f"the broker did not answer {question} within {self.within_s:g} s")
+        if not self._lock.acquire(timeout=self.within_s):
+            raise late
+        try:
+            if self._is_under_way:
+                self._wait(until)  # for an answer that is nobody's any more
+            self._send(question, arguments)
+            said = self._wait(until)
+        except queue.Empty:
+            raise late from None
+        finally:
+            self._lock.release()
         if "missing" in said:
             raise Missing(said["missing"])
         if "refused" in said:
             raise Failure(said["refused"])
         return said["answer"]
 
-    def _send(self, question: str, arguments: dict[str, Any]) -> int:
-        """Sends a question and returns its number. Raises Failure."""
-        self._number += 1
-        line = json.dumps({"id": self._number, "question": question, "arguments": arguments}) + "\n"
+    def _send(self, question: str, arguments: dict[str, Any]) -> None:
+        """Sends a question. Raises Failure."""
+        line = json.dumps({"id": self._number + 1, "question": question, "arguments": arguments}).encode() + b"\n"
+        if len(line) > MAX_QUESTION_BYTES:
+            raise Failure(f"what {question} is asked with is too long: the question may have {MAX_QUESTION_BYTES:,} bytes")
         try:
-            self._socket.sendall(line.encode())
+            self._socket.sendall(line)
         except OSError as error:
             raise Failure(f"the broker's inside is gone: {error.strerror or error}") from None
-        return self._number
+        self._number += 1
+        self._is_under_way = True
 
-    def _wait_for(self, number: int, question: str) -> dict[str, Any]:
-        """Returns the answer of this number; an earlier one was too late for whoever asked. Raises Failure."""
+    def _wait(self, until: float) -> dict[str, Any]:
+        """Returns the answer to the question that is under way. Raises Failure, and queue.Empty if it does not come in time."""
         while self._is_open:
-            try:
-                said = self._answers.get(timeout=self._within_s)
-            except queue.Empty:
-                raise Failure(f"the broker did not answer {question} within {self._within_s:g} s") from None
-            if said is not None and said.get("id") == number:
+            said = self._answers.get(timeout=max(0.0, until - time.monotonic()))
+            if said is not None and said.get("id") == self._number:
+                self._is_under_way = False
                 return said
         raise Failure("the broker's inside is gone")
 

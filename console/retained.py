@@ -10,13 +10,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
-from ottla.commands.check_segment import whole_entries
-from ottla.commands.kafka_files import TIME_ENTRY, Entries, read_whole
-from ottla.commands.output import Failure
+from ottla.commands.kafka_files import TIME_ENTRY
+from ottla.console.batches import read_entries
 from ottla.console.directory import FileEntry, LogFiles
 from ottla.log.config import LogConfig, parseable
 from ottla.log.config_def import LONG_MAX
-from ottla.log.index import TIME_ENTRY_SIZE
 from ottla.log.retention import RULES, Limits
 
 if TYPE_CHECKING:
@@ -38,12 +36,8 @@ class Closed(NamedTuple):
 
     def largest_timestamp(self) -> int:
         """Returns the greatest timestamp by the time index, in ms, or else when the file was last written."""
-        try:
-            data = read_whole(self.path.with_suffix(".timeindex"))
-        except (OSError, Failure):
-            data = None
-        entries = Entries(TIME_ENTRY, whole_entries(data or b"", TIME_ENTRY_SIZE))
-        return entries[-1 + len(entries)][0] if entries else self.file.modified_ms
+        entries = read_entries(self.path.with_suffix(".timeindex"), TIME_ENTRY)
+        return entries[len(entries) - 1][0] if entries else self.file.modified_ms
 
 
 class _Segments:

@@ -7,7 +7,7 @@ A request is refused, in this order:
 | 421 | `Host` is not this console: a foreign name that somebody let point here (DNS rebinding) |
 | 405 | a method other than GET, HEAD and POST |
 | 403 | a page of another site asks, other than by a link that the user followed |
-| 401 | no session: the page that asks for the token |
+| 401 | no session, where a token is needed: the page that asks for it |
 | 403 | POST while the console is read-only, from another origin, or without the session's form token |
 | 408, 413, 415 | a form that is too slow or too large, or something that is no form |
 
@@ -25,7 +25,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from ottla.console.sessions import Sessions, name_of
+from ottla.console.sessions import EVERYBODY, Sessions, name_of
 
 POLICY: Final = "; ".join(
     [
@@ -86,7 +86,6 @@ class Guard:
         *,
         cookie: str,
         read_only: bool,
-        needs_token: bool = True,
     ) -> None:
         self._pages = pages
         self._sessions = sessions
@@ -95,7 +94,6 @@ class Guard:
         self._audit = audit
         self._cookie = cookie
         self._read_only = read_only
-        self._needs_token = needs_token
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -125,17 +123,16 @@ class Guard:
         state: dict[str, Any] = scope.setdefault("state", {})
         if path.startswith(STATIC):
             return self._pages
-        if path == LOGIN and method == "POST":
-            return self._log_in((await _form(headers, receive)).get("token", ""), scope)
         query = state["query"] = _fields(scope["query_string"])
-        if method == "GET" and path == "/" and "token" in query:
-            return self._log_in(query["token"], scope)
-        session = _cookies(headers).get(self._cookie, "")
-        is_new = False
-        if not self._sessions.is_open(session):
-            if self._needs_token or method == "POST":
+        session = EVERYBODY
+        if self._sessions.needs_token:
+            if path == LOGIN and method == "POST":
+                return self._log_in((await _form(headers, receive)).get("token", ""), scope)
+            if method == "GET" and path == "/" and "token" in query:
+                return self._log_in(query["token"], scope)
+            session = _cookies(headers).get(self._cookie, "")
+            if not self._sessions.is_open(session):
                 raise Refused(401, "Who are you?", "")
-            session, is_new = self._begin(scope), True
         state["session"] = name_of(session)
         state["form_token"] = self._sessions.form_token(session)
         if method == "POST":
@@ -145,32 +142,11 @@ class Guard:
             if not self._sessions.fits(session, form.pop("form_token", "")):
                 raise Refused(403, "Not sent", "The form is not of this session; go back, load the page again and repeat it.")
             state["form"] = form
-        return self._with_cookie(session) if is_new else self._pages
-
-    def _begin(self, scope: Scope) -> str:
-        """Returns a new session for somebody who needs no token."""
-        session = self._sessions.begin()
-        self._audit(name_of(session), (scope.get("client") or "?")[0], "session opened without a token")
-        return session
-
-    def _with_cookie(self, session: str) -> ASGIApp:
-        """Returns the pages, whose answer carries the cookie of a new session."""
-        cookie = Response()
-        cookie.set_cookie(self._cookie, session, path="/", httponly=True, samesite="strict")
-
-        async def answer(scope: Scope, receive: Receive, send: Send) -> None:
-            async def send_with_cookie(message: Message) -> None:
-                if message["type"] == "http.response.start":
-                    MutableHeaders(scope=message).append("set-cookie", cookie.headers["set-cookie"])
-                await send(message)
-
-            await self._pages(scope, receive, send_with_cookie)
-
-        return answer
+        return self._pages
 
     def _log_in(self, token: str, scope: Scope) -> Response:
         session, address = self._sessions.open(token), (scope.get("client") or "?")[0]
-        self._audit("-" if session is None else name_of(session), address, "wrong token" if session is None else "session opened")
+        self._audit(name_of(session or ""), address, "wrong token" if session is None else "session opened")
         if session is None:
             raise Refused(401, "Who are you?", "That is not the token.")
         answer = RedirectResponse("/", status_code=303)

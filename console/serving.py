@@ -67,6 +67,11 @@ def listen(host: str, port: int) -> Listening:
     return Listening(made, str(address), made.getsockname()[1])
 
 
+def log_to_stderr() -> None:
+    """Has the console log to standard error; a second call changes nothing."""
+    logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+
+
 class _Server(uvicorn.Server):
     """Leaves signals alone: they are caught where the loop is."""
 
@@ -108,18 +113,18 @@ def serve(
     read_only: bool,
     ready: Callable[[], None] = lambda: None,
     beside: Beside = CLUSTER_ONLY,
-    needs_token: bool = True,
     until: Until | None = None,
 ) -> bool:
     """Serves until a signal; `ready` is called once the port answers. With `until` it is a broker that has started this console:
     it ends with it, and when nobody has looked for a while (idle.py). Returns whether a thread is still in a call: the process
     then has to end by `leave` (threads.py)."""
-    logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    log_to_stderr()
     calls = Calls(cluster.timeout_s + _MORE_S)
-    place = Place(hosts_of(at.host, at.port), f"ottla-console-{at.port}", needs_token)
-    idle = Idle(application(Source(cluster), calls, sessions, place, read_only=read_only, beside=beside))
+    place = Place(hosts_of(at.host, at.port), f"ottla-console-{at.port}")
+    app = application(Source(cluster), calls, sessions, place, read_only=read_only, beside=beside)
+    idle = Idle(app)
     config = uvicorn.Config(
-        idle,
+        app if until is None else idle,
         http=Connection,
         ws="none",
         loop="asyncio",

@@ -1,5 +1,7 @@
 """Who is let in: whoever knows the token that the console printed when it started gets a session, by a cookie.
 
+Without a token, everybody is let in, all in one session that needs no cookie and does not end.
+
 A session ends after twelve hours without a request, and the oldest one when there are too many. With it goes a form token, which
 a page of another site cannot know: it is derived from the session by a key that lives as long as the process, or as the broker
 that gives the same `key` to each console that it starts. With that key, a session says by itself who opened it and when, so that
@@ -13,15 +15,19 @@ import hmac
 from collections.abc import Callable
 from typing import Final
 
+EVERYBODY: Final = ""
+"""The session of all, where no token is needed."""
 MAX_SESSIONS: Final = 64
 IDLE_S: Final = 12 * 3600.0
 
 
 class Sessions:
-    """`random` returns so many bytes that nobody can guess; `clock` counts seconds."""
+    """`token` is None if everybody is let in. `random` returns so many bytes that nobody can guess; `clock` counts seconds."""
 
-    def __init__(self, token: str, random: Callable[[int], bytes], clock: Callable[[], float], key: bytes | None = None) -> None:
-        self._token = token.encode()
+    def __init__(
+        self, token: str | None, random: Callable[[int], bytes], clock: Callable[[], float], key: bytes | None = None
+    ) -> None:
+        self._token = None if token is None else token.encode()
         self._random = random
         self._clock = clock
         self._is_one_of_several = key is not None
@@ -29,14 +35,14 @@ class Sessions:
         self._began = clock()
         self._last_seen: dict[str, float] = {}
 
+    @property
+    def needs_token(self) -> bool:
+        return self._token is not None
+
     def open(self, token: str) -> str | None:
         """Returns a new session if the token is right, else None."""
-        if not hmac.compare_digest(self._token, token.encode("utf-8", "surrogatepass")):
+        if self._token is None or not hmac.compare_digest(self._token, token.encode("utf-8", "surrogatepass")):
             return None
-        return self.begin()
-
-    def begin(self) -> str:
-        """Returns a new session for whoever is let in."""
         session = self._random(32).hex()
         if self._is_one_of_several:
             session = self._sign(f"{session}-{self._clock():.3f}")
@@ -80,5 +86,5 @@ class Sessions:
 
 
 def name_of(session: str) -> str:
-    """Returns what the log calls a session: enough to tell one from another, of no use to who wants in."""
-    return hashlib.sha256(session.encode()).hexdigest()[:8]
+    """Returns what the log calls a session: enough to tell one from another, of no use to who wants in; - for none."""
+    return hashlib.sha256(session.encode()).hexdigest()[:8] if session else "-"

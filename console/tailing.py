@@ -42,9 +42,11 @@ class Tail:
             self.take(batch, outlet)
 
     def take(self, batch: Sequence[Message], outlet: Outlet) -> None:
-        """Shows as much of a batch as may be shown now, and counts the rest."""
+        """Shows as much of a batch as may be shown now, and counts the rest, until the outlet is over: a filter may take long."""
         now, rows = self._clock(), []
         for message in batch:
+            if outlet.is_over:
+                return
             self.came += 1
             self._next[message.partition() or 0] = (message.offset() or 0) + 1
             if not self._reader.fits(self._wanted, message):

@@ -9,8 +9,6 @@ page has changed.
 from __future__ import annotations
 
 import json
-import os
-import shutil
 import sys
 import threading
 from collections.abc import Iterator, Sequence
@@ -20,7 +18,8 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Final, NamedTuple
 from urllib.parse import urlsplit
 
-from compat_tests.console.test_process import broker
+from compat_tests.console.chromium import chromium
+from compat_tests.console.running import broker
 from compat_tests.test_commands_txn import open_transaction
 
 if TYPE_CHECKING:
@@ -85,13 +84,7 @@ def file_of(picture: Picture, scheme: str) -> Path:
 @contextmanager
 def browsing(address: str) -> Iterator[dict[str, Page]]:
     """Yields a page for each scheme, which the console has let in."""
-    from playwright.sync_api import sync_playwright
-
-    path = os.environ.get("OTTLA_CHROMIUM") or shutil.which("chromium")
-    assert path, "there is no chromium; on Debian: apt-get install chromium"
-    sandbox = ["--no-sandbox"] if os.geteuid() == 0 else []
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=path, args=sandbox)
+    with chromium() as browser:
         pages: dict[str, Page] = {}
         for scheme in SCHEMES:
             context = browser.new_context(
@@ -100,7 +93,6 @@ def browsing(address: str) -> Iterator[dict[str, Page]]:
             pages[scheme] = context.new_page()
             pages[scheme].goto(address)
         yield pages
-        browser.close()
 
 
 def taken(page: Page, picture: Picture, address: str) -> bytes:

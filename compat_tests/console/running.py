@@ -1,4 +1,5 @@
-"""`ottla console` as a process beside a broker, and a visitor that speaks HTTP to it and keeps its cookie, without a browser."""
+"""`ottla console` as a process, a broker that has its own, and a visitor that speaks HTTP to either, without a browser, and keeps
+its cookie."""
 
 from __future__ import annotations
 
@@ -9,12 +10,14 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from pathlib import Path
 from typing import Final, NamedTuple
 from urllib.parse import urlencode, urlsplit
 
 from compat_tests.commands import environment
 
 _READY: Final = re.compile(r"ottla console ready: (http://\S+) (?:cluster|directory) .+\n")
+_BROKER_READY: Final = re.compile(r"ottla \S+ ready: bootstrap (\S+), .*console (http://\S+)\n")
 _CELL: Final = re.compile(r"<t[hd][^>]*>(.*?)</t[hd]>", re.DOTALL)
 _TAG: Final = re.compile(r"<[^>]*>")
 
@@ -33,6 +36,22 @@ def console(bootstrap: str, *words: str) -> Iterator[str]:
         finally:
             process.terminate()
     assert process.returncode == 0
+
+
+@contextmanager
+def broker(directory: Path, *words: str) -> Iterator[tuple[subprocess.Popen[str], str, str]]:
+    """Runs a broker with a console, and yields it with its address and that of the console."""
+    command = [sys.executable, "-m", "ottla", "--port", "0", "--data-dir", str(directory), "--console-port", "0", *words]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment()) as process:
+        try:
+            assert process.stdout is not None
+            line = process.stdout.readline()
+            found = _BROKER_READY.fullmatch(line)
+            assert found is not None, line
+            yield process, found[1], found[2]
+        finally:
+            process.terminate()
+            process.communicate()
 
 
 class Page(NamedTuple):
@@ -62,7 +81,7 @@ class Visitor:
         self.host, self.port = parts.hostname or "", parts.port or 0
         self.cookie = ""
         self._ask("GET", f"/?{parts.query}")
-        assert self.cookie
+        assert bool(self.cookie) == bool(parts.query)  # without a token, all share a session
 
     def get(self, path: str) -> Page:
         return self._ask("GET", path)

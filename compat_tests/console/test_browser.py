@@ -5,8 +5,6 @@ The browser is Debian's, or the one that OTTLA_CHROMIUM names. A picture of each
 
 from __future__ import annotations
 
-import os
-import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,13 +13,13 @@ from urllib.parse import urlsplit
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from confluent_kafka import Consumer, Producer, TopicPartition
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page
 
 from compat_tests.brokers import SharedBrokers
 from compat_tests.commands import made
+from compat_tests.console.chromium import chromium
 from compat_tests.console.hostile import HOSTILE
-from compat_tests.console.running import Visitor, console
-from compat_tests.console.test_process import broker
+from compat_tests.console.running import Visitor, broker, console
 from compat_tests.test_commands_txn import open_transaction
 from compat_tests.waiting import wait_for
 
@@ -29,15 +27,10 @@ PICTURES = Path(__file__).resolve().parents[2] / "build" / "console"
 AXE = Axe()
 
 
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[Browser]:
-    path = os.environ.get("OTTLA_CHROMIUM") or shutil.which("chromium")
-    assert path, "there is no chromium; on Debian: apt-get install chromium"
-    sandbox = ["--no-sandbox"] if os.geteuid() == 0 else []  # which Chromium demands of root
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=path, args=sandbox)
+@pytest.fixture(scope="module", name="chromium")
+def _chromium() -> Iterator[Browser]:
+    with chromium() as browser:
         yield browser
-        browser.close()
 
 
 @pytest.fixture(scope="module")

@@ -3,39 +3,18 @@
 from __future__ import annotations
 
 import os
-import re
 import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
 
 from compat_tests.commands import environment
-from compat_tests.console.running import Visitor
+from compat_tests.console.running import Visitor, broker
 from compat_tests.waiting import wait_for
-
-READY = re.compile(r"ottla \S+ ready: bootstrap (\S+), .*console (http://\S+)\n")
-
-
-@contextmanager
-def broker(directory: Path, *words: str) -> Iterator[tuple[subprocess.Popen[str], str, str]]:
-    """Runs a broker with a console, and yields it with its address and that of the console."""
-    command = [sys.executable, "-m", "ottla", "--port", "0", "--data-dir", str(directory), "--console-port", "0", *words]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment()) as process:
-        try:
-            assert process.stdout is not None
-            line = process.stdout.readline()
-            found = READY.fullmatch(line)
-            assert found is not None, line
-            yield process, found[1], found[2]
-        finally:
-            process.terminate()
-            process.communicate()
 
 
 def children(process: subprocess.Popen[str]) -> list[int]:

@@ -15,7 +15,7 @@ from urllib.parse import unquote, urlencode
 from ottla.console.app import CLUSTER_ONLY, Beside, Place, application
 from ottla.console.calls import Calls
 from ottla.console.security import FORM, HEADERS, hosts_of
-from ottla.console.sessions import Sessions
+from ottla.console.sessions import EVERYBODY, Sessions
 
 TOKEN: Final = "the token of the tests"
 HOST: Final = "127.0.0.1:8080"
@@ -68,10 +68,10 @@ class Browser:
     ) -> None:
         self.calls = Calls(within_s)
         numbers = iter(range(1, 10_000))
-        self.sessions = Sessions(TOKEN, lambda count: next(numbers).to_bytes(count, "big"), lambda: 0.0)
-        place = Place(hosts_of("127.0.0.1", 8080), COOKIE, needs_token)
+        self.sessions = Sessions(TOKEN if needs_token else None, lambda count: next(numbers).to_bytes(count, "big"), lambda: 0.0)
+        place = Place(hosts_of("127.0.0.1", 8080), COOKIE)
         self.app = application(source, self.calls, self.sessions, place, read_only=read_only, beside=beside)
-        self.session = self.sessions.open(TOKEN) or ""
+        self.session = self.sessions.open(TOKEN) or EVERYBODY
 
     def ask(
         self,

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from ottla.console.directory import Directory, find, log_name, open_file, why_not
+from ottla.commands.known_topics import METADATA_DIRECTORY
+from ottla.console.directory import Directory, LogName, find, log_name, open_file, why_not
 from ottla.console.missing import Missing
 from tests.console.disk import FIRST, fingerprint, write_orders
 
@@ -58,6 +59,47 @@ def test_links_lead_nowhere(tmp_path: Path) -> None:
     (tmp_path / "orders-0" / f"{9:020d}.log").symlink_to(tmp_path / "secret")
     with pytest.raises(Missing):
         find(Directory(tmp_path).log("orders-0"), f"{9:020d}.log")
+
+
+@pytest.mark.parametrize("name", [f"orders-0/{0:020d}.index", f"orders-0/{7:020d}.txnindex", "orders-0/leader-epoch-checkpoint"])
+def test_a_log_with_a_link_in_it_is_not_looked_into(tmp_path: Path, name: str) -> None:
+    write_orders(tmp_path)
+    (tmp_path / "secret").write_text("x")
+    (tmp_path / name).unlink(missing_ok=True)
+    (tmp_path / name).symlink_to(tmp_path / "secret")
+    with pytest.raises(Missing, match=f"{name} is a symbolic link"):
+        Directory(tmp_path).log("orders-0")
+
+
+def test_a_link_to_a_log_is_none_and_a_link_to_a_small_file_is_not_read(tmp_path: Path) -> None:
+    inside, outside = tmp_path / "inside", tmp_path / "outside"
+    for path in (inside, outside):
+        path.mkdir()
+        write_orders(path)
+    (inside / "linked-1").symlink_to(outside / "orders-0")
+    (outside / METADATA_DIRECTORY).mkdir()
+    (inside / METADATA_DIRECTORY).symlink_to(outside / METADATA_DIRECTORY)
+    source = Directory(inside)
+    contents = source.contents()
+    assert [one.name for one in contents.logs] == ["orders-0"]
+    assert contents.strange == [METADATA_DIRECTORY, "linked-1"]
+    assert source.topics() is None
+    assert source.about().meta is not None
+    with pytest.raises(Missing, match="linked-1 is a symbolic link"):
+        source.files_of(LogName("linked-1", "linked", 1, ""))
+    (inside / "meta.properties").unlink()
+    (inside / "meta.properties").symlink_to(outside / "meta.properties")
+    with pytest.raises(Missing, match=r"meta\.properties is a symbolic link"):
+        source.about()
+    with pytest.raises(Missing, match=r"meta\.properties is a symbolic link"):
+        open_file(inside / "meta.properties")
+
+
+def test_a_directory_that_is_itself_a_link_is_looked_into(tmp_path: Path) -> None:
+    (tmp_path / "there").mkdir()
+    write_orders(tmp_path / "there")
+    (tmp_path / "data").symlink_to(tmp_path / "there")
+    assert [one.name for one in Directory(tmp_path / "data").log("orders-0").segments] == [FIRST]
 
 
 def test_what_cannot_be_read_is_said(tmp_path: Path) -> None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+from inspect import getclosurevars
 from typing import Any
 
 import pytest
 
 from ottla.console.ask import BadInput
-from ottla.console.filters import MAX_CONDITIONS, MAX_DECODED_BYTES, MAX_PATTERN, Filter, conditions, filter_of
+from ottla.console.filters import MAX_CONDITIONS, MAX_DECODED_BYTES, MAX_PATTERN, Filter, conditions, filter_of, regex
 
 ORDER = {
     "order": {"id": 4711, "code": "4711", "paid": True, "note": None, "total": 12.5, "at": "2026-11-27", "odd name": 1},
@@ -160,6 +161,11 @@ def test_filters_that_cannot_be_meant_name_their_field(field: str, text: str, wh
         filter_of({field: text, "regex": "1"})
     assert why in str(raised.value)
     assert raised.value.field == field
+
+
+def test_an_expression_is_not_kept_for_the_next_filter() -> None:
+    one, other = (getclosurevars(regex("a+b", "key")).nonlocals["compiled"] for _ in range(2))
+    assert one is not other
 
 
 def test_no_expression_takes_long() -> None:

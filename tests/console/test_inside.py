@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from ottla.commands.output import Failure
-from ottla.console.inside import SocketInside
+from ottla.console.inside import MAX_QUESTION_BYTES, SocketInside
 from ottla.console.missing import Missing
 
 Ends = tuple[SocketInside, socket.socket, threading.Event]
@@ -61,9 +61,54 @@ def test_an_answer_that_was_too_late_is_nobody_s(ends: Ends) -> None:
     thread = answer(theirs, {"id": 0, "answer": "old"}, {"answer": "new"})
     assert inside.ask("x") == "new"
     thread.join()
-    inside._within_s = 0.01
+    inside.within_s = 0.01
     with pytest.raises(Failure, match=r"did not answer x within 0\.01 s"):
         inside.ask("x")
+
+
+def test_a_broker_that_does_not_read_is_asked_once_and_goes_on(ends: Ends) -> None:
+    inside, theirs, _ = ends
+    inside.within_s = 0.01
+    for _ in range(20):  # more than fit into the socket
+        with pytest.raises(Failure, match=r"did not answer x within 0\.01 s"):
+            inside.ask("x", of="." * 60_000)
+    inside.within_s = 30
+    with theirs.makefile("rb") as lines:
+        first = lines.readline()
+
+        def go_on() -> None:
+            theirs.sendall(json.dumps({"id": json.loads(first)["id"], "answer": "late"}).encode() + b"\n")
+            theirs.sendall(json.dumps({"id": json.loads(lines.readline())["id"], "answer": "now"}).encode() + b"\n")
+
+        thread = threading.Thread(target=go_on)
+        thread.start()
+        assert inside.ask("y") == "now"
+        thread.join()
+
+
+def test_who_comes_while_another_question_is_under_way_is_told_in_time_too(ends: Ends) -> None:
+    inside, theirs, _ = ends
+    said: list[object] = []
+    asking = threading.Thread(target=lambda: said.append(inside.ask("x")))
+    inside.within_s = 30
+    asking.start()
+    with theirs.makefile("rb") as lines:
+        number = json.loads(lines.readline())["id"]
+    inside.within_s = 0.01
+    with pytest.raises(Failure, match=r"did not answer y within 0\.01 s"):
+        inside.ask("y")
+    theirs.sendall(json.dumps({"id": number, "answer": 1}).encode() + b"\n")
+    asking.join()
+    assert said == [1]
+
+
+def test_a_question_that_is_too_long_is_not_sent(ends: Ends) -> None:
+    inside, theirs, _ = ends
+    with pytest.raises(Failure, match="too long: the question may have 65,536 bytes"):
+        inside.ask("watch_requests", client_id="x" * MAX_QUESTION_BYTES)
+    thread = answer(theirs, {"answer": 1})
+    assert inside.ask("x") == 1
+    thread.join()
 
 
 def test_a_broker_that_is_gone_is_said_at_once_and_always(ends: Ends) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
@@ -14,6 +15,7 @@ from confluent_kafka import KafkaError, KafkaException
 from ottla.commands.output import Failure
 from ottla.console.pages import ACTIONS, PAGES
 from ottla.console.security import FORM, MAX_FORM_BYTES, hosts_of
+from ottla.console.sessions import MAX_SESSIONS
 from tests.console.browser import COOKIE, HOST, TOKEN, Browser, browsing, check_headers, check_page
 from tests.console.fakes import FakeSource
 
@@ -253,15 +255,21 @@ def test_what_goes_wrong_in_a_page(
     assert [record.exc_info is not None for record in caplog.records] == ([True] if status == 500 else [])
 
 
-def test_without_a_token_everybody_gets_a_session_and_forms_are_guarded_all_the_same() -> None:
+def test_without_a_token_all_share_a_session_and_forms_are_guarded_all_the_same(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "ottla.console.audit")
     with browsing(FakeSource(), needs_token=False) as browser:
-        first = browser.ask("GET", "/topics", {"Host": HOST})
-        assert first.status == 200
-        cookie = first.headers["set-cookie"].partition(";")[0]
-        assert "HttpOnly" in first.headers["set-cookie"]
-        again = browser.ask("GET", "/topics", {"Host": HOST, "Cookie": cookie})
-        assert (again.status, "set-cookie" in again.headers) == (200, False)
-        form = {"Host": HOST, "Origin": f"http://{HOST}", "Content-Type": FORM}
-        assert browser.ask("POST", "/new-topic", form, b"name=a").status == 401
-        assert browser.ask("POST", "/new-topic", {**form, "Cookie": cookie}, b"name=a").status == 403
+        for _ in range(MAX_SESSIONS + 1):
+            answer = browser.ask("GET", "/topics", {"Host": HOST})
+            assert (answer.status, "set-cookie" in answer.headers) == (200, False)
+        assert browser.ask("GET", "/?token=old", {"Host": HOST}).status == 200
+        assert caplog.messages == []
+        (token,) = set(re.findall(r'name="form_token" value="([^"]*)"', browser.get("/new-topic").text))
+        own = {"Host": HOST, "Origin": f"http://{HOST}", "Content-Type": FORM}
+        assert browser.ask("POST", "/new-topic", own, b"name=a").status == 403
+        foreign = {**own, "Origin": "http://evil.test"}
+        assert browser.ask("POST", "/new-topic", foreign, f"form_token={token}".encode()).status == 403
+        assert browser.ask("POST", "/login", own, b"token=x").status == 403
+        assert browser.ask("POST", "/new-topic", own, f"form_token={token}&name=a&partitions=x".encode()).status == 400
+        (line,) = caplog.messages
+        assert line.endswith("(session -, from 127.0.0.1)")
         assert browser.ask("GET", "/topics", {"Host": "evil.test"}).status == 421

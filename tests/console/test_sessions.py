@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ottla.console.sessions import IDLE_S, MAX_SESSIONS, Sessions, name_of
+from ottla.console.sessions import EVERYBODY, IDLE_S, MAX_SESSIONS, Sessions, name_of
 
 
 class Now:
@@ -86,7 +86,16 @@ def test_a_console_does_not_take_back_a_session_that_it_has_ended_itself() -> No
     now = Now()
     sessions = of_a_broker(now)
     now.s = 1
-    session = sessions.begin()
+    session = sessions.open("sesame") or ""
     assert sessions.is_open(session)
     sessions._last_seen.clear()
     assert not sessions.is_open(session)
+
+
+def test_without_a_token_nobody_opens_a_session_and_all_have_the_same_form_token() -> None:
+    one, other = (Sessions(None, lambda count: b"r" * count, Now(), key) for key in (b"k", b"another"))
+    assert not one.needs_token
+    assert [one.open(token) for token in ("", "None", "sesame")] == [None] * 3
+    assert one.fits(EVERYBODY, one.form_token(EVERYBODY))
+    assert not other.fits(EVERYBODY, one.form_token(EVERYBODY))
+    assert name_of(EVERYBODY) == "-"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import Any
 
 from ottla.console.filters import Filter
@@ -74,6 +75,21 @@ def test_so_many_rows_a_second_and_the_others_counted() -> None:
     now[0] += 0.2
     it.take(messages(81), outlet)
     assert [row[1] for row in events(outlet)[0][1]["rows"]] == [81]
+
+
+def test_a_batch_is_left_where_it_is_when_the_browser_has_gone() -> None:
+    it, outlet = tail([10.0], Filter(value=b"v"))
+    seen: list[int] = []
+
+    def batch() -> Iterator[Message]:
+        for number in range(5):
+            seen.append(number)
+            if number == 2:
+                outlet.end()
+            yield Message(number)
+
+    it.take(batch(), outlet)  # type: ignore[arg-type]  # it is gone through once
+    assert (seen, it.came, events(outlet)) == ([0, 1, 2], 2, [])
 
 
 def test_a_filter_and_quiet() -> None:
