@@ -4,14 +4,11 @@ brokers' places.
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
-
-import pytest
 
 from compat_tests.outside.clocks import Clocks
 from compat_tests.outside.clusters import Cluster
@@ -39,7 +36,6 @@ def test_a_planted_fault_is_in_the_brokers_of_ottla(tmp_path: Path) -> None:
     assert type(cluster.brokers[2]).__name__ == "KafkaBroker"
 
 
-@pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler")
 def test_each_broker_has_its_network_and_then_its_clock(tmp_path: Path) -> None:
     clocks = Clocks(tmp_path, [1, 2, 3])
     cluster = Cluster(tmp_path, "ook", NETWORKS, clocks, {})
