@@ -112,14 +112,18 @@ class PartitionFacts:
     transaction_before: OpenTransaction | None = None
 
     @property
+    def begin(self) -> int | None:
+        """Returns where the group goes on: at what is committed, or else at the log's start."""
+        return self.log_start if self.committed is None else self.committed
+
+    @property
     def lag(self) -> int:
         """Returns the offsets between what is committed, or the log's start, and the end; 0 if that is not known."""
         if self.broker_lag is not None:
             return self.broker_lag
         if self.high_watermark is None:
             return 0
-        begin = self.committed if self.committed is not None else self.log_start
-        return 0 if begin is None else self.high_watermark - begin
+        return 0 if self.begin is None else self.high_watermark - self.begin
 
     @property
     def to_read(self) -> int:

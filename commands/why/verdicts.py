@@ -11,7 +11,7 @@ from collections.abc import Callable
 from enum import StrEnum
 from typing import Final, NamedTuple
 
-from ottla.commands.group_kinds import CLASSIC
+from ottla.commands.group_kinds import CLASSIC, SHARE
 from ottla.commands.group_rows import MemberState, assigned
 from ottla.commands.output import counted
 from ottla.commands.topic_rows import human_bytes
@@ -157,7 +157,7 @@ def rebalancing(facts: GroupFacts) -> Verdict | None:
 
 
 def idle_member(facts: GroupFacts) -> Verdict | None:
-    if facts.state in REBALANCING or facts.kind == "share":
+    if facts.state in REBALANCING or facts.kind == SHARE:
         return None
     idle = [member for member in facts.members if not member.partitions and not _has_tasks(member)]
     if not idle:
@@ -183,7 +183,7 @@ def not_fetching(facts: GroupFacts) -> Verdict | None:
         member = one.member
         if member is None or one.fetched is not None or one.has_moved or _is_outside(one):
             continue
-        if any((each.client_id, each.host) == (member.client_id, member.host.removeprefix("/")) for each in facts.throttled):
+        if any((each.client_id, each.host) == (member.client_id, member.address) for each in facts.throttled):
             continue  # it is not let to
         others = [each for each in facts.partitions if each.fetched is not None and each.member == member]
         if others:
@@ -278,13 +278,13 @@ def throttled(facts: GroupFacts) -> Verdict | None:
 
 
 def not_committing(facts: GroupFacts) -> Verdict | None:
-    if not facts.has_inside or facts.kind == "share":
+    if not facts.has_inside or facts.kind == SHARE:
         return None
     for one in facts.behind:
         seen = one.fetched
         if seen is None or one.commits or one.member is None or seen.is_out_of_range:
             continue
-        begin = one.committed if one.committed is not None else one.log_start
+        begin = one.begin
         if begin is None or seen.last_offset <= begin or seen.first_offset <= begin or one.committed != one.committed_before:
             continue
         committed_s = None if one.committed_ms is None else (facts.now_ms - one.committed_ms) / 1000
@@ -353,12 +353,11 @@ def behind(facts: GroupFacts) -> Verdict | None:
         return Verdict("behind", Level.NOTICE, f"{_amount(facts).capitalize()} left to read.", (f"most in {where}",))
     if not moved:
         if facts.has_inside:
-            text, level = f"{_amount(facts).capitalize()} left to read, and it has not moved{_for(facts)}.", Level.NOTICE
+            text, remedy = f"{_amount(facts).capitalize()} left to read, and it has not moved{_for(facts)}.", ""
         else:
             text = f"{_amount(facts).capitalize()} left to read; as far as a client can see, nothing was committed{_for(facts)}."
-            level = Level.NOTICE
-        remedy = "" if facts.has_inside else "Watch for longer. Beside an ottla broker, the console sees what members fetch."
-        return Verdict("behind", level, text, (f"most in {where}", *facts.quotas), remedy)
+            remedy = "Watch for longer. Beside an ottla broker, the console sees what members fetch."
+        return Verdict("behind", Level.NOTICE, text, (f"most in {where}", *facts.quotas), remedy)
     produced = sum((one.high_watermark or 0) - (one.end_before or 0) for one in facts.partitions if one.end_before is not None)
     read = sum(_progress(one) for one in facts.partitions)
     rate = (read - produced) / facts.watched_s
@@ -417,7 +416,7 @@ RULES: Final[dict[str, Rule]] = {
 
 def _who(member: MemberState) -> str:
     instance = "" if member.instance_id is None else f", instance {member.instance_id}"
-    return f"{member.client_id or member.member_id} ({member.host.removeprefix('/')}{instance})"
+    return f"{member.client_id or member.member_id} ({member.address}{instance})"
 
 
 def _brokers(numbers: tuple[int, ...]) -> str:
