@@ -24,8 +24,6 @@ class OpenTransaction(NamedTuple):
     start_offset: int
     started_ms: int | None
     timeout_ms: int | None = None
-    client_id: str | None = None
-    host: str | None = None
 
 
 class NextBatch(NamedTuple):
@@ -49,8 +47,6 @@ class Fetched(NamedTuple):
     max_bytes: int
     """How many bytes the client takes of the partition at once."""
     is_read_committed: bool
-    since_s: float | None = None
-    """For how long this client has fetched by this session; None if it has none."""
 
 
 class Throttled(NamedTuple):
@@ -177,8 +173,6 @@ class GroupFacts:
     awaited: tuple[Awaited, ...] = ()
     partitions: tuple[PartitionFacts, ...] = ()
     throttled: tuple[Throttled, ...] = ()
-    quotas: tuple[str, ...] = ()
-    """Quotas that apply to clients of the group, in words."""
     max_poll_s: float | None = None
     """After how long without a poll a member is removed, as far as the members say."""
     watched_s: float = 0.0

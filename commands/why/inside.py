@@ -95,7 +95,6 @@ def _with_seen(
             fetch["is_out_of_range"],
             fetch["max_bytes"],
             fetch["is_read_committed"],
-            None if fetch["since_ms"] is None else fetch["since_ms"] / 1000,
         ),
         commits=commits.get(one.partition, 0),
         committed_ms=where.get("committed_ms"),

@@ -246,7 +246,6 @@ def blocked(facts: GroupFacts) -> Verdict | None:
         if one.fetched is not None and not one.fetched.is_read_committed:
             continue
         who = f"transaction {found.transactional_id}" if found.transactional_id is not None else "a transaction that nobody knows"
-        client = "" if found.client_id is None else f" of {found.client_id} at {found.host}"
         age = "" if found.started_ms is None else f", open for {human_seconds((facts.now_ms - found.started_ms) / 1000)}"
         ends = () if found.timeout_ms is None else (f"it times out {human_seconds(found.timeout_ms / 1000)} after its begin",)
         name = found.transactional_id
@@ -254,7 +253,7 @@ def blocked(facts: GroupFacts) -> Verdict | None:
         return Verdict(
             "blocked",
             Level.STUCK,
-            f"{one.partition} is blocked at offset {one.last_stable} by {who}{client} (producer {found.producer_id}){age}.",
+            f"{one.partition} is blocked at offset {one.last_stable} by {who} (producer {found.producer_id}){age}.",
             (f"last stable offset {one.last_stable}, high watermark {one.high_watermark}", *ends, *reader),
             f"End it: ottla txn abort {shlex.quote(name)}."
             if name is not None
@@ -357,14 +356,14 @@ def behind(facts: GroupFacts) -> Verdict | None:
         else:
             text = f"{_amount(facts).capitalize()} left to read; as far as a client can see, nothing was committed{_for(facts)}."
             remedy = "Watch for longer. Beside an ottla broker, the console sees what members fetch."
-        return Verdict("behind", Level.NOTICE, text, (f"most in {where}", *facts.quotas), remedy)
+        return Verdict("behind", Level.NOTICE, text, (f"most in {where}",), remedy)
     produced = sum((one.high_watermark or 0) - (one.end_before or 0) for one in facts.partitions if one.end_before is not None)
     read = sum(_progress(one) for one in facts.partitions)
     rate = (read - produced) / facts.watched_s
     speed = f"reads {read / facts.watched_s:,.0f} and is sent {produced / facts.watched_s:,.0f} records/s"
     if rate < 0:
         text = f"{_amount(facts).capitalize()} left to read, and it falls further behind, by {-rate:,.1f} records/s."
-        return Verdict("behind", Level.NOTICE, text, (speed, f"most in {where}", *facts.quotas), "Add members or partitions.")
+        return Verdict("behind", Level.NOTICE, text, (speed, f"most in {where}"), "Add members or partitions.")
     if not rate:
         text = f"{_amount(facts).capitalize()} left to read; it keeps up with what is written."
     else:
