@@ -240,8 +240,7 @@ def blocked(facts: GroupFacts) -> Verdict | None:
             continue
         if facts.watched_s and (before is None or (before.producer_id, before.start_offset) != found[1:3]):
             continue
-        at = one.position
-        if at is None or at < one.last_stable or at > one.last_stable or one.has_moved:
+        if one.position != one.last_stable or one.has_moved:
             continue
         if one.fetched is not None and not one.fetched.is_read_committed:
             continue
@@ -472,7 +471,7 @@ def human_seconds(seconds: float) -> str:
     seconds = max(0.0, seconds)
     if seconds < 10:
         return f"{seconds:.1f} s".replace(".0 s", " s")
-    for size, name in ((86400 * 2, "days"), (7200, "h"), (120, "min")):
-        if seconds >= size:
-            return f"{seconds / {'days': 86400, 'h': 3600, 'min': 60}[name]:.0f} {name}"
+    for size, name in ((86400, "days"), (3600, "h"), (60, "min")):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.0f} {name}"
     return f"{seconds:.0f} s"

@@ -29,18 +29,7 @@ from compat_tests.anomalies.records import Anomaly
 from compat_tests.cluster.networks import TO
 from compat_tests.outside import aiokafka_clients, confluent_clients
 from compat_tests.outside.breaking import Breaking
-from compat_tests.outside.clients import (
-    PATIENCE_S,
-    Abortable,
-    ClientError,
-    Committed,
-    GivenUp,
-    Sent,
-    decode,
-    encode,
-    in_time,
-    place_of,
-)
+from compat_tests.outside.clients import PATIENCE_S, Abortable, ClientError, Committed, Sent, decode, encode, in_time, place_of
 from compat_tests.outside.clocks import Clocks
 from compat_tests.outside.faults import FURTHEST_S, KINDS, LONGEST_OF_CLUSTERS_S, LONGEST_S, OF_CLUSTERS, Fault, plan
 from compat_tests.outside.outcome import Outcome
@@ -430,25 +419,12 @@ def raising(error: Exception) -> Callable[..., None]:
 
 def test_a_call_that_does_not_end_is_given_up() -> None:
     ended = threading.Event()
-    with pytest.raises(GivenUp, match="no end"):
+    with pytest.raises(ClientError, match="no end"):
         in_time(ended.wait, 0.01)
     ended.set()
     assert in_time(lambda: 5) == 5
     with pytest.raises(Abortable, match="no"):
         in_time(raising(Abortable("no")))
-
-
-def test_calls_that_were_given_up_are_counted(place: Place) -> None:
-    class Closing(FakeClient):
-        def close(self) -> None:
-            super().close()
-            if self.calls.count("close") == 2:
-                place.stop.set()
-
-    client = Closing({"init": [GivenUp("?"), None], "begin": [GivenUp("?")]})
-    worker = Transactions(place, FakeLibrary(client), "t")
-    worker._run()
-    assert (worker.given_up, worker.replaced, worker.wrong) == (2, 1, None)
 
 
 @pytest.mark.parametrize("code", [0, 16])
@@ -539,6 +515,3 @@ def test_a_run_is_one_line() -> None:
     assert outcome.names == {"lost-write"}
     assert outcome.counts == {"lives": 3, "sends": 5, "transactions": 0, "commits": 0, "polls": 0, "anomalies": 1}
     assert str(Outcome(3, [], [], done, Counter(), 1, 0, 0, 1)).endswith("0 anomalies")
-    borne_with = ("confluent sends does not end", "2 calls given up")
-    text = str(Outcome(3, [], [], done, Counter(), 1, 0, 4, 1, borne_with))
-    assert ", 4 clients replaced, confluent sends does not end, 2 calls given up; 5 sends" in text
