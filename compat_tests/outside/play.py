@@ -75,7 +75,7 @@ def play(
             say("all is repaired")
         late, excused = _wait_for_all(workers, breaking)
         breaking.found += late
-        borne_with += [f"{worker.name} always fenced" for worker in excused]
+        borne_with += [f"{worker.name} not waited for" for worker in excused]
         place.stop.set()
         for worker in workers:
             worker.thread.join(2 * PATIENCE_S)
@@ -132,7 +132,7 @@ def _create_topics(bootstrap: str, replicas: int) -> None:
 
 
 def _wait_for_all(workers: list[Worker], breaking: Breaking) -> tuple[list[Anomaly], list[Worker]]:
-    """Waits until every client has done some things more, and reports those that do not; returns, too, who of them is excused."""
+    """Waits until every client has done some things more, and reports those that do not; and whom it need not wait for."""
     wanted = {worker: worker.done + _THINGS_AFTER for worker in workers}
     until = time.monotonic() + STUCK_S
     while True:
