@@ -49,6 +49,11 @@ class Listed(NamedTuple):
     broker: int | None
 
 
+def as_listed(one: Any, broker: int) -> Listed:
+    """Returns a group of a broker's answer to ListGroups, which coordinates it."""
+    return Listed(one.group_id, one.group_state or "Unknown", one.group_type.lower() or CLASSIC, broker)
+
+
 class Held(NamedTuple):
     """A share group's place in a partition: the first offset that it is not done with, and its lag, None if unknown."""
 
@@ -82,7 +87,7 @@ def listed(brokers: Brokers) -> dict[str, Listed]:
         answer = brokers.at(broker).call(ListGroupsRequest())
         check(answer.error_code)
         for one in answer.groups:
-            found[one.group_id] = Listed(one.group_id, one.group_state or "Unknown", one.group_type.lower() or CLASSIC, broker)
+            found[one.group_id] = as_listed(one, broker)
     return found
 
 

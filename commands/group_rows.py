@@ -59,6 +59,11 @@ class MemberState:
     target: tuple[Partition, ...] | None = None
     tasks: Tasks | None = None
 
+    @property
+    def address(self) -> str:
+        """Returns the host as a broker knows it: groups show it after a slash, as Java does."""
+        return self.host.removeprefix("/")
+
 
 @dataclass(frozen=True)
 class OffsetState:

@@ -288,10 +288,9 @@ class TxnBrokers(Brokers):
         if not opened:
             return []
         known: set[tuple[int, Partition]] = set()
-        for name, (broker, _) in self.transactions(sorted({one.producer_id for _, one in opened})).items():
-            described = self.describe(name, broker)
-            if described is not None:
-                known.update((described.producer_id, where) for where in partitions_of(described))
+        listed = self.transactions(sorted({one.producer_id for _, one in opened}))
+        for described in self.describe_all({name: broker for name, (broker, _) in listed.items()}).values():
+            known.update((described.producer_id, where) for where in partitions_of(described))
         return [(where, one) for where, one in opened if (one.producer_id, where) not in known]
 
     def write_abort(self, where: Partition, offset: int) -> bool:

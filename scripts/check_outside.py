@@ -46,7 +46,7 @@ from compat_tests.outside.outcome import Outcome
 from compat_tests.outside.planting import with_fault
 from compat_tests.outside.play import play
 from compat_tests.outside.stages import OneBroker, Stage
-from compat_tests.rooms import Room
+from compat_tests.rooms import small_disk
 from scripts import proofs
 from scripts.namespaces import is_inside, run_inside
 from scripts.powercut.broker import FILESYSTEMS, OttlaInGuest, prepare_network
@@ -81,17 +81,12 @@ def stage_of(arguments: Namespace, name: str, seed: int, directory: Path, networ
     if "full" not in kinds:
         yield OneBroker(broker)
         return
-    disk = directory / "disk"
-    disk.mkdir(parents=True)
-    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={_SMALL}", "tmpfs", str(disk)], check=True)
-    try:
-        broker.data_dir = disk / "data"
-        broker.settings["log.dirs"] = str(broker.data_dir)
-        yield OneBroker(broker, Room(disk))
-    finally:
-        if arguments.keep is not None:
-            shutil.copytree(disk / "data", directory / "data")
-        subprocess.run(["umount", str(disk)], check=True)
+    with small_disk(broker, _SMALL) as room:
+        try:
+            yield OneBroker(broker, room)
+        finally:
+            if arguments.keep is not None:
+                shutil.copytree(broker.data_dir, directory / "data")
 
 
 def run_all(arguments: Namespace) -> int:

@@ -16,14 +16,13 @@ from __future__ import annotations
 
 import shutil
 import signal
-import subprocess
 import sys
 import tempfile
 import time
 from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
 from collections import defaultdict
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -32,7 +31,7 @@ from compat_tests.cluster.mixed import LETTERS, Mixed, named_clusters
 from compat_tests.cluster.networks import Networks
 from compat_tests.cluster.nodes import CONTROLLER_ID
 from compat_tests.reference.kafka import BrokerFailed
-from compat_tests.rooms import Room
+from compat_tests.rooms import Room, small_disk
 from scripts import proofs
 from scripts.namespaces import is_inside, run_inside
 
@@ -51,23 +50,16 @@ def bound_s(fault: str, session_s: float) -> float:
 def cluster_of(letters: str, directory: Path, networks: Networks, session_s: float) -> Iterator[tuple[Mixed, dict[int, Room]]]:
     """Yields a cluster that runs, and the room on the file system of each broker."""
     cluster = Mixed(directory, [LETTERS[letter] for letter in letters], settings(session_s), networks)
-    rooms = {}
-    try:
-        for node, broker in cluster.brokers.items():
-            disk = broker.directory / "disk"
-            disk.mkdir(parents=True)
-            subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={_SMALL}", "tmpfs", str(disk)], check=True)
-            broker.data_dir = disk / "data"
-            broker.settings["log.dirs"] = str(broker.data_dir)
+    with ExitStack() as disks:
+        rooms = {node: disks.enter_context(small_disk(broker, _SMALL)) for node, broker in cluster.brokers.items()}
+        for broker in cluster.brokers.values():
             broker.start_timeout_s = _START_S
-            rooms[node] = Room(disk)
-        cluster.start()
-        yield cluster, rooms
-    finally:
-        for process in (*cluster.brokers.values(), cluster.controller):
-            process.kill()
-        for node in rooms:
-            subprocess.run(["umount", str(cluster.brokers[node].directory / "disk")], check=True)
+        try:
+            cluster.start()
+            yield cluster, rooms
+        finally:
+            for process in (*cluster.brokers.values(), cluster.controller):
+                process.kill()
 
 
 def play(letters: str, faults: list[str], networks: Networks, arguments: Namespace) -> tuple[list[Round], int, list[str]]:

@@ -24,8 +24,6 @@ class OpenTransaction(NamedTuple):
     start_offset: int
     started_ms: int | None
     timeout_ms: int | None = None
-    client_id: str | None = None
-    host: str | None = None
 
 
 class NextBatch(NamedTuple):
@@ -49,8 +47,6 @@ class Fetched(NamedTuple):
     max_bytes: int
     """How many bytes the client takes of the partition at once."""
     is_read_committed: bool
-    since_s: float | None = None
-    """For how long this client has fetched by this session; None if it has none."""
 
 
 class Throttled(NamedTuple):
@@ -112,14 +108,18 @@ class PartitionFacts:
     transaction_before: OpenTransaction | None = None
 
     @property
+    def begin(self) -> int | None:
+        """Returns where the group goes on: at what is committed, or else at the log's start."""
+        return self.log_start if self.committed is None else self.committed
+
+    @property
     def lag(self) -> int:
         """Returns the offsets between what is committed, or the log's start, and the end; 0 if that is not known."""
         if self.broker_lag is not None:
             return self.broker_lag
         if self.high_watermark is None:
             return 0
-        begin = self.committed if self.committed is not None else self.log_start
-        return 0 if begin is None else self.high_watermark - begin
+        return 0 if self.begin is None else self.high_watermark - self.begin
 
     @property
     def to_read(self) -> int:
@@ -173,8 +173,6 @@ class GroupFacts:
     awaited: tuple[Awaited, ...] = ()
     partitions: tuple[PartitionFacts, ...] = ()
     throttled: tuple[Throttled, ...] = ()
-    quotas: tuple[str, ...] = ()
-    """Quotas that apply to clients of the group, in words."""
     max_poll_s: float | None = None
     """After how long without a poll a member is removed, as far as the members say."""
     watched_s: float = 0.0

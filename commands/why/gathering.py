@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ottla.commands import direct, group_kinds, group_states
 from ottla.commands.client import Cluster
-from ottla.commands.group_kinds import Listed
+from ottla.commands.group_kinds import Listed, as_listed
 from ottla.commands.group_rows import GroupState
 from ottla.commands.output import Failure
 from ottla.commands.positions import Partition
@@ -119,10 +119,7 @@ def _listed(brokers: TxnBrokers, coordinator: int, name: str) -> Listed | None:
     if answer.error_code:
         why = direct.words(answer.error_code)
         raise direct.Refused(answer.error_code, f"broker {coordinator}, asked for its groups, says: {why}")
-    for one in answer.groups:
-        if one.group_id == name:
-            return Listed(name, one.group_state or "Unknown", one.group_type.lower() or group_kinds.CLASSIC, coordinator)
-    return None
+    return next((as_listed(one, coordinator) for one in answer.groups if one.group_id == name), None)
 
 
 @dataclass(frozen=True)
@@ -233,28 +230,15 @@ class _Looking:
         except Failure as failure:
             self._notes[f"open transactions are not known: {failure}"] = None
             return {}
-        return {
-            where: OpenTransaction(None, one.producer_id, one.current_txn_start_offset, None)
-            if one.producer_id not in names
-            else OpenTransaction(
-                names[one.producer_id].transactional_id,
-                one.producer_id,
-                one.current_txn_start_offset,
-                None if open_ms(names[one.producer_id], 0) is None else int(names[one.producer_id].transaction_start_time_ms),
-                int(names[one.producer_id].transaction_timeout_ms),
-            )
-            for where, one in first.items()
-        }
+        return {where: _opened(one, names.get(one.producer_id)) for where, one in first.items()}
 
     def _names(self, producers: Iterable[int]) -> dict[int, Any]:
         """Returns what coordinators know of these producers."""
-        found: dict[int, Any] = {}
-        if wanted := sorted(producers):
-            for name, (broker, one) in self._brokers.transactions(wanted).items():
-                described = self._brokers.describe(name, broker)
-                if described is not None:
-                    found[one.producer_id] = described
-        return found
+        if not (wanted := sorted(producers)):
+            return {}
+        listed = self._brokers.transactions(wanted)
+        described = self._brokers.describe_all({name: broker for name, (broker, _) in listed.items()})
+        return {one.producer_id: described[name] for name, (_, one) in listed.items() if name in described}
 
     def _missing_topics(self, state: GroupState) -> tuple[tuple[str, str], ...]:
         """Returns topics to which members subscribe, and which are not there."""
@@ -276,6 +260,20 @@ class _Looking:
             if described.protocol_type == CONSUMER_PROTOCOL:
                 return {(topic, member.client_id) for member in described.members for topic in _topics_in(member.member_metadata)}
         return set()
+
+
+def _opened(producer: Any, known: Any) -> OpenTransaction:
+    """Returns a producer's open transaction with what a coordinator knows of it; None for `known` if none does."""
+    if known is None:
+        return OpenTransaction(None, producer.producer_id, producer.current_txn_start_offset, None)
+    started_ms = None if open_ms(known, 0) is None else int(known.transaction_start_time_ms)
+    return OpenTransaction(
+        known.transactional_id,
+        producer.producer_id,
+        producer.current_txn_start_offset,
+        started_ms,
+        int(known.transaction_timeout_ms),
+    )
 
 
 def _topics_in(metadata: bytes) -> list[str]:
@@ -301,9 +299,7 @@ def _awaited(state: GroupState) -> Iterable[Awaited]:
             continue
         has, shall = set(member.partitions), set(member.target)
         if has - shall:
-            yield Awaited(
-                member.client_id, member.host.removeprefix("/"), member.member_id, "has yet to give partitions up", None
-            )
+            yield Awaited(member.client_id, member.address, member.member_id, "has yet to give partitions up", None)
 
 
 def _by_leader(metadata: ClusterMetadata, wanted: Iterable[Partition]) -> dict[int, dict[str, list[int]]]:
@@ -343,10 +339,9 @@ def _with_reading(brokers: TxnBrokers, facts: GroupFacts, notes: dict[str, None]
     wanted = sorted((one for one in facts.partitions if one.lag > 0 and one.leader is not None), key=lambda one: -one.lag)
     read: dict[Partition, PartitionFacts] = {}
     for one in wanted[:MOST_READ]:
-        begin = one.committed if one.committed is not None else one.log_start
-        if begin is None or one.high_watermark is None or one.left is not None:
+        if one.begin is None or one.high_watermark is None:
             continue
-        begin = max(begin, one.log_start or 0)
+        begin = max(one.begin, one.log_start or 0)
         assert one.leader is not None
         try:
             left, batch = read_left(fetching(brokers.at(one.leader), one.partition), begin, one.high_watermark)

@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Final
 
-from ottla.commands.group_rows import MemberState
+from ottla.commands.group_kinds import SHARE
 from ottla.commands.output import Failure
 from ottla.commands.positions import Partition
 from ottla.commands.why.facts import Awaited, Fetched, GroupFacts, PartitionFacts, Throttled
@@ -17,7 +17,6 @@ Asking = Callable[..., Any]
 
 _REBALANCES: Final = frozenset({"join", "sync", "rebalance"})
 """The timers of a rebalance: of the whole classic group, or of a member."""
-SHARE: Final = "share"
 _ANY_BYTES: Final = 2**31 - 1
 
 
@@ -56,7 +55,7 @@ def with_inside(facts: GroupFacts, seen: Mapping[str, Any]) -> GroupFacts:
     sharers = {(each["client_id"], each["host"]) for each in seen["sharers"]}
     partitions = []
     for one in facts.partitions:
-        who = None if one.member is None else _client(one.member)
+        who = None if one.member is None else (one.member.client_id, one.member.address)
         fetch = None if who is None else fetches.get((*who, one.partition))
         if sharers and facts.kind == SHARE:
             partitions.append(replace(one, fetched=Fetched(1, 0, 0, False, _ANY_BYTES, False), commits=None))
@@ -75,10 +74,6 @@ def with_inside(facts: GroupFacts, seen: Mapping[str, Any]) -> GroupFacts:
         max_poll_s=max(polls, default=None),
         has_inside=True,
     )
-
-
-def _client(member: MemberState) -> tuple[str, str]:
-    return member.client_id, member.host.removeprefix("/")
 
 
 def _with_seen(
@@ -100,7 +95,6 @@ def _with_seen(
             fetch["is_out_of_range"],
             fetch["max_bytes"],
             fetch["is_read_committed"],
-            None if fetch["since_ms"] is None else fetch["since_ms"] / 1000,
         ),
         commits=commits.get(one.partition, 0),
         committed_ms=where.get("committed_ms"),

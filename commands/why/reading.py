@@ -64,11 +64,11 @@ def read_left(fetch_at: Callable[[int], bytes], begin: int, end: int, max_bytes:
 
 
 def _whole_batches(data: bytes) -> Iterator[tuple[batches.BatchHeader, bytes]]:
-    """Yields the batches that are there from their first byte to their last."""
+    """Yields the batches that are there from their first byte to their last, of any format: `iter_batches` takes only one."""
     at = 0
     while at + batches.HEADER_SIZE <= len(data):
         header = read_header(data, at)
-        if header.size <= batches.HEADER_SIZE - 1 or at + header.size > len(data):
+        if header.size < batches.HEADER_SIZE or at + header.size > len(data):
             return
         yield header, data[at : at + header.size]
         at += header.size

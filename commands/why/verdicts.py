@@ -11,7 +11,7 @@ from collections.abc import Callable
 from enum import StrEnum
 from typing import Final, NamedTuple
 
-from ottla.commands.group_kinds import CLASSIC
+from ottla.commands.group_kinds import CLASSIC, SHARE
 from ottla.commands.group_rows import MemberState, assigned
 from ottla.commands.output import counted
 from ottla.commands.topic_rows import human_bytes
@@ -157,7 +157,7 @@ def rebalancing(facts: GroupFacts) -> Verdict | None:
 
 
 def idle_member(facts: GroupFacts) -> Verdict | None:
-    if facts.state in REBALANCING or facts.kind == "share":
+    if facts.state in REBALANCING or facts.kind == SHARE:
         return None
     idle = [member for member in facts.members if not member.partitions and not _has_tasks(member)]
     if not idle:
@@ -183,7 +183,7 @@ def not_fetching(facts: GroupFacts) -> Verdict | None:
         member = one.member
         if member is None or one.fetched is not None or one.has_moved or _is_outside(one):
             continue
-        if any((each.client_id, each.host) == (member.client_id, member.host.removeprefix("/")) for each in facts.throttled):
+        if any((each.client_id, each.host) == (member.client_id, member.address) for each in facts.throttled):
             continue  # it is not let to
         others = [each for each in facts.partitions if each.fetched is not None and each.member == member]
         if others:
@@ -240,13 +240,11 @@ def blocked(facts: GroupFacts) -> Verdict | None:
             continue
         if facts.watched_s and (before is None or (before.producer_id, before.start_offset) != found[1:3]):
             continue
-        at = one.position
-        if at is None or at < one.last_stable or at > one.last_stable or one.has_moved:
+        if one.position != one.last_stable or one.has_moved:
             continue
         if one.fetched is not None and not one.fetched.is_read_committed:
             continue
         who = f"transaction {found.transactional_id}" if found.transactional_id is not None else "a transaction that nobody knows"
-        client = "" if found.client_id is None else f" of {found.client_id} at {found.host}"
         age = "" if found.started_ms is None else f", open for {human_seconds((facts.now_ms - found.started_ms) / 1000)}"
         ends = () if found.timeout_ms is None else (f"it times out {human_seconds(found.timeout_ms / 1000)} after its begin",)
         name = found.transactional_id
@@ -254,7 +252,7 @@ def blocked(facts: GroupFacts) -> Verdict | None:
         return Verdict(
             "blocked",
             Level.STUCK,
-            f"{one.partition} is blocked at offset {one.last_stable} by {who}{client} (producer {found.producer_id}){age}.",
+            f"{one.partition} is blocked at offset {one.last_stable} by {who} (producer {found.producer_id}){age}.",
             (f"last stable offset {one.last_stable}, high watermark {one.high_watermark}", *ends, *reader),
             f"End it: ottla txn abort {shlex.quote(name)}."
             if name is not None
@@ -278,13 +276,13 @@ def throttled(facts: GroupFacts) -> Verdict | None:
 
 
 def not_committing(facts: GroupFacts) -> Verdict | None:
-    if not facts.has_inside or facts.kind == "share":
+    if not facts.has_inside or facts.kind == SHARE:
         return None
     for one in facts.behind:
         seen = one.fetched
         if seen is None or one.commits or one.member is None or seen.is_out_of_range:
             continue
-        begin = one.committed if one.committed is not None else one.log_start
+        begin = one.begin
         if begin is None or seen.last_offset <= begin or seen.first_offset <= begin or one.committed != one.committed_before:
             continue
         committed_s = None if one.committed_ms is None else (facts.now_ms - one.committed_ms) / 1000
@@ -353,19 +351,18 @@ def behind(facts: GroupFacts) -> Verdict | None:
         return Verdict("behind", Level.NOTICE, f"{_amount(facts).capitalize()} left to read.", (f"most in {where}",))
     if not moved:
         if facts.has_inside:
-            text, level = f"{_amount(facts).capitalize()} left to read, and it has not moved{_for(facts)}.", Level.NOTICE
+            text, remedy = f"{_amount(facts).capitalize()} left to read, and it has not moved{_for(facts)}.", ""
         else:
             text = f"{_amount(facts).capitalize()} left to read; as far as a client can see, nothing was committed{_for(facts)}."
-            level = Level.NOTICE
-        remedy = "" if facts.has_inside else "Watch for longer. Beside an ottla broker, the console sees what members fetch."
-        return Verdict("behind", level, text, (f"most in {where}", *facts.quotas), remedy)
+            remedy = "Watch for longer. Beside an ottla broker, the console sees what members fetch."
+        return Verdict("behind", Level.NOTICE, text, (f"most in {where}",), remedy)
     produced = sum((one.high_watermark or 0) - (one.end_before or 0) for one in facts.partitions if one.end_before is not None)
     read = sum(_progress(one) for one in facts.partitions)
     rate = (read - produced) / facts.watched_s
     speed = f"reads {read / facts.watched_s:,.0f} and is sent {produced / facts.watched_s:,.0f} records/s"
     if rate < 0:
         text = f"{_amount(facts).capitalize()} left to read, and it falls further behind, by {-rate:,.1f} records/s."
-        return Verdict("behind", Level.NOTICE, text, (speed, f"most in {where}", *facts.quotas), "Add members or partitions.")
+        return Verdict("behind", Level.NOTICE, text, (speed, f"most in {where}"), "Add members or partitions.")
     if not rate:
         text = f"{_amount(facts).capitalize()} left to read; it keeps up with what is written."
     else:
@@ -417,7 +414,7 @@ RULES: Final[dict[str, Rule]] = {
 
 def _who(member: MemberState) -> str:
     instance = "" if member.instance_id is None else f", instance {member.instance_id}"
-    return f"{member.client_id or member.member_id} ({member.host.removeprefix('/')}{instance})"
+    return f"{member.client_id or member.member_id} ({member.address}{instance})"
 
 
 def _brokers(numbers: tuple[int, ...]) -> str:
@@ -474,7 +471,7 @@ def human_seconds(seconds: float) -> str:
     seconds = max(0.0, seconds)
     if seconds < 10:
         return f"{seconds:.1f} s".replace(".0 s", " s")
-    for size, name in ((86400 * 2, "days"), (7200, "h"), (120, "min")):
-        if seconds >= size:
-            return f"{seconds / {'days': 86400, 'h': 3600, 'min': 60}[name]:.0f} {name}"
+    for size, name in ((86400, "days"), (3600, "h"), (60, "min")):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.0f} {name}"
     return f"{seconds:.0f} s"

@@ -4,7 +4,6 @@ finds in the end.
 
 from __future__ import annotations
 
-import threading
 from collections import Counter
 from collections.abc import Callable
 from typing import Final, TypeVar
@@ -13,6 +12,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, Topi
 
 from compat_tests.cluster.mixed import Mixed
 from compat_tests.topics import committed_records
+from compat_tests.waiting import NoEndError, in_time
 
 T = TypeVar("T")
 PATIENCE_S: Final = 60.0
@@ -71,12 +71,16 @@ class Copier:
                 self.producer.produce(self.target, record.value(), record.key(), partition=partition)
             positions = self.consumer.position(self.consumer.assignment())
             member = self.consumer.consumer_group_metadata()
-            if not _ends(lambda: _until_clear(lambda: producer.send_offsets_to_transaction(positions, member, PATIENCE_S))):
-                self._told["stuck"] += 1
-                self.producer = self._make_producer()
-                self._rewind()
-                return 0
+            # librdkafka 2.16 gives up a broker that is not in the metadata for a moment, as one that stops in order, of whichever
+            # kind. If it was the group's coordinator, a TxnOffsetCommit waits for a connection to it that nobody makes any more,
+            # and no timeout ends that (its issues 5511 and 5456): another producer has to take the transactional id over.
+            in_time(lambda: _until_clear(lambda: producer.send_offsets_to_transaction(positions, member, PATIENCE_S)), _STUCK_S)
             _until_clear(lambda: self.producer.commit_transaction(PATIENCE_S))
+        except NoEndError:
+            self._told["stuck"] += 1
+            self.producer = self._make_producer()
+            self._rewind()
+            return 0
         except KafkaException as error:
             failure = error.args[0]
             assert isinstance(failure, KafkaError)
@@ -95,29 +99,6 @@ class Copier:
 
     def close(self) -> None:
         self.consumer.close()
-
-
-def _ends(step: Callable[[], None]) -> bool:
-    """Does something in a thread, and returns whether it ended in time. Raises what it raises.
-
-    librdkafka 2.16 gives up a broker that is not in the metadata for a moment, as one that stops in order, of whichever kind. If
-    it was the group's coordinator, a TxnOffsetCommit waits for a connection to it that nobody makes any more, and no timeout ends
-    that (its issues 5511 and 5456): another producer has to take the transactional id over.
-    """
-    failed: list[BaseException] = []
-
-    def guarded() -> None:
-        try:
-            step()
-        except BaseException as error:  # noqa: BLE001 - raised again by who waits
-            failed.append(error)
-
-    thread = threading.Thread(target=guarded, daemon=True)
-    thread.start()
-    thread.join(_STUCK_S)
-    if failed:
-        raise failed[0]
-    return not thread.is_alive()
 
 
 def _until_clear(step: Callable[[], T]) -> T:

@@ -5,7 +5,6 @@ who leads, who is in sync, and whether all replicas of a topic are the same file
 from __future__ import annotations
 
 import json
-import signal
 from argparse import ArgumentTypeError
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
@@ -30,8 +29,6 @@ from ottla.wire.messages.alter_partition_reassignments import (
 LETTERS: Final = {"o": "ottla", "k": "kafka"}
 """By which the clusters of scripts are named, as in `ook`."""
 CLASSES: Final[Mapping[str, type[KafkaBroker | OttlaBroker]]] = {"kafka": KafkaBroker, "ottla": OttlaBroker}
-_TERMINATED: Final = 128 + signal.SIGTERM
-"""The exit code of a JVM that was asked to end."""
 
 
 def named_clusters(words: str) -> list[str]:
@@ -87,7 +84,7 @@ class Mixed:
         """Stops a broker. Raises AssertionError if it did not end as it should."""
         broker = self.brokers[node]
         code = broker.stop()
-        assert code in (0, _TERMINATED), f"broker {node} ended with {code}:\n{broker.log_tail()}"
+        assert code == 0, f"broker {node} ended with {code}:\n{broker.log_tail()}"
 
     def take_over(self, node: int, kind: str) -> None:
         """Stops a broker in order, and starts one of another kind on its directory and its port. Raises AssertionError if it did

@@ -18,7 +18,7 @@ from aiokafka.structs import OffsetAndMetadata
 
 from compat_tests.anomalies.history import Key
 from compat_tests.outside import clients
-from compat_tests.outside.clients import PATIENCE_S, Abortable, ClientError, Committed, Sent, decode, encode, place_of
+from compat_tests.outside.clients import PATIENCE_S, Abortable, ClientError, Committed, GivenUp, Sent, decode, encode, place_of
 
 _LONGEST_S = 3 * PATIENCE_S
 _Answer = TypeVar("_Answer")
@@ -30,13 +30,13 @@ class _Loop:
         threading.Thread(target=self._loop.run_forever, name="aiokafka", daemon=True).start()
 
     def ask(self, made: Callable[[], Coroutine[Any, Any, _Answer]], longest_s: float = _LONGEST_S) -> _Answer:
-        """Runs what is made and returns its result. Raises ClientError, also if it takes too long."""
+        """Runs what is made and returns its result. Raises ClientError; GivenUp if it takes too long."""
         running = asyncio.run_coroutine_threadsafe(made(), self._loop)
         try:
             return running.result(longest_s)
         except OutOfTime as error:
             running.cancel()
-            raise ClientError(f"no answer in {longest_s} s") from error
+            raise GivenUp(f"no answer in {longest_s} s") from error
         except Exception as error:  # they have no class in common, and some are failed assertions
             raise ClientError(repr(error)) from error
 
@@ -107,9 +107,9 @@ class _Sender:
         """The library does not say which errors can be aborted: the broker does, when it is asked to."""
         try:
             self._loop.ask(made)
+        except GivenUp:
+            raise
         except ClientError as error:
-            if isinstance(error.__cause__, OutOfTime):
-                raise  # and perhaps it goes on asking
             raise Abortable(str(error)) from error
 
     def close(self) -> None:

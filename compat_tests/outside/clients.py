@@ -6,10 +6,10 @@ Any other `ClientError`: nobody knows what came of it, and the client may be of 
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Protocol, TypeVar
 
+from compat_tests import waiting
 from compat_tests.anomalies.history import Key
 
 PATIENCE_S: Final = 20
@@ -19,7 +19,6 @@ DELIVERY_S: Final = 600
 TRANSACTION_S: Final = 20
 """A transaction is aborted by its coordinator after so long."""
 MOST_POLLED: Final = 500
-
 LONGEST_S: Final = 2 * PATIENCE_S
 """How long a call may take that has no time limit of its own, or does not keep to it."""
 
@@ -27,13 +26,15 @@ Sent = Callable[[int | None], None]
 """Called with a record's offset when it is written; with None if it is given up."""
 Committed = Mapping[Key, int]
 """Offsets of a group."""
-
-
 Answer = TypeVar("Answer")
 
 
 class ClientError(Exception):
     """Something did not work, and nobody knows whether it happened."""
+
+
+class GivenUp(ClientError):
+    """A call did not end in time. It may go on asking, and its client must not be used again."""
 
 
 class Abortable(ClientError):
@@ -105,28 +106,16 @@ class Library(Protocol):
 
 
 def in_time(ask: Callable[[], Answer], longest_s: float = LONGEST_S) -> Answer:
-    """Returns what it answers, and raises what it raises. Raises ClientError if it is not back in time, and leaves it alone then.
+    """Returns what it answers, and raises what it raises. Raises GivenUp if it is not back in time, and leaves it alone then.
 
     Two libraries were seen not to end when a coordinator had gone: librdkafka 2.16 in `send_offsets` (its issues 5511 and 5456),
-    and kafka-python 3.0, which waits without any limit, there and in `commit`. Another producer takes the transactional id over.
+    and kafka-python 3.0, which waits without any limit there, in `commit` and in `abort`. Another producer takes the
+    transactional id over.
     """
-    answers: list[Answer] = []
-    errors: list[BaseException] = []
-
-    def guarded() -> None:
-        try:
-            answers.append(ask())
-        except BaseException as error:  # noqa: BLE001 - raised again by who waits
-            errors.append(error)
-
-    thread = threading.Thread(target=guarded, daemon=True)
-    thread.start()
-    thread.join(longest_s)
-    if errors:
-        raise errors[0]
-    if not answers:
-        raise ClientError(f"no end in {longest_s:.0f} s")
-    return answers[0]
+    try:
+        return waiting.in_time(ask, longest_s)
+    except waiting.NoEndError as error:
+        raise GivenUp(str(error)) from error
 
 
 def place_of(key: Key) -> tuple[str, int]:

@@ -75,7 +75,8 @@ class _Sender:
     def send_offsets(self, group: str, offsets: Committed) -> None:
         metadata = Consumer({"bootstrap.servers": "127.0.0.1:1", "group.id": group}, logger=QUIET).consumer_group_metadata()
         places = [TopicPartition(*place_of(key), offset) for key, offset in offsets.items()]
-        self._insist(lambda timeout_s: self._producer.send_offsets_to_transaction(places, metadata, timeout_s))
+        send = self._producer.send_offsets_to_transaction
+        self._insist(lambda timeout_s: in_time(lambda: send(places, metadata, timeout_s)))  # which may not keep to its time limit
 
     def commit(self) -> None:
         self._insist(self._producer.flush)  # here, because a flush is sure to call what waits for the records
@@ -89,7 +90,7 @@ class _Sender:
         until = time.monotonic() + 3 * PATIENCE_S
         while True:
             try:
-                in_time(lambda: ask(PATIENCE_S))
+                ask(PATIENCE_S)
             except (KafkaException, SystemError) as error:
                 reason = _reason(error)
                 if reason.txn_requires_abort():

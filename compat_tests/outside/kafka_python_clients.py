@@ -50,7 +50,7 @@ class _Sender:
         time.sleep(seconds)
 
     def init(self) -> None:
-        in_time(lambda: _asked(self._producer.init_transactions))
+        _asked(self._producer.init_transactions)
 
     def begin(self) -> None:
         _asked(self._producer.begin_transaction)

@@ -25,6 +25,8 @@ class Outcome:
     ended_by_itself: int
     replaced: int
     seconds: float
+    borne_with: tuple[str, ...] = ()
+    """What was not as it should be and is not counted as an anomaly, in words: it is the clients' doing."""
 
     @property
     def names(self) -> set[str]:
@@ -56,8 +58,6 @@ class Outcome:
         )
         by_name = Counter(anomaly.name for anomaly in self.found)
         found = ", ".join(f"{count} {name}" for name, count in sorted(by_name.items())) or "0 anomalies"
+        replaced = "".join(f", {words}" for words in (f"{self.replaced} clients replaced", *self.borne_with))
         itself = f" ({self.ended_by_itself} ended by itself)" if self.ended_by_itself else ""
-        return (
-            f"seed {self.seed}, {self.seconds:.0f} s: {broken}; {self.lives} lives{itself}, {self.replaced} clients replaced; "
-            f"{done}; {found}"
-        )
+        return f"seed {self.seed}, {self.seconds:.0f} s: {broken}; {self.lives} lives{itself}{replaced}; {done}; {found}"

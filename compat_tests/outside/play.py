@@ -62,6 +62,7 @@ def play(
     queues = [key for key in keys if place_of(key)[0] in QUEUES]
     place = Place(stage.bootstrap, seed, recorder, keys, queues, stage.replicas)
     workers: list[Worker] = []
+    borne_with: list[str] = []
     try:
         stage.start()
         _create_topics(stage.bootstrap, stage.replicas)
@@ -72,12 +73,14 @@ def play(
         recorder.mark(0, "heal")
         if say:
             say("all is repaired")
-        breaking.found += _wait_for_all(workers, breaking)
+        late, excused = _wait_for_all(workers, breaking)
+        breaking.found += late
+        borne_with += [f"{worker.name} not waited for" for worker in excused]
         place.stop.set()
         for worker in workers:
             worker.thread.join(2 * PATIENCE_S)
-            if say and worker.thread.is_alive():
-                say(f"{worker.name} does not end")
+            if worker.thread.is_alive():
+                borne_with.append(f"{worker.name} does not end")
         if say:
             say("all is read once more")
         _read_all(stage.bootstrap, recorder, keys)
@@ -97,10 +100,11 @@ def play(
     found = [*breaking.found, *_exceptions(stage), *check(recorder.events, stuck_ns=int(STUCK_S * 1e9))]
     found += [Anomaly("idle", f, "nobody ever succeeded with it") for f in _KINDS_DONE if not counts[f, "ok"]]
     replaced = sum(worker.replaced for worker in workers)
+    if given_up := sum(worker.given_up for worker in workers):
+        borne_with.append(f"{given_up} calls given up")
     seconds = time.monotonic() - began
-    return Outcome(
-        seed, found, recorder.events, counts, breaking.broken, breaking.lives, breaking.ended_by_itself, replaced, seconds
-    )
+    lives, by_itself = breaking.lives, breaking.ended_by_itself
+    return Outcome(seed, found, recorder.events, counts, breaking.broken, lives, by_itself, replaced, seconds, tuple(borne_with))
 
 
 def _workers(place: Place) -> list[Worker]:
@@ -127,15 +131,16 @@ def _create_topics(bootstrap: str, replicas: int) -> None:
         future.result(PATIENCE_S)
 
 
-def _wait_for_all(workers: list[Worker], breaking: Breaking) -> list[Anomaly]:
-    """Waits until every client has done some things more, and reports those that do not."""
+def _wait_for_all(workers: list[Worker], breaking: Breaking) -> tuple[list[Anomaly], list[Worker]]:
+    """Waits until every client has done some things more, and reports those that do not; and whom it need not wait for."""
     wanted = {worker: worker.done + _THINGS_AFTER for worker in workers}
     until = time.monotonic() + STUCK_S
-    while late := behind(workers, wanted):
-        if time.monotonic() > until:
-            return [Anomaly("stuck", worker.name, f"not {_THINGS_AFTER} things in {STUCK_S:.0f} s") for worker in late]
+    while True:
+        late, excused = behind(workers, wanted)
+        if not late or time.monotonic() > until:
+            what = f"not {_THINGS_AFTER} things in {STUCK_S:.0f} s"
+            return [Anomaly("stuck", worker.name, what) for worker in late], excused
         breaking.watch_for(0.2)
-    return []
 
 
 # The end: everything is read once more

@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from compat_tests.anomalies.history import READ_COMMITTED, Key, Recorded
-from compat_tests.outside.clients import Abortable, ClientError, Library, Poller, Sender
+from compat_tests.outside.clients import Abortable, ClientError, GivenUp, Library, Poller, Sender
 from compat_tests.outside.workers import Place, Worker, by_key, sent
 
 _COMMITTED: Final = 0.7
@@ -114,7 +114,8 @@ class Transactions(Worker):
         operation = self.recorder.invoke(self.process, "init", transactional_id=self._id)
         try:
             sender.init()
-        except ClientError:
+        except ClientError as error:
+            self.given_up += isinstance(error, GivenUp)
             operation.info()
             sender.close()
             return

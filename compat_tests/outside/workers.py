@@ -17,7 +17,7 @@ from confluent_kafka import IsolationLevel, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
 from compat_tests.anomalies.history import READ_COMMITTED, READ_UNCOMMITTED, Key, Recorded, Recorder
-from compat_tests.outside.clients import PATIENCE_S, ClientError, Library, Poller, Sender, place_of
+from compat_tests.outside.clients import PATIENCE_S, ClientError, GivenUp, Library, Poller, Sender, place_of
 from compat_tests.outside.confluent_clients import QUIET
 
 MOST_IN_FLIGHT: Final = 100
@@ -71,7 +71,9 @@ class Place:
 
 
 class Worker(ABC):
-    """A client at work. `done` counts what it was told is done, `replaced` how often it had to begin as a new process."""
+    """A client at work. `done` counts what it was told is done, `replaced` how often it had to begin as a new process, `given_up`
+    how many calls of its library did not end.
+    """
 
     pause_s: float = 0.05
     contested: str | None = None
@@ -85,6 +87,7 @@ class Worker(ABC):
         self.process = self.recorder.process()
         self.done = 0
         self.replaced = 0
+        self.given_up = 0
         self.wrong: BaseException | None = None
         self.thread = threading.Thread(target=self._run, name=name, daemon=True)
 
@@ -101,7 +104,8 @@ class Worker(ABC):
                 try:
                     self.once()
                     self.wait(self.random.expovariate(1 / self.pause_s))
-                except ClientError:
+                except ClientError as error:
+                    self.given_up += isinstance(error, GivenUp)
                     self.replace()
                     self.place.stop.wait(self.random.uniform(0.2, 1))
             self.leave()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -119,6 +120,13 @@ def test_the_page_says_what_the_ledger_holds() -> None:
 def test_everything_that_was_found_has_an_outcome() -> None:
     for finding in Ledger().findings:
         assert finding["outcome"], f"say what became of it: {finding}"
+
+
+def test_each_test_that_an_outcome_names_is_there() -> None:
+    outcomes = "\n".join(finding["outcome"] for finding in Ledger().findings)
+    named = re.findall(r"(tests/[\w/]+\.py)::(\w+)", outcomes)
+    assert len(named) > 10
+    assert [f"{path}::{name}" for path, name in named if f"def {name}(" not in (ROOT / path).read_text()] == []
 
 
 def test_what_is_kept_of_the_corpora_is_small() -> None:
