@@ -38,7 +38,7 @@ def add(ask: Ask) -> Answer:
     except BadInput as error:
         ask.audit(f"add access rule: refused: {error}")
         return shown(ask, _new_form(), str(error))
-    return sent(ask, _new_form(), f"add access rule {_words(rule)}", lambda: access.add_rules(ask.source, [rule]), "/access")
+    return sent(ask, _new_form(), f"add access rule {_words(rule)}", lambda: access.add_rule(ask.source, rule), "/access")
 
 
 def _rule_of_form(ask: Ask) -> AccessRule:
