@@ -1,8 +1,9 @@
 """Reads records for a page: from somewhere onwards, or the newest ones, of some partitions, with or without a filter.
 
-Each partition gives its share of the records that were asked for, so that a page shows something of all. Reading onwards, a page
-ends with the offset that each partition has come to, where the next page goes on. Reading the newest, it looks at the last
-offsets of each partition, and at more and more of them while it finds too few: offsets have gaps, and a filter leaves out most.
+Each partition gives its share of the records that were asked for, so that a page shows something of all. Shares are rounded up;
+what is too much then is left to the next page. Reading onwards, a page ends with the offset that each partition has come to,
+where the next page goes on. Reading the newest, it looks at the last offsets of each partition, and at more and more of them
+while it finds too few: offsets have gaps, and a filter leaves out most.
 
 A page takes so many seconds, records and bytes, whatever a topic holds (`Budget`); what it did not look at, it says. Of a record
 in a list it keeps what is shown, since keys, values and headers may have megabytes each.
@@ -167,7 +168,7 @@ class Reader:
         return {partition.number: offset for partition, offset in found.items()}
 
     def onwards(self, starts: Mapping[int, int], have: Mapping[int, Span], count: int, wanted: Filter) -> Read:
-        """Returns up to about `count` records, from the given offset of each partition on."""
+        """Returns up to `count` records, from the given offset of each partition on."""
         share = -(-count // max(1, len(starts)))
         budget = Budget(self.clock)
         found: dict[int, list[Record]] = {number: [] for number in starts}
@@ -180,13 +181,15 @@ class Reader:
             return len(found[number]) >= share
 
         reached = self._scan(begun, until, budget, take)
-        has_more = any(reached[number] < until[number] for number in reached)
         records = list(heapq.merge(*found.values(), key=_time_of))
         is_complete = all(len(found[number]) >= share or reached[number] >= until[number] for number in reached)
-        return Read(records, budget.looked_at, reached, is_complete, has_more)
+        for record in reversed(records[count:]):
+            reached[record.partition] = record.offset
+        has_more = any(reached[number] < until[number] for number in reached)
+        return Read(records[:count], budget.looked_at, reached, is_complete, has_more)
 
     def newest(self, ends: Mapping[int, int], have: Mapping[int, Span], count: int, wanted: Filter) -> Read:
-        """Returns up to about `count` records, the last before the given offset of each partition."""
+        """Returns up to `count` records, the last before the given offset of each partition."""
         share = -(-count // max(1, len(ends)))
         budget = Budget(self.clock)
         until = {number: min(end, have[number].end) for number, end in ends.items()}
@@ -216,9 +219,11 @@ class Reader:
                 lowest[number] = begun[number]
             width = min(width * _WIDER, budget.records_left // len(short))
         cut = {number: of[0].offset if len(of) == share else lowest[number] for number, of in best.items()}
-        has_more = any(offset > have[number].begin for number, offset in cut.items())
         records = list(heapq.merge(*(reversed(of) for of in best.values()), key=_time_of, reverse=True))
-        return Read(records, budget.looked_at, cut, is_complete, has_more)
+        for record in reversed(records[count:]):
+            cut[record.partition] = record.offset + 1
+        has_more = any(offset > have[number].begin for number, offset in cut.items())
+        return Read(records[:count], budget.looked_at, cut, is_complete, has_more)
 
     def fits(self, wanted: Filter, message: Message) -> bool:
         """Returns whether a record is wanted: as it is shown, so that one of Kafka's own topics is looked at decoded."""

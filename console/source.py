@@ -159,13 +159,23 @@ class Source:
 
     def partitions(self, name: str, numbers: Sequence[int]) -> tuple[list[PartitionState], list[str]]:
         """Returns these partitions of a topic with their offsets and sizes, and notes of what is not known. Raises Missing."""
+        there = self._metadata_of(name)
+        states, notes = self._partition_states({name: [there[number] for number in numbers if number in there]})
+        return states[name], notes
+
+    def end_offsets(self, name: str) -> tuple[dict[Partition, int], list[str]]:
+        """Returns the end offset of each partition of a topic as far as they are known, and notes for the others. Raises
+        Missing."""
+        led = [Partition(name, one.id) for one in self._metadata_of(name).values() if one.leader >= 0]
+        _, end, notes = self.offsets(led)
+        return end, notes
+
+    def _metadata_of(self, name: str) -> Mapping[int, PartitionMetadata]:
         self.topic(name)
         found = self.summary().metadata.topics.get(name)
         if found is None:  # it went meanwhile
             raise no_topic(name)
-        there = found.partitions
-        states, notes = self._partition_states({name: [there[number] for number in numbers if number in there]})
-        return states[name], notes
+        return found.partitions
 
     def _partition_states(
         self, wanted: Mapping[str, Sequence[PartitionMetadata]]

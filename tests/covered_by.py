@@ -44,6 +44,7 @@ COVERED_BY: Final[dict[str, str]] = {
     "console/app.py": "tests/console/test_security.py",
     "console/missing.py": "tests/console/test_source.py",
     "console/subjects/access.py": "tests/console/pages/test_acls.py",
+    "console/subjects/any_broker.py": "tests/console/pages/test_acls.py",
     "console/subjects/quorum.py": "tests/console/pages/test_quorum.py",
     "console/subjects/storage.py": "tests/console/pages/test_storage.py",
     "console/subjects/transactions.py": "tests/console/pages/test_transactions.py",

@@ -23,7 +23,8 @@ def acls(ask: Ask) -> Answer:
     known, why = or_why(lambda: access.rules(ask.source))
     found = [one for one in known or () if words in one.name.lower() and principal in one.principal.lower()]
     page = paged(ask, [acl.as_object(one) for one in found], SIZE)
-    return Page("acls.html", {"page": page, "why": why, "q": ask.text("q"), "principal": ask.text("principal")})
+    rows = list(enumerate(page.shown, page.first))
+    return Page("acls.html", {"page": page, "rows": rows, "why": why, "q": ask.text("q"), "principal": ask.text("principal")})
 
 
 def new(ask: Ask) -> Answer:
@@ -38,7 +39,7 @@ def add(ask: Ask) -> Answer:
     except BadInput as error:
         ask.audit(f"add access rule: refused: {error}")
         return shown(ask, _new_form(), str(error))
-    return sent(ask, _new_form(), f"add access rule {_words(rule)}", lambda: access.add_rules(ask.source, [rule]), "/access")
+    return sent(ask, _new_form(), f"add access rule {_words(rule)}", lambda: access.add_rule(ask.source, rule), "/access")
 
 
 def _rule_of_form(ask: Ask) -> AccessRule:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from ottla.commands.config_rows import Kind, own
 from ottla.console.ask import Answer, Ask, Page, whole
 from ottla.console.missing import Missing
+from ottla.wire.batch import MAX_INT32
 
 
 def brokers(ask: Ask) -> Answer:
@@ -14,7 +15,7 @@ def brokers(ask: Ask) -> Answer:
 
 def settings(ask: Ask) -> Answer:
     """Shows a broker's settings: those that somebody has set first. Secrets stay hidden, as the broker does not tell them."""
-    number = whole(ask.args["broker"], "the number of a broker", 0, 0, 2**31 - 1)
+    number = whole(ask.args["broker"], "the number of a broker", 0, 0, MAX_INT32)
     nodes = {node.number: node for node in ask.source.summary().nodes}
     if number not in nodes:
         raise Missing(f"There is no broker {number}.")

@@ -8,20 +8,20 @@ from typing import Any, Final, NamedTuple
 
 from ottla.commands.dump_schemas import TOPICS, Schema
 from ottla.commands.dump_segment import batch_fields
-from ottla.console.ask import Answer, Ask, Page
-from ottla.console.batches import Row, aborted_in, mark_aborted, read_indexes, read_part
+from ottla.console.ask import MAX_PAGE, Answer, Ask, Page
+from ottla.console.batches import aborted_in, mark_aborted, read_indexes, read_part
 from ottla.console.directory import Directory, FileEntry, LogFiles, open_file
 from ottla.console.disk_records import MAX_BATCH_BYTES, DiskRecords, section_size
 from ottla.console.missing import Missing
 from ottla.console.pictures import codec_name
 from ottla.console.rendering import utc
 from ottla.console.text import hex_lines
+from ottla.log.disk.files import OsFile
 from ottla.log.opening.search import Window
 from ottla.wire.batch import HEADER_SIZE, BatchHeader
 
 SIZE: Final = 100
 _MAX_POSITION: Final = 2**62
-_MAX_PAGE: Final = 1_000_000
 
 
 class Field(NamedTuple):
@@ -68,7 +68,7 @@ def batch(ask: Ask, source: Directory, files: LogFiles, file: FileEntry) -> Answ
     if row.header is not None:
         values["fields"] = fields_of(row.header, row.crc or 0)
         if not row.why:
-            _read(ask, source, files, file, row, values)
+            values |= _records(ask, source, files, file, opened, row.position, row.header)
             view = window.view(position, row.size) if row.size <= MAX_BATCH_BYTES else None
             values["raw"] = None if view is None else section_size(view, row.header)
             later = [files.path / one.name for one in files.segments if (one.base_offset or 0) > (file.base_offset or 0)]
@@ -76,17 +76,19 @@ def batch(ask: Ask, source: Directory, files: LogFiles, file: FileEntry) -> Answ
     return Page("data_batch.html", values)
 
 
-def _read(ask: Ask, source: Directory, files: LogFiles, file: FileEntry, row: Row, values: dict[str, Any]) -> None:
-    """Adds a page of records to the values."""
-    assert row.header is not None
-    page = ask.number("page", 1, 1, _MAX_PAGE)
-    opened = open_file(files.path / file.name)
+def _records(
+    ask: Ask, source: Directory, files: LogFiles, file: FileEntry, opened: OsFile, position: int, header: BatchHeader
+) -> dict[str, Any]:
+    """Returns a page of the batch's records."""
+    page = ask.number("page", 1, 1, MAX_PAGE)
     reading = DiskRecords(opened, files.log.topic, source.is_secret, is_snapshot=file.kind == "checkpoint")
     begin = (page - 1) * SIZE
-    values["records_shown"] = reading.of_batch(row.position, row.header, begin, SIZE)
-    values["problems"] = reading.problems
-    values["before"] = ask.link(page=page - 1) if page > 1 else None
-    values["later"] = ask.link(page=page + 1) if begin + SIZE < row.header.records_count else None
+    return {
+        "records_shown": reading.of_batch(position, header, begin, SIZE),
+        "problems": reading.problems,
+        "before": ask.link(page=page - 1) if page > 1 else None,
+        "later": ask.link(page=page + 1) if begin + SIZE < header.records_count else None,
+    }
 
 
 def fields_of(header: BatchHeader, crc: int) -> list[Field]:

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from ottla.commands.dump_segment import Found, Item, Problem
 from ottla.commands.log import Reader
-from ottla.console.ask import Answer, Ask, Page
+from ottla.console.ask import MAX_PAGE, Answer, Ask, Page
 from ottla.console.directory import FileEntry, find, readable
 from ottla.console.missing import Missing
 from ottla.console.pages import data_batch, data_segment
@@ -18,7 +18,6 @@ from ottla.console.pages.data_directory import needed
 from ottla.console.text import MAX_PREVIEW
 
 SIZE: Final = 200
-_MAX_PAGE: Final = 1_000_000
 _SEGMENTS: Final = frozenset({"log", "checkpoint"})
 
 
@@ -44,7 +43,7 @@ def of_directory(ask: Ask) -> Answer:
 def _items(ask: Ask, path: Path, file: FileEntry, log: str) -> Answer:
     if file.kind is None:
         raise Missing(f"{file.name} is not a file name that Kafka uses, so nobody knows what is in it.")
-    page = ask.number("page", 1, 1, _MAX_PAGE)
+    page = ask.number("page", 1, 1, MAX_PAGE)
     begin = (page - 1) * SIZE
     with readable(path):
         found = list(islice(_rows(Reader().read(path)), begin, begin + SIZE + 1))
@@ -69,7 +68,7 @@ def _items(ask: Ask, path: Path, file: FileEntry, log: str) -> Answer:
 
 
 def _rows(found: Iterator[Found]) -> Iterator[Found]:
-    """Yields the items without their kinds' names, which are the same all along."""
+    """Yields the items; of bytes that are only preallocated the page shows under that name how many they are."""
     for item in found:
         yield (
             item if isinstance(item, Problem) or item.kind != "preallocated" else Item("", {"preallocated": item.fields["bytes"]})

@@ -9,11 +9,10 @@ from __future__ import annotations
 import shlex
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, Final
 
 from ottla.commands.findings import Finding
-from ottla.commands.kafka_files import SEGMENT_FILE
+from ottla.commands.kafka_files import OFFSET_ENTRY, SEGMENT_FILE, TIME_ENTRY, Entries
 from ottla.console.ask import Answer, Ask, Page
 from ottla.console.batches import Indexes, Part, aborted_in, earlier, mark_aborted, read_indexes, read_part
 from ottla.console.directory import Directory, FileEntry, LogFiles, open_file, readable
@@ -37,7 +36,7 @@ def segment(ask: Ask, source: Directory, files: LogFiles, file: FileEntry) -> An
     """Shows a part of a segment: `?at=` is a position where it begins, `?offset=` an offset that it begins with."""
     path = files.path / file.name
     opened = open_file(path)
-    indexes = read_indexes(path, file.base_offset or 0) if not file.state and file.kind == "log" else _none(file)
+    indexes = read_indexes(path, file.base_offset or 0) if not file.state and file.kind == "log" else _no_indexes(file)
     at = ask.number("at", 0, 0, _MAX_POSITION)
     offset = ask.number("offset", -1, 0, _MAX_POSITION) if ask.text("offset") else None
     part = read_part(opened, indexes, at=at, offset=offset, clock=time.monotonic)
@@ -71,9 +70,9 @@ def segment(ask: Ask, source: Directory, files: LogFiles, file: FileEntry) -> An
     return Page("data_segment.html", values | {"picture": of_batches(part.rows), "codec_name": codec_name})
 
 
-def _none(file: FileEntry) -> Indexes:
-    """Returns no index: what is out of use may have those of another file beside it."""
-    return read_indexes(Path("/dev/null/none"), file.base_offset or 0)
+def _no_indexes(file: FileEntry) -> Indexes:
+    """Returns empty indexes: what is out of use may have those of another file beside it."""
+    return Indexes(file.base_offset or 0, Entries(OFFSET_ENTRY, b""), Entries(TIME_ENTRY, b""))
 
 
 def _records(ask: Ask, source: Directory, files: LogFiles, file: FileEntry, opened: OsFile, part: Part) -> dict[str, Any]:

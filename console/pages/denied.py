@@ -9,10 +9,10 @@ import shlex
 from typing import Any, Final
 
 from ottla.commands import acl
-from ottla.commands.brokers import Brokers
 from ottla.commands.output import Failure
 from ottla.commands.program import AccessRule
 from ottla.console.ask import Answer, Ask, BadInput, Page
+from ottla.console.subjects.any_broker import any_broker
 
 MOST_RULES: Final = 200
 _WITHOUT_RULE: Final = {
@@ -89,8 +89,8 @@ def _option(resource: acl.Resource) -> str:
 
 def _rules(ask: Ask, resource: acl.Resource, principal: str) -> list[AccessRule]:
     """Returns the rules of the cluster that count for the resource and are about the principal, or everybody."""
-    with Brokers(ask.source.cluster, ask.source.summary().metadata) as brokers:
-        rules = acl.described(acl.any_of(brokers), resource, None)
+    with any_broker(ask.source) as broker:
+        rules = acl.described(broker, resource, None)
     return [rule for rule in rules if rule.principal in {principal, "User:*"}][:MOST_RULES]
 
 

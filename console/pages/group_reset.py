@@ -17,8 +17,8 @@ from ottla.console import changes
 from ottla.console.ask import Answer, Ask, BadInput, Page, Redirect
 from ottla.console.pages.forms import is_typed
 from ottla.console.rendering import segment
+from ottla.wire.batch import MAX_INT32
 
-MAX_INT32: Final = 2**31 - 1
 MOST_PARTITIONS: Final = 2000
 """How many partitions a form moves; more is for `ottla group reset`."""
 

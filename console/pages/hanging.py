@@ -12,10 +12,10 @@ from ottla.console.ask import Answer, Ask, Page, paged, whole
 from ottla.console.pages.forms import Form, sent, shown
 from ottla.console.subjects import transactions as subject
 from ottla.console.subjects.absent import or_why
+from ottla.wire.batch import MAX_INT32
 
 SIZE: Final = 100
 MOST_TOPICS: Final = 500
-MAX_INT32: Final = 2**31 - 1
 
 
 def hanging(ask: Ask) -> Answer:

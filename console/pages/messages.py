@@ -118,7 +118,7 @@ def _progress(read: Read, have: Mapping[int, Span], *, is_newest: bool) -> int:
 
 
 def consume_command(bootstrap: str, topic: str, asked: Asked) -> str:
-    """Returns the command that shows the same records in a shell, but for the filter."""
+    """Returns the command that reads in a shell from where the form says to the end, without its filter."""
     place = asked.place
     words = ["ottla", "consume", "--bootstrap", bootstrap]
     if asked.is_choice:

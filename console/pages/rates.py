@@ -12,9 +12,8 @@ from ottla.console.history import Sample, rates
 def of_topic(ask: Ask) -> Answer:
     """Shows how many offsets a second the topic's partitions got together."""
     topic = ask.source.topic(ask.args["topic"])
-    partitions, notes = ask.source.partitions(topic.name, range(topic.partitions))
-    known = [one.end_offset for one in partitions if one.end_offset is not None]
-    samples = ask.source.history.add(("topic", topic.name, len(known)), {"end": sum(known)})
+    ends, notes = ask.source.end_offsets(topic.name)
+    samples = ask.source.history.add(("topic", topic.name, len(ends)), {"end": sum(ends.values())})
     made = [_rates("Records produced", samples, [("records", "end")])]
     return Page("topic_rates.html", {"topic": topic, "charts": _drawn(made), "samples": samples, "notes": notes})
 

@@ -12,6 +12,7 @@ from ottla.console.decoding import decode_of
 from ottla.console.missing import Missing
 from ottla.console.reading import Reader, Record
 from ottla.console.text import MAX_HEX_BYTES, MAX_SHOWN_BYTES, hex_lines
+from ottla.wire.batch import MAX_INT32
 
 PARTS: Final = ("key", "value")
 
@@ -59,7 +60,7 @@ def _consume_command(bootstrap: str, topic: str, number: int, offset: int) -> st
 
 def _found(ask: Ask) -> tuple[str, int, int, Record | None]:
     topic = ask.source.topic(ask.args["topic"])
-    number = whole(ask.args["partition"], "partition", 0, 0, 2**31 - 1)
+    number = whole(ask.args["partition"], "partition", 0, 0, MAX_INT32)
     offset = whole(ask.args["offset"], "offset", 0, 0, MAX_INT64)
     if number >= topic.partitions:
         raise Missing(f"Topic {topic.name} has no partition {number}: it has {topic.partitions}, counted from 0.")

@@ -12,6 +12,7 @@ from ottla.console.missing import Missing
 from ottla.console.pages.forms import Field, Form, sent, shown
 from ottla.console.rendering import segment
 from ottla.console.subjects import settings as subject
+from ottla.wire.batch import MAX_INT32
 
 _KINDS: Final = {"topic": Kind.TOPIC, "group": Kind.GROUP, "broker": Kind.BROKER, "brokers": Kind.BROKER_DEFAULTS}
 _SHOWN_VALUE: Final = 200
@@ -93,7 +94,7 @@ def _meant(ask: Ask) -> tuple[Target, str]:
         raise BadInput(f"of has to be one of {', '.join(_KINDS)}")
     name, key = ask.query.get("name", ""), ask.query.get("key", "")
     if kind is Kind.BROKER:
-        name = str(whole(name or "none", "name", 0, 0, 2**31 - 1))
+        name = str(whole(name or "none", "name", 0, 0, MAX_INT32))
     elif kind is Kind.BROKER_DEFAULTS:
         name = ""
     elif kind is Kind.TOPIC:

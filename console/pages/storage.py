@@ -8,6 +8,7 @@ from ottla.console.ask import Answer, Ask, Page, paged, whole
 from ottla.console.missing import Missing
 from ottla.console.subjects import storage as subject
 from ottla.console.subjects.absent import or_why
+from ottla.wire.batch import MAX_INT32
 
 SIZE: Final = 200
 
@@ -21,7 +22,7 @@ def directories(ask: Ask) -> Answer:
 
 def directory(ask: Ask) -> Answer:
     """Shows what is in the directory `?path=` of `?broker=`, the largest first."""
-    broker, path = whole(ask.text("broker"), "broker", -1, 0, 2**31 - 1), ask.query.get("path", "")
+    broker, path = whole(ask.text("broker"), "broker", -1, 0, MAX_INT32), ask.query.get("path", "")
     found, _ = subject.directories(ask.source, broker)
     for one in found:
         if one.path == path:

@@ -9,6 +9,7 @@ from ottla.commands.output import Failure
 from ottla.commands.topic import MAX_PARTITIONS, MAX_REPLICAS
 from ottla.console import changes
 from ottla.console.ask import Answer, Ask, BadInput, Page, Redirect, whole
+from ottla.console.pages.forms import is_typed
 from ottla.console.rendering import segment
 from ottla.console.source import Held, TopicSummary
 from ottla.console.text import visible
@@ -62,7 +63,7 @@ def ask_to_delete(ask: Ask) -> Answer:
 def delete(ask: Ask) -> Answer:
     """Deletes the topic if its name was typed."""
     topic = ask.source.topic(ask.args["topic"])
-    if ask.form.get("typed", "").strip() != topic.name:
+    if not is_typed(ask, topic.name):
         return _delete_form(ask, topic, f"Nothing was deleted: what was typed is not {topic.name}.", 400)
     changes.delete_topic(ask.source, topic.name)
     ask.audit(f"delete topic {topic.name!a}: done")

@@ -7,7 +7,7 @@ from ottla.commands.positions import MAX_INT64, Partition
 from ottla.commands.topic import MAX_PARTITIONS
 from ottla.console import changes
 from ottla.console.ask import Answer, Ask, BadInput, whole
-from ottla.console.pages.forms import Field, Form, is_typed, sent, shown
+from ottla.console.pages.forms import Field, Form, sent, shown
 from ottla.console.rendering import segment
 from ottla.console.source import TopicSummary
 
@@ -50,18 +50,13 @@ def delete_records(ask: Ask) -> Answer:
     topic = ask.source.topic(ask.args["topic"])
     given = {name: ask.form.get(name, "").strip() for name in ("partition", "offset")}
     form = _records_form(ask, topic)
-    if is_typed(ask, topic.name):
-        problem = None
-        try:
-            where, offset = _place(topic, given["partition"], given["offset"])
-        except BadInput as error:
-            problem = str(error)
-        if problem:
-            ask.audit(f"delete records of topic {topic.name!a}: refused: {problem}")
-            return shown(ask, form, problem)
-        what = f"delete records of {topic.name!a} [{where.number}] before offset {'the end' if offset < 0 else offset}"
-        return sent(ask, form, what, lambda: changes.delete_records(ask.source, where, offset), f"/topics/{segment(topic.name)}")
-    return shown(ask, form, f"Nothing was changed: what was typed is not {form.called}.")
+    try:
+        where, offset = _place(topic, given["partition"], given["offset"])
+    except BadInput as error:
+        ask.audit(f"delete records of topic {topic.name!a}: refused: {error}")
+        return shown(ask, form, str(error))
+    what = f"delete records of {topic.name!a} [{where.number}] before offset {'the end' if offset < 0 else offset}"
+    return sent(ask, form, what, lambda: changes.delete_records(ask.source, where, offset), form.back)
 
 
 def _place(topic: TopicSummary, partition: str, offset: str) -> tuple[Partition, int]:

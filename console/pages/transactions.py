@@ -48,7 +48,7 @@ def abort(ask: Ask) -> Answer:
     """Aborts it if the transactional id was typed."""
     one = _found(ask)
     what = f"abort transaction {one.name!a} of producer {one.producer_id} epoch {one.epoch}"
-    return sent(ask, _form(one), what, lambda: subject.abort(ask.source, one.name), f"/transaction?id={segment(one.name)}")
+    return sent(ask, _form(one), what, lambda: subject.abort(ask.source, one), f"/transaction?id={segment(one.name)}")
 
 
 def _found(ask: Ask) -> subject.Transaction:

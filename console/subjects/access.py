@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
-from ottla.commands import acl, direct, quota, user
-from ottla.commands.brokers import Brokers, check
+from ottla.commands import acl, quota, user
+from ottla.commands.brokers import check
 from ottla.commands.output import Failure
 from ottla.commands.program import AccessRule
 from ottla.console.source import Source
+from ottla.console.subjects.any_broker import any_broker
 from ottla.wire.messages.alter_client_quotas import OpData
 from ottla.wire.messages.alter_user_scram_credentials import AlterUserScramCredentialsRequest, ScramCredentialDeletion
 from ottla.wire.messages.create_acls import AclCreation, CreateAclsRequest
@@ -28,31 +28,27 @@ QUOTAS: Final = (
 MECHANISMS: Final = {number: name for name, number in user.MECHANISMS.items()}
 
 
-def _brokers(source: Source) -> Brokers:
-    return Brokers(source.cluster, source.summary().metadata)
-
-
 # Access rules
 
 
 def rules(source: Source) -> list[AccessRule]:
     """Returns all access rules. Raises direct.Refused, SECURITY_DISABLED without an authorizer, and Failure."""
-    with _brokers(source) as brokers:
-        return sorted(acl.described(acl.any_of(brokers), None, None))
+    with any_broker(source) as broker:
+        return sorted(acl.described(broker, None, None))
 
 
-def add_rules(source: Source, wanted: Sequence[AccessRule]) -> None:
-    """Adds access rules; those that are there already stay. Raises Failure."""
-    with _brokers(source) as brokers:
-        answer = acl.any_of(brokers).call(CreateAclsRequest([AclCreation(*rule) for rule in wanted]))
+def add_rule(source: Source, rule: AccessRule) -> None:
+    """Adds an access rule; nothing changes if it is there already. Raises Failure."""
+    with any_broker(source) as broker:
+        answer = broker.call(CreateAclsRequest([AclCreation(*rule)]))
     for one in answer.results:
         check(one.error_code, one.error_message)
 
 
 def remove_rule(source: Source, rule: AccessRule) -> None:
     """Removes one access rule. Raises Failure, also if it is not there."""
-    with _brokers(source) as brokers:
-        answer = acl.any_of(brokers).call(DeleteAclsRequest([DeleteAclsFilter(*rule)]))
+    with any_broker(source) as broker:
+        answer = broker.call(DeleteAclsRequest([DeleteAclsFilter(*rule)]))
     gone = 0
     for result in answer.filter_results:
         check(result.error_code, result.error_message)
@@ -74,10 +70,10 @@ class User(NamedTuple):
 
 def users(source: Source) -> list[User]:
     """Returns the users with SCRAM passwords, one for each mechanism. Raises Failure."""
-    with _brokers(source) as brokers:
+    with any_broker(source) as broker:
         return [
             User(name, MECHANISMS.get(number, str(number)), iterations)
-            for name, number, iterations in user.described(user.any_of(brokers), None)
+            for name, number, iterations in user.described(broker, None)
         ]
 
 
@@ -93,8 +89,8 @@ def remove_user(source: Source, name: str, mechanism: str) -> None:
 
 
 def _alter_users(source: Source, request: AlterUserScramCredentialsRequest) -> None:
-    with _brokers(source) as brokers:
-        (result,) = user.any_of(brokers).call(request).results
+    with any_broker(source) as broker:
+        (result,) = broker.call(request).results
     check(result.error_code, result.error_message)
 
 
@@ -115,8 +111,8 @@ class Token(NamedTuple):
 
 def tokens(source: Source) -> list[Token]:
     """Returns the delegation tokens that this client may see. Raises direct.Refused where there are none, and Failure."""
-    with _brokers(source) as brokers:
-        answer = acl.any_of(brokers).call(DescribeDelegationTokenRequest(None))
+    with any_broker(source) as broker:
+        answer = broker.call(DescribeDelegationTokenRequest(None))
     check(answer.error_code)
     return sorted(_token(one) for one in answer.tokens)
 
@@ -147,18 +143,17 @@ class Quota(NamedTuple):
 
 def quotas(source: Source) -> list[Quota]:
     """Returns all quotas. Raises Failure."""
-    with _brokers(source) as brokers:
-        found = quota.described(quota.any_of(brokers), {})
+    with any_broker(source) as broker:
+        found = quota.described(broker, {})
     return [Quota(entity, key, value) for entity, values in found for key, value in values.items()]
 
 
 def set_quota(source: Source, entity: quota.Entity, key: str, value: float | None) -> None:
     """Sets a quota of an entity, or removes it if the value is None. Raises Failure."""
-    with _brokers(source) as brokers:
-        connection: direct.Connection = quota.any_of(brokers)
-        if value is None and all(key not in values for _, values in quota.described(connection, entity)):
+    with any_broker(source) as broker:
+        if value is None and all(key not in values for _, values in quota.described(broker, entity)):
             raise Failure(f"{quota.in_words(entity)} has no quota {key}")  # the cluster would accept this silently
         op = OpData(key, remove=True) if value is None else OpData(key, value)
-        error = quota.alter(connection, entity, [op], dry_run=False)
+        error = quota.alter(broker, entity, [op], dry_run=False)
     if error is not None:
         raise Failure(error)

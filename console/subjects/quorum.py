@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Final, NamedTuple
 
-from ottla.commands.brokers import Brokers, check
+from ottla.commands.brokers import check
 from ottla.console.source import Source
+from ottla.console.subjects.any_broker import any_broker
 from ottla.wire.messages.api_versions import ApiVersionsRequest
 from ottla.wire.messages.describe_quorum import DescribeQuorumRequest, RequestPartitionData, RequestTopicData
 
@@ -34,9 +35,9 @@ class Quorum(NamedTuple):
 
 def quorum(source: Source) -> Quorum:
     """Returns the quorum as its leader tells it: voters first. Raises Failure."""
-    with _brokers(source) as brokers:
+    with any_broker(source) as broker:
         asked = DescribeQuorumRequest([RequestTopicData(METADATA_TOPIC, [RequestPartitionData(0)])])
-        answer = _any(brokers).call(asked)
+        answer = broker.call(asked)
     check(answer.error_code, answer.error_message)
     one = answer.topics[0].partitions[0]
     check(one.error_code, one.error_message)
@@ -73,8 +74,8 @@ class Feature(NamedTuple):
 
 def features(source: Source) -> list[Feature]:
     """Returns the features that the cluster has agreed on, and those that a broker supports. Raises Failure."""
-    with _brokers(source) as brokers:
-        answer = _any(brokers).call(ApiVersionsRequest("ottla-console", "1"))
+    with any_broker(source) as broker:
+        answer = broker.call(ApiVersionsRequest("ottla-console", "1"))
     check(answer.error_code)
     supported = {one.name: one for one in answer.supported_features}
     agreed = {one.name: one.max_version_level for one in answer.finalized_features}
@@ -91,11 +92,3 @@ def features(source: Source) -> list[Feature]:
 
 def _known(number: int) -> int | None:
     return None if number < 0 else int(number)
-
-
-def _brokers(source: Source) -> Brokers:
-    return Brokers(source.cluster, source.summary().metadata)
-
-
-def _any(brokers: Brokers) -> Any:
-    return brokers.at(min(brokers.metadata.brokers))

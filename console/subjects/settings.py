@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 from ottla.commands import config, direct
 from ottla.commands.admin import Change, Operation
 from ottla.commands.brokers import Brokers, check
-from ottla.commands.config_rows import DEFAULT, SOURCES, Entry, Kind, Target, from_wire
+from ottla.commands.config_rows import SOURCES, Entry, Kind, Target, from_wire
 from ottla.commands.output import Failure
 from ottla.console.missing import Missing
 from ottla.console.source import Source
@@ -37,10 +37,6 @@ class Detail(NamedTuple):
     type: str
     text: str
     steps: list[Step]
-
-    @property
-    def default(self) -> str | None:
-        return next((step.value for step in self.steps if step.source == DEFAULT), None)
 
 
 def detail(source: Source, target: Target, key: str) -> Detail:

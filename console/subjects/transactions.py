@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 from ottla.commands import group_kinds, group_reset
 from ottla.commands.output import Failure, counted
 from ottla.commands.positions import Partition, spans
-from ottla.commands.txn import NO_SUCH_ID, TxnBrokers, partitions_of
+from ottla.commands.txn import TxnBrokers, partitions_of
 from ottla.console.missing import Missing
 from ottla.console.source import Source
 
@@ -154,13 +154,10 @@ def groups_behind(source: Source, held: Sequence[HeldPartition]) -> tuple[list[W
     return found, [*groups.notes, *([f"{counted(left_out, 'more group')} not asked"] if left_out > 0 else [])]
 
 
-def abort(source: Source, name: str) -> None:
+def abort(source: Source, one: Transaction) -> None:
     """Aborts the transaction of this id and fences its producer. Raises Failure, also if none is open."""
     with brokers_of(source) as brokers:
-        there = brokers.transactions()
-        if name not in there:
-            raise Failure(NO_SUCH_ID)
-        if not brokers.fence(name, there[name][0]):
+        if not brokers.fence(one.name, one.coordinator):
             raise Failure("no transaction is open; nothing was aborted")
 
 

@@ -10,6 +10,7 @@ from typing import Any
 from ottla.commands.config_rows import Entry, Kind
 from ottla.commands.group_kinds import Listed
 from ottla.commands.group_rows import Coordinator, GroupState
+from ottla.commands.positions import Partition
 from ottla.commands.topic_rows import PartitionState
 from ottla.commands.why.facts import GroupFacts
 from ottla.console.history import History
@@ -77,6 +78,9 @@ class FakeSource:
         return [PartitionState(number, None if number == 1 else 1, (1, 2), (1,), 5, 12, 2048) for number in numbers], [
             *self.notes
         ]
+
+    def end_offsets(self, name: str) -> tuple[dict[Partition, int], list[str]]:
+        return {Partition(name, number): 12 for number in range(self.topic(name).partitions)}, [*self.notes]
 
     def settings(self, kind: Kind, name: str) -> list[Entry]:
         self.asked.append((kind, name))

@@ -73,6 +73,26 @@ def test_onwards_from_somewhere_and_on_from_there(source: Source, three: str) ->
         assert values(it.onwards({0: 0}, {0: Span(4, 6)}, 5, ALL)) == numbers(4, 5)
 
 
+def test_no_more_records_than_were_asked_for_and_none_is_lost(source: Source, three: str) -> None:
+    with reader(source, three) as it:
+        have = it.spans([0, 1, 2])
+        onwards = it.onwards({0: 8, 1: 0, 2: 0}, have, 1, ALL)
+        assert (values(onwards), onwards.next, onwards.has_more) == (numbers(8), {0: 9, 1: 0, 2: 0}, True)
+        assert values(it.onwards(onwards.next, have, 4, ALL)) == numbers(9, 10, 11)
+        newest = it.newest({0: 10, 1: 10, 2: 0}, have, 4, ALL)
+        assert (values(newest), newest.next, newest.has_more) == (numbers(19, 18, 9, 8), {0: 8, 1: 8, 2: 0}, True)
+        newest = it.newest({0: 2, 1: 2, 2: 0}, have, 1, ALL)
+        assert (values(newest), newest.next, newest.has_more) == (numbers(11), {0: 2, 1: 1, 2: 0}, True)
+        found: list[bytes | None] = []
+        starts = {0: 0, 1: 0, 2: 0}
+        while (read := it.onwards(starts, have, 7, ALL)).records:
+            assert len(read.records) <= 7
+            found += values(read)
+            starts = dict(read.next)
+        assert len(found) == 20
+        assert set(found) == set(numbers(*range(20)))
+
+
 def test_a_filter_looks_further(source: Source, topic: Callable[..., str], produced: Records) -> None:
     name = topic("reading-filter")
     produced(name, *numbers(*range(500)), key=b"the-key")

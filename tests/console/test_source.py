@@ -75,6 +75,7 @@ def test_what_topics_hold(source: Source, topic: Callable[..., str], produced: R
     held, notes = source.held([name])
     assert held == {name: Held(2, None)}
     assert notes == ["sizes are not known: closed"]
+    assert source.end_offsets(name) == ({Partition(name, 0): 0, Partition(name, 1): 2}, [])  # no size is asked for
 
 
 def test_a_topic_that_goes_while_its_page_is_made(source: Source, monkeypatch: pytest.MonkeyPatch) -> None:

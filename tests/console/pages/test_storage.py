@@ -49,6 +49,13 @@ def test_what_is_wrong_with_a_directory_is_said(monkeypatch: pytest.MonkeyPatch)
     assert cells(inside)[5:] == ["t", "1", "2.0 KiB", "7", "▲ will replace the one elsewhere"]
 
 
+def test_many_directories_are_counted_in_english(monkeypatch: pytest.MonkeyPatch) -> None:
+    one = subject.Directory(1, "/a", None, None, None, False, [])
+    monkeypatch.setattr(subject, "directories", lambda _, broker=None: ([one] * 201, []))
+    with browsing(FakeSource()) as browser:
+        assert "1–200 of 201 directories" in browser.get("/broker/directories").text
+
+
 def test_if_no_broker_answers_that_is_a_failure(source: Source, monkeypatch: pytest.MonkeyPatch) -> None:
     def closed(*_: object) -> None:
         raise Failure("closed")
