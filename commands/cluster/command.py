@@ -25,7 +25,7 @@ from typing import Annotated, Any, Final, NoReturn
 import typer
 
 from ottla.commands import output
-from ottla.commands.cluster import jars
+from ottla.commands.cluster import cores, jars
 from ottla.commands.cluster.errors import ClusterError
 from ottla.commands.cluster.layout import MOST_NODES, check_overrides, plan
 from ottla.commands.cluster.process import NodeProcess
@@ -93,12 +93,16 @@ def run_cluster(
     rack: Annotated[
         str | None, typer.Option("--rack", metavar="RACK", help="broker.rack of all brokers: the name of this machine.")
     ] = None,
+    on_cores: Annotated[
+        bool, typer.Option("--cores", help="Bind each broker to a core of its own, as far as there are enough.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print pids, addresses and logs as JSON.")] = False,
 ) -> None:
     """Run a cluster on this machine until SIGTERM or Ctrl-C: Apache Kafka's controllers and ottla's brokers."""
     overrides = tuple(override or ())
     try:
         check_overrides(overrides)
+        usable = cores.usable() if on_cores else []
         layout = plan(directory, nodes, controllers, port, SystemRandom())
         programs = find_programs(os.environ, kafka, kafka_version)
     except ClusterError as error:
@@ -112,6 +116,7 @@ def run_cluster(
             rack=rack,
             should_stop=lambda: signals.came is not None,
             stop_fd=signals.fd,
+            cores=usable,
         )
         try:
             signals.cluster.start()
@@ -159,7 +164,8 @@ def _announce(cluster: RunningCluster, as_json: bool) -> None:
     layout = cluster.layout
 
     def described(node: NodeProcess) -> dict[str, object]:
-        return {"id": node.place.node_id, "address": node.place.address, "pid": node.pid, "log": str(node.log)}
+        entry = {"id": node.place.node_id, "address": node.place.address, "pid": node.pid, "log": str(node.log)}
+        return entry | ({"core": node.core} if node.core is not None else {})
 
     if as_json:
         output.write_json(
@@ -173,6 +179,10 @@ def _announce(cluster: RunningCluster, as_json: bool) -> None:
         )
     else:
         lines = [f"ottla cluster ready: bootstrap {layout.bootstrap}, directory {layout.directory}, cluster {layout.cluster_id}"]
-        lines += [f"{node.name}: {node.place.address}, pid {node.pid}, log {node.log}" for node in cluster.nodes]
+        lines += [f"{node.name}: {node.place.address}, {_runs_as(node)}, log {node.log}" for node in cluster.nodes]
         output.write_lines(lines)
     sys.stdout.flush()
+
+
+def _runs_as(node: NodeProcess) -> str:
+    return f"pid {node.pid}" if node.core is None else f"pid {node.pid} on core {node.core}"

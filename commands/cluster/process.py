@@ -30,11 +30,15 @@ _STAMP: Final = re.compile(r"^ottla: ")
 
 
 class NodeProcess:
-    """A node; see the module's docstring. `lock` is a descriptor that the process keeps open for as long as it lives."""
+    """A node; see the module's docstring. `lock` is a descriptor that the process keeps open for as long as it lives. `core` is the
+    one that it runs on, None for any (cores.py)."""
 
-    def __init__(self, place: Place, command: Sequence[str], environment: Mapping[str, str], log: Path, lock: int) -> None:
+    def __init__(
+        self, place: Place, command: Sequence[str], environment: Mapping[str, str], log: Path, lock: int, core: int | None = None
+    ) -> None:
         self.place = place
         self.log = log
+        self.core = core
         self._command = command
         self._environment = environment
         self._lock = lock
@@ -60,7 +64,7 @@ class NodeProcess:
         return self._pidfd
 
     def start(self) -> None:
-        """Starts the process; it is not ready yet. Raises ClusterError if it runs."""
+        """Starts the process; it is not ready yet. Raises ClusterError if it runs, or cannot run on its core."""
         if self.is_running:
             raise ClusterError(f"{self.name} runs already (pid {self.pid})")
         self._close()
@@ -77,6 +81,20 @@ class NodeProcess:
                 process_group=0,
             )
         self._pidfd = os.pidfd_open(self._process.pid)
+        if self.core is not None:
+            self._pin(self.core)
+
+    def _pin(self, core: int) -> None:
+        """Binds the process, which has one thread yet, to a core: its later threads have the same. Raises ClusterError."""
+        assert self._process is not None
+        try:
+            os.sched_setaffinity(self._process.pid, {core})
+        except ProcessLookupError:
+            return  # it ended at once, which whoever waits for it sees and says
+        except OSError as error:
+            raise ClusterError(
+                f"--cores: {self.name} cannot run on core {core}: {error.strerror}; leave the option out"
+            ) from error
 
     def is_ready(self) -> bool:
         """Returns whether the node serves: a broker says so in its log, a controller answers."""

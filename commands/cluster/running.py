@@ -21,6 +21,7 @@ from typing import Final, NamedTuple
 
 from ottla.commands.cluster import jars
 from ottla.commands.cluster import layout as layouts
+from ottla.commands.cluster.cores import shared_out
 from ottla.commands.cluster.errors import ClusterError
 from ottla.commands.cluster.java import find_java
 from ottla.commands.cluster.layout import Layout, Place
@@ -69,7 +70,8 @@ def find_programs(environment: Mapping[str, str], kafka: Path | None = None, ver
 
 class RunningCluster:
     """A cluster; see the module's docstring. `overrides` are settings for all nodes, `key=value`. `should_stop` is asked while
-    nodes are waited for, and `stop_fd` becomes readable when its answer changes.
+    nodes are waited for, and `stop_fd` becomes readable when its answer changes. `cores` are those that brokers are bound to, one
+    each; none leaves them where the kernel puts them.
     """
 
     def __init__(
@@ -83,6 +85,7 @@ class RunningCluster:
         ready_seconds: float = READY_SECONDS,
         should_stop: Callable[[], bool] = lambda: False,
         stop_fd: int | None = None,
+        cores: Sequence[int] = (),
     ) -> None:
         self.layout = layout
         self.controllers: list[NodeProcess] = []
@@ -94,6 +97,7 @@ class RunningCluster:
         self._ready_seconds = ready_seconds
         self._should_stop = should_stop
         self._stop_fd = stop_fd
+        self._cores: Sequence[int | None] = shared_out(cores, len(layout.brokers)) if cores else [None] * len(layout.brokers)
         self._lock = -1
 
     @property
@@ -111,8 +115,8 @@ class RunningCluster:
             self._write()
             for place in self.layout.controllers:
                 self.controllers.append(self._node(place, self._controller_command(place)))
-            for place in self.layout.brokers:
-                self.brokers.append(self._node(place, self._broker_command(place)))
+            for place, core in zip(self.layout.brokers, self._cores, strict=True):
+                self.brokers.append(self._node(place, self._broker_command(place), core))
             for group in (self.controllers, self.brokers):
                 for node in group:
                     node.start()
@@ -220,8 +224,8 @@ class RunningCluster:
         overrides = [word for text in self._overrides for word in ("--override", text)]
         return [*self._programs.ottla, "serve", self._properties(place), "--cluster-id", self.layout.cluster_id, *overrides]
 
-    def _node(self, place: Place, command: Sequence[str]) -> NodeProcess:
-        return NodeProcess(place, command, self._environment, self.layout.folder(place) / layouts.LOG, self._lock)
+    def _node(self, place: Place, command: Sequence[str], core: int | None = None) -> NodeProcess:
+        return NodeProcess(place, command, self._environment, self.layout.folder(place) / layouts.LOG, self._lock, core)
 
     def wait_until_ready(self, nodes: Iterable[NodeProcess]) -> None:
         """Returns when all of them serve. Raises ClusterError if one ends or takes too long, and Interrupted."""

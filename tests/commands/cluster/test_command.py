@@ -129,6 +129,22 @@ def test_json_tells_where_everything_is(run: Run, tmp_path: Path) -> None:
     assert errors.endswith("ottla: no node of the cluster runs any more; start it again with the same command\n")
 
 
+def test_with_cores_it_tells_the_core_of_each_broker(run: Run) -> None:
+    command = run("--port", "0", "--nodes", "2", "--cores", "--json")
+    said = json.loads(command.first_line())
+    cores = sorted(os.sched_getaffinity(0))
+    assert {broker["core"] for broker in said["brokers"]} == {*cores[:2]}
+    assert [os.sched_getaffinity(broker["pid"]) for broker in said["brokers"]] == [{broker["core"]} for broker in said["brokers"]]
+    assert "core" not in said["controllers"][0]
+    assert command.end(signal.SIGTERM) == (0, "")
+    again = run("--port", "0", "--cores")
+    assert again.first_line().startswith("ottla cluster ready")
+    assert again.process.stdout is not None
+    lines = [again.process.stdout.readline() for _ in range(3)]
+    assert [" on core " in line for line in lines] == [False, True, True]
+    assert again.end(signal.SIGTERM) == (0, "")
+
+
 def test_a_node_that_had_ended_makes_the_exit_code_1(run: Run, tmp_path: Path) -> None:
     command = run("--port", "0", "--nodes", "2", "--json")
     os.kill(json.loads(command.first_line())["brokers"][0]["pid"], signal.SIGKILL)

@@ -185,3 +185,33 @@ def test_settings_of_a_brokers_environment_are_no_settings_of_all() -> None:
 
 def test_a_port_without_a_node_does_not_answer() -> None:
     assert not processes.answers(1)
+
+
+def test_brokers_are_bound_to_cores_and_controllers_are_not(rig: Rig) -> None:
+    core = max(os.sched_getaffinity(0))
+    cluster = rig.cluster(cores=[core])
+    cluster.start()
+    assert [os.sched_getaffinity(node.pid or 0) for node in cluster.brokers] == [{core}, {core}]
+    assert [os.sched_getaffinity(node.pid or 0) for node in cluster.controllers] == [os.sched_getaffinity(0)] * 2
+    cluster.brokers[0].stop()
+    cluster.brokers[0].start()
+    cluster.wait_until_ready(cluster.brokers)
+    assert os.sched_getaffinity(cluster.brokers[0].pid or 0) == {core}
+    assert cluster.stop() == []
+
+
+def test_each_broker_has_the_next_core(rig: Rig) -> None:
+    cluster = rig.cluster(cores=sorted(os.sched_getaffinity(0)))
+    cluster.start()
+    cores = sorted(os.sched_getaffinity(0))
+    assert [node.core for node in cluster.brokers] == [cores[at % len(cores)] for at in range(2)]
+    assert [node.core for node in cluster.controllers] == [None, None]
+
+
+def test_a_core_that_is_not_there_is_said(rig: Rig) -> None:
+    cluster = rig.cluster(cores=[100_000])
+    with pytest.raises(
+        ClusterError, match=r"^--cores: broker 1 cannot run on core 100000: Invalid argument; leave the option out$"
+    ):
+        cluster.start()
+    assert not any(node.is_running for node in cluster.nodes)
