@@ -30,8 +30,8 @@ _STAMP: Final = re.compile(r"^ottla: ")
 
 
 class NodeProcess:
-    """A node; see the module's docstring. `lock` is a descriptor that the process keeps open for as long as it lives. `core` is the
-    one that it runs on, None for any (cores.py)."""
+    """A node; see the module's docstring. `lock` is a descriptor that the process keeps open for as long as it lives. `core` is
+    the one that it runs on, None for any (cores.py)."""
 
     def __init__(
         self, place: Place, command: Sequence[str], environment: Mapping[str, str], log: Path, lock: int, core: int | None = None

@@ -29,6 +29,7 @@ from typing import Any
 
 from compat_tests.reference import maven
 from compat_tests.reference.kafka import HOST, BrokerFailed, BrokerProcess, RealKafka
+from scripts.bench import go_programs
 from scripts.bench.kload import Process
 from scripts.bench.kload_wire import API_VERSIONS, Connection
 from scripts.bench.report import add_docs, medians_of, table, write_docs
@@ -67,23 +68,10 @@ class WarmKafka(RealKafka):
 
 
 class GoProgram(BrokerProcess):
-    """A program in Go beside this script, in the folder of its kind; built once a version, by Go and its module proxy."""
+    """A program in Go beside this script, in the folder of its kind."""
 
     def command(self) -> list[str]:
-        return [str(self.built()), str(self.port)]
-
-    def built(self) -> Path:
-        source = BENCH / self.kind
-        program = maven.cache_dir() / self.kind / self.kind
-        newest = max(path.stat().st_mtime for path in source.iterdir())
-        if not program.exists() or program.stat().st_mtime < newest:
-            program.parent.mkdir(parents=True, exist_ok=True)
-            done = subprocess.run(
-                ["go", "build", "-o", str(program), "."], cwd=source, capture_output=True, text=True, check=False
-            )
-            if done.returncode != 0:
-                raise BrokerFailed(f"{self.kind} could not be built:\n{done.stderr}")
-        return program
+        return [str(go_programs.built(self.kind)), str(self.port)]
 
 
 class Kfake(GoProgram):

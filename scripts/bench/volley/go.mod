@@ -1,0 +1,3 @@
+module ottla/bench/volley
+
+go 1.24
