@@ -140,6 +140,15 @@ class Mixed:
         """Gives each partition back to its first replica, all of which have to be in sync. Raises KafkaException."""
         self._elect([TopicPartition(topic, index) for index in range(partitions)])
 
+    def elect_unclean(self, topic: str, leader: int) -> None:
+        """Has the controllers elect whatever replica there is of a topic's one partition, and waits until it is this one."""
+
+        def leads() -> bool:
+            self.admin.elect_leaders(ElectionType.UNCLEAN, [TopicPartition(topic, 0)]).result(30)
+            return self.state(topic)[0][0] == leader
+
+        wait_for(leads, lambda: f"{topic}: {self.state(topic)}\n{self.tails()}")
+
     def _elect(self, partitions: list[TopicPartition] | None) -> None:
         """Gives partitions back to their first replicas, all of the cluster for None."""
         for error in self.admin.elect_leaders(ElectionType.PREFERRED, partitions).result(30).values():

@@ -161,33 +161,61 @@ def test_what_replicas_in_sync_do_not_have_in_time_is_answered_as_by_kafkas_and_
     assert refused[OTTLA] == refused[KAFKA] == [ErrorCode.COORDINATOR_NOT_AVAILABLE] * 2
 
 
-def test_groups_of_a_damaged_replica_move_and_it_repairs_itself(cluster: Mixed) -> None:
-    groups = {f"damaged-{number}": number for number in range(20)}
+def damaged_under(cluster: Mixed, prefix: str) -> dict[str, int]:
+    """Has groups commit at ottla, damages its replica, and has the controllers ask it to lead, which it cannot. Returns what the
+    groups have committed."""
+    groups = {f"{prefix}-{number}": number for number in range(20)}
     cluster.lead(OFFSETS, OTTLA)
     wait_for(lambda: commit(cluster, OTTLA, "first", 1) is ErrorCode.NONE, cluster.tails)
     for group, offset in groups.items():
         assert commit(cluster, OTTLA, group, offset) is ErrorCode.NONE
     cluster.stop_in_order(OTTLA)
-    place = cluster.brokers[OTTLA].data_dir / f"{OFFSETS}-0"
-    _damage(place)
-    before = cluster.brokers[OTTLA].log_file.read_text()
+    _damage(cluster.brokers[OTTLA].data_dir / f"{OFFSETS}-0")
     cluster.brokers[OTTLA].start()
     cluster.wait_for_full_isr()  # a replica that follows does not look at what it has
     cluster.elect_preferred(OFFSETS, 1)
+    return groups
+
+
+def test_groups_of_a_damaged_replica_move_and_it_repairs_itself(cluster: Mixed) -> None:
+    log = cluster.brokers[OTTLA].log_file
+    before = len(log.read_text())
+    groups = damaged_under(cluster, "damaged")
 
     def said(text: str) -> bool:
-        return text in cluster.brokers[OTTLA].log_file.read_text()[len(before) :]
+        return text in log.read_text()[before:]
 
     cluster.wait_for_leaders(OFFSETS, [KAFKA])
     wait_until_committed(cluster, KAFKA, groups)
     assert commit(cluster, KAFKA, "damaged-1", 100) is ErrorCode.NONE
-    assert said(f"{place}")
+    assert said(f"{cluster.brokers[OTTLA].data_dir / f'{OFFSETS}-0'}")
     assert said(f"The controllers are asked to have broker {KAFKA} lead it, and this replica is fetched again from there")
     wait_for(lambda: said(f"{OFFSETS}-0 is in sync again"), cluster.tails)
     cluster.wait_for_full_isr()
     cluster.lead(OFFSETS, OTTLA)
     wait_until_committed(cluster, OTTLA, groups | {"damaged-1": 100})
     assert commit(cluster, OTTLA, "damaged-2", 200) is ErrorCode.NONE
+    cluster.wait_until_equal(OFFSETS, BOTH)
+
+
+def test_a_repair_goes_on_when_the_new_leader_has_died_in_between(cluster: Mixed) -> None:
+    """With only two replicas these are two failures: the damaged one has been cut, and the other was killed, after which the
+    controllers do not rely on it. So nobody leads, until an operator has them elect what there is: the one with all records."""
+    groups = damaged_under(cluster, "twice")
+    cluster.wait_for_leaders(OFFSETS, [KAFKA])
+    cluster.brokers[KAFKA].kill()
+    assert committed(cluster, OTTLA, "twice-1") in (*_NOT_HERE, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    cluster.brokers[KAFKA].start()
+    cluster.wait_for_leaders(OFFSETS, [-1])
+    assert isinstance(committed(cluster, OTTLA, "twice-1"), ErrorCode)
+    cluster.elect_unclean(OFFSETS, KAFKA)
+    # Until its high watermark is past what it has loaded, Kafka answers that nothing is committed.
+    wait_for(lambda: committed(cluster, KAFKA, "twice-1") == 1, cluster.tails)
+    wait_until_committed(cluster, KAFKA, groups)
+    wait_for(lambda: commit(cluster, KAFKA, "twice-1", 100) is ErrorCode.NONE, cluster.tails)
+    cluster.wait_for_full_isr()
+    cluster.lead(OFFSETS, OTTLA)
+    wait_until_committed(cluster, OTTLA, groups | {"twice-1": 100})
     cluster.wait_until_equal(OFFSETS, BOTH)
 
 
