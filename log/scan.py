@@ -144,6 +144,30 @@ def walk_batches(file: File, start: int, end: int, read_bytes: int = READ_BYTES)
         position += size
 
 
+def block_at(file: File, position: int, end: int, read_bytes: int) -> bytes:
+    """Returns the bytes from `position` on, which must be a batch's first and lies before `end`: about `read_bytes`, and at least
+    that batch, whole. Raises CorruptRecord as `walk_headers` does."""
+    block = file.pread(min(read_bytes, end - position), position)
+    if len(block) < HEADER_SIZE:
+        raise CorruptRecord(f"{file!r}: {end - position} bytes at position {position} are not a complete batch")
+    size = _LENGTH.unpack_from(block, 8)[0] + OVERHEAD
+    if HEADER_SIZE <= size <= end - position and block[16] == MAGIC:
+        if size <= len(block):
+            return block
+        block = file.pread(size, position)
+        if size <= len(block):
+            return block
+    raise CorruptRecord(f"{file!r}: no complete batch at position {position}")
+
+
+def batch_in(block: bytes, at: int) -> memoryview | None:
+    """Returns the batch at block[at], None if no batch is there or not all of it."""
+    if at + HEADER_SIZE > len(block):
+        return None
+    size = _LENGTH.unpack_from(block, at + 8)[0] + OVERHEAD
+    return memoryview(block)[at : at + size] if HEADER_SIZE <= size <= len(block) - at and block[at + 16] == MAGIC else None
+
+
 def check_batches(file: File, end: int, scan: BatchScan, progress: Callable[[int], None]) -> int:
     """Takes `scan` through file[scan.sound:end], reading CHECK_BYTES or a batch at a time; `progress` is called with the size of
     each read in bytes.

@@ -25,7 +25,8 @@ class CleaningJob:
     `segments` are (base offset, bytes) of the segments below `uncleanable_offset`, ascending; below `dirty_offset` they were
     cleaned before. `producers` are (id, last offset or -1, epoch) of the producers that the partition knows; `aborted` is as in
     the transaction index. `map_bytes` bounds the map, `bytes_per_second` bounds reading and writing together, and
-    `max_decompressed_batch_bytes` bounds what a batch, or a record of it, decompresses to.
+    `max_decompressed_batch_bytes` bounds what a batch, or a record of it, decompresses to. `hash_seed` is a random number, a
+    new one for each cleaning, by which the map hashes keys (`log.compaction.key_hash`).
     """
 
     topic: str
@@ -46,6 +47,7 @@ class CleaningJob:
     buffer_bytes: int
     bytes_per_second: float
     max_decompressed_batch_bytes: int
+    hash_seed: int
 
     def fields(self) -> dict[str, Any]:
         """Returns the fields by name. The values are not copied, because there may be a hundred thousand producers."""
