@@ -20,7 +20,8 @@ class MapTooSmall(LogError):
 
 @dataclass(slots=True)
 class CleaningJob:
-    """Holds all that a cleaning has to know, as plain numbers and text, so that JSON can carry its `fields`.
+    """Holds all that a cleaning has to know, as plain numbers and text, so that JSON can carry its `fields`, where tuples become
+    lists.
 
     `segments` are (base offset, bytes) of the segments below `uncleanable_offset`, ascending; below `dirty_offset` they were
     cleaned before. `producers` are (id, last offset or -1, epoch) of the producers that the partition knows; `aborted` is as in
@@ -40,7 +41,7 @@ class CleaningJob:
     segment_bytes: int
     segment_index_bytes: int
     index_interval_bytes: int
-    producers: list[tuple[int, int, int]]
+    producers: Sequence[Sequence[int]]
     aborted: Sequence[tuple[int, int, int, int]]
     map_bytes: int
     load_factor: float

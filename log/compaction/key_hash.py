@@ -9,7 +9,7 @@ A key is read as a number sequence: its size, then its bytes, three at a time. T
 values at four secret points, modulo the prime 2^31 - 1, are the hash. Two keys differ by a polynomial that is not zero, because
 the size comes first. It has at most as many roots as its degree, which is the number of words. So for keys that were chosen
 without knowing the points, and whatever else they are, the probability of a collision is at most (words / 2^30)^4: 2^-112 for
-two keys of 12 bytes, 2^-98 for two of 128. Longer keys are first replaced by their BLAKE2b under the same secret.
+two keys of 12 bytes, 2^-98 for two of 128. Longer keys are first replaced by `hashlib.blake2b` under the same secret.
 
 The points lie below 2^30, so that nothing needs more than 63 bits and one reduction a step is enough: a sum stays under
 1.5 * 2^32, and its product with a point under 1.5 * 2^62. The result is the same compiled and uncompiled.
