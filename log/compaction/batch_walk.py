@@ -17,7 +17,6 @@ from ottla.log.compaction.offset_map import OffsetMap
 from ottla.log.compaction.record_loops import join_runs, put_keys, survivors
 from ottla.wire.batch import CODEC_MASK, CONTROL_BIT, DELETE_HORIZON_BIT, MAGIC, TRANSACTIONAL_BIT, read_header
 from ottla.wire.kernel import BATCH_HEADER, COPY_BELOW, LARGE, int32_at, int64_at
-from ottla.wire.primitives import Buffer
 
 _NOT_PLAIN: Final = CODEC_MASK | TRANSACTIONAL_BIT | CONTROL_BIT | DELETE_HORIZON_BIT
 
@@ -59,15 +58,16 @@ def note_batches(offsets: OffsetMap, block: bytes, at: i64, from_offset: i64) ->
 
 
 class Passed:
-    """Holds what `pass_batches` found: counts of records, and of what stays the bytes, in parts, and for each batch (size in
-    bytes, last offset, greatest timestamp). `next_offset` is the least at which the next batch may begin."""
+    """Holds what `pass_batches` found: counts of records, and of what stays the bytes, in parts that do not keep the block, and
+    for each batch (size in bytes, last offset, greatest timestamp). `next_offset` is the least at which the next batch may
+    begin."""
 
     def __init__(self, next_offset: i64) -> None:
         self.next_offset: i64 = next_offset
         self.read: i64 = 0
         self.kept: i64 = 0
         self.keyless: i64 = 0
-        self.parts: list[Buffer] = []
+        self.parts: list[bytes] = []
         self.batches: list[tuple[int, int, int]] = []
 
 
@@ -97,7 +97,7 @@ def pass_batches(rules: Rules, block: bytes, at: i64, passed: Passed) -> int:
             passed.batches.append((int(size), int(last_offset), int(int64_at(block, at + 35))))
         else:
             if begun >= 0:
-                passed.parts.append(view[begun:at])
+                passed.parts.append(block[begun:at])
                 begun = -1
             staying: deque[bytes] = deque()
             if found.kept > 0:
@@ -106,12 +106,12 @@ def pass_batches(rules: Rules, block: bytes, at: i64, passed: Passed) -> int:
             result = what_stays(batch, read_header(batch), found, staying, rules)
             if result.parts:
                 passed.batches.append((sum([len(part) for part in result.parts]), int(last_offset), result.max_timestamp))
-                passed.parts += result.parts
+                passed.parts += [bytes(part) for part in result.parts]
         passed.next_offset = last_offset + 1
         passed.read += found.read
         passed.kept += found.kept
         passed.keyless += found.keyless
         at = stop
     if begun >= 0:
-        passed.parts.append(view[begun:at])
+        passed.parts.append(block[begun:at])
     return int(at)

@@ -135,25 +135,32 @@ class Cleaner:
 
     def _note_segment(self, segment: Segment, transactions: CleanedTransactions) -> bool:
         """Puts the keys of a segment's dirty batches into the map; returns False if that is full."""
-        job, offsets, stats = self._job, self._map, self.stats
+        job = self._job
         first = segment.locate(job.dirty_offset)  # checks what the index says against the log
         position = segment.size if first is None else first.position
         while position < segment.size:
             block = block_at(segment.open_file(), position, segment.size, job.buffer_bytes)
-            at, more = 0, True
-            while more:
-                at, read = note_batches(offsets, block, at, job.dirty_offset)
-                stats.map_records_read += read
-                batch = batch_in(block, at)
-                if batch is not None:
-                    if not self._note_batch(segment, batch, transactions):
-                        return False
-                    at += len(batch)
-                more = batch is not None
-            self._throttle.spend(at)
-            stats.map_bytes_read += at
-            position += at
+            size, had_room = self._note_block(segment, block, transactions)
+            self._throttle.spend(size)
+            self.stats.map_bytes_read += size
+            if not had_room:
+                return False
+            position += size
         return True
+
+    def _note_block(self, segment: Segment, block: bytes, transactions: CleanedTransactions) -> tuple[int, bool]:
+        """Puts the keys of the whole batches of a block into the map. Returns (how many bytes these take, whether all keys found
+        room)."""
+        at = 0
+        while True:
+            at, read = note_batches(self._map, block, at, self._job.dirty_offset)
+            self.stats.map_records_read += read
+            batch = batch_in(block, at)
+            if batch is None:
+                return at, True
+            if not self._note_batch(segment, batch, transactions):
+                return at, False
+            at += len(batch)
 
     def _note_batch(self, segment: Segment, batch: Buffer, transactions: CleanedTransactions) -> bool:
         """Puts the keys of any batch into the map; returns False if that is full."""
@@ -239,26 +246,38 @@ class Cleaner:
         return CleanedGroup(cleaned.base_offset, cleaned.size, [segment.base_offset for segment in group], end_offset)
 
     def _copy(self, segment: Segment, output: _Output, transactions: CleanedTransactions, rules: Rules) -> None:
-        stats = self.stats
         position = 0
         while position < segment.size:
             block = block_at(segment.open_file(), position, segment.size, self._job.buffer_bytes)
-            at, more = 0, True
-            while more:
-                passed = Passed(output.next_offset)
-                at = pass_batches(rules, block, at, passed)
-                stats.records_read += passed.read
-                stats.keyless_records += passed.keyless
-                stats.records_written += passed.kept
-                output.add_passed(passed)
-                batch = batch_in(block, at)
-                if batch is not None:
-                    self._copy_batch(segment, position + at, batch, output, transactions, rules)
-                    at += len(batch)
-                more = batch is not None
-            self._throttle.spend(at)
-            stats.bytes_read += at
-            position += at
+            size = self._copy_block(segment, position, block, output, transactions, rules)
+            self._throttle.spend(size)
+            self.stats.bytes_read += size
+            position += size
+
+    def _copy_block(
+        self,
+        segment: Segment,
+        position: int,
+        block: bytes,
+        output: _Output,
+        transactions: CleanedTransactions,
+        rules: Rules,
+    ) -> int:
+        """Copies what stays of the whole batches of a block, which begins at `position` of the segment; returns how many bytes
+        these take."""
+        stats, at = self.stats, 0
+        while True:
+            passed = Passed(output.next_offset)
+            at = pass_batches(rules, block, at, passed)
+            stats.records_read += passed.read
+            stats.keyless_records += passed.keyless
+            stats.records_written += passed.kept
+            output.add_passed(passed)
+            batch = batch_in(block, at)
+            if batch is None:
+                return at
+            self._copy_batch(segment, position + at, batch, output, transactions, rules)
+            at += len(batch)
 
     def _copy_batch(
         self,
@@ -307,7 +326,7 @@ class _Output:
         self._file = segment.open_file()
         self._block_bytes = block_bytes
         self._throttle = throttle
-        self._parts: list[Buffer] = []
+        self._parts: list[bytes] = []
         self._gathered = 0
         self.next_offset = segment.base_offset
         segment.reset_indexes()
@@ -322,7 +341,7 @@ class _Output:
     def add(self, batch: FilteredBatch, header: BatchHeader) -> None:
         """Adds what stays of a batch. Raises CorruptRecord."""
         self._index(sum(map(len, batch.parts)), header.last_offset, batch.max_timestamp)
-        self._parts += batch.parts
+        self._parts += map(bytes, batch.parts)  # a view would keep the block that it was read in
         self._write_if_enough()
 
     def add_passed(self, passed: Passed) -> None:

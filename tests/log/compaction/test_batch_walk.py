@@ -135,3 +135,4 @@ def test_what_stays_is_what_stays_of_each_batch(module: ModuleType, seed: int) -
     for name in ("read", "kept", "keyless"):
         assert getattr(passed, name) == sum(getattr(result, name) for result, _ in expected)
     assert passed.next_offset == read_header(batches[-1]).next_offset
+    assert all(type(part) is bytes for part in passed.parts), "a view would keep the whole block until it is written"
