@@ -125,29 +125,18 @@ def walk_batches(file: File, start: int, end: int, read_bytes: int = READ_BYTES)
     A view stays valid for as long as the caller keeps it; it keeps the block in which it was read alive.
     """
     position = start
-    view, origin = memoryview(b""), start
     while position < end:
-        at = position - origin
-        size = _LENGTH.unpack_from(view, at + 8)[0] + OVERHEAD if at + HEADER_SIZE <= len(view) else HEADER_SIZE
-        if at + HEADER_SIZE > len(view) or (HEADER_SIZE <= size <= end - position and at + size > len(view)):
-            view, origin, at = memoryview(file.pread(min(max(read_bytes, size), end - position), position)), position, 0
-            if len(view) < HEADER_SIZE:
-                raise CorruptRecord(f"{file!r}: {end - position} bytes at position {position} are not a complete batch")
-            size = _LENGTH.unpack_from(view, 8)[0] + OVERHEAD
-        if size < HEADER_SIZE or size > end - position or view[at + 16] != MAGIC:
-            raise CorruptRecord(f"{file!r}: no complete batch at position {position}")
-        if at + size > len(view):  # the batch is larger than a block and is read again, whole
-            view, origin, at = memoryview(file.pread(size, position)), position, 0
-            if len(view) < size:
-                raise CorruptRecord(f"{file!r}: no complete batch at position {position}")
-        yield position, view[at : at + size]
-        position += size
+        block, at = block_at(file, position, end, read_bytes), 0
+        while (batch := batch_in(block, at)) is not None:
+            yield position + at, batch
+            at += len(batch)
+        position += at
 
 
 def block_at(file: File, position: int, end: int, read_bytes: int) -> bytes:
     """Returns the bytes from `position` on, which must be a batch's first and lies before `end`: about `read_bytes`, and at least
     that batch, whole. Raises CorruptRecord as `walk_headers` does."""
-    block = file.pread(min(read_bytes, end - position), position)
+    block = file.pread(min(max(read_bytes, HEADER_SIZE), end - position), position)
     if len(block) < HEADER_SIZE:
         raise CorruptRecord(f"{file!r}: {end - position} bytes at position {position} are not a complete batch")
     size = _LENGTH.unpack_from(block, 8)[0] + OVERHEAD
