@@ -2,14 +2,21 @@
 
 mypyc turns them into extension modules beside their sources, which then win the import. They share one library, so that they call
 each other as C functions. The extensions are optional: without a C compiler the install says so, succeeds, and the same source
-runs uncompiled. What mypyc makes needs nothing at run time but mypy_extensions, one of our dependencies; and librt for
-`wire/columns.py`, by the extra `spark`.
+runs uncompiled. What mypyc makes needs nothing at run time but mypy_extensions, and librt for what keeps machine integers
+(`wire/columns.py`, the cleaner's map); both are dependencies of ours.
 """
 
 from mypyc.build import mypycify
 from setuptools import setup
 
-LOOPS = ["ottla/wire/kernel.py", "ottla/wire/columns.py", "ottla/log/compaction/offset_map.py"]
+LOOPS = [
+    "ottla/wire/kernel.py",
+    "ottla/wire/columns.py",
+    "ottla/log/compaction/key_hash.py",
+    "ottla/log/compaction/offset_map.py",
+    "ottla/log/compaction/record_loops.py",
+    "ottla/log/compaction/batch_walk.py",
+]
 """Written for the compiler: machine integers, no objects."""
 HOT_PATHS = [
     "ottla/wire/primitives.py",
@@ -21,6 +28,7 @@ HOT_PATHS = [
     "ottla/wire/messages/offset_commit.py",
     "ottla/wire/messages/internal/offset_commit_key.py",
     "ottla/wire/messages/internal/offset_commit_value.py",
+    "ottla/log/compaction/filtered_batch.py",
     "ottla/log/validate.py",
     "ottla/log/producers.py",
     "ottla/log/partition.py",

@@ -125,23 +125,36 @@ def walk_batches(file: File, start: int, end: int, read_bytes: int = READ_BYTES)
     A view stays valid for as long as the caller keeps it; it keeps the block in which it was read alive.
     """
     position = start
-    view, origin = memoryview(b""), start
     while position < end:
-        at = position - origin
-        size = _LENGTH.unpack_from(view, at + 8)[0] + OVERHEAD if at + HEADER_SIZE <= len(view) else HEADER_SIZE
-        if at + HEADER_SIZE > len(view) or (HEADER_SIZE <= size <= end - position and at + size > len(view)):
-            view, origin, at = memoryview(file.pread(min(max(read_bytes, size), end - position), position)), position, 0
-            if len(view) < HEADER_SIZE:
-                raise CorruptRecord(f"{file!r}: {end - position} bytes at position {position} are not a complete batch")
-            size = _LENGTH.unpack_from(view, 8)[0] + OVERHEAD
-        if size < HEADER_SIZE or size > end - position or view[at + 16] != MAGIC:
-            raise CorruptRecord(f"{file!r}: no complete batch at position {position}")
-        if at + size > len(view):  # the batch is larger than a block and is read again, whole
-            view, origin, at = memoryview(file.pread(size, position)), position, 0
-            if len(view) < size:
-                raise CorruptRecord(f"{file!r}: no complete batch at position {position}")
-        yield position, view[at : at + size]
-        position += size
+        block, at = block_at(file, position, end, read_bytes), 0
+        while (batch := batch_in(block, at)) is not None:
+            yield position + at, batch
+            at += len(batch)
+        position += at
+
+
+def block_at(file: File, position: int, end: int, read_bytes: int) -> bytes:
+    """Returns the bytes from `position` on, which must be a batch's first and lies before `end`: about `read_bytes`, and at least
+    that batch, whole. Raises CorruptRecord as `walk_headers` does."""
+    block = file.pread(min(max(read_bytes, HEADER_SIZE), end - position), position)
+    if len(block) < HEADER_SIZE:
+        raise CorruptRecord(f"{file!r}: {end - position} bytes at position {position} are not a complete batch")
+    size = _LENGTH.unpack_from(block, 8)[0] + OVERHEAD
+    if HEADER_SIZE <= size <= end - position and block[16] == MAGIC:
+        if size <= len(block):
+            return block
+        block = file.pread(size, position)
+        if size <= len(block):
+            return block
+    raise CorruptRecord(f"{file!r}: no complete batch at position {position}")
+
+
+def batch_in(block: bytes, at: int) -> memoryview | None:
+    """Returns the batch at block[at], None if no batch is there or not all of it."""
+    if at + HEADER_SIZE > len(block):
+        return None
+    size = _LENGTH.unpack_from(block, at + 8)[0] + OVERHEAD
+    return memoryview(block)[at : at + size] if HEADER_SIZE <= size <= len(block) - at and block[at + 16] == MAGIC else None
 
 
 def check_batches(file: File, end: int, scan: BatchScan, progress: Callable[[int], None]) -> int:

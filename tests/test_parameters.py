@@ -117,7 +117,6 @@ def test_the_clock_is_a_parameter() -> None:
 def test_the_disk_is_a_parameter() -> None:
     assert modules_using(DISK) == {
         "log/disk/files.py",
-        "log/compaction/offset_map.py",  # memory that no file is behind
         "log/compaction/process.py",  # its standard output
         "security/pem.py",  # memory through which a key reaches OpenSSL
         "server/console/child.py",  # the descriptor that tells of a process's end

@@ -7,13 +7,16 @@ import sys
 from pathlib import Path
 from types import ModuleType
 
+import ottla
+
 
 def uncompiled(module: ModuleType) -> ModuleType:
     """Returns another module made of the same source, which the interpreter runs as it stands."""
-    assert module.__file__ is not None
-    plain = module.__name__.rpartition(".")[2]
+    _, *rooms, plain = module.__name__.split(".")
     name = f"uncompiled_{plain}"
-    spec = importlib.util.spec_from_file_location(name, Path(module.__file__).resolve().with_name(f"{plain}.py"))
+    # Not by the module's `__file__`, which mypyc makes up if another compiled module was the first to import it.
+    source = Path(ottla.__path__[0], *rooms, f"{plain}.py")
+    spec = importlib.util.spec_from_file_location(name, source)
     assert spec is not None
     assert spec.loader is not None
     loaded = sys.modules[name] = importlib.util.module_from_spec(spec)

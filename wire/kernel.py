@@ -2,7 +2,7 @@
 
 Kafka's broker looks at every record of every batch that it accepts, and so must ottla: a batch with a wrong count, length or
 offset delta would stop each consumer that meets it. In CPython that takes several hundred nanoseconds a record, compiled about
-ten. So the loops over record bytes live in this module, wire/columns.py and log/compaction/offset_map.py, which are compiled
+ten. So the loops over record bytes live in this module, wire/columns.py and some modules of log/compaction, which are compiled
 (`setup.py`).
 
 A record of a v2 batch (KIP-98, `org.apache.kafka.common.record`), all integers zigzag varints:

@@ -27,16 +27,18 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
+from ottla.log.compaction.batch_walk import Passed, note_batches, pass_batches
 from ottla.log.compaction.cleaning_job import CleanedGroup, CleaningJob, CleaningStats, MapTooSmall
 from ottla.log.compaction.filtered_batch import FilteredBatch, Rules, filter_batch, pieces_of
-from ottla.log.compaction.offset_map import SLOT_BYTES, OffsetMap, put_keys
+from ottla.log.compaction.offset_map import SLOT_BYTES, OffsetMap
+from ottla.log.compaction.record_loops import put_keys
 from ottla.log.compaction.transactions import CleanedTransactions
 from ottla.log.config import MAX_BATCH_BYTES
 from ottla.log.disk.files import Disk, OpenFiles
 from ottla.log.errors import CorruptRecord, LogError
 from ottla.log.index import MAX_RELATIVE_OFFSET
 from ottla.log.names import CLEANED_SUFFIX, INDEX_SUFFIX, LOG_SUFFIX, SEGMENT_SUFFIXES, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX
-from ottla.log.scan import walk_batches
+from ottla.log.scan import batch_in, block_at
 from ottla.log.segment import Segment
 from ottla.log.txn_index import AbortedTransaction
 from ottla.wire.batch import BatchHeader, check_crc, read_header
@@ -81,7 +83,7 @@ class Cleaner:
         self.stats = CleaningStats()
         keys = max(0, job.uncleanable_offset - job.dirty_offset)
         enough = (int(keys / job.load_factor) + _SPARE_SLOTS) * SLOT_BYTES
-        self._map = OffsetMap(min(job.map_bytes, enough), job.load_factor)
+        self._map = OffsetMap(min(job.map_bytes, enough), job.load_factor, job.hash_seed)
 
     def groups(self) -> Iterator[CleanedGroup]:
         """Cleans; yields each new segment when it is durable. Raises CorruptRecord, MapTooSmall or OSError, and what the throttle
@@ -133,27 +135,51 @@ class Cleaner:
 
     def _note_segment(self, segment: Segment, transactions: CleanedTransactions) -> bool:
         """Puts the keys of a segment's dirty batches into the map; returns False if that is full."""
-        job, offsets, stats = self._job, self._map, self.stats
+        job = self._job
         first = segment.locate(job.dirty_offset)  # checks what the index says against the log
-        start = segment.size if first is None else first.position
-        for _, batch in walk_batches(segment.open_file(), start, segment.size, job.buffer_bytes):
-            header = read_header(batch)
-            self._throttle.spend(header.size)
-            stats.map_bytes_read += header.size
-            if header.is_control:
-                transactions.on_control_batch(header, batch)
-                stats.map_records_read += 1
-            elif transactions.on_batch(header):
-                stats.map_records_read += header.records_count
-            elif header.records_count and header.last_offset >= job.dirty_offset:
-                try:
-                    had_room = self._note_keys(batch, header)
-                except ValueError as error:
-                    raise _undecodable(segment, header, error) from error
-                if not had_room:
-                    return False
-            if header.last_offset >= job.dirty_offset:
-                offsets.latest_offset = header.last_offset
+        position = segment.size if first is None else first.position
+        while position < segment.size:
+            block = block_at(segment.open_file(), position, segment.size, job.buffer_bytes)
+            size, had_room = self._note_block(segment, block, transactions)
+            self._throttle.spend(size)
+            self.stats.map_bytes_read += size
+            if not had_room:
+                return False
+            position += size
+        return True
+
+    def _note_block(self, segment: Segment, block: bytes, transactions: CleanedTransactions) -> tuple[int, bool]:
+        """Puts the keys of the whole batches of a block into the map. Returns (how many bytes these take, whether all keys found
+        room)."""
+        at = 0
+        while True:
+            at, read = note_batches(self._map, block, at, self._job.dirty_offset)
+            self.stats.map_records_read += read
+            batch = batch_in(block, at)
+            if batch is None:
+                return at, True
+            if not self._note_batch(segment, batch, transactions):
+                return at, False
+            at += len(batch)
+
+    def _note_batch(self, segment: Segment, batch: Buffer, transactions: CleanedTransactions) -> bool:
+        """Puts the keys of any batch into the map; returns False if that is full."""
+        job, stats = self._job, self.stats
+        header = read_header(batch)
+        if header.is_control:
+            transactions.on_control_batch(header, batch)
+            stats.map_records_read += 1
+        elif transactions.on_batch(header):
+            stats.map_records_read += header.records_count
+        elif header.records_count and header.last_offset >= job.dirty_offset:
+            try:
+                had_room = self._note_keys(batch, header)
+            except ValueError as error:
+                raise _undecodable(segment, header, error) from error
+            if not had_room:
+                return False
+        if header.last_offset >= job.dirty_offset:
+            self._map.latest_offset = header.last_offset
         return True
 
     def _note_keys(self, batch: Buffer, header: BatchHeader) -> bool:
@@ -220,24 +246,64 @@ class Cleaner:
         return CleanedGroup(cleaned.base_offset, cleaned.size, [segment.base_offset for segment in group], end_offset)
 
     def _copy(self, segment: Segment, output: _Output, transactions: CleanedTransactions, rules: Rules) -> None:
+        position = 0
+        while position < segment.size:
+            block = block_at(segment.open_file(), position, segment.size, self._job.buffer_bytes)
+            size = self._copy_block(segment, position, block, output, transactions, rules)
+            self._throttle.spend(size)
+            self.stats.bytes_read += size
+            position += size
+
+    def _copy_block(
+        self,
+        segment: Segment,
+        position: int,
+        block: bytes,
+        output: _Output,
+        transactions: CleanedTransactions,
+        rules: Rules,
+    ) -> int:
+        """Copies what stays of the whole batches of a block, which begins at `position` of the segment; returns how many bytes
+        these take."""
+        stats, at = self.stats, 0
+        while True:
+            passed = Passed(output.next_offset)
+            at = pass_batches(rules, block, at, passed)
+            stats.records_read += passed.read
+            stats.keyless_records += passed.keyless
+            stats.records_written += passed.kept
+            output.add_passed(passed)
+            batch = batch_in(block, at)
+            if batch is None:
+                return at
+            self._copy_batch(segment, position + at, batch, output, transactions, rules)
+            at += len(batch)
+
+    def _copy_batch(
+        self,
+        segment: Segment,
+        position: int,
+        batch: Buffer,
+        output: _Output,
+        transactions: CleanedTransactions,
+        rules: Rules,
+    ) -> None:
+        """Copies what stays of any batch."""
         stats = self.stats
-        for position, batch in walk_batches(segment.open_file(), 0, segment.size, self._job.buffer_bytes):
-            header = read_header(batch)
-            self._throttle.spend(header.size)
-            stats.bytes_read += header.size
-            if not check_crc(batch, header):  # a copy with a new CRC would hide the damage for good
-                raise CorruptRecord(f"{segment!r}: the CRC of the batch at position {position} does not match")
-            output.go_on(header, f"{segment!r}: the batch at position {position}")
-            obsolete = transactions.on_control_batch(header, batch) if header.is_control else transactions.on_batch(header)
-            try:
-                result = filter_batch(batch, header, obsolete, rules)
-            except ValueError as error:
-                raise _undecodable(segment, header, error) from error
-            stats.records_read += result.read
-            stats.keyless_records += result.keyless
-            stats.records_written += result.kept
-            if result.parts:
-                output.add(result, header)
+        header = read_header(batch)
+        if not check_crc(batch, header):  # a copy with a new CRC would hide the damage for good
+            raise CorruptRecord(f"{segment!r}: the CRC of the batch at position {position} does not match")
+        output.go_on(header, f"{segment!r}: the batch at position {position}")
+        obsolete = transactions.on_control_batch(header, batch) if header.is_control else transactions.on_batch(header)
+        try:
+            result = filter_batch(batch, header, obsolete, rules)
+        except ValueError as error:
+            raise _undecodable(segment, header, error) from error
+        stats.records_read += result.read
+        stats.keyless_records += result.keyless
+        stats.records_written += result.kept
+        if result.parts:
+            output.add(result, header)
 
     def _make_durable(self, cleaned: Segment, modified_ms: int) -> None:
         disk = self._disk
@@ -260,27 +326,41 @@ class _Output:
         self._file = segment.open_file()
         self._block_bytes = block_bytes
         self._throttle = throttle
-        self._parts: list[Buffer] = []
+        self._parts: list[bytes] = []
         self._gathered = 0
-        self._next_offset = segment.base_offset
+        self.next_offset = segment.base_offset
         segment.reset_indexes()
 
     def go_on(self, header: BatchHeader, what: str) -> None:
         """Notes the next batch that there was, whether or not anything stays of it. Raises CorruptRecord if it does not begin
         above the one before: no CRC covers an offset, and one that is wrong would hide the latest records of keys."""
-        if header.base_offset < self._next_offset:
-            raise CorruptRecord(f"{what} begins at offset {header.base_offset}, and {self._next_offset} would be the next")
-        self._next_offset = header.next_offset
+        if header.base_offset < self.next_offset:
+            raise CorruptRecord(f"{what} begins at offset {header.base_offset}, and {self.next_offset} would be the next")
+        self.next_offset = header.next_offset
 
     def add(self, batch: FilteredBatch, header: BatchHeader) -> None:
+        """Adds what stays of a batch. Raises CorruptRecord."""
+        self._index(sum(map(len, batch.parts)), header.last_offset, batch.max_timestamp)
+        self._parts += map(bytes, batch.parts)  # a view would keep the block that it was read in
+        self._write_if_enough()
+
+    def add_passed(self, passed: Passed) -> None:
+        """Adds what stays of the batches that a walk went over. Raises CorruptRecord."""
+        self.next_offset = passed.next_offset
+        for size, last_offset, max_timestamp in passed.batches:
+            self._index(size, last_offset, max_timestamp)
+        self._parts += passed.parts
+        self._write_if_enough()
+
+    def _index(self, size: int, last_offset: int, max_timestamp: int) -> None:
         segment = self._segment
-        if not segment.can_hold(header.last_offset):
-            raise CorruptRecord(f"{segment!r}: offset {header.last_offset} is too far from its first")
-        size = sum(map(len, batch.parts))
-        segment.index_batch(segment.size, size, header.last_offset, batch.max_timestamp)
+        if not segment.can_hold(last_offset):
+            raise CorruptRecord(f"{segment!r}: offset {last_offset} is too far from its first")
+        segment.index_batch(segment.size, size, last_offset, max_timestamp)
         segment.size += size
-        self._parts += batch.parts
         self._gathered += size
+
+    def _write_if_enough(self) -> None:
         if self._gathered >= self._block_bytes:
             self._write()
 

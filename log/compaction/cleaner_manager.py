@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Final
 
 from ottla.log.compaction.cleaner import Cleaner, Throttle
 from ottla.log.compaction.cleaning_job import CleanedGroup, CleaningAborted, CleaningJob, CleaningStats, MapTooSmall
+from ottla.log.compaction.key_hash import SEED_BITS
 from ottla.log.compaction.plan import CleaningPlan, is_compacted, is_due, plan
 from ottla.log.compaction.swap import SegmentSwap, remove_unfinished, settle
 from ottla.log.disk.checkpoint import TopicPartition
@@ -33,6 +34,7 @@ from ottla.log.transactions import collect_aborted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container
+    from random import Random
 
     from ottla.log.flush import FlushJob
     from ottla.log.management.manager import LogManager
@@ -108,9 +110,12 @@ class Cleaning:
 class LogCleaner:
     """The module's docstring describes it. The plain numbers are for the metrics."""
 
-    def __init__(self, logs: LogManager, now_ms: Callable[[], int], settings: CleanerSettings | None = None) -> None:
+    def __init__(
+        self, logs: LogManager, now_ms: Callable[[], int], random: Random, settings: CleanerSettings | None = None
+    ) -> None:
         self._logs = logs
         self._now_ms = now_ms
+        self._random = random
         self.settings = settings or CleanerSettings()
         self.uncleanable: dict[TopicPartition, str] = {}
         """The logs that are left alone because they cannot be cleaned, each with the reason."""
@@ -211,6 +216,7 @@ class LogCleaner:
             buffer_bytes=max(settings.io_buffer_size // settings.threads // 2, _LEAST_BUFFER_BYTES),
             bytes_per_second=max(_LEAST_BYTES_PER_SECOND, settings.io_max_bytes_per_second / settings.threads),
             max_decompressed_batch_bytes=config.max_decompressed_batch_bytes,
+            hash_seed=self._random.getrandbits(SEED_BITS),
         )
 
     # Using the results

@@ -20,12 +20,14 @@ class MapTooSmall(LogError):
 
 @dataclass(slots=True)
 class CleaningJob:
-    """Holds all that a cleaning has to know, as plain numbers and text, so that JSON can carry its `fields`.
+    """Holds all that a cleaning has to know, as plain numbers and text, so that JSON can carry its `fields`, where tuples become
+    lists.
 
     `segments` are (base offset, bytes) of the segments below `uncleanable_offset`, ascending; below `dirty_offset` they were
     cleaned before. `producers` are (id, last offset or -1, epoch) of the producers that the partition knows; `aborted` is as in
     the transaction index. `map_bytes` bounds the map, `bytes_per_second` bounds reading and writing together, and
-    `max_decompressed_batch_bytes` bounds what a batch, or a record of it, decompresses to.
+    `max_decompressed_batch_bytes` bounds what a batch, or a record of it, decompresses to. `hash_seed` is a random number, a
+    new one for each cleaning, by which the map hashes keys (`log.compaction.key_hash`).
     """
 
     topic: str
@@ -39,13 +41,14 @@ class CleaningJob:
     segment_bytes: int
     segment_index_bytes: int
     index_interval_bytes: int
-    producers: list[tuple[int, int, int]]
+    producers: Sequence[Sequence[int]]
     aborted: Sequence[tuple[int, int, int, int]]
     map_bytes: int
     load_factor: float
     buffer_bytes: int
     bytes_per_second: float
     max_decompressed_batch_bytes: int
+    hash_seed: int
 
     def fields(self) -> dict[str, Any]:
         """Returns the fields by name. The values are not copied, because there may be a hundred thousand producers."""

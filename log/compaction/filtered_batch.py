@@ -1,12 +1,16 @@
-"""Applies the rules of a cleaning, which `log.compaction.cleaner` describes, to the bytes of one batch."""
+"""Applies the rules of a cleaning, which `log.compaction.cleaner` describes, to the bytes of one batch.
+
+`filter_batch` takes any batch. `what_stays` is its second half: the walk over plain batches (`log.compaction.batch_walk`), which
+has found out about the records by itself, calls it for those that are to be changed."""
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
-from ottla.log.compaction.offset_map import OffsetMap, Survivors, join_runs, rebase, survivors
+from ottla.log.compaction.offset_map import OffsetMap
+from ottla.log.compaction.record_loops import Survivors, join_runs, rebase, survivors
 from ottla.wire.batch import (
     CODEC_MASK,
     DELETE_HORIZON_BIT,
@@ -27,21 +31,22 @@ if TYPE_CHECKING:
     from ottla.log.compaction.cleaning_job import CleaningJob
 
 
-class FilteredBatch(NamedTuple):
+class FilteredBatch:
     """The result for one batch: `parts` are its new bytes, empty if the whole batch goes. `read` and `kept` count records, and
     `keyless` those that were removed because they have no key."""
 
-    parts: list[Buffer]
-    max_timestamp: int
-    read: int
-    kept: int
-    keyless: int
+    def __init__(self, parts: list[Buffer], max_timestamp: int, read: int, kept: int, keyless: int) -> None:
+        self.parts = parts
+        self.max_timestamp = max_timestamp
+        self.read = read
+        self.kept = kept
+        self.keyless = keyless
 
 
 class Rules:
     """The rules by which one cleaning decides what happens to a batch."""
 
-    __slots__ = ("_producers", "_uncleanable_offset", "horizon_ms", "max_bytes", "now_ms", "offsets")
+    __slots__ = ("_producers", "horizon_ms", "max_bytes", "now_ms", "offsets", "uncleanable_offset")
 
     def __init__(self, offsets: OffsetMap, job: CleaningJob) -> None:
         self.offsets = offsets
@@ -49,13 +54,13 @@ class Rules:
         self.now_ms = job.now_ms
         # In Kafka the sum overflows where delete.retention.ms means "for ever", and the horizon lies in the past.
         self.horizon_ms = min(job.now_ms + job.delete_retention_ms, MAX_INT64)
-        self._uncleanable_offset = job.uncleanable_offset
+        self.uncleanable_offset = job.uncleanable_offset
         self._producers = {producer_id: (last_offset, epoch) for producer_id, last_offset, epoch in job.producers}
 
     def stays_empty(self, header: BatchHeader) -> bool:
         """Returns whether a batch without records stays. It does if a producer's state would otherwise be lost after a restart,
         or if it holds the last offset of the part that is cleaned."""
-        if header.next_offset == self._uncleanable_offset:
+        if header.next_offset == self.uncleanable_offset:
             return True
         last = self._producers.get(header.producer_id)
         if last is None or header.producer_id < 0:
@@ -69,8 +74,7 @@ class Rules:
 def filter_batch(batch: Buffer, header: BatchHeader, obsolete: bool, rules: Rules) -> FilteredBatch:
     """Returns what stays of the batch. `obsolete` says that it belongs to an aborted transaction, or is a marker that nothing
     needs. Raises ValueError if it does not decode, and TooLarge if it decompresses to more than the bound."""
-    horizon_ms = header.base_timestamp if header.has_delete_horizon else None
-    due = horizon_ms is not None and horizon_ms <= rules.now_ms
+    due = header.has_delete_horizon and header.base_timestamp <= rules.now_ms
     if obsolete and (due or not header.is_control):
         return _emptied(header, rules, read=header.records_count)
     if header.is_control:
@@ -79,6 +83,13 @@ def filter_batch(batch: Buffer, header: BatchHeader, obsolete: bool, rules: Rule
             return _emptied(header, rules)
         return _kept_control(batch, header, section, obsolete, rules)
     found, staying = _survivors(batch, header, rules, due)
+    return what_stays(batch, header, found, staying, rules)
+
+
+def what_stays(batch: Buffer, header: BatchHeader, found: Survivors, staying: deque[bytes], rules: Rules) -> FilteredBatch:
+    """Returns what stays of a batch of records, after a look at each: `staying` are the bytes of those that stay, and nobody
+    else may hold them."""
+    horizon_ms = header.base_timestamp if header.has_delete_horizon else None
     read, kept, keyless = found.read, found.kept, found.keyless
     if not kept:
         return _emptied(header, rules, read, keyless)

@@ -127,7 +127,7 @@ class Load:
     def __init__(self, logs: LogManager, seed: int) -> None:
         self._logs = logs
         self._random = Random(seed)
-        self._cleaner = LogCleaner(logs, now_ms)
+        self._cleaner = LogCleaner(logs, now_ms, Random(seed))
         self._short_lived = 0
         self._seed = seed
 

@@ -109,7 +109,9 @@ class Compaction:
             from ottla.server.partitions.cleaning import LogCleaning
 
             settings = self._context.settings
-            self._cleaning = LogCleaning(self._logs, self._disk, self._context.clock, lambda: settings.values)
+            self._cleaning = LogCleaning(
+                self._logs, self._disk, self._context.clock, self._context.random, lambda: settings.values
+            )
             if self._sources is not None:
                 self._sources.cleaner = self._cleaning.cleaner
         return self._cleaning.run_pass()

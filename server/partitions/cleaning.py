@@ -33,6 +33,8 @@ from ottla.server.base.clock import wait_at_most
 from ottla.server.base.scheduler import flush_in_thread
 
 if TYPE_CHECKING:
+    from random import Random
+
     from ottla.log.disk.files import Disk
     from ottla.log.management.manager import LogManager
     from ottla.server.base.clock import Clock
@@ -97,10 +99,11 @@ class LogCleaning:
         logs: LogManager,
         disk: Disk,
         clock: Clock,
+        random: Random,
         values: Callable[[], Mapping[str, Any]],
         new_worker: Callable[[], Worker] | None = None,
     ) -> None:
-        self.cleaner = LogCleaner(logs, clock.now_ms)
+        self.cleaner = LogCleaner(logs, clock.now_ms, random)
         self._values = values
         in_process = type(disk) is OsDisk and bool(sys.executable)
         self._new_worker = new_worker or (lambda: ProcessWorker(clock) if in_process else ThreadWorker(disk, clock))

@@ -8,7 +8,7 @@ import pytest
 
 from ottla.log.disk.files import File
 from ottla.log.errors import CorruptRecord
-from ottla.log.scan import HEADER_SIZE, find, walk, walk_batches, walk_headers
+from ottla.log.scan import HEADER_SIZE, batch_in, block_at, find, walk, walk_batches, walk_headers
 from ottla.wire.batch import read_header, stamp
 from tests.log.support import batch
 from tests.memdisk import MemDisk
@@ -91,6 +91,26 @@ def test_a_bad_header_is_no_batch(at: int, value: bytes) -> None:
     assert [(count, "complete batch" in error) for count, error in outcome(data)] == [(2, True)] * 3
     with pytest.raises(CorruptRecord, match=f"position {POSITIONS[2]}"):
         find(log_file(data), 0, len(data), 1 << 40)
+
+
+@pytest.mark.parametrize("read_bytes", [HEADER_SIZE, 200, 8192, 1 << 20])
+def test_a_block_begins_with_a_whole_batch(read_bytes: int) -> None:
+    file = log_file(b"".join(BATCHES))
+    for position, whole in zip(POSITIONS, BATCHES, strict=True):
+        block = block_at(file, position, END, read_bytes)
+        assert len(block) == max(len(whole), min(read_bytes, END - position))
+        assert batch_in(block, 0) == memoryview(whole)
+
+
+def test_what_is_not_a_whole_batch_is_none_in_a_block() -> None:
+    block = b"-" + BATCHES[0] + BATCHES[2]
+    behind = 1 + len(BATCHES[0])
+    assert (batch_in(block, 1), batch_in(block, behind)) == (memoryview(BATCHES[0]), memoryview(BATCHES[2]))
+    assert batch_in(block, len(block)) is None
+    assert batch_in(block[:-1], behind) is None
+    assert batch_in(block[: behind + 60], behind) is None
+    assert batch_in(block[: behind + 16] + b"\1" + block[behind + 17 :], behind) is None
+    assert batch_in(block[: behind + 8] + b"\0\0\0\x30" + block[behind + 12 :], behind) is None
 
 
 def test_any_bytes_end_the_walk() -> None:

@@ -229,7 +229,7 @@ class CompactedMachine(PartitionMachine):
     @rule()
     def compact(self) -> None:
         self.state = dataclasses.replace(self.state, compacted=True)
-        LogCleaner(self.rig.manager, lambda: self.rig.now_ms).clean_pass()
+        LogCleaner(self.rig.manager, lambda: self.rig.now_ms, Random(1)).clean_pass()
 
     @precondition(lambda self: len(self.state.batches) > 1)
     @rule()

@@ -148,7 +148,7 @@ class Trace:
     def compact(self, topic: str) -> None:
         # Cleaning flushes what it is about to clean; how far it got is its own business.
         self._plan(topic, lambda state: dataclasses.replace(state, compacted=True).synced(state.bases[-1]))
-        LogCleaner(self.logs, lambda: self.now_ms).clean_pass()
+        LogCleaner(self.logs, lambda: self.now_ms, Random(1)).clean_pass()
 
     def delete(self, topic: str) -> None:
         self.after[topic] = None

@@ -88,6 +88,7 @@ def _job(contents: dict[int, bytes]) -> CleaningJob:
         buffer_bytes=1 << 16,
         bytes_per_second=1e12,
         max_decompressed_batch_bytes=100_000,
+        hash_seed=1,
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from random import Random
 from typing import Any, Final, NamedTuple
 
 from ottla.log.compaction.cleaner import Cleaner, Throttle
@@ -49,7 +50,7 @@ class CleanerRig(Rig):
 
     def start(self) -> None:
         super().start()
-        self.cleaner = LogCleaner(self.manager, lambda: self.now_ms, self.cleaner_settings)
+        self.cleaner = LogCleaner(self.manager, lambda: self.now_ms, Random(1), self.cleaner_settings)
 
     # Writing
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from random import Random
 from typing import Any
 
 import pytest
@@ -39,7 +40,7 @@ def test_the_dirtiest_goes_first() -> None:
     rig.partition(1, segments=4, clean=3)
     rig.partition(2, segments=4, clean=1)
     rig.partition(3, segments=4, clean=2)
-    cleaner = LogCleaner(rig.manager, lambda: rig.now_ms)
+    cleaner = LogCleaner(rig.manager, lambda: rig.now_ms, Random(1))
     order = [cleaner.next_cleaning() for _ in range(4)]
     assert [cleaning and cleaning.partition[1] for cleaning in order] == [2, 3, 1, None]
     assert cleaner.max_dirty_ratio == 0.0, "all that are not in cleaning"

@@ -8,7 +8,8 @@ import pytest
 
 from ottla.log.compaction.cleaning_job import CleaningJob
 from ottla.log.compaction.filtered_batch import FilteredBatch, Rules, filter_batch
-from ottla.log.compaction.offset_map import OffsetMap, put_keys
+from ottla.log.compaction.offset_map import OffsetMap
+from ottla.log.compaction.record_loops import put_keys
 from ottla.wire.batch import BatchHeader, check_crc, read_header, stamp
 from ottla.wire.compression import GZIP, NONE
 from ottla.wire.kernel import MAX_INT64
@@ -34,12 +35,12 @@ def rules(
     most: int = 1 << 20,
 ) -> Rules:
     """For a log of these batches, whose keys are in the map."""
-    offsets = OffsetMap(100_000, 0.9)
+    offsets = OffsetMap(100_000, 0.9, 1)
     for data in batches:
         header = read_header(data)
         put_keys(offsets, records_section(data, header), header.base_offset, 0)
         offsets.latest_offset = header.last_offset
-    job = CleaningJob("t", 0, "/t-0", [], 0, uncleanable, now, retention, 1, 1, 1, producers or [], [], 1, 0.9, 1, 1.0, most)
+    job = CleaningJob("t", 0, "/t-0", [], 0, uncleanable, now, retention, 1, 1, 1, producers or [], [], 1, 0.9, 1, 1.0, most, 1)
     return Rules(offsets, job)
 
 

@@ -12,6 +12,7 @@ import socket
 import struct
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from random import Random
 from typing import Any, Final
 
 import pytest
@@ -70,7 +71,7 @@ async def compacted(broker: Broker, log: PartitionLog) -> None:
     values = broker.config.values
     assert broker.context is not None
     disk, clock = log.directory.disk, broker.context.clock
-    cleaning = LogCleaning(logs(broker), disk, clock, lambda: values, lambda: ThreadWorker(disk, clock))
+    cleaning = LogCleaning(logs(broker), disk, clock, Random(1), lambda: values, lambda: ThreadWorker(disk, clock))
     await cleaning.run_pass()
     cleaning.stop()
     assert log.size_bytes < before / 10

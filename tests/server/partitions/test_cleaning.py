@@ -9,6 +9,7 @@ import os
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from pathlib import Path
+from random import Random
 from types import MappingProxyType
 from typing import Any
 
@@ -73,9 +74,8 @@ def cleaning_of(
     values: Mapping[str, float] = MappingProxyType({}),
 ) -> LogCleaning:
     given = clock or RigClock(rig)
-    return LogCleaning(
-        rig.manager, rig.disk, given, lambda: {**VALUES, **values}, None if new_worker is None else lambda: new_worker(given)
-    )
+    made = None if new_worker is None else lambda: new_worker(given)
+    return LogCleaning(rig.manager, rig.disk, given, Random(1), lambda: {**VALUES, **values}, made)
 
 
 def in_thread(rig: CleanerRig) -> Callable[[Clock], Worker]:
@@ -187,7 +187,7 @@ def test_settings_count_from_the_next_pass_on() -> None:
     rig = CleanerRig()
     fill(rig)
     values = dict(VALUES)
-    cleaning = LogCleaning(rig.manager, rig.disk, RigClock(rig), lambda: values)
+    cleaning = LogCleaning(rig.manager, rig.disk, RigClock(rig), Random(1), lambda: values)
     run(cleaning.run_pass)
     values["log.cleaner.dedupe.buffer.size"] = 1 << 20
     fill(rig)
