@@ -20,7 +20,7 @@ import typer
 from ottla.commands.client import Cluster, cluster_of
 from ottla.commands.output import Failure
 from ottla.console.app import Beside
-from ottla.console.directory import Directory, why_not
+from ottla.console.directory import Directory, open_all, why_not
 from ottla.console.inside import SocketInside
 from ottla.console.serving import Listening, Until, log_to_stderr, serve
 from ottla.console.sessions import Sessions
@@ -47,7 +47,7 @@ def main() -> int:
         _log.error("ottla.console.command.config: %s", error)
         return 1
     sessions = Sessions(orders["token"], secrets.token_bytes, time.monotonic, bytes.fromhex(orders["key"]))
-    shown = Beside(_directory(orders["directories"]), inside=inside)
+    shown = Beside(_directories(orders["directories"]), inside=inside, is_under_test=orders["is_under_test"])
     beside = shown if orders["shows_inside"] else Beside(without_inside=NEEDS_TOKEN)
     at = Listening(listening, orders["host"], orders["port"])
     if serve(cluster, at, sessions, read_only=orders["read_only"], beside=beside, until=until):
@@ -67,10 +67,9 @@ def _first_line(channel: socket.socket) -> dict[str, Any]:
     return orders
 
 
-def _directory(paths: list[str]) -> Directory | None:
-    """Returns the broker's data directory, if it is one that pages can look into: a console shows one, the first of several."""
-    path = Path(paths[0]).absolute() if paths else None
-    return None if path is None or why_not(path) else Directory(path)
+def _directories(paths: list[str]) -> tuple[Directory, ...]:
+    """Returns those of the broker's data directories that pages can look into."""
+    return open_all([path for path in map(Path.absolute, map(Path, paths)) if not why_not(path)])
 
 
 def cluster_for(addresses: dict[str, str], command_config: str | None) -> Cluster:

@@ -28,7 +28,7 @@ from ottla.console.calls import Busy, Calls, Ending, TooSlow
 from ottla.console.directory import Directory
 from ottla.console.inside import NO_BROKER, Inside
 from ottla.console.missing import Missing
-from ottla.console.pages import ACTIONS, FORMS, PAGES, WITHOUT_CLUSTER
+from ottla.console.pages import ACTIONS, FORMS, PAGES, TEST_ACTIONS, TEST_PAGES, WITHOUT_CLUSTER
 from ottla.console.rendering import Templates
 from ottla.console.security import READ_ONLY, STATIC, Guard
 from ottla.console.sessions import Sessions
@@ -54,13 +54,14 @@ class Place(NamedTuple):
 
 
 class Beside(NamedTuple):
-    """What a console looks at beside the cluster, or instead of it: a data directory, and the inside of the broker that runs
-    it, or why there is none (`Ask`)."""
+    """What a console looks at beside the cluster, or instead of it: data directories, and the inside of the broker that runs
+    it, or why there is none (`Ask`), and whether that has a test kit."""
 
-    directory: Directory | None = None
+    directories: tuple[Directory, ...] = ()
     has_cluster: bool = True
     inside: Inside | None = None
     without_inside: str = NO_BROKER
+    is_under_test: bool = False
 
 
 CLUSTER_ONLY: Final = Beside()
@@ -74,20 +75,24 @@ class Console:
         self._calls = calls
         self._beside = beside
         self._read_only = read_only
-        at = source.bootstrap if beside.has_cluster else str(beside.directory.path if beside.directory else "")
+        at = source.bootstrap if beside.has_cluster else ", ".join(str(one.path) for one in beside.directories)
         known = {"cluster_at": at, "read_only": read_only, "has_cluster": beside.has_cluster}
-        self._templates = Templates({**known, "has_directory": beside.directory is not None})
+        self._templates = Templates({**known, "has_directory": bool(beside.directories)})
 
     def routes(self) -> list[BaseRoute]:
         """Returns the routes of the pages, and of the style sheet and the script, which are read now."""
         found: list[BaseRoute] = [Route(f"{STATIC}{name}", _file(name, kind), methods=["GET"]) for name, kind in FILES.items()]
-        for path, work in PAGES.items():
+        pages, actions = dict(PAGES), dict(ACTIONS)
+        if self._beside.is_under_test:
+            pages |= TEST_PAGES
+            actions |= TEST_ACTIONS
+        for path, work in pages.items():
             shown = _no_form if self._read_only and path in FORMS else work
             if not self._beside.has_cluster and path not in WITHOUT_CLUSTER:
                 shown = _to_files if path == "/" else _no_cluster
             found.append(Route(path, partial(self._answer, shown), methods=["GET"]))
         if self._beside.has_cluster:
-            found += [Route(path, partial(self._answer, work), methods=["POST"]) for path, work in ACTIONS.items()]
+            found += [Route(path, partial(self._answer, work), methods=["POST"]) for path, work in actions.items()]
         return found
 
     async def _answer(self, work: Work, request: Request) -> ASGIApp:

@@ -62,7 +62,7 @@ Answer = Page | Redirect | Download | Stream
 class Ask:
     """A request for a page: `args` are the parts of its path, `form` the fields of a POST. `audit` logs what was done.
 
-    `directory` is the data directory beside the cluster, or instead of it (`has_cluster`), if there is one. `inside` is that of
+    `directories` are the data directories beside the cluster, or instead of it (`has_cluster`). `inside` is that of
     the broker that runs the console; without one it is None, and `without_inside` says what would bring it.
     """
 
@@ -72,10 +72,12 @@ class Ask:
     query: Mapping[str, str] = field(default_factory=dict)
     form: Mapping[str, str] = field(default_factory=dict)
     audit: Callable[[str], None] = lambda _: None
-    directory: Directory | None = None
+    directories: tuple[Directory, ...] = ()
     has_cluster: bool = True
     inside: Inside | None = None
     without_inside: str = NO_BROKER
+    is_under_test: bool = False
+    """Whether that broker has a test kit, which pages may use."""
     resume: str = ""
     """Where a stream was when its connection broke, as the browser says."""
 

@@ -44,10 +44,11 @@ def run_console(
     ] = None,
     read_only: Annotated[bool, typer.Option("--read-only", help="Change nothing: no form that writes.")] = False,
     data_dir: Annotated[
-        Path | None,
+        list[Path] | None,
         typer.Option(
             metavar="DIR",
-            help="A data directory, ottla's or Apache Kafka's, stopped or running, to look into. Without --bootstrap only this.",
+            help="A data directory, ottla's or Apache Kafka's, stopped or running, to look into. Without --bootstrap only this. "
+            "May be repeated.",
             show_default=False,
         ),
     ] = None,
@@ -58,19 +59,20 @@ def run_console(
     if missing := [name for name in _NEEDED if importlib.util.find_spec(name) is None]:
         raise Failure(f"the console needs {', '.join(missing)}; install ottla with the extra console: pip install '.[console]'")
     from ottla.console.app import Beside
-    from ottla.console.directory import Directory, why_not
+    from ottla.console.directory import open_all, why_not
     from ottla.console.serving import listen, serve
     from ottla.console.sessions import Sessions
     from ottla.console.threads import leave
 
     beside = Beside()
-    if data_dir is not None:
-        if why := why_not(data_dir.absolute()):
+    if data_dir:
+        paths = [path.absolute() for path in data_dir]
+        for why in filter(None, map(why_not, paths)):
             raise typer.BadParameter(why, param_hint="--data-dir")
         is_secret = {"is_secret": context.obj.is_secret} if context.obj else {}
-        beside = Beside(Directory(data_dir.absolute(), **is_secret), cluster.is_named)
+        beside = Beside(open_all(paths, **is_secret), cluster.is_named)
     looks_at = [f"cluster {cluster.bootstrap}"] if beside.has_cluster else []
-    looks_at += [f"directory {beside.directory.path}"] if beside.directory else []
+    looks_at += [f"directory {one.path}" for one in beside.directories]
     at, made = listen(host, port), token or secrets.token_urlsafe(24)
     sessions = Sessions(made, secrets.token_bytes, time.monotonic)
     # Whoever chose a token knows it, and may not want it in a log.

@@ -14,7 +14,7 @@ import re
 import struct
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -74,12 +74,18 @@ class FileEntry(NamedTuple):
 
 
 class LogFiles(NamedTuple):
-    """The files of a log: `segments` in order, the last of which is active, and all the others."""
+    """The files of a log: `segments` in order, the last of which is active, and all the others. `prefix` is the directory's."""
 
     log: LogName
     path: Path
     segments: list[FileEntry]
     others: list[FileEntry]
+    prefix: str = ""
+
+    @property
+    def key(self) -> str:
+        """Returns what addresses of pages call the log."""
+        return f"{self.prefix}{self.log.name}"
 
     @property
     def size_bytes(self) -> int:
@@ -95,10 +101,18 @@ class Contents(NamedTuple):
 
 
 class Directory:
-    """The data directory at `path`. `is_secret` says which settings of brokers are not shown; `clock` counts seconds."""
+    """The data directory at `path`. `is_secret` says which settings of brokers are not shown; `clock` counts seconds. `prefix` is
+    what the names in it have before them in addresses of pages, where there are several directories."""
 
-    def __init__(self, path: Path, is_secret: IsSecret = every_setting, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        path: Path,
+        is_secret: IsSecret = every_setting,
+        clock: Callable[[], float] = time.monotonic,
+        prefix: str = "",
+    ) -> None:
         self.path = path
+        self.prefix = prefix
         self.is_secret = is_secret
         self._kept = Cache(SETTINGS_KEPT_S, clock)
 
@@ -135,7 +149,7 @@ class Directory:
                 check_link(entry)
                 for one in _entry_of(entry):
                     (segments if one.is_segment else others).append(one)
-        return LogFiles(log, path, sorted(segments), sorted(others))
+        return LogFiles(log, path, sorted(segments), sorted(others), self.prefix)
 
     def file(self, name: str) -> FileEntry:
         """Returns a file of the directory itself. Raises Missing."""
@@ -182,6 +196,13 @@ class Directory:
         finally:
             os.close(fd)
         return kind != fcntl.F_UNLCK
+
+
+def open_all(paths: Sequence[Path], is_secret: IsSecret = every_setting) -> tuple[Directory, ...]:
+    """Returns the data directories of a broker. If there are several, each has its number as a prefix, "2:"."""
+    if len(paths) == 1:
+        return (Directory(paths[0], is_secret),)
+    return tuple(Directory(path, is_secret, prefix=f"{number}:") for number, path in enumerate(paths, 1))
 
 
 def find(files: LogFiles, name: str) -> FileEntry:

@@ -5,21 +5,32 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Final
+from typing import Final, Protocol
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 IDLE_S: Final = 15 * 60.0
 
 
-class Idle:
-    """The ASGI application around the others. `begin` starts to count, in the loop; `over` is called once."""
+class Timer(Protocol):
+    """Declares what is done to a timer."""
 
-    def __init__(self, app: ASGIApp, after_s: float = IDLE_S) -> None:
+    def cancel(self) -> object: ...
+
+
+CallLater = Callable[[float, Callable[[], None]], Timer]
+
+
+class Idle:
+    """The ASGI application around the others. `begin` starts to count, in the loop; `over` is called once. `call_later` is the
+    loop's, unless a test has its own time."""
+
+    def __init__(self, app: ASGIApp, after_s: float = IDLE_S, call_later: CallLater | None = None) -> None:
         self._app = app
         self._after_s = after_s
+        self._call_later = call_later
         self._open = 0
-        self._timer: asyncio.TimerHandle | None = None
+        self._timer: Timer | None = None
         self._over: Callable[[], None] = lambda: None
 
     def begin(self, over: Callable[[], None]) -> None:
@@ -28,7 +39,8 @@ class Idle:
         self._arm()
 
     def _arm(self) -> None:
-        self._timer = asyncio.get_running_loop().call_later(self._after_s, self._over)
+        call_later = self._call_later or asyncio.get_running_loop().call_later
+        self._timer = call_later(self._after_s, self._over)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         self._open += 1

@@ -121,7 +121,8 @@ def serve(
     log_to_stderr()
     calls = Calls(cluster.timeout_s + _MORE_S)
     place = Place(hosts_of(at.host, at.port), f"ottla-console-{at.port}")
-    app = application(Source(cluster), calls, sessions, place, read_only=read_only, beside=beside)
+    source = Source(cluster)
+    app = application(source, calls, sessions, place, read_only=read_only, beside=beside)
     idle = Idle(app)
     config = uvicorn.Config(
         app if until is None else idle,
@@ -162,5 +163,5 @@ def serve(
     try:
         asyncio.run(run())
     finally:
-        is_busy = calls.close()
+        is_busy = calls.close() or source.gatherings.running > 0
     return is_busy

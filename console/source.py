@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ottla.commands import admin, config, direct, group_kinds, group_states
@@ -25,6 +25,7 @@ from ottla.commands.why.facts import GroupFacts
 from ottla.commands.why.gathering import Asked, gather
 from ottla.commands.why.inside import Asking
 from ottla.console.cache import Cache
+from ottla.console.gatherings import Gathering, Gatherings, Tell
 from ottla.console.history import History
 from ottla.console.missing import Missing
 
@@ -104,6 +105,7 @@ class Source:
         self.cluster = cluster
         self._cache = Cache(KEPT_S, clock)
         self._admin = Cache(float("inf"), clock)
+        self.gatherings = Gatherings(clock)
         self.history = History(clock, lambda: time.time_ns() // 1_000_000)
 
     @property
@@ -261,18 +263,16 @@ class Source:
             raise Failure("; ".join(states.notes) or f"group {name} has gone")
         return states.by_name[name], states.notes
 
-    def why(self, name: str, watch_s: float, inside: Asking | None) -> GroupFacts:
-        """Returns what can be known of why a group is stuck, after watching it for so long; `inside` asks the broker that runs
-        this console, if one does. Raises Failure."""
-        asked = Asked(
-            self.cluster,
-            self.cluster.admin(),
-            self.summary().metadata,
-            threading.Event().wait,
-            lambda: time.time_ns() // 1_000_000,
-            inside,
-        )
-        return gather(asked, name, watch_s)
+    def why(self, name: str, watch_s: float, inside: Asking | None, number: int = 0) -> Gathering:
+        """Returns what is being found out of why a group is stuck, by watching it for so long: that with the number, if it is
+        still known, or a new one. `inside` asks the broker that runs this console, if one does. Raises Failure."""
+
+        def find_out(tell: Tell) -> GroupFacts:
+            metadata, wait = self.summary().metadata, threading.Event().wait
+            asked = Asked(self.cluster, self.cluster.admin(), metadata, wait, lambda: time.time_ns() // 1_000_000, inside)
+            return gather(replace(asked, tell=tell), name, watch_s)
+
+        return self.gatherings.find_or_begin((name, watch_s), find_out, number)
 
 
 def no_topic(name: str) -> Missing:

@@ -65,7 +65,7 @@ class Tail:
                 self.left_out += len(rows)
 
     def _may_show(self, now: float) -> bool:
-        if len(self._shown_at) == ROWS_A_SECOND and now - self._shown_at[0] < 1:
+        if len(self._shown_at) == ROWS_A_SECOND and now - self._shown_at[0] <= 1:
             return False
         self._shown_at.append(now)
         return True

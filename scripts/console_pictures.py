@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from urllib.parse import urlsplit
 
 from compat_tests.console.chromium import chromium
-from compat_tests.console.running import broker
+from compat_tests.console.running import Visitor, broker
 from compat_tests.test_commands_txn import open_transaction
 
 if TYPE_CHECKING:
@@ -35,11 +35,12 @@ _HEIGHTS: Final = (620, 520, 420, 320)
 
 
 class Picture(NamedTuple):
-    """A page, and what has to be there before it is taken (a CSS selector)."""
+    """A page, and what has to be there before it is taken (a CSS selector); of a broker under test or of another."""
 
     name: str
     path: str
     ready: str = "h1"
+    is_under_test: bool = False
 
 
 PAGES: Final = (
@@ -53,6 +54,8 @@ PAGES: Final = (
     Picture("transaction", "/transaction?id=till-7"),
     Picture("segment", f"/files/orders-0/{0:020d}.log"),
     Picture("inside", "/inside"),
+    Picture("why", "/group/why?id=billing"),
+    Picture("kit", "/test", is_under_test=True),
 )
 
 
@@ -63,18 +66,47 @@ def main(names: Sequence[str]) -> int:
         print(f"no such picture: {', '.join(sorted(unknown))}", file=sys.stderr)
         return 2
     FOLDER.mkdir(exist_ok=True)
+    for is_under_test in (False, True):
+        take([one for one in wanted if one.is_under_test is is_under_test], ["--test-port", "0"] if is_under_test else [])
+    return 0
+
+
+def take(wanted: Sequence[Picture], words: Sequence[str]) -> None:
+    """Takes pictures of a broker with these words more."""
+    if not wanted:
+        return
     with (
         TemporaryDirectory() as directory,
-        broker(Path(directory) / "data", "--metrics-port", "0") as (_, bootstrap, address),
+        broker(Path(directory) / "data", "--metrics-port", "0", *words) as (_, bootstrap, address),
         staged(bootstrap),
         browsing(address) as pages,
     ):
+        if words:
+            use_kit(address, bootstrap)
         for picture in wanted:
             for scheme in SCHEMES:
                 path = file_of(picture, scheme)
                 path.write_bytes(taken(pages[scheme], picture, address))
                 print(f"{path.name}: {path.stat().st_size:,} bytes")
-    return 0
+
+
+def use_kit(address: str, bootstrap: str) -> None:
+    """Has a fault hit twice, and then the clock moved."""
+    from confluent_kafka import Producer as Sender
+
+    visitor = Visitor(address)
+    fault = {"act": "fault", "api": "Produce", "topic": "invoices", "do": "answer with the error", "times": "2"}
+    for form in (
+        {"act": "record", "max": "1000"},
+        {**fault, "value": "NOT_LEADER_OR_FOLLOWER"},
+        {"act": "snapshot", "name": "seeded"},
+        {"act": "advance", "by": "2", "unit": "days"},
+    ):
+        if form["act"] == "snapshot":
+            producer = Sender({"bootstrap.servers": bootstrap, "client.id": "app", "log_level": 0})
+            _send(producer, "invoices", 0, 1)
+            assert producer.flush(60) == 0
+        assert visitor.post("/test", visitor.get("/test"), **form).status == 303
 
 
 def file_of(picture: Picture, scheme: str) -> Path:

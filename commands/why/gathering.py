@@ -52,7 +52,7 @@ _INT16: Final = struct.Struct(">h")
 @dataclass(frozen=True)
 class Asked:
     """What gathering needs: the cluster, a client of it, its metadata; how to wait, and what the time is. `inside` asks the
-    broker that runs the console; None if there is none."""
+    broker that runs the console; None if there is none. `tell` is given what is known before the rest is waited for."""
 
     cluster: Cluster
     admin: AdminClient
@@ -61,6 +61,7 @@ class Asked:
     now_ms: Callable[[], int]
     inside: Asking | None = None
     patience_s: float = PATIENCE_S
+    tell: Callable[[GroupFacts], object] = lambda _: None
 
 
 def gather(asked: Asked, name: str, watch_s: float = WATCH_S) -> GroupFacts:
@@ -80,10 +81,12 @@ def gather(asked: Asked, name: str, watch_s: float = WATCH_S) -> GroupFacts:
         watch = Watch(asked.inside, name, watch_s and watch_s + asked.patience_s)
         try:
             before = looking.look() if watch_s else None
-            if watch_s:
+            if before is not None:
+                asked.tell(looking.seen_once(before))
                 asked.wait(watch_s)
             facts = looking.facts(before, watch_s, watch.seen())
             if watch_s and needs_longer(facts):  # clients commit every 5 s
+                asked.tell(facts)
                 asked.wait(asked.patience_s)
                 watched_s = watch_s + asked.patience_s
                 facts = replace(looking.facts(before, watched_s, watch.seen()), is_patient=True)
@@ -154,13 +157,16 @@ class _Looking:
 
     def facts(self, before: _Look | None, watched_s: float, seen: Mapping[str, Any] | None) -> GroupFacts:
         """Returns the facts of a look now, of the one before, and of what a broker has seen meanwhile."""
-        facts = self._facts(before, watched_s)
+        facts = self._facts(self.look(), before, watched_s)
         if seen is not None:
             facts = with_inside(facts, seen)
         return _with_reading(self._brokers, facts, self._notes)
 
-    def _facts(self, before: _Look | None, watched_s: float) -> GroupFacts:
-        now = self.look()
+    def seen_once(self, now: _Look) -> GroupFacts:
+        """Returns the facts of one look, before anything is read."""
+        return self._facts(now, None, 0)
+
+    def _facts(self, now: _Look, before: _Look | None, watched_s: float) -> GroupFacts:
         state, earlier = now.state, now if before is None else before
         committed = {one.partition: one.committed for one in earlier.state.offsets}
         partitions = []

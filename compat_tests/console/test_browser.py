@@ -48,9 +48,17 @@ def address(at: str, shared_brokers: SharedBrokers) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def within(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The console of a broker that has started it and shows its inside: requests that were watched, an open transaction."""
-    with broker(tmp_path_factory.mktemp("inside") / "data", "--metrics-port", "0") as (_, bootstrap, url):
+    """The console of a broker that has started it and shows its inside: requests that were watched, an open transaction, a test
+    kit with a fault and a snapshot, two log directories."""
+    place = tmp_path_factory.mktemp("inside")
+    with broker(Path(f"{place}/one,{place}/two"), "--metrics-port", "0", "--test-port", "0") as (_, bootstrap, url):
         visitor = Visitor(url)
+        for form in (
+            {"act": "fault", "api": "Fetch", "topic": "none", "do": "hold until released"},
+            {"act": "snapshot", "name": "one"},
+            {"act": "record", "max": "100"},
+        ):
+            assert visitor.post("/test", visitor.get("/test"), **form).status == 303
         visitor.post("/requests", visitor.get("/requests"), client="", n="20", seconds="60")
         open_transaction(bootstrap, "till", made(bootstrap, 1))
         wait_for(lambda: "The watch is over" in visitor.get("/requests").text, "requests are seen")
@@ -142,7 +150,10 @@ def visit(page: Page, address: str, path: str) -> None:
     page.goto(f"{parts.scheme}://{parts.netloc}{path}")
 
 
-INSIDE = ("/inside", "/requests", "/requests?request=1", "/transactions", "/transaction?id=till", "/transaction/abort?id=till")
+INSIDE = (
+    *("/inside", "/requests", "/requests?request=1", "/transactions", "/transaction?id=till", "/transaction/abort?id=till"),
+    *("/test", "/test/reset", "/files?dir=2", "/file/2%3Ameta.properties"),
+)
 
 
 def test_axe_finds_nothing_in_light_and_dark_and_it_is_narrow_where_the_screen_is(

@@ -20,6 +20,7 @@ from ottla.console.pages import (
     groups,
     hanging,
     inside,
+    kit,
     messages,
     overview,
     produce,
@@ -128,5 +129,20 @@ ACTIONS: Final[Mapping[str, Callable[[Ask], Answer]]] = {
 }
 """What POST changes."""
 
-FORMS: Final = frozenset(ACTIONS) - {"/requests"}
+TEST_PAGES: Final[Mapping[str, Callable[[Ask], Answer]]] = {
+    "/test": kit.kit,
+    "/test/reset": kit.ask_to_reset,
+    "/test/restore": kit.ask_to_restore,
+    "/test/delete": kit.ask_to_delete,
+}
+"""What GET shows of a broker under test, and only of that."""
+
+TEST_ACTIONS: Final[Mapping[str, Callable[[Ask], Answer]]] = {
+    "/test": kit.act,
+    "/test/reset": kit.reset,
+    "/test/restore": kit.restore,
+    "/test/delete": kit.delete,
+}
+
+FORMS: Final = (frozenset(ACTIONS) | frozenset(TEST_ACTIONS)) - {"/requests", "/test"}
 """Pages that are nothing but a form, so that a console that is read-only does not have them."""

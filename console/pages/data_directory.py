@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from ottla.commands.check_directory import CHECKPOINTS
@@ -24,16 +25,27 @@ class LogRow(NamedTuple):
     modified_ms: int | None = None
 
 
-def needed(ask: Ask) -> Directory:
-    """Returns the data directory. Raises Missing with what would bring one."""
-    if ask.directory is None:
+def needed(ask: Ask) -> Sequence[Directory]:
+    """Returns the data directories. Raises Missing with what would bring one."""
+    if not ask.directories:
         raise Missing("This console looks at no data directory; start it with --data-dir DIR to see logs, segments and batches.")
-    return ask.directory
+    return ask.directories
+
+
+def holding(ask: Ask, key: str) -> tuple[Directory, str]:
+    """Returns the directory that a part of an address is about, and the name in it: `orders-0`, or `2:orders-0` where there are
+    several. Raises Missing."""
+    for one in needed(ask):
+        if key.startswith(one.prefix):
+            return one, key.removeprefix(one.prefix)
+    raise Missing(f"There is no data directory of {key}; the list of files has all of them.")
 
 
 def directory(ask: Ask) -> Answer:
-    """Shows the directory. `?q=` is a part of a log's name."""
-    source = needed(ask)
+    """Shows a directory, of several the one with the number `?dir=`. `?q=` is a part of a log's name."""
+    all_of_them = needed(ask)
+    number = ask.number("dir", 1, 1, len(all_of_them))
+    source = all_of_them[number - 1]
     contents = source.contents()
     wanted = ask.text("q")
     page = paged(ask, [one for one in contents.logs if wanted.lower() in one.name.lower()], SIZE)
@@ -43,6 +55,9 @@ def directory(ask: Ask) -> Answer:
         "data_directory.html",
         {
             "path": str(source.path),
+            "prefix": source.prefix,
+            "number": number,
+            "directories": [str(one.path) for one in all_of_them],
             "meta": about.meta,
             "clean": about.clean,
             "held": source.is_held(),

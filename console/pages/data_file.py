@@ -14,7 +14,7 @@ from ottla.console.ask import MAX_PAGE, Answer, Ask, Page
 from ottla.console.directory import FileEntry, find, readable
 from ottla.console.missing import Missing
 from ottla.console.pages import data_batch, data_segment
-from ottla.console.pages.data_directory import needed
+from ottla.console.pages.data_directory import holding
 from ottla.console.text import MAX_PREVIEW
 
 SIZE: Final = 200
@@ -23,24 +23,24 @@ _SEGMENTS: Final = frozenset({"log", "checkpoint"})
 
 def of_log(ask: Ask) -> Answer:
     """Shows a file of a log; of a segment, `?batch=` is the position of one batch, and `?records=1` shows records."""
-    source = needed(ask)
-    files = source.log(ask.args["log"])
+    source, name = holding(ask, ask.args["log"])
+    files = source.log(name)
     file = find(files, ask.args["file"])
     if file.kind in _SEGMENTS:
         if ask.text("batch"):
             return data_batch.batch(ask, source, files, file)
         return data_segment.segment(ask, source, files, file)
-    return _items(ask, files.path / file.name, file, files.log.name)
+    return _items(ask, files.path / file.name, file, source.prefix, files.log.name)
 
 
 def of_directory(ask: Ask) -> Answer:
     """Shows a small file of the directory itself."""
-    source = needed(ask)
-    file = source.file(ask.args["file"])
-    return _items(ask, source.path / file.name, file, "")
+    source, name = holding(ask, ask.args["file"])
+    file = source.file(name)
+    return _items(ask, source.path / file.name, file, source.prefix, "")
 
 
-def _items(ask: Ask, path: Path, file: FileEntry, log: str) -> Answer:
+def _items(ask: Ask, path: Path, file: FileEntry, prefix: str, log: str) -> Answer:
     if file.kind is None:
         raise Missing(f"{file.name} is not a file name that Kafka uses, so nobody knows what is in it.")
     page = ask.number("page", 1, 1, MAX_PAGE)
@@ -55,6 +55,7 @@ def _items(ask: Ask, path: Path, file: FileEntry, log: str) -> Answer:
     return Page(
         "data_file.html",
         {
+            "prefix": prefix,
             "log": log,
             "file": file,
             "columns": list(columns),

@@ -14,7 +14,7 @@ from ottla.console.ask import Answer, Ask, Page, paged
 from ottla.console.batches import read_indexes, read_part
 from ottla.console.directory import Directory, LogFiles, open_file
 from ottla.console.missing import Missing
-from ottla.console.pages.data_directory import needed
+from ottla.console.pages.data_directory import holding
 from ottla.console.pictures import of_log, of_offsets
 from ottla.console.rendering import segment
 from ottla.console.retained import NAMES, config_of, what_goes
@@ -44,8 +44,8 @@ MEANINGS: Final = {
 
 def log(ask: Ask) -> Answer:
     """Shows one log."""
-    source = needed(ask)
-    files = source.log(ask.args["log"])
+    source, name = holding(ask, ask.args["log"])
+    files = source.log(name)
     about = source.about()
     page = paged(ask, files.segments, SIZE)
     is_end = bool(page.shown) and page.shown[-1] is files.segments[-1]
@@ -71,7 +71,7 @@ def log(ask: Ask) -> Answer:
             "page": page,
             "is_end": is_end,
             "picture": of_log(
-                page.shown, out_of_use[:SIZE] if is_end else [], due, is_end=is_end, link=f"/files/{segment(files.log.name)}/"
+                page.shown, out_of_use[:SIZE] if is_end else [], due, is_end=is_end, link=f"/files/{segment(files.key)}/"
             ),
             "retained": retained,
             "whence": whence,
@@ -133,7 +133,8 @@ def _settings(ask: Ask, source: Directory, files: LogFiles, about: LogDirectoryC
                 return {name: found[name] for name in NAMES if name in found}, "as the cluster has them", ""
         except (Failure, Missing) as failure:
             note = f"The cluster does not tell the topic's settings: {failure}"
-    topics = source.topics()
+    known = (one.topics() for one in (source, *ask.directories))
+    topics = next((one for one in known if one is not None), None)
     if topics is None:
         return {}, "Kafka's defaults: the metadata log is in no directory that is shown here", note
     told = "as the metadata log has them; where it says nothing, Kafka's defaults stand in for the broker's settings"

@@ -119,7 +119,7 @@ function prepare() {
   const on = document.querySelector("a[data-goon]");
   if (on !== null) {
     const stop = new AbortController();
-    on.after(button("Stop searching", (made) => (stop.abort(), made.remove())));
+    on.after(button(on.dataset.goon || "Stop searching", (made) => (stop.abort(), made.remove())));
     swap(on.href, stop.signal).then((done) => done && history.replaceState(null, "", on.href)).catch(() => {});
   }
 }

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from ottla.server.base.network import Network
     from ottla.server.broker.broker import Broker
     from ottla.server.settings.broker_config import BrokerConfig
+    from ottla.server.testkit.console_questions import ConsoleQuestions
 
 BACKLOG: Final = 64
 
@@ -59,9 +60,9 @@ class OpenedConsole:
         port: int = self._socket.getsockname()[1]
         return port
 
-    def watch(self, living: Callable[[], Broker]) -> None:
+    def watch(self, living: Callable[[], Broker], under_test: ConsoleQuestions | None = None) -> None:
         """Starts a console with the first connection from now on. `living` returns the broker that runs then; it serves
-        already."""
+        already. `under_test` answers what is asked of its test kit, if it has one."""
         broker, settings, clock = living(), self._settings, LoopClock()
         ports = [listener.port for listener in broker.listeners]
         orders = {
@@ -73,9 +74,16 @@ class OpenedConsole:
             "command_config": settings.command_config,
             "addresses": addresses_for(self._config.listeners, ports, broker.endpoints),
             "shows_inside": settings.shows_inside,
-            "directories": list(self._config.log_dirs) if settings.shows_inside else [],
+            "directories": list(self._config.all_log_dirs) if settings.shows_inside else [],
+            "is_under_test": under_test is not None and settings.shows_inside,
         }
-        self._port = ConsolePort(self._socket, Subject(living, clock, shows_inside=settings.shows_inside), clock)
+        more = {} if under_test is None else under_test.questions
+        subject = Subject(
+            living if under_test is None else under_test.living, clock, shows_inside=settings.shows_inside, more=more
+        )
+        if under_test is not None:
+            under_test.mark_faults_for(subject)
+        self._port = ConsolePort(self._socket, subject, clock)
         self._port.watch(orders)
 
     def end(self) -> None:

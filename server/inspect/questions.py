@@ -60,7 +60,7 @@ def answer_line(subject: Subject, line: bytes) -> bytes:
 
 
 def _answer(subject: Subject, number: object, question: object, arguments: dict[str, Any]) -> bytes:
-    function = QUESTIONS.get(question) if isinstance(question, str) else None
+    function = (QUESTIONS.get(question) or subject.more.get(question)) if isinstance(question, str) else None
     if function is None:
         return _line(number, "refused", f"The broker knows no question {question!r:.60}.")
     if not subject.shows_inside:

@@ -54,8 +54,8 @@ class Seen:
     """A request that was watched. Times are in ns, None for a stage that has not come, or was not seen."""
 
     __slots__ = (
-        *("api", "at_ms", "began", "client_id", "correlation_id", "decoded", "encoded", "fields", "handled", "host", "outcome"),
-        *("port", "response", "sent_bytes", "version", "waited", "waits_for"),
+        *("api", "at_ms", "began", "client_id", "correlation_id", "decoded", "encoded", "fault", "fields", "handled", "host"),
+        *("outcome", "port", "response", "sent_bytes", "version", "waited", "waits_for"),
     )
 
     def __init__(self, api: str, request: Request, began: int, decoded: int | None, at_ms: int) -> None:
@@ -73,6 +73,8 @@ class Seen:
         self.sent_bytes: int | None = None
         self.waits_for: str | None = None
         self.outcome = WAITING
+        self.fault: str | None = None
+        """The id of the fault of a test kit that has acted on it."""
         self.fields: str | None = None
         self.response: str | None = None
 
@@ -88,6 +90,7 @@ class RequestWatch:
         self.most = most
         self._over = over
         self.seen: list[Seen] = []
+        self._current: tuple[Request, Seen] | None = None  # the request that is being handled
         self._is_over = False
         self._decoded: tuple[Any, int, int] = (None, 0, 0)  # the body that was decoded last, when that began, and its time
         self._unsent: dict[int, tuple[Any, Seen]] = {}
@@ -118,6 +121,7 @@ class RequestWatch:
         if shows:
             seen.fields = self._show(body, batches=True)
         self.seen.append(seen)
+        self._current = request, seen
         called = self._ticks()
         try:
             answer = handle(body, request)
@@ -125,6 +129,7 @@ class RequestWatch:
             seen.handled, seen.outcome = self._ticks() - called, CLOSED
             raise
         finally:
+            self._current = None
             if len(self.seen) == self.most:
                 self._over()
         now = self._ticks()
@@ -140,6 +145,11 @@ class RequestWatch:
             seen.waits_for = "others"
             return self._follow(seen, answer, now, shows=shows)
         return answer
+
+    def note_fault(self, request: Request, fault: str | None) -> None:
+        """Notes that a fault acts on a request, if that is the one that is being handled; None if none does after all."""
+        if self._current is not None and self._current[0] is request:
+            self._current[1].fault = fault
 
     async def _follow(self, seen: Seen, answer: Coroutine[Any, Any, Any], since: int, *, shows: bool) -> Any:
         """Waits for the answer of a handler that is a coroutine."""

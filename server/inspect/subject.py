@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ottla.server.base.clock import Clock
@@ -21,13 +22,22 @@ class BadQuestion(Exception):
 
 
 class Subject:
-    """`living` returns the broker that runs now, for a test may start it anew. `clock` is that of real time. Without
-    `shows_inside` no question is answered."""
+    """`living` returns the broker that runs now, for a test may start it anew; it raises BadQuestion if none does. `clock` is
+    that of real time. Without `shows_inside` no question is answered. `more` are questions beside those that every broker
+    answers."""
 
-    def __init__(self, living: Callable[[], Broker], clock: Clock, *, shows_inside: bool = True) -> None:
+    def __init__(
+        self,
+        living: Callable[[], Broker],
+        clock: Clock,
+        *,
+        shows_inside: bool = True,
+        more: Mapping[str, Callable[..., Any]] = MappingProxyType({}),
+    ) -> None:
         self._living = living
         self.clock = clock
         self.shows_inside = shows_inside
+        self.more = more
         self.watching: Watching | None = None
         """The watch of requests that runs, or has run last (watched_requests.py)."""
 

@@ -79,6 +79,7 @@ def _describe(seen: Seen, first: int) -> dict[str, Any]:
         "encoded_us": _us(seen.encoded),
         "waits_for": seen.waits_for,
         "outcome": seen.outcome,
+        "fault": seen.fault,
         "sent_bytes": seen.sent_bytes,
     }
 

@@ -301,7 +301,7 @@ async def _serve_broker(
     if options.ready_file is not None:
         _write_ready_file(options.ready_file, broker.bootstrap, test_url)
     if console is not None:
-        console.watch(living)
+        console.watch(living, None if under_test is None else under_test.console_questions())
     _announce(broker, config, test_url, None if console is None else console.url, in_container=in_container)
     await _wait_for_either(stop, served.offline)
     if options.ready_file is not None:

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from ottla.server.testkit.lives import Lives
     from ottla.server.testkit.recording import Recorder
 
+    NoteFault = Callable[[Request, str | None], None]
+
 _LINGER_NOT: Final = struct.pack("ii", 1, 0)
 """The value of the socket option by which closing resets the connection."""
 
@@ -42,6 +44,8 @@ class Bench:
         self._broker: Broker | None = None
         self.recorder: Recorder | None = None
         """What records requests; None until a test asks for it."""
+        self.on_fault: NoteFault | None = None
+        """Is told of faults that act, beside the recorder."""
 
     @property
     def broker(self) -> Broker:
@@ -65,6 +69,8 @@ class Bench:
         """Notes in the recording, if there is one, which fault acts on a request; None if none does after all."""
         if self.recorder is not None:
             self.recorder.note_fault(request, fault_id)
+        if self.on_fault is not None:
+            self.on_fault(request, fault_id)
 
     # Connections
 

@@ -19,6 +19,7 @@ from ottla.server.testkit.port import HOST, PORT, TOKEN, TestPort
 if TYPE_CHECKING:
     from ottla.log.disk.files import Disk
     from ottla.server.settings.broker_config import BrokerConfig
+    from ottla.server.testkit.console_questions import ConsoleQuestions
     from ottla.server.testkit.copies import Link
 
 DISK: Final = "ottla.test.disk"
@@ -64,6 +65,12 @@ class UnderTest:
     def url(self) -> str:
         """Returns the URL of the test port, without a path."""
         return self._server.url
+
+    def console_questions(self) -> ConsoleQuestions:
+        """Returns what answers a console's questions about the kit."""
+        from ottla.server.testkit.console_questions import ConsoleQuestions  # not loaded without a console
+
+        return ConsoleQuestions(self.kit)
 
     async def open(self) -> None:
         """Opens the test port, or stops the broker. Raises ConfigError if the address cannot be bound."""

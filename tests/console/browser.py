@@ -27,8 +27,8 @@ def words(text: str) -> frozenset[str]:
 
 
 _TAGS: Final = words(
-    "html head meta title link script body a header p nav ul li span main h1 h2 section div table caption thead tbody tr th td "
-    "dl dt dd form label input select option button textarea pre code details summary time strong noscript progress "
+    "html head meta title link script body a header p nav ul li span main h1 h2 h3 section div table caption thead tbody tr "
+    "th td dl dt dd form label input select option button textarea pre code details summary time strong noscript progress "
     "svg g defs pattern path rect circle polyline line text"
 )
 _VOID: Final = frozenset({"meta", "link", "input"})

@@ -13,6 +13,7 @@ from ottla.commands.group_rows import Coordinator, GroupState
 from ottla.commands.positions import Partition
 from ottla.commands.topic_rows import PartitionState
 from ottla.commands.why.facts import GroupFacts
+from ottla.console.gatherings import Gathering
 from ottla.console.history import History
 from ottla.console.missing import Missing
 from ottla.console.source import Groups, Held, Node, States, Summary, TopicSummary
@@ -30,7 +31,8 @@ def group_state(name: str, kind: str = "classic", state: str = "Empty", **more: 
 
 @dataclass
 class FakeInside:
-    """Answers each question with what a test says, an error by raising it; `asked` are the questions."""
+    """Answers each question with what a test says, or what a function of its arguments returns, an error by raising it; `asked`
+    are the questions."""
 
     answers: dict[str, Any] = field(default_factory=dict)
     asked: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
@@ -38,6 +40,8 @@ class FakeInside:
     def ask(self, question: str, **arguments: Any) -> Any:
         self.asked.append((question, arguments))
         answer = self.answers[question]
+        if callable(answer):
+            answer = answer(**arguments)
         if isinstance(answer, Exception):
             raise answer
         return answer
@@ -58,6 +62,7 @@ class FakeSource:
     asked: list[object] = field(default_factory=list)
     history: History = field(default_factory=lambda: History(itertools.count(0, 2).__next__, itertools.count(0, 2000).__next__))
     facts: GroupFacts | None = None
+    gathering: Gathering = field(default_factory=lambda: Gathering(1, "a group"))
 
     def summary(self) -> Summary:
         nodes = (Node(1, self.host, 9092, True, 3, 3),)
@@ -99,9 +104,11 @@ class FakeSource:
                 return one, self.notes
         raise Missing(f"There is no group {name}.")
 
-    def why(self, name: str, watch_s: float, inside: object) -> GroupFacts:
+    def why(self, name: str, watch_s: float, inside: object, number: int) -> Gathering:
         self.asked.append((name, watch_s, inside is not None))
-        return self.facts or GroupFacts(name, exists=False)
+        self.gathering.facts = self.facts or GroupFacts(name, exists=False)
+        self.gathering.end(0)
+        return self.gathering
 
     def lost(self) -> None:
         self.asked.append("lost")

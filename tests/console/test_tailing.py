@@ -6,6 +6,8 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+import pytest
+
 from ottla.console.filters import Filter
 from ottla.console.streams import MAX_WAITING, Outlet
 from ottla.console.tailing import ROWS_A_SECOND, Tail
@@ -77,6 +79,15 @@ def test_so_many_rows_a_second_and_the_others_counted() -> None:
     assert [row[1] for row in events(outlet)[0][1]["rows"]] == [81]
 
 
+def test_the_end_of_a_second_is_in_it() -> None:
+    now = [10.0]
+    it, outlet = tail(now)
+    it.take(messages(*range(ROWS_A_SECOND)), outlet)
+    now[0] = 11.0
+    it.take(messages(50), outlet)
+    assert [len(event["rows"]) for _, event in events(outlet)] == [ROWS_A_SECOND, 0]
+
+
 def test_a_batch_is_left_where_it_is_when_the_browser_has_gone() -> None:
     it, outlet = tail([10.0], Filter(value=b"v"))
     seen: list[int] = []
@@ -103,6 +114,29 @@ def test_a_filter_and_quiet() -> None:
     assert events(outlet) == []
     it.take(messages(2), outlet)
     assert events(outlet)[0][1] == {"rows": [], "came": 3, "left_out": 0}
+
+
+@pytest.mark.parametrize("reads", [True, False])
+def test_an_hour_takes_no_more_memory_than_a_minute(reads: bool) -> None:
+    now = [10.0]
+    it, outlet = tail(now)
+    batch = messages(*range(100))
+    held = []
+    for second in range(3600):
+        now[0] += 1.001
+        it.take(batch, outlet)
+        if reads:
+            outlet.waiting.clear()
+        if second in {60, 3599}:
+            held.append(written_size(it, outlet))
+    assert it.came == 360_000
+    assert it.left_out == 3600 * (100 - ROWS_A_SECOND) + (0 if reads else (3600 - MAX_WAITING) * ROWS_A_SECOND)
+    assert held[1] <= held[0] + 200  # longer numbers
+
+
+def written_size(*of: object) -> int:
+    """Returns how long what these hold is when it is written out."""
+    return sum(len(repr(sorted(vars(one).items()))) for one in of)
 
 
 def test_a_browser_that_does_not_read_is_told_later() -> None:

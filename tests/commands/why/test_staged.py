@@ -1,7 +1,4 @@
-"""Fourteen of the fifteen reasons, staged at a broker with real clients: the right verdict, with the right names in it.
-
-That the next batch is damaged is in test_verdicts.py and test_reading.py.
-"""
+"""The fifteen reasons, staged at a broker with real clients: the right verdict, with the right names in it."""
 
 from __future__ import annotations
 
@@ -9,6 +6,7 @@ import json
 import threading
 import time
 from collections.abc import Iterator
+from os import SEEK_END
 from typing import Any
 
 import pytest
@@ -166,6 +164,23 @@ def test_11_it_reads_and_does_not_commit(world: World) -> None:
     reader = world.reader("forgets", "uncommitted", enable_auto_commit="false")
     until(lambda: reader.read == 8, "it has read all")
     check(world.verdict("forgets"), "not-committing", "forgets-client", "uncommitted [0]", "offset 8")
+
+
+def test_12_the_next_batch_is_damaged(world: World) -> None:
+    world.topic("damaged")
+    world.produce("damaged", 5)
+    world.commit("stops", "damaged", 5)
+    world.produce("damaged", 1)
+    with (world.broker.data_dir / "damaged-0" / f"{0:020d}.log").open("r+b") as file:
+        file.seek(-1, SEEK_END)  # the last byte of the last batch
+        (last,) = file.read(1)
+        file.seek(-1, SEEK_END)
+        file.write(bytes([last ^ 1]))
+    world.produce("damaged", 2)
+    reader = world.reader("stops", "damaged", check_crcs="true")
+    until(lambda: reader.errors, "the consumer has said so")
+    words = ("stops-client (127.0.0.1) cannot go on", "damaged [0], at offset 5, is damaged", "checksum (CRC)")
+    check(world.verdict("stops"), "damaged", *words)
 
 
 def test_13_a_record_is_larger_than_what_it_takes(world: World) -> None:

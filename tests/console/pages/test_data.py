@@ -12,7 +12,7 @@ from compat_tests.console.hostile import HOSTILE
 from ottla.commands.config_rows import Entry
 from ottla.console import batches
 from ottla.console.app import Beside
-from ottla.console.directory import Directory
+from ottla.console.directory import Directory, open_all
 from ottla.console.rendering import segment
 from ottla.console.text import visible
 from ottla.log.disk.checkpoint import RECOVERY_POINTS, encode_offsets
@@ -25,7 +25,7 @@ SEGMENT = f"/files/orders-0/{FIRST}"
 
 
 def looking(path: Path, source: FakeSource | None = None) -> Browser:
-    return Browser(source or FakeSource(), beside=Beside(Directory(path), source is not None))
+    return Browser(source or FakeSource(), beside=Beside((Directory(path),), source is not None))
 
 
 @pytest.fixture
@@ -83,10 +83,36 @@ def test_the_directory(browser: Browser) -> None:
     ]
 
 
+def test_several_directories_each_with_its_own_files(tmp_path: Path) -> None:
+    for name, topic in (("one", "orders"), ("two", "paid")):
+        (tmp_path / name).mkdir()
+        log = new_log(tmp_path / name, topic)
+        append(log, 2, value=name.encode())
+        log.close()
+        write_meta(tmp_path / name)
+    both = open_all([tmp_path / "one", tmp_path / "two"])
+    with browsing(FakeSource(), beside=Beside(both, False)) as browser:
+        first, second = browser.get("/files").text, browser.get("/files?dir=2").text
+        assert "orders-0" in first
+        assert "paid-0" in second
+        assert "paid-0" not in first
+        assert f'<a href="/files?dir=2">{tmp_path}/two</a>' in first
+        for path in ("/files/2%3Apaid-0", f"/files/2%3Apaid-0/{FIRST}", "/file/2%3Ameta.properties"):
+            assert browser.get(path).status == 200
+        assert f'href="{path}"' in second
+        page = browser.get("/files/2%3Apaid-0").text
+        assert page.count(f'href="/files/2%3Apaid-0/{FIRST}') == 2  # in the table, and in the picture
+        assert 'href="/files?dir=2"' in page
+        assert "two" in browser.get(f"/files/2%3Apaid-0/{FIRST}?records=1").text
+        for path in ("/files/1%3Apaid-0", "/files/paid-0", "/files/3%3Apaid-0", "/file/meta.properties"):
+            assert browser.get(path).status == 404
+        assert browser.get("/files?dir=3").status == 400
+
+
 def test_many_logs_are_shown_in_pages(tmp_path: Path) -> None:
     for number in range(250):
         (tmp_path / f"t-{number}").mkdir()
-    with browsing(FakeSource(), beside=Beside(Directory(tmp_path), False)) as browser:
+    with browsing(FakeSource(), beside=Beside((Directory(tmp_path),), False)) as browser:
         page = browser.get("/files?page=2").text
     assert "201–250 of 250 logs" in page
     assert cells(page)[6] == "t-200"
@@ -236,7 +262,7 @@ def test_hostile_records_and_names(tmp_path: Path) -> None:
         (tmp_path / "orders-0" / f"{value}y").touch()
         (tmp_path / f"{value}-1" / f"{0:020d}.log").touch()
     (tmp_path / "meta.properties").write_text(f"version=1\nnode.id=1\ndirectory.id={HOSTILE[0]}\ncluster.id={HOSTILE[1]}\n")
-    with browsing(FakeSource(), beside=Beside(Directory(tmp_path), False)) as browser:
+    with browsing(FakeSource(), beside=Beside((Directory(tmp_path),), False)) as browser:
         texts = ""
         for page in range(1, 4):
             texts += "".join(check_page(browser.get(f"/files?page={page}").text).texts)
@@ -255,7 +281,7 @@ def test_bytes_of_a_metadata_log_that_is_out_of_use_are_not_shown(tmp_path: Path
     for name, shows in ((f"__cluster_metadata-0.{'a' * 32}-stray", False), ("orders-0", True)):
         (tmp_path / name).mkdir()
         (tmp_path / name / FIRST).write_bytes(b"\xff" * 20 + b"hunter2" + b"\xff" * 60)
-        with browsing(FakeSource(), beside=Beside(Directory(tmp_path), False)) as browser:
+        with browsing(FakeSource(), beside=Beside((Directory(tmp_path),), False)) as browser:
             page = browser.get(f"/files/{name}/{FIRST}?batch=0").text
         assert "No whole batch begins here" in page
         assert ("hunter2" in page) is shows
@@ -265,7 +291,7 @@ def test_an_end_that_takes_too_long_to_find_is_not_known(tmp_path: Path, monkeyp
     write_orders(tmp_path)
     for cut in (False, True):
         monkeypatch.setattr(batches, "WITHIN_S", -1.0 if cut else 4.0)
-        with browsing(FakeSource(), beside=Beside(Directory(tmp_path), False)) as browser:
+        with browsing(FakeSource(), beside=Beside((Directory(tmp_path),), False)) as browser:
             page = browser.get("/files/orders-0").text
         assert f"<dt>End</dt><dd>{'–' if cut else '17'}</dd>" in page, cut
 

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from ottla.commands.group_rows import OffsetState
+from ottla.commands.output import Failure
 from ottla.commands.positions import Partition
 from ottla.commands.why.facts import Left, NextBatch
 from ottla.console.app import Beside
 from ottla.console.inside import NO_BROKER
+from ottla.console.pages import group_why
 from tests.commands.why.test_verdicts import MEMBER, STUCK, group, partition
 from tests.console.browser import browsing, cells, check_page
 from tests.console.fakes import FakeInside, FakeSource, group_state, topic_summary
@@ -77,3 +81,27 @@ def test_the_list_marks_what_is_stuck_and_leads_there() -> None:
         assert 'href="/group/why?id=billing"' in browser.get("/group?id=billing").text
     assert cells(page)[9::5] == ["✕ no member Why? 7", "Why? 7", "✕ gone is offline Why? 7", "0"]
     assert page.count('href="/group/why?id=') == 3
+
+
+def test_what_is_known_by_the_time_of_a_page_and_a_link_for_the_rest(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(group_why, "MORE_S", 0)
+    source = FakeSource()
+    gathering = source.gathering
+    monkeypatch.setattr(source, "why", lambda *_: gathering)
+    with browsing(source) as browser:
+        page = browser.get("/group/why?id=billing&watch=0")
+        assert page.status == 200
+        assert "Nothing is known yet" in page.text
+        assert 'href="?id=billing&amp;watch=0&amp;look=1"' in page.text
+        gathering.tell(replace(STUCK["no-member"][0], watched_s=0))
+        page = browser.get("/group/why?id=billing&watch=0")
+        texts = "".join(check_page(page.text).texts)
+        assert "So far: Nobody reads: the group has " in texts
+        assert STUCK["no-member"][1] in texts
+        assert "It has been looked at once, and more is being gathered" in texts
+        assert "Stuck." not in texts
+        assert "What helps" not in texts
+        gathering.end(0)
+        assert "Stuck." in browser.get("/group/why?id=billing&watch=0&look=1").text
+        gathering.error = Failure("no answer")
+        assert browser.get("/group/why?id=billing&watch=0&look=1").status == 502

@@ -29,6 +29,7 @@ def seen(after_us: float = 0, api: str = "Fetch", **more: Any) -> dict[str, Any]
         "encoded_us": 100.0,
         "waits_for": None,
         "outcome": "answered",
+        "fault": None,
         "sent_bytes": 64,
         **more,
     }
@@ -68,6 +69,15 @@ def test_a_watch_from_its_form_to_its_lanes() -> None:
         assert page.count("<rect") == 2 + 3 + 4
         assert cells(page)[9:18] == ["1 Fetch", "app", "0.000", "0.010", "0.090", "–", "", "0.100", "answered"]
         assert cells(page)[18:27] == ["2 Produce", "app", "2.000", "0.010", "0.090", "0.500", "records", "0.100", "waiting"]
+
+
+def test_a_fault_that_acted_is_marked() -> None:
+    inside = FakeInside({"watched_requests": watched(seen(), seen(500, fault="f1"))})
+    with browsing(FakeSource(), beside=Beside(inside=inside, without_inside="", is_under_test=True)) as browser:
+        page = browser.get("/requests").text
+    assert cells(page)[17] == "answered"
+    assert cells(page)[26] == "answered ▲ by fault f1"
+    assert page.count("<text ") == 1
 
 
 def test_a_click_shows_the_fields() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from ottla.server.console.channel import MAX_QUESTION_BYTES, MAX_UNREAD_BYTES, Channel
 from ottla.server.inspect import questions
 
-NO_SUBJECT: Any = None
+NO_SUBJECT: Any = SimpleNamespace(more={})
 LONG = 1 << 20
 
 

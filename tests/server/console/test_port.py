@@ -30,6 +30,12 @@ class Clock(LoopClock):
         self.monotonic = lambda: real() + self.later
 
 
+async def turns(count: int = 10) -> None:
+    """Lets the loop look so often at what can be read: a connection has come when `connect` returns."""
+    for _ in range(count):
+        await asyncio.sleep(0)
+
+
 class FakeProcess:
     pid = 1
 
@@ -109,7 +115,7 @@ async def test_the_first_connection_starts_a_process_which_is_told_all_over_the_
         accepted, _ = rig.listening.accept()  # the connection was left to the process
         accepted.close()
         with rig.connect():  # nobody looks while it runs
-            await asyncio.sleep(0.01)
+            await turns()
             assert len(rig.processes) == 1
             process.end(-9)
             await rig.next_process()  # the connection that waits starts the next

@@ -1,0 +1,147 @@
+"""Groups asked for together: one request a coordinator, where librdkafka sends one for each group, and looks for its coordinator.
+
+It takes the coordinators of a listing of ours (group_kinds.py). Groups for which that does not do, since their coordinator has
+moved, does not answer or is too old for it, are left to librdkafka.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from ottla.commands import direct
+from ottla.commands.brokers import Brokers
+from ottla.commands.group_kinds import CLASSIC, Listed
+from ottla.commands.group_rows import NO_SUCH_GROUP, Coordinator, GroupState, MemberState
+from ottla.commands.output import Failure
+from ottla.commands.positions import Partition
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages import offset_fetch
+from ottla.wire.messages.describe_groups import DescribeGroupsRequest
+from ottla.wire.messages.internal import consumer_protocol_assignment
+from ottla.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+
+MANY_SINCE: Final = 8
+"""The first version of OffsetFetch that asks for several groups."""
+NAMED_UNTIL: Final = 9
+"""The last one that names topics."""
+CONSUMER_PROTOCOL: Final = "consumer"
+LATEST: Final = -1
+_ELSEWHERE: Final = frozenset(
+    {ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}
+)
+_INT16: Final = struct.Struct(">h")
+
+
+def described(brokers: Brokers, groups: Iterable[Listed]) -> tuple[dict[str, GroupState], dict[str, str]]:
+    """Describes classic groups, without their offsets; returns the errors by group, too. Groups that are in neither are left."""
+    found: dict[str, GroupState] = {}
+    wrong: dict[str, str] = {}
+    for broker, names in _by_broker(groups).items():
+        try:
+            answer = brokers.at(broker).call(DescribeGroupsRequest(names))
+        except Failure:
+            continue
+        for one in answer.groups:
+            if one.error_code == ErrorCode.GROUP_ID_NOT_FOUND:
+                wrong[one.group_id] = NO_SUCH_GROUP
+            elif one.error_code and one.error_code not in _ELSEWHERE:
+                wrong[one.group_id] = direct.words(one.error_code, one.error_message)
+            elif not one.error_code:
+                found[one.group_id] = _state(brokers, broker, one)
+    return found, wrong
+
+
+def committed_of(brokers: Brokers, groups: Iterable[Listed]) -> tuple[dict[str, dict[Partition, int]], dict[str, str]]:
+    """Returns what each group has committed, and the errors by group. Groups that are in neither are left."""
+    found: dict[str, dict[Partition, int]] = {}
+    wrong: dict[str, str] = {}
+    for broker, names in _by_broker(groups).items():
+        try:
+            connection = brokers.at(broker)
+            version = min(NAMED_UNTIL, connection.versions.get(offset_fetch.API_KEY, (0, 0))[1])
+            if version < MANY_SINCE:
+                continue
+            asked = [offset_fetch.OffsetFetchRequestGroup(name, topics=None) for name in names]
+            answer = connection.call(offset_fetch.OffsetFetchRequest(groups=asked), version)
+        except Failure:
+            continue
+        for one in answer.groups:
+            if one.error_code and one.error_code not in _ELSEWHERE:
+                wrong[one.group_id] = direct.words(one.error_code)
+            elif not one.error_code:
+                found[one.group_id] = {
+                    Partition(topic.name, each.partition_index): each.committed_offset
+                    for topic in one.topics
+                    for each in topic.partitions
+                    if not each.error_code and each.committed_offset >= 0
+                }
+    return found, wrong
+
+
+def ends_of(brokers: Brokers, wanted: Iterable[Partition]) -> dict[Partition, int]:
+    """Returns the end offsets of these partitions, of those that are in the metadata and whose leader tells them."""
+    by_leader: dict[int, dict[str, list[int]]] = {}
+    for topic, number in wanted:
+        there = brokers.metadata.topics.get(topic)
+        place = None if there is None else there.partitions.get(number)
+        if place is not None and place.leader >= 0:
+            by_leader.setdefault(place.leader, {}).setdefault(topic, []).append(number)
+    found: dict[Partition, int] = {}
+    for leader, topics in by_leader.items():
+        asked = [ListOffsetsTopic(name, [_latest(number) for number in numbers]) for name, numbers in topics.items()]
+        try:
+            answer = brokers.at(leader).call(ListOffsetsRequest(-1, 0, asked))
+        except Failure:
+            continue
+        for topic in answer.topics:
+            found |= {Partition(topic.name, one.partition_index): one.offset for one in topic.partitions if not one.error_code}
+    return found
+
+
+def _latest(number: int) -> ListOffsetsPartition:
+    return ListOffsetsPartition(number, timestamp=LATEST)
+
+
+def _by_broker(groups: Iterable[Listed]) -> Mapping[int, list[str]]:
+    found: dict[int, list[str]] = {}
+    for one in groups:
+        if one.broker is not None:
+            found.setdefault(one.broker, []).append(one.name)
+    return found
+
+
+def _state(brokers: Brokers, broker: int, one: Any) -> GroupState:
+    place = brokers.metadata.brokers[broker]
+    reads = one.protocol_type == CONSUMER_PROTOCOL
+    members = [
+        MemberState(
+            each.member_id,
+            each.group_instance_id or None,
+            each.client_id,
+            each.client_host,
+            tuple(sorted(_assigned(each.member_assignment))) if reads else (),
+        )
+        for each in one.members
+    ]
+    return GroupState(
+        one.group_id,
+        one.group_state,
+        CLASSIC,
+        one.protocol_data,
+        Coordinator(broker, str(place.host), place.port),
+        tuple(sorted(members, key=lambda member: (member.client_id, member.member_id))),
+        (),
+    )
+
+
+def _assigned(data: bytes) -> Sequence[Partition]:
+    """Returns the partitions of an assignment of the classic protocol; none if it is none."""
+    try:
+        (version,) = _INT16.unpack_from(data)
+        decode = consumer_protocol_assignment.DECODE[min(version, consumer_protocol_assignment.MAX_VERSION)]
+        topics = decode(data, 2)[0].assigned_partitions
+    except (struct.error, ValueError, IndexError, KeyError):
+        return []
+    return [Partition(topic.topic, number) for topic in topics for number in topic.partitions]

@@ -1,0 +1,119 @@
+"""Groups asked for together: the same as librdkafka gets one by one; and what is left to it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+
+import ottla.testing
+from ottla.commands import admin, group_direct, group_reset, group_states
+from ottla.commands.brokers import Brokers
+from ottla.commands.client import Cluster
+from ottla.commands.group_kinds import Listed, listed
+from ottla.commands.group_rows import NO_SUCH_GROUP, group_state
+from ottla.commands.positions import Partition
+
+TOPIC = "orders"
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[ottla.testing.Broker]:
+    """A broker with a group that has a member, and one that only has commits."""
+    with ottla.testing.Broker(group_initial_rebalance_delay_ms=0) as made:
+        made.create_topic(TOPIC, partitions=3)
+        producer = Producer({"bootstrap.servers": made.bootstrap})
+        for number in range(9):
+            producer.produce(TOPIC, "x", partition=number % 3)
+        assert producer.flush(30) == 0
+        settings = {"bootstrap.servers": made.bootstrap, "client.id": "app", "auto.offset.reset": "earliest"}
+        settings |= {"enable.auto.commit": "false"}
+        reader = Consumer({**settings, "group.id": "reads"})
+        reader.subscribe([TOPIC])
+        while reader.poll(0.1) is None:
+            pass
+        for consumer in (reader, Consumer({**settings, "group.id": "read"})):
+            consumer.commit(offsets=[TopicPartition(TOPIC, 1, 2)], asynchronous=False)
+            if consumer is not reader:
+                consumer.close()
+        yield made
+        reader.close()
+
+
+@pytest.fixture
+def cluster(broker: ottla.testing.Broker) -> Cluster:
+    return Cluster({"bootstrap.servers": broker.bootstrap})
+
+
+def test_it_is_what_librdkafka_gets(cluster: Cluster) -> None:
+    ours = cluster.admin()
+    with Brokers(cluster) as brokers:
+        groups = list(listed(brokers).values())
+        names = [one.name for one in groups]
+        assert sorted(names) == ["read", "reads"]
+        found, wrong = group_direct.described(brokers, groups)
+        theirs, failed = admin.settle_groups(cluster, ours.describe_consumer_groups(names))
+        assert (wrong, failed) == ({}, {})
+        assert found == {name: group_state(one) for name, one in theirs.items()}
+        assert found["reads"].members[0].partitions == tuple(Partition(TOPIC, number) for number in range(3))
+        assert group_direct.committed_of(brokers, groups) == group_reset.committed_of(cluster, ours, names)
+        wanted = [Partition(TOPIC, number) for number in range(3)]
+        specs: dict[Partition, Any] = dict.fromkeys(wanted, admin.offset_specs().latest())
+        assert group_direct.ends_of(brokers, wanted) == admin.list_offsets(cluster, ours, specs)[0]
+
+
+def test_what_is_not_there_is_an_error_or_left_out(cluster: Cluster) -> None:
+    with Brokers(cluster) as brokers:
+        gone = Listed("gone", "Empty", "classic", 1)
+        _, wrong = group_direct.described(brokers, [gone])
+        assert wrong == {"gone": NO_SUCH_GROUP}
+        assert group_direct.ends_of(brokers, [Partition("none", 0), Partition(TOPIC, 9)]) == {}
+        nobody = replace_broker(gone, 7)
+        assert group_direct.described(brokers, [nobody]) == ({}, {})
+        assert group_direct.committed_of(brokers, [nobody]) == ({}, {})
+
+
+def replace_broker(group: Listed, broker: int | None) -> Listed:
+    return group._replace(broker=broker)
+
+
+@pytest.mark.parametrize("where", [1, 7, None])
+def test_what_is_left_is_asked_for_one_by_one(cluster: Cluster, where: int | None) -> None:
+    """A coordinator that has moved, or that only librdkafka knows."""
+    with Brokers(cluster) as brokers:
+        notes: dict[str, None] = {}
+        groups = [replace_broker(one, where) for one in sorted(listed(brokers).values())]
+        states, errors = group_states.states_of(cluster, cluster.admin(), brokers, groups, notes)
+    assert (errors, notes) == ({}, {})
+    assert [(state.name, state.total_lag, len(state.members)) for state in states] == [("read", 1, 0), ("reads", 1, 1)]
+
+
+def test_however_many_groups_there_are_each_is_one_request(broker: ottla.testing.Broker, cluster: Cluster) -> None:
+    ours = cluster.admin()
+    with Brokers(cluster) as brokers:
+        groups = list(listed(brokers).values())
+        broker.record(1000)
+        group_states.states_of(cluster, ours, brokers, groups, {})
+        seen = [one.api for one in broker.requests(client_id="ottla")]
+        broker.record(0)
+    beside = {"ApiVersions", "Metadata"}  # of a client that connects
+    assert sorted(api for api in seen if api not in beside) == ["DescribeGroups", "ListOffsets", "OffsetFetch"]
+
+
+def test_a_coordinator_that_says_it_is_none_leaves_the_group(broker: ottla.testing.Broker, cluster: Cluster) -> None:
+    with Brokers(cluster) as brokers:
+        groups = list(listed(brokers).values())
+        for api, ask in (("DescribeGroups", group_direct.described), ("OffsetFetch", group_direct.committed_of)):
+            for error, left in (("NOT_COORDINATOR", True), ("GROUP_AUTHORIZATION_FAILED", False)):
+                with broker.fault(api=api, group="read", error=error):
+                    found, wrong = ask(brokers, groups)
+                assert "read" not in found
+                assert ("read" not in wrong) is left
+                assert "reads" in found
+
+
+def test_an_assignment_that_is_none() -> None:
+    assert group_direct._assigned(b"") == []
+    assert group_direct._assigned(b"\0\1\0\0\0\5") == []
