@@ -200,11 +200,11 @@ def validate_for_append(
         if attributes == header.attributes and max_timestamp == header.max_timestamp:
             batch = ValidatedBatch(header, [records[_STAMPED:]], -1)
         else:
-            batch = _rewritten(header._replace(attributes=attributes, max_timestamp=max_timestamp), records[HEADER_SIZE:])
+            batch = _rewritten(header.replace(attributes=attributes, max_timestamp=max_timestamp), records[HEADER_SIZE:])
     else:
         if quickly and len(section) > QUICK_BYTES:
             raise NotValidated(f"{len(section)} bytes are to be compressed")
-        wanted = header._replace(attributes=attributes & ~CODEC_MASK | target, max_timestamp=max_timestamp)
+        wanted = header.replace(attributes=attributes & ~CODEC_MASK | target, max_timestamp=max_timestamp)
         batch = _recompressed(wanted, section, config)
     if log_append_time:
         batch.log_append_time_ms = now_ms

@@ -363,6 +363,18 @@ CONTROL: Final = 2
 PRODUCER_BATCHES: Final = 5  # how many batches of a producer the log remembers
 
 
+def int8_at(buf: bytes, at: i64) -> i64:
+    """Returns the signed byte at `at`."""
+    value: i64 = buf[at]
+    return value - 256 if value > 127 else value
+
+
+def int16_at(buf: bytes, at: i64) -> i64:
+    """Returns the big-endian signed integer that begins at `at`."""
+    value: i64 = (buf[at] << 8) | buf[at + 1]
+    return value - 65536 if value > 32767 else value
+
+
 def int32_at(buf: bytes, at: i64) -> i64:
     """Returns the big-endian signed integer that begins at `at`."""
     value: i64 = (buf[at] << 24) | (buf[at + 1] << 16) | (buf[at + 2] << 8) | buf[at + 3]

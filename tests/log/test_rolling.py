@@ -98,7 +98,7 @@ def test_a_roll_syncs_the_indexes_of_what_is_durable(rig: Rig, durable: bool) ->
 
 
 def header_at(offset: int, timestamp_ms: int = NOW_MS) -> BatchHeader:
-    return read_header(batch(timestamp_ms=timestamp_ms))._replace(base_offset=offset)
+    return read_header(batch(timestamp_ms=timestamp_ms)).replace(base_offset=offset)
 
 
 def test_a_batch_has_room_up_to_the_size_of_a_segment(rig: Rig) -> None:

@@ -70,8 +70,8 @@ def test_crc_of_a_batch_that_is_not_all_there_does_not_fit() -> None:
     data = FOREIGN["java none"]
     header = read_header(data)
     assert not check_crc(data[:-1], header)
-    assert not check_crc(data, header._replace(batch_length=10))
-    assert not check_crc(data, header._replace(batch_length=-1))
+    assert not check_crc(data, header.replace(batch_length=10))
+    assert not check_crc(data, header.replace(batch_length=-1))
 
 
 def test_headers_are_read_anywhere_and_from_any_buffer() -> None:
