@@ -21,7 +21,9 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
+
+from mypy_extensions import i64
 
 from ottla.log import retention
 from ottla.log.disk.directory import LogDirectory
@@ -39,7 +41,7 @@ from ottla.log.producers import ProducerStates
 from ottla.log.segment import Segment
 from ottla.log.segments import Segments
 from ottla.log.txn_index import TxnIndex
-from ottla.log.validate import Origin, ValidatedBatch, validate_for_append
+from ottla.log.validate import BatchRules, Origin, ValidatedBatch, validate_for_append
 from ottla.wire.batch import LENGTH_OVERHEAD, NO_LEADER_EPOCH, BatchHeader
 
 if TYPE_CHECKING:
@@ -48,7 +50,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger("ottla.log.partition")
 
 
-class AppendInfo(NamedTuple):
+class AppendInfo:
     """The result of an append. `log_append_time_ms` is -1 if the topic keeps the producer's timestamps.
 
     For a duplicate, the offsets are those of the first time and the time is the batch's greatest timestamp (row I3 of
@@ -56,12 +58,24 @@ class AppendInfo(NamedTuple):
     (log/flush.py), or, if all replicas are to have the batch, for the high watermark.
     """
 
-    base_offset: int
-    last_offset: int
-    log_append_time_ms: int
-    log_start_offset: int
-    duplicate: bool
-    waits: bool
+    __slots__ = ("base_offset", "duplicate", "last_offset", "log_append_time_ms", "log_start_offset", "waits")
+
+    def __init__(
+        self,
+        base_offset: i64,
+        last_offset: i64,
+        log_append_time_ms: i64,
+        log_start_offset: i64,
+        *,
+        duplicate: bool = False,
+        waits: bool = False,
+    ) -> None:
+        self.base_offset = base_offset
+        self.last_offset = last_offset
+        self.log_append_time_ms = log_append_time_ms
+        self.log_start_offset = log_start_offset
+        self.duplicate = duplicate
+        self.waits = waits
 
 
 class PartitionLog:
@@ -72,7 +86,7 @@ class PartitionLog:
         "_config", "_held", "_latest_epoch", "_roll_flush_upto", "_segment_bytes", "_snapshots", "closed", "cuts",
         "directory", "epochs", "flush_messages", "high_watermark", "last_flush_ms", "local", "log_end_offset",
         "log_start_offset", "now_ms", "on_append", "partition", "producer_expiration_ms", "producers", "recovery_point",
-        "roll_after_ms", "saved_high_watermark", "segments", "topic", "topic_id", "unsynced",
+        "roll_after_ms", "rules", "saved_high_watermark", "segments", "topic", "topic_id", "unsynced",
     )  # fmt: skip
 
     def __init__(
@@ -132,6 +146,7 @@ class PartitionLog:
     @config.setter
     def config(self, config: LogConfig) -> None:
         self._config = config
+        self.rules = BatchRules(config)
         self._segment_bytes = config.segment_bytes
         self.roll_after_ms = config.roll_after_ms
         self.flush_messages = config.flush_messages
@@ -192,12 +207,14 @@ class PartitionLog:
         if self.closed or directory.failed is not None:
             self.check_usable()
         now_ms = self.now_ms()
-        batch = validated or validate_for_append(records, self._config, now_ms, origin, zstd_allowed=zstd_ok, quickly=quickly)
+        batch = validated or validate_for_append(records, self.rules, now_ms, origin, zstd_allowed=zstd_ok, quickly=quickly)
         header = batch.header
         if header.producer_id >= 0:
             duplicate = check_producer(self.producers, batch, origin)
             if duplicate is not None:
-                return AppendInfo(*duplicate, self.log_start_offset, True, self._waits(duplicate[1] + 1))
+                first, last, timestamp_ms = duplicate
+                waits = self._waits(last + 1)
+                return AppendInfo(first, last, timestamp_ms, self.log_start_offset, duplicate=True, waits=waits)
         base_offset = self.log_end_offset
         if leader_epoch != self._latest_epoch:
             self.begin_epoch(leader_epoch)
@@ -234,10 +251,7 @@ class PartitionLog:
             self.high_watermark = end_offset
         else:
             waits = self.on_append(end_offset)
-        # This takes half the time of AppendInfo(…), which is Python code.
-        return tuple.__new__(
-            AppendInfo, (base_offset, last_offset, batch.log_append_time_ms, self.log_start_offset, False, waits)
-        )
+        return AppendInfo(base_offset, last_offset, batch.log_append_time_ms, self.log_start_offset, waits=waits)
 
     def _waits(self, end_offset: int) -> bool:
         """Returns whether an append that ended at `end_offset` may not be acknowledged yet if all replicas are to have it."""

@@ -125,7 +125,7 @@ class Replica:
         right. It uses nothing that changes, so it may be called in a thread.
         """
         log = self.log
-        return partial(validate_for_append, records, log.config, log.now_ms(), Origin.CLIENT, zstd_allowed=zstd_allowed)
+        return partial(validate_for_append, records, log.rules, log.now_ms(), Origin.CLIENT, zstd_allowed=zstd_allowed)
 
     def delete_records_before(self, offset: int) -> int:
         """Moves the log's start to `offset`, with HIGH_WATERMARK to the high watermark, and returns the new start. Raises
