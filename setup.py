@@ -12,7 +12,10 @@ from setuptools import setup
 LOOPS = ["ottla/wire/kernel.py", "ottla/wire/columns.py", "ottla/log/compaction/offset_map.py"]
 """Written for the compiler: machine integers, no objects."""
 HOT_PATHS = [
+    "ottla/wire/integers.py",
     "ottla/wire/primitives.py",
+    "ottla/wire/header.py",
+    "ottla/wire/single_produce.py",
     "ottla/wire/batch.py",
     "ottla/wire/records.py",
     "ottla/wire/items.py",
@@ -37,6 +40,8 @@ HOT_PATHS = [
     "ottla/server/partitions/fetch_sessions.py",
     "ottla/server/partitions/follower_state.py",
     "ottla/server/partitions/high_watermark.py",
+    "ottla/server/partitions/replica.py",
+    "ottla/server/partitions/traffic.py",
     "ottla/server/group/offsets.py",
     "ottla/server/group/records.py",
     "ottla/server/group/requests.py",

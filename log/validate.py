@@ -371,9 +371,7 @@ def _check_records(data: bytes, header: BatchHeader, rules: BatchRules, now_ms: 
     return _judge(max_timestamp, bad, header, rules, now_ms)
 
 
-def _check_pieces(
-    pieces: Iterator[tuple[bytes, int]], header: BatchHeader, rules: BatchRules, now_ms: int, most: int
-) -> int:
+def _check_pieces(pieces: Iterator[tuple[bytes, int]], header: BatchHeader, rules: BatchRules, now_ms: int, most: int) -> int:
     """Returns the true maximum timestamp of a compressed batch, whose records come in pieces of `most` bytes together."""
     earliest, latest = _earliest_and_latest(header, rules, now_ms)
     count, base_timestamp, max_record_bytes = header.records_count, header.base_timestamp, rules.max_decompressed_message_bytes

@@ -27,7 +27,7 @@ from typing import Final
 from crc32c import crc32c
 from mypy_extensions import i64
 
-from ottla.wire.kernel import int8_at, int16_at, int32_at, int64_at
+from ottla.wire.integers import int8_at, int16_at, int32_at, int64_at
 from ottla.wire.primitives import Buffer
 
 HEADER_SIZE: Final = 61

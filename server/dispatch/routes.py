@@ -37,7 +37,7 @@ from ottla.server.requests.session import Session
 from ottla.wire.api import APIS
 from ottla.wire.errors import ErrorCode
 from ottla.wire.frame import MALFORMED
-from ottla.wire.header import API_VERSIONS, decode_request_header
+from ottla.wire.header import API_VERSIONS, decode_request_header, read_request_header
 from ottla.wire.primitives import Buffer, Parts
 
 ITEMS_AT_ONCE: Final = 5000
@@ -80,10 +80,12 @@ class Dispatch:
         Raises CloseConnection.
         """
         try:
-            header, pos = decode_request_header(frame, 0)
+            if type(frame) is bytes:
+                key, version, correlation_id, client_id, pos = read_request_header(frame)
+            else:
+                (key, version, correlation_id, client_id), pos = decode_request_header(frame, 0)
         except MALFORMED as error:
             raise CloseConnection(f"the header of its request does not decode: {error!r:.200}") from None
-        key, version, correlation_id, client_id = header
         session.client_id = client_id
         route = self.routes.get(key << 16 | version)
         if route is None:
@@ -124,10 +126,11 @@ class Dispatch:
             raise CloseConnection(f"it sent {api.name} v{version}, but only v{api.min_version} to v{api.max_version} are served")
         messages = import_module(f"ottla.wire.messages.{api.module}")
         handler = import_module(f"ottla.server.handlers.{api.module}")
-        encode = messages.ENCODE_RESPONSE[version]
+        codecs = getattr(handler, "CODECS", messages)
+        encode = codecs.ENCODE_RESPONSE[version]
         if handler.TRAITS.long_answer:
             encode = self._broker.long_answers.around(encode, api.name)
-        steps = Steps(messages.DECODE_REQUEST[version], handler.handle, encode)
+        steps = Steps(codecs.DECODE_REQUEST[version], handler.handle, encode)
         few_bytes = self._max_items if api.module == "produce" else min(self._max_items, BYTES_AT_ONCE)
         plan = Plan(api, version, handler.TRAITS, steps, getattr(messages, f"{api.name}Response"), few_bytes)
         route = self.routes[plan.number] = self._chain.compose(plan)

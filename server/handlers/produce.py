@@ -61,6 +61,7 @@ from ottla.server.partitions.roles import Role
 from ottla.server.requests.request import Request
 from ottla.server.requests.traits import Throttling, Traits
 from ottla.server.security.rights import Inside, Need, Operation, Resource
+from ottla.wire import single_produce
 from ottla.wire.batch import HEADER_SIZE, LENGTH_OVERHEAD, TRANSACTIONAL_BIT
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.produce import (
@@ -84,6 +85,9 @@ TRAITS = Traits(
     throttling=Throttling.PRODUCE,
     reports_failure=True,
 )
+
+CODECS: Final = single_produce
+"""The codecs that dispatch uses in place of the generated ones."""
 
 ALL: Final = -1
 LEADER: Final = 1

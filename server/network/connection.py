@@ -48,6 +48,8 @@ from ottla.server.network.bad_frames import describe_bad_size
 from ottla.server.network.file_regions import send_some
 from ottla.server.network.holding import PRODUCE_KEY, Holding
 from ottla.server.requests.session import Session
+from ottla.wire.integers import int32_at
+from ottla.wire.primitives import Buffer
 
 if TYPE_CHECKING:
     from ottla.server.network.answer_queue import AnswerQueue
@@ -58,6 +60,8 @@ logger = logging.getLogger("ottla.server.connection")
 _SIZE: Final = Struct(">i")
 BACKLOG_FRAMES: Final = 256
 BACKLOG_BYTES: Final = 1024 * 1024
+FEW_BYTES: Final = 16 * 1024
+"""What a read of so many bytes brought is copied, so that its frames are `bytes`; the frames of a longer one stay views."""
 HIGH_WATER: Final = 64 * 1024
 """With so many unsent bytes in the transport nothing more is served for this client until it has read them."""
 JOINED_BYTES: Final = 8 * 1024
@@ -204,19 +208,22 @@ class Connection(Holding):
         view, at, until = self._view, 0, 0
         if self._partial:
             self._take_partial()
+        # Compiled code reads a number in `bytes` and cuts them much faster than a view.
+        few = bytes(view[:end]) if end <= FEW_BYTES else b""
         while end - at >= 4 and not self._closing:
-            size: int = _SIZE.unpack_from(view, at)[0]
+            size: int = int(int32_at(few, at)) if few else _SIZE.unpack_from(view, at)[0]
             if not 0 < size <= self.max_request_bytes:
                 self.close(describe_bad_size(size))
                 return
             start = at + 4
             if end - start >= size:
                 at = start + size
+                frame = few[start:at] if few else view[start:at]
                 if at == end:
-                    self._take(view[start:at])
+                    self._take(frame)
                     break
                 until = until or self._ticks() + TURN_NS
-                self._take(view[start:at])
+                self._take(frame)
                 if not self._resting and self._ticks() > until:
                     self._end_turn()
                 continue
@@ -229,7 +236,7 @@ class Connection(Holding):
 
     # Serving
 
-    def _take(self, frame: memoryview) -> None:
+    def _take(self, frame: Buffer) -> None:
         """Serves a whole frame, or keeps it until its turn comes."""
         if self._out_bytes > TURN_BYTES:
             self._end_turn()
@@ -254,7 +261,7 @@ class Connection(Holding):
             or self._memory.held > self._memory.limit
         )
 
-    def _serve_one(self, frame: memoryview) -> None:
+    def _serve_one(self, frame: Buffer) -> None:
         try:
             response = self.serve(frame, self.session)
         except CloseConnection as reason:
@@ -323,7 +330,7 @@ class Connection(Holding):
         self._regions |= parts is response
         return True
 
-    def _serve_queued(self, frame: memoryview) -> bool:
+    def _serve_queued(self, frame: Buffer) -> bool:
         """Serves a request whose answer is queued behind others; returns False if there is no queue or it does not admit it."""
         if self._queue is None or not self._queue.admits(frame):
             return False
@@ -356,12 +363,12 @@ class Connection(Holding):
         until = self._ticks() + TURN_NS
         while backlog and not self._paused and not self._resting and not self._closing:
             frame = backlog[0]
-            if self._answer is not None and not self._serve_queued(memoryview(frame)):
+            if self._answer is not None and not self._serve_queued(frame):
                 break
             backlog.popleft()
             self._count_backlog(-1, -len(frame))
             if self._answer is None:
-                self._serve_one(memoryview(frame))
+                self._serve_one(frame)
             if backlog and (self._out_bytes > TURN_BYTES or self._ticks() > until):
                 self._end_turn()
         if self._out:

@@ -303,7 +303,7 @@ def test_a_compaction_under_way_is_followed_to_the_new_file(tmp_path: Path, numb
     for name in ("index", "timeindex"):
         file.with_suffix(f".{name}").unlink()
     deltas = [record.offset for record in kept]
-    header = read_header(build_batch(kept))._replace(last_offset_delta=299)
+    header = read_header(build_batch(kept)).replace(last_offset_delta=299)
     section = encode_records(kept, header.base_timestamp, deltas)
     file.write_bytes(restamp(header, section, attributes=0, max_timestamp=header.max_timestamp) + section)
     assert [row["offset"] for row in rows(parts)] == deltas
