@@ -179,8 +179,12 @@ class ValidatedBatch:
         self.log_append_time_ms = log_append_time_ms
 
     def parts(self, base_offset: int, leader_epoch: int) -> list[Buffer]:
-        """Returns the batch as the leader writes it, in parts for one writev."""
-        return [stamp(self.header, base_offset, leader_epoch), *self.tail]
+        """Returns the batch as the leader writes it, in parts for one writev; a short one in one part, which takes less time."""
+        tail = self.tail
+        first = tail[0]
+        if len(tail) == 1 and type(first) is bytes:
+            return [stamp(self.header, base_offset, leader_epoch) + first]
+        return [stamp(self.header, base_offset, leader_epoch), *tail]
 
 
 def validate_for_append(

@@ -64,6 +64,8 @@ def decode_request_header(buf: Buffer, pos: int) -> tuple[RequestHeader, int]:
 
 def read_request_header(buf: bytes) -> tuple[int, int, int, str | None, int]:
     """Does what `decode_request_header` does at the beginning of a frame: returns the fields, and the position of the body."""
+    if len(buf) < _fixed.size:
+        _fixed.unpack_from(buf)  # raises the error
     api_key: i64 = int16_at(buf, 0)
     api_version: i64 = int16_at(buf, 2)
     pos: i64 = 10

@@ -188,7 +188,7 @@ class _Work:
         self._nameless = nameless
         """True if there are transactional batches and no transactional id."""
         self._unverified = unverified
-        self._owed: list[_Owed] = []
+        self._owed: list[_Owed] | None = None
         self._done = 0
         """The number of partitions for which `answer_item` was called."""
         self._paused = False
@@ -247,6 +247,7 @@ class _Work:
             return _refused(index, error, replica)
         answer = PartitionProduceResponse(index, 0, info.base_offset, info.log_append_time_ms, info.log_start_offset)
         if info.waits and (body.acks == ALL or replica.log.awaits_flush(info.last_offset + 1)):
+            self._owed = self._owed or []
             self._owed.append(_Owed(replica, replica.role, info.last_offset + 1, answer))
         return answer
 

@@ -45,7 +45,7 @@ class AnswerQueue:
     def __init__(
         self,
         first: Waiting,
-        serve: Callable[[memoryview, Session], Any],
+        serve: Callable[[Buffer, Session], Any],
         session: Session,
         ready: Callable[[], object],
     ) -> None:
