@@ -103,7 +103,7 @@ def outcome(dispatch: Dispatch, broker: MemoryBroker, frame: Any, session: Any) 
     try:
         answer = dispatch.serve(frame, session)
     except CloseConnection as reason:
-        return str(reason)
+        return str(reason).partition(" does not decode: ")[:2]  # what follows is Python's word for it, which depends on the type
     if isinstance(answer, Waiting):
         broker.clock.advance()
         return "later", answer.route.finish(answer.answer, answer)  # type: ignore[arg-type]
@@ -138,5 +138,5 @@ def test_bytes_and_views_of_the_same_requests_give_the_same_answers_and_logs(ver
         assert ours == theirs
         kinds.add(type(ours))
     assert logs_of(brokers[0]) == logs_of(brokers[1])
-    assert {bytes, str, type(None)} <= kinds
+    assert {bytes, tuple, type(None)} <= kinds
     assert sum(end for _, end, _, _ in logs_of(brokers[0]).values()) > 20
