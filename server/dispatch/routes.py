@@ -91,7 +91,7 @@ class Dispatch:
         if route is None:
             if key == API_VERSIONS and not 0 <= version <= APIS[API_VERSIONS].max_version:
                 return unsupported_api_versions(correlation_id)
-            route = self._reserved.run(lambda: self._open_route(key, version))
+            route = self._open_with_reserve(key, version)
         try:
             if len(frame) > route.few_bytes and self._is_long(key, version, frame, pos):
                 from ottla.server.dispatch.in_thread import answer_from_thread  # not loaded as long as requests are small
@@ -116,6 +116,10 @@ class Dispatch:
     def _compose_anew(self) -> None:
         """Makes all routes anew, because the links have changed."""
         self.routes = {number: self._chain.compose(route.plan) for number, route in self.routes.items()}
+
+    def _open_with_reserve(self, key: int, version: int) -> Route:
+        """Makes the route though descriptors may have run out. (A lambda in `serve` would cost every request.)"""
+        return self._reserved.run(lambda: self._open_route(key, version))
 
     def _open_route(self, key: int, version: int) -> Route:
         """Makes the route of an API at a version, with its first request. Raises CloseConnection if the API is not served."""

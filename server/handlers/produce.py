@@ -93,7 +93,6 @@ ALL: Final = -1
 LEADER: Final = 1
 NOBODY: Final = 0
 VERIFY: Final = "transaction.partition.verification.enable"
-_ACKS: Final = frozenset((ALL, LEADER, NOBODY))
 NO_OFFSET: Final = -1
 SUMMARIZED: Final = 10
 """So many errors are named in the line of the log about a Produce that wants no answer."""
@@ -149,7 +148,7 @@ def handle(body: ProduceRequest, request: Request) -> ProduceResponse | Promise[
 def _append(
     body: ProduceRequest,
     request: Request,
-    topics: Sequence[TopicProduceData],
+    topics: list[TopicProduceData],
     nameless: bool,
     unverified: Mapping[_Key, ErrorCode],
 ) -> _Outcome | Promise[_Outcome]:
@@ -163,12 +162,12 @@ def _append(
     return _answer_in_turns(work, topics)
 
 
-def _finish_later(work: _Work, topics: Sequence[TopicProduceData], answer: _Answer) -> _Outcome | Promise[_Outcome]:
+def _finish_later(work: _Work, topics: list[TopicProduceData], answer: _Answer) -> _Outcome | Promise[_Outcome]:
     """Finishes a request about one partition when its answer has come."""
     return chain_answer(map_answer(answer, lambda single: [single]), partial(work.finish, topics))
 
 
-def _answer_in_turns(work: _Work, topics: Sequence[TopicProduceData]) -> _Outcome | Promise[_Outcome]:
+def _answer_in_turns(work: _Work, topics: list[TopicProduceData]) -> _Outcome | Promise[_Outcome]:
     """Answers a request about several partitions, or none."""
     from ottla.server.base.turns import answer_in_turns  # not loaded as long as requests are about one partition
 
@@ -233,7 +232,7 @@ class _Work:
         replica = _replica(topic, index, request)
         if replica is None or not replica.is_leader:
             return _refusal(index, _why_not_here(replica, topic, index, version < TOPIC_IDS_SINCE, request))
-        if body.acks not in _ACKS:
+        if body.acks not in (ALL, LEADER, NOBODY):
             return _refusal(index, ErrorCode.INVALID_REQUIRED_ACKS)
         if replica.topic in INTERNAL_TOPICS:
             return _refusal(index, ErrorCode.INVALID_TOPIC_EXCEPTION)
@@ -267,14 +266,14 @@ class _Work:
         return chain_answer(self._request.broker.workers().run(partial(_validated, validation)), append)
 
     def finish(
-        self, topics: Sequence[TopicProduceData], answers: Sequence[PartitionProduceResponse]
+        self, topics: list[TopicProduceData], answers: list[PartitionProduceResponse]
     ) -> ProduceResponse | Acknowledgement[_Outcome] | None:
         """Returns the answer to the request, or a promise of it if some of the appends have to be acknowledged first; None for
         acks 0. `answers` are those for the partitions of `topics`, in their order. Raises CloseConnection.
         """
         body, request = self._body, self._request
         if len(topics) == 1:
-            responses = [TopicProduceResponse(topics[0].name, topics[0].topic_id, list(answers))]
+            responses = [TopicProduceResponse(topics[0].name, topics[0].topic_id, answers)]
         else:
             rest = iter(answers)
             responses = [
@@ -368,7 +367,7 @@ def _merge_duplicates(topics: list[TopicProduceData]) -> list[TopicProduceData]:
 
 
 def _find_unverified(
-    topics: Sequence[TopicProduceData], transactional_id: str, request: Request
+    topics: list[TopicProduceData], transactional_id: str, request: Request
 ) -> Mapping[_Key, ErrorCode] | Promise[Mapping[_Key, ErrorCode]]:
     """Returns the partitions to refuse, with their errors, because they are not in the transaction and cannot be added to it; or
     a promise of them.

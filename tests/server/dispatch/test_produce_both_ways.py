@@ -20,7 +20,7 @@ from tests.log.support import batch
 from tests.server.handlers.data_calls import named, versions
 from tests.wire.changed_batches import changed
 
-TOPICS: dict[str, dict[str, str]] = {
+TOPICS: dict[str, dict[str, Any]] = {
     "plain": {},
     "compact": {"cleanup_policy": "compact"},
     "stamped": {"message_timestamp_type": "LogAppendTime"},
