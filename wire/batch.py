@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from struct import Struct
-from typing import Final
+from typing import ClassVar, Final
 
 from crc32c import crc32c
 from mypy_extensions import i64
@@ -154,7 +154,7 @@ class BatchHeader:
     def __eq__(self, other: object) -> bool:
         return isinstance(other, BatchHeader) and self.fields() == other.fields()
 
-    __hash__ = None  # type: ignore[assignment]
+    __hash__: ClassVar[None]  # type: ignore[assignment]  # Python's way to say that it has none
 
     def __repr__(self) -> str:
         named = zip(FIELDS, self.fields(), strict=True)

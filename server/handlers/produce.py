@@ -155,7 +155,7 @@ def _append(
     """Appends the batches, and returns the answer to the request or a promise of it; see _Work for the last two."""
     work = _Work(body, request, nameless, unverified)
     if len(topics) == 1 and len(topics[0].partition_data) == 1:
-        answer = work.answer(topics[0], topics[0].partition_data[0])
+        answer = work.answer(topics[0], topics[0].partition_data[0], hold=request.session.joins)
         if not isinstance(answer, Promise):
             return work.finish(topics, [answer])
         return _finish_later(work, topics, answer)
@@ -219,9 +219,16 @@ class _Work:
     def _note_unverified(self, found: Mapping[_Key, ErrorCode]) -> None:
         self._unverified = {**self._unverified, **found}
 
-    def answer(self, topic: TopicProduceData, data: PartitionProduceData, validated: ValidatedBatch | None = None) -> _Answer:
+    def answer(
+        self,
+        topic: TopicProduceData,
+        data: PartitionProduceData,
+        validated: ValidatedBatch | None = None,
+        *,
+        hold: bool = False,
+    ) -> _Answer:
         """Appends one partition's batch and returns its answer, or a promise of it if the batch has to be validated in a thread;
-        notes if the answer must not go out yet.
+        notes if the answer must not go out yet. With `hold` the batch may be written together with those of further requests.
         """
         index, records, body, request = data.index, data.records, self._body, self._request
         version = request.api_version
@@ -239,11 +246,13 @@ class _Work:
         if replica.under_min_isr and body.acks == ALL:
             return _refusal(index, ErrorCode.NOT_ENOUGH_REPLICAS)
         try:
-            info = replica.append(records, zstd_allowed=version >= ZSTD_SINCE, quickly=True, validated=validated)
+            info = replica.append(records, zstd_allowed=version >= ZSTD_SINCE, quickly=True, validated=validated, hold=hold)
         except NotValidated:
             return self._answer_later(topic, data, replica)
         except LogError as error:
             return _refused(index, error, replica)
+        if info.joined is not None:
+            request.session.joined = info.joined
         answer = PartitionProduceResponse(index, 0, info.base_offset, info.log_append_time_ms, info.log_start_offset)
         if info.waits and (body.acks == ALL or replica.log.awaits_flush(info.last_offset + 1)):
             self._owed = self._owed or []

@@ -83,7 +83,7 @@ def test_requests_about_one_partition_are_read_in_one_piece(version: int) -> Non
         assert taken(frame, len(head), version)
         wanted = outcome(generated.DECODE_REQUEST[version], frame, len(head))
         assert outcome(single_produce.DECODE_REQUEST[version], frame, len(head)) == wanted
-        assert outcome(single_produce.DECODE_REQUEST[version], memoryview(bytearray(frame)), len(head)) == wanted  # type: ignore[arg-type]
+        assert outcome(single_produce.DECODE_REQUEST[version], memoryview(bytearray(frame)), len(head)) == wanted  # type: ignore[arg-type]  # `Any` above
 
 
 @pytest.mark.parametrize("version", VERSIONS)
