@@ -248,12 +248,15 @@ class Connection(Sending):
     def _serve_one(self, frame: Buffer, joins: bool = False) -> None:
         if not joins and len(self._held):
             self._write_held()
-        self.session.joins = joins
+        session = self.session
+        session.joins = joins
         try:
-            response = self.serve(frame, self.session)
+            response = self.serve(frame, session)
         except CloseConnection as reason:
+            session.joins = False
             self.close(str(reason))
             return
+        session.joins = False
         if joins:
             self._held.note(frame, len(self._out) if type(response) is bytes else NO_ANSWER)
         if type(response) is bytes:
@@ -268,7 +271,6 @@ class Connection(Sending):
 
     def _write_held(self) -> None:
         """Has what is held written, before any answer leaves."""
-        self.session.joins = False
         reason = self._held.write(self._out)
         if reason is not None:
             self.close(reason)

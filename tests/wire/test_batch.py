@@ -85,6 +85,17 @@ def test_headers_are_read_anywhere_and_from_any_buffer() -> None:
         read_header(data[:60])
 
 
+def test_a_header_with_another_field() -> None:
+    header = read_header(FOREIGN["java none"])
+    other = header.replace(producer_id=7, crc=2**32 - 1)
+    assert (other.producer_id, other.crc, other.records_count) == (7, 2**32 - 1, header.records_count)
+    assert (other != header, other.replace(producer_id=header.producer_id, crc=header.crc) == header) == (True, True)
+    assert header.fields() == struct.unpack_from(">qiibIhiqqqhii", FOREIGN["java none"])
+    assert "producer_id=7" in repr(other)
+    with pytest.raises(TypeError):
+        header.replace(no_field=1)
+
+
 def test_iter_batches_walks_whole_batches_and_stops_at_a_partial_one() -> None:
     first, second = FOREIGN["java none"], FOREIGN["java zstd"]
     found = list(iter_batches(first + second + first[:70]))

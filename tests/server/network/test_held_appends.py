@@ -168,6 +168,15 @@ def test_a_connection_that_is_closed_by_a_bad_frame_answers_what_it_has_written(
     assert (producer.answers(), producer.offsets()) == ([(1, 0, 1), (2, 0, 2)], (3, 3))
 
 
+def test_what_is_queued_behind_an_fsync_is_not_held(producer: Producer) -> None:
+    producer.broker.create_topic("flushed", flush_messages="1")
+    frames = [request(1), request(2), request(3, topic="flushed"), request(4), request(5), request(6)]
+    producer.send(*frames)
+    for topic, end in (("t", 6), ("flushed", 1)):
+        assert producer.offsets(topic) == (end, end)
+    assert producer.connection.session.joined is None
+
+
 def test_random_reads_give_the_answers_of_single_requests() -> None:
     """Idempotent producers, partitions, errors, acks 0 and other requests among them, in reads of any number of frames."""
     parts: list[Any] = [encode_request_header(18, 0, 1, "me")]
