@@ -12,8 +12,8 @@ from ottla.wire.header import (
     decode_response_header,
     encode_request_header,
     encode_response_header,
-    read_request_header,
     is_flexible,
+    read_request_header,
 )
 
 API_VERSIONS, PRODUCE, SASL_HANDSHAKE = 18, 0, 17
