@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from ottla.log import joined_write
 from ottla.log.errors import LogError, StorageError
 from tests.log.support import NOW_MS, Rig, batch, settings
 
@@ -70,9 +69,8 @@ def test_they_are_one_write(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     assert written == [5 * len(batch())]
 
 
-def test_random_appends_held_or_not_leave_the_same_log(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_random_appends_held_or_not_leave_the_same_log() -> None:
     """Of idempotent and transactional producers, with errors and duplicates among them, over rolled segments and full indexes."""
-    monkeypatch.setattr(joined_write, "MOST_BATCHES", 4)
     for seed in range(12):
         seeded = random.Random(seed)
         config = settings(segment_bytes=4000, index_interval_bytes=200, segment_index_bytes=80)
@@ -165,8 +163,9 @@ def test_an_append_behind_others_that_fail_gets_the_place_of_the_first(rig: Rig)
     assert rig.read() == [0, 1]
 
 
-def test_an_append_for_which_others_have_to_be_written_first_fails_with_them(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(joined_write, "MOST_BATCHES", 1)
+def test_an_append_for_which_others_have_to_be_written_first_fails_with_them() -> None:
+    rig = Rig(settings(segment_index_bytes=24))  # room for one entry, and so for one held append
+    rig.append()
     held = hold(rig, batch())
     rig.memory.fail("append", errno.ENOSPC)
     with pytest.raises(StorageError):
