@@ -130,7 +130,7 @@ class Dispatch:
             raise CloseConnection(f"it sent {api.name} v{version}, but only v{api.min_version} to v{api.max_version} are served")
         messages = import_module(f"ottla.wire.messages.{api.module}")
         handler = import_module(f"ottla.server.handlers.{api.module}")
-        codecs = getattr(handler, "CODECS", messages)
+        codecs = getattr(handler, "OWN_CODECS", messages)
         encode = codecs.ENCODE_RESPONSE[version]
         if handler.TRAITS.long_answer:
             encode = self._broker.long_answers.around(encode, api.name)

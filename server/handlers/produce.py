@@ -86,7 +86,7 @@ TRAITS = Traits(
     reports_failure=True,
 )
 
-CODECS: Final = single_produce
+OWN_CODECS: Final = single_produce
 """The codecs that dispatch uses in place of the generated ones."""
 
 ALL: Final = -1
