@@ -278,9 +278,9 @@ def comparable_log(data: bytes, stem: str, stop: int) -> Any:
             epochs.append(header.partition_leader_epoch)
         number = len(epochs) - 1 if stop == KILLED else header.partition_leader_epoch
         if stem in WITH_CLOCK:
-            found.append((number, header._replace(partition_leader_epoch=0, crc=0, max_timestamp=0), bytes(view[HEADER_SIZE:])))
+            found.append((number, header.replace(partition_leader_epoch=0, crc=0, max_timestamp=0), bytes(view[HEADER_SIZE:])))
         elif stem in OTHER_BYTES:
-            found.append((number, header._replace(partition_leader_epoch=0, crc=0, batch_length=0), decode_records(bytes(view))))
+            found.append((number, header.replace(partition_leader_epoch=0, crc=0, batch_length=0), decode_records(bytes(view))))
         else:
             found.append((number, bytes(view[:EPOCH_AT]), bytes(view[EPOCH_AT + 4 :])))
     return found

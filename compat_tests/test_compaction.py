@@ -227,11 +227,11 @@ def comparable(header: BatchHeader, batch: memoryview) -> Any:
     data = bytes(batch)
     if header.is_control:
         clock = {"base_timestamp": 0, "max_timestamp": 0, "crc": 0}
-        return header._replace(**clock, batch_length=0), [(each.key, each.value) for each in decode_records(data)]
+        return header.replace(**clock, batch_length=0), [(each.key, each.value) for each in decode_records(data)]
     if header.has_delete_horizon:
-        return header._replace(base_timestamp=0, crc=0, batch_length=0), decode_records(data)
+        return header.replace(base_timestamp=0, crc=0, batch_length=0), decode_records(data)
     if header.codec:
-        return header._replace(crc=0, batch_length=0), decode_records(data)
+        return header.replace(crc=0, batch_length=0), decode_records(data)
     return data[:HEADER_SIZE], data[HEADER_SIZE:]
 
 

@@ -173,6 +173,6 @@ def _is_full(log: PartitionLog, segment: Segment, filled: int, first_timestamp: 
     """Returns whether a leader would roll before this batch if the segment held `filled` bytes already; `first_timestamp` is what
     `is_too_old` wants.
     """
-    if not has_room(segment, header, log.config.segment_bytes, filled):
+    if not has_room(segment, header.size, header.last_offset, log.config.segment_bytes, filled):
         return True
     return is_too_old(segment, header, log.roll_after_ms, first_timestamp, now_ms)

@@ -7,9 +7,8 @@ Four offsets, always in this order:
 Readers see offsets from the start up to the high watermark (all replicas have them), or up to the last stable offset if they want
 no open transactions. `recovery_point` is independent of these: everything below it was fsynced.
 
-An append validates the batch, checks it against the producer state (a duplicate ends here), notes a new leader epoch, rolls if
-the segment is full, does one `writev`, and then moves the offsets. Before the write nothing has changed that a reader could see;
-after it nothing can fail.
+log/appending.py is what the leader's appends do. Before the write nothing has changed that a reader could see; after it nothing
+can fail.
 
 What is derived from the log and not needed to read it (indexes, producer snapshots, epochs) is written unsynced, and synced by
 `flush` before the recovery point moves. So after a crash all of it is either durable or lies beyond the recovery point, where
@@ -21,17 +20,17 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from ottla.log import retention
+from ottla.log.appending import Appending
 from ottla.log.disk.directory import LogDirectory
 from ottla.log.disk.files import Buffer, FileSlice
 from ottla.log.epochs import LeaderEpochs
-from ottla.log.errors import OffsetOutOfRange, StorageError
+from ottla.log.errors import OffsetOutOfRange
 from ottla.log.flush import FlushJob
-from ottla.log.index import MAX_RELATIVE_OFFSET
 from ottla.log.local_log import LocalLog
-from ottla.log.markers import check_producer, end_transaction
+from ottla.log.markers import end_transaction
 from ottla.log.names import DELETE_DIR_SUFFIX, STRAY_DIR_SUFFIX
 from ottla.log.open_options import Opening
 from ottla.log.producer_snapshots import ProducerSnapshots
@@ -39,8 +38,8 @@ from ottla.log.producers import ProducerStates
 from ottla.log.segment import Segment
 from ottla.log.segments import Segments
 from ottla.log.txn_index import TxnIndex
-from ottla.log.validate import Origin, ValidatedBatch, validate_for_append
-from ottla.wire.batch import LENGTH_OVERHEAD, NO_LEADER_EPOCH, BatchHeader
+from ottla.log.validate import BatchRules
+from ottla.wire.batch import NO_LEADER_EPOCH, BatchHeader
 
 if TYPE_CHECKING:
     from ottla.log.config import LogConfig
@@ -48,31 +47,13 @@ if TYPE_CHECKING:
 _log = logging.getLogger("ottla.log.partition")
 
 
-class AppendInfo(NamedTuple):
-    """The result of an append. `log_append_time_ms` is -1 if the topic keeps the producer's timestamps.
-
-    For a duplicate, the offsets are those of the first time and the time is the batch's greatest timestamp (row I3 of
-    docs/kafka-behaviour.md). `waits` says that the acknowledgement has to wait: for a flush that `flush.messages` made due
-    (log/flush.py), or, if all replicas are to have the batch, for the high watermark.
-    """
-
-    base_offset: int
-    last_offset: int
-    log_append_time_ms: int
-    log_start_offset: int
-    duplicate: bool
-    waits: bool
-
-
-class PartitionLog:
+class PartitionLog(Appending):
     """A partition's log, as the module's docstring describes it. `log.opening.recovery` makes it. It is not thread-safe, except
     for `FlushJob.run` and reads of a FileSlice."""
 
     __slots__ = (
-        "_config", "_held", "_latest_epoch", "_roll_flush_upto", "_segment_bytes", "_snapshots", "closed", "cuts",
-        "directory", "epochs", "flush_messages", "high_watermark", "last_flush_ms", "local", "log_end_offset",
-        "log_start_offset", "now_ms", "on_append", "partition", "producer_expiration_ms", "producers", "recovery_point",
-        "roll_after_ms", "saved_high_watermark", "segments", "topic", "topic_id", "unsynced",
+        "_config", "_roll_flush_upto", "_snapshots", "cuts", "epochs", "last_flush_ms", "local", "producer_expiration_ms",
+        "saved_high_watermark", "topic_id", "unsynced",
     )  # fmt: skip
 
     def __init__(
@@ -105,13 +86,12 @@ class PartitionLog:
         self.log_start_offset = log_start_offset
         self.log_end_offset = log_end_offset
         self.recovery_point = log_end_offset if opening.clean else max(0, min(opening.recovery_point, log_end_offset))
-        self.on_append: Callable[[int], bool] | None = None
-        """What `replicate_by` was given."""
+        self.on_append = None
         self.high_watermark = log_end_offset
         self.saved_high_watermark = max(log_start_offset, min(opening.high_watermark, log_end_offset))
         self.unsynced = self.local.unsynced
-        self._held: deque[int] = deque()
-        """The end offsets of the appends whose answers wait for a flush, ascending."""
+        self.joined = None
+        self._held = deque()
         self.last_flush_ms = opening.now_ms()
         self.closed = False
         self.cuts = 0
@@ -132,6 +112,7 @@ class PartitionLog:
     @config.setter
     def config(self, config: LogConfig) -> None:
         self._config = config
+        self.rules = BatchRules(config)
         self._segment_bytes = config.segment_bytes
         self.roll_after_ms = config.roll_after_ms
         self.flush_messages = config.flush_messages
@@ -171,92 +152,6 @@ class PartitionLog:
 
     # Appending
 
-    def append_as_leader(
-        self,
-        records: Buffer | None,
-        *,
-        leader_epoch: int,
-        origin: Origin = Origin.CLIENT,
-        zstd_ok: bool = True,
-        quickly: bool = False,
-        validated: ValidatedBatch | None = None,
-    ) -> AppendInfo:
-        """Appends the one batch in `records`, which is only borrowed and may be reused when this returns.
-
-        `zstd_ok` is False for Produce below version 7. Raises the errors of log.validate and log.producers with nothing changed,
-        and StorageError if the log is closed or its directory offline, perhaps because of this append. With `quickly` it raises
-        NotValidated, with nothing changed, where checking the batch takes long; then log.validate has to make `validated` of it
-        first, in a thread.
-        """
-        directory = self.directory
-        if self.closed or directory.failed is not None:
-            self.check_usable()
-        now_ms = self.now_ms()
-        batch = validated or validate_for_append(records, self._config, now_ms, origin, zstd_allowed=zstd_ok, quickly=quickly)
-        header = batch.header
-        if header.producer_id >= 0:
-            duplicate = check_producer(self.producers, batch, origin)
-            if duplicate is not None:
-                return AppendInfo(*duplicate, self.log_start_offset, True, self._waits(duplicate[1] + 1))
-        base_offset = self.log_end_offset
-        if leader_epoch != self._latest_epoch:
-            self.begin_epoch(leader_epoch)
-        last_offset = base_offset + header.last_offset_delta
-        size = header.batch_length + LENGTH_OVERHEAD
-        segment = self.segments.active
-        try:
-            if segment.size and (
-                segment.size + size > self._segment_bytes
-                or segment.index_full
-                or last_offset - segment.base_offset > MAX_RELATIVE_OFFSET
-                or (
-                    header.max_timestamp - segment.first_timestamp
-                    if segment.first_timestamp >= 0
-                    else segment.waited_ms(now_ms, header.max_timestamp)
-                )
-                > self.roll_after_ms - segment.jitter_ms
-            ):
-                segment = self.roll()
-            segment.append(batch.parts(base_offset, leader_epoch), size, last_offset, header.max_timestamp)
-        except OSError as error:
-            raise directory.fail(f"appending to {self.path}", error) from error
-        end_offset = self.log_end_offset = last_offset + 1
-        if header.producer_id < 0:
-            self.producers.end_offset = end_offset
-        elif header.is_control:
-            self._note_marker(header, base_offset, batch.parts(base_offset, leader_epoch))
-        else:
-            self.producers.update(header, base_offset)
-        waits = end_offset - self.recovery_point >= self.flush_messages
-        if waits:
-            self._held.append(end_offset)
-        elif self.on_append is None:
-            self.high_watermark = end_offset
-        else:
-            waits = self.on_append(end_offset)
-        # This takes half the time of AppendInfo(…), which is Python code.
-        return tuple.__new__(
-            AppendInfo, (base_offset, last_offset, batch.log_append_time_ms, self.log_start_offset, False, waits)
-        )
-
-    def _waits(self, end_offset: int) -> bool:
-        """Returns whether an append that ended at `end_offset` may not be acknowledged yet if all replicas are to have it."""
-        return self.awaits_flush(end_offset) or (self.on_append is not None and end_offset > self.high_watermark)
-
-    def awaits_flush(self, end_offset: int) -> bool:
-        """Returns whether `flush.messages` wants a flush before an append that ended at `end_offset` is acknowledged."""
-        return end_offset - self.recovery_point >= self.flush_messages
-
-    def check_usable(self) -> None:
-        """Raises StorageError if the log was closed, deleted or set aside, or if its directory is offline.
-
-        A caller that still holds a log that is gone must not touch its files: if they are missing, that would take the directory
-        offline, and if they are there after a clean stop, changing them would be worse.
-        """
-        self.directory.check()
-        if self.closed:
-            raise StorageError(f"{self.topic}-{self.partition} is closed")
-
     def append_run(self, data: memoryview, headers: Sequence[BatchHeader]) -> None:
         """Appends whole batches as they are, with their own offsets and epochs, to the active segment in one write. `data` holds
         them one after the other, and `headers` is not empty.
@@ -266,7 +161,9 @@ class PartitionLog:
         caller knows how far it may move. Raises StorageError, with nothing changed if it was the write that failed.
         """
         with self.directory.guard(f"appending to {self.path}"):
-            self.segments.active.append_run(data, [(each.size, each.last_offset, each.max_timestamp) for each in headers])
+            self.segments.active.append_run(
+                [data], len(data), [(each.size, each.last_offset, each.max_timestamp) for each in headers]
+            )
         self.log_end_offset = headers[-1].next_offset
         start = 0
         for header in headers:
@@ -301,6 +198,7 @@ class PartitionLog:
     def roll(self) -> Segment:
         """Ends the active segment and starts one at the log's end, which it returns. If the active one is empty it is kept.
         Raises StorageError."""
+        self.write_joined()
         old = self.segments.active
         if old.base_offset == self.log_end_offset:
             assert old.size == 0
@@ -416,6 +314,7 @@ class PartitionLog:
         StorageError.
         """
         self.directory.check()
+        self.write_joined()
         upto = self.log_end_offset if upto is None else min(upto, self.log_end_offset)
         if upto <= self.recovery_point and not self.unsynced:
             return None
@@ -559,6 +458,7 @@ class PartitionLog:
         """Lowers the recovery point on disk before a cut, because bytes beyond it are written again and must not count as
         fsynced. Raises StorageError.
         """
+        self.write_joined()
         if offset < self.recovery_point:
             self.recovery_point = offset
             self.directory.save_recovery_points()
@@ -597,6 +497,7 @@ class PartitionLog:
         None if nothing was written. Raises StorageError.
         """
         self.directory.check()
+        self.write_joined()
         with self.directory.guard(f"closing {self.path}"):
             written = self.local.write_indexes()
             self.take_snapshot()

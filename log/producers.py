@@ -30,7 +30,7 @@ replicas have its marker, that is, until it is below the high watermark: the las
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from struct import Struct
 from typing import Final, NamedTuple
 
@@ -144,6 +144,17 @@ class ProducerState:
     @property
     def last_offset(self) -> int:
         return self.batches[-1].last_offset if self.batches else NO_OFFSET
+
+    def copy(self) -> ProducerState:
+        """Returns a state of its own with the same values."""
+        same = ProducerState(self.producer_id)
+        same.producer_epoch = self.producer_epoch
+        same.batches = self.batches.copy()
+        same.coordinator_epoch = self.coordinator_epoch
+        same.last_timestamp_ms = self.last_timestamp_ms
+        same.txn_first_offset = self.txn_first_offset
+        same.last_marker_offset = self.last_marker_offset
+        return same
 
     @property
     def has_open_transaction(self) -> bool:
@@ -415,6 +426,18 @@ class ProducerStates:
             return False
         self.clear(0)
         return True
+
+    def take_back(self, before: Mapping[int, ProducerState | None], end_offset: int) -> None:
+        """Takes back appends from `end_offset` on that were not written after all: the producers are `before` again, None for one
+        that was not known."""
+        for producer_id, state in before.items():
+            if state is not None:
+                self._states[producer_id] = state
+            elif self._states.pop(producer_id, None) is not None and self.total is not None:
+                self.total.room += 1
+        for first_offset in [each for each in self._open_transactions if each >= end_offset]:
+            del self._open_transactions[first_offset]
+        self.end_offset = end_offset
 
     def clear(self, end_offset: int) -> None:
         """Forgets every producer, for a log that ends at `end_offset`."""

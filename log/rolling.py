@@ -1,7 +1,6 @@
 """When a segment is full, so that a log rolls and the next batch begins a new one.
 
-A follower's log and a copy of a log go by these functions. `PartitionLog.append_as_leader` has the same rule written out, because
-it runs for every batch; the drawn test of tests/log/test_following.py holds both equal.
+A leader's log, a follower's and a copy of a log go by these functions.
 """
 
 from __future__ import annotations
@@ -13,11 +12,11 @@ if TYPE_CHECKING:
     from ottla.wire.batch import BatchHeader
 
 
-def has_room(segment: Segment, header: BatchHeader, segment_bytes: int, filled: int) -> bool:
-    """Returns whether the batch fits behind the first `filled` bytes of the segment: into `segment_bytes`, into the indexes, and
-    among the offsets that an index entry can hold.
+def has_room(segment: Segment, size: int, last_offset: int, segment_bytes: int, filled: int) -> bool:
+    """Returns whether a batch of `size` bytes fits behind the first `filled` bytes of the segment: into `segment_bytes`, into the
+    indexes, and among the offsets that an index entry can hold.
     """
-    return filled + header.size <= segment_bytes and not segment.index_full and segment.can_hold(header.last_offset)
+    return filled + size <= segment_bytes and not segment.index_full and segment.can_hold(last_offset)
 
 
 def is_too_old(segment: Segment, header: BatchHeader, roll_after_ms: int, first_timestamp: int, now_ms: int) -> bool:

@@ -202,8 +202,9 @@ class Segment:
         self._since_index += length
         return position
 
-    def append_run(self, data: memoryview, batches: Sequence[tuple[int, int, int]]) -> None:
-        """Writes several whole batches at once; the indexes become what `append` would make them for one batch after the other.
+    def append_run(self, parts: Sequence[Buffer], length: int, batches: Sequence[tuple[int, int, int]]) -> None:
+        """Writes several whole batches of `length` bytes together at once; the indexes become what `append` would make them for
+        one batch after the other.
 
         `batches` are (bytes, last offset, greatest timestamp in ms or -1) of each; there may be at most `index_room` of them, or
         one. Raises what `append` raises.
@@ -214,13 +215,13 @@ class Segment:
             self._load_indexes()
         assert self.max_timestamp >= NO_TIMESTAMP  # reading the property makes it known
         try:
-            written = file.append([data])
-            while written != len(data):
-                written += file.append([data[written:]])
+            written = file.append(parts)
+            while written != length:
+                written += file.append([memoryview(b"".join(parts))[written:]])
         except OSError:
             self._take_back(file)
             raise
-        self.size = position + len(data)
+        self.size = position + length
         if position == 0:
             self.reset_indexes()
             self.first_timestamp = batches[0][2]

@@ -14,8 +14,9 @@ from ottla.log.validate import Origin
 from ottla.wire.batch import read_header
 
 if TYPE_CHECKING:
+    from ottla.log.append_info import AppendInfo
     from ottla.log.disk.files import FileSlice
-    from ottla.log.partition import AppendInfo, PartitionLog
+    from ottla.log.partition import PartitionLog
 
 
 def append_marker(

@@ -38,6 +38,7 @@ from struct import Struct
 from typing import Final, Protocol
 
 from crc32c import crc32c
+from mypy_extensions import i64
 
 from ottla.log.errors import (
     CorruptRecord,
@@ -79,6 +80,9 @@ QUICK_BYTES: Final = 64 * 1024
 """The most bytes to decompress or to compress where there is little time: 64 KiB of gzip take about 2 ms either way."""
 QUICK_DECOMPRESSED_BYTES: Final = 1024 * 1024
 """The most bytes to come out where there is little time: for gzip about 4 ms."""
+AS_PRODUCED: Final = -1
+"""Stands for `compression.type` producer in BatchRules: whatever codec the batch has."""
+COPY_BELOW: Final = 4096
 _CODEC_NUMBERS: Final = NUMBERS | {"uncompressed": NONE}  # the values of compression.type
 
 
@@ -125,6 +129,38 @@ class ValidationConfig(Protocol):
     def max_decompressed_batch_bytes(self) -> int: ...
 
 
+class BatchRules:
+    """What a topic's settings ask of a batch, looked up once and not with every batch."""
+
+    __slots__ = (
+        "after_max_ms",
+        "before_max_ms",
+        "codec",
+        "keys_required",
+        "level",
+        "max_decompressed_batch_bytes",
+        "max_decompressed_message_bytes",
+        "max_message_bytes",
+        "segment_bytes",
+        "stamps_time",
+    )
+
+    def __init__(self, config: ValidationConfig) -> None:
+        self.max_message_bytes: i64 = config.max_message_bytes
+        self.segment_bytes: i64 = config.segment_bytes
+        self.keys_required: bool = "compact" in config.cleanup_policy
+        self.stamps_time: bool = config.message_timestamp_type == "LogAppendTime"
+        """Whether records get the broker's time."""
+        self.before_max_ms: i64 = config.message_timestamp_before_max_ms
+        self.after_max_ms: i64 = config.message_timestamp_after_max_ms
+        codec = AS_PRODUCED if config.compression_type == "producer" else _CODEC_NUMBERS[config.compression_type]
+        self.codec: i64 = codec
+        self.level: int | None = None if codec == AS_PRODUCED else _level(codec, config)
+        """The level of `codec`, if it has levels."""
+        self.max_decompressed_message_bytes: i64 = config.max_decompressed_message_bytes
+        self.max_decompressed_batch_bytes: i64 = config.max_decompressed_batch_bytes
+
+
 class ValidatedBatch:
     """A batch that may be written. It holds views of the buffer it was read from, so it must be written before that is reused."""
 
@@ -134,22 +170,26 @@ class ValidatedBatch:
     """The header as it will be written, except for base offset and leader epoch. Its `max_timestamp` is the true one."""
     tail: list[Buffer]
     """All bytes after the first sixteen."""
-    log_append_time_ms: int
+    log_append_time_ms: i64
     """The broker's time if the topic uses that, else -1; Produce answers with it."""
 
-    def __init__(self, header: BatchHeader, tail: list[Buffer], log_append_time_ms: int) -> None:
+    def __init__(self, header: BatchHeader, tail: list[Buffer], log_append_time_ms: i64) -> None:
         self.header = header
         self.tail = tail
         self.log_append_time_ms = log_append_time_ms
 
     def parts(self, base_offset: int, leader_epoch: int) -> list[Buffer]:
-        """Returns the batch as the leader writes it, in parts for one writev."""
-        return [stamp(self.header, base_offset, leader_epoch), *self.tail]
+        """Returns the batch as the leader writes it, in parts for one writev; a short one in one part, which takes less time."""
+        tail = self.tail
+        first = tail[0]
+        if len(tail) == 1 and type(first) is bytes:
+            return [stamp(self.header, base_offset, leader_epoch) + first]
+        return [stamp(self.header, base_offset, leader_epoch), *tail]
 
 
 def validate_for_append(
     buf: Buffer | None,
-    config: ValidationConfig,
+    rules: BatchRules,
     now_ms: int,
     origin: Origin = _CLIENT,
     *,
@@ -164,53 +204,60 @@ def validate_for_append(
     assert origin is not _REPLICATION, "replicated batches are written as they are"
     header = _one_batch(buf)
     assert buf is not None
-    codec = header.attributes & CODEC_MASK
+    codec: i64 = header.attributes & CODEC_MASK
     if codec == ZSTD and not zstd_allowed:
         raise UnsupportedCompression("zstd needs Produce version 7 or later")
-    _check_header(buf, header, config, origin)
+    _check_header(buf, header, rules, origin)
     if codec > ZSTD:
         raise InvalidRecord(f"no codec has the number {codec}")
-    size = header.batch_length + LENGTH_OVERHEAD
-    target = _target_codec(config.compression_type, codec, header)
+    size: i64 = header.batch_length + LENGTH_OVERHEAD
+    target: i64 = codec if rules.codec == AS_PRODUCED or (header.is_control and codec == NONE) else rules.codec
     section = b""  # the uncompressed records, if another codec is to compress them
+    max_timestamp: i64
     if codec != NONE:
         if quickly and size > QUICK_BYTES:
             raise NotValidated(f"{size} bytes are to be decompressed")
-        packed, most = memoryview(buf)[HEADER_SIZE:size], _most_bytes(config, quickly)
+        packed, most = memoryview(buf)[HEADER_SIZE:size], _most_bytes(rules, quickly)
         if target == codec:
-            pieces = record_pieces(codec, packed, most, config.max_decompressed_message_bytes)
+            pieces = record_pieces(codec, packed, most, rules.max_decompressed_message_bytes)
         else:
-            section = _decompressed(codec, packed, most, config)
+            section = _decompressed(codec, packed, most, rules)
             pieces = iter([(section, len(section))])
-        max_timestamp = _check_pieces(pieces, header, config, now_ms, most)
+        max_timestamp = _check_pieces(pieces, header, rules, now_ms, most)
     else:
         # The kernel reads bytes only, and a copy is cheap.
         data = buf if type(buf) is bytes and len(buf) == size else bytes(memoryview(buf)[:size])
-        max_timestamp = _check_records(data, header, config, now_ms)
+        max_timestamp = _check_records(data, header, rules, now_ms)
         if target != NONE:
             section = data[HEADER_SIZE:]
 
-    log_append_time = config.message_timestamp_type == "LogAppendTime"
-    attributes = header.attributes & ~LOG_APPEND_TIME_BIT
-    if log_append_time:
+    attributes: i64 = header.attributes & ~LOG_APPEND_TIME_BIT
+    if rules.stamps_time:
         attributes |= LOG_APPEND_TIME_BIT
         max_timestamp = now_ms
     if target == codec:
-        records = memoryview(buf)[:size]
         if attributes == header.attributes and max_timestamp == header.max_timestamp:
-            batch = ValidatedBatch(header, [records[_STAMPED:]], -1)
+            batch = ValidatedBatch(header, [_behind(buf, _STAMPED, size)], -1)
         else:
-            batch = _rewritten(header._replace(attributes=attributes, max_timestamp=max_timestamp), records[HEADER_SIZE:])
+            changed = header.replace(attributes=attributes, max_timestamp=max_timestamp)
+            batch = _rewritten(changed, _behind(buf, HEADER_SIZE, size))
     else:
         if quickly and len(section) > QUICK_BYTES:
             raise NotValidated(f"{len(section)} bytes are to be compressed")
-        wanted = header._replace(attributes=attributes & ~CODEC_MASK | target, max_timestamp=max_timestamp)
-        batch = _recompressed(wanted, section, config)
-    if log_append_time:
+        wanted = header.replace(attributes=attributes & ~CODEC_MASK | target, max_timestamp=max_timestamp)
+        batch = _recompressed(wanted, section, rules)
+    if rules.stamps_time:
         batch.log_append_time_ms = now_ms
-    if batch.header.batch_length + LENGTH_OVERHEAD > config.segment_bytes:
-        raise RecordListTooLarge(f"a batch of {batch.header.size} bytes does not fit into segments of {config.segment_bytes}")
+    if batch.header.batch_length + LENGTH_OVERHEAD > rules.segment_bytes:
+        raise RecordListTooLarge(f"a batch of {batch.header.size} bytes does not fit into segments of {rules.segment_bytes}")
     return batch
+
+
+def _behind(buf: Buffer, start: i64, end: i64) -> Buffer:
+    """Returns buf[start:end]: a few bytes as a copy, which takes less time than a view."""
+    if type(buf) is bytes and end < COPY_BELOW:
+        return buf[start:end]
+    return memoryview(buf)[start:end]
 
 
 def _one_batch(buf: Buffer | None) -> BatchHeader:
@@ -218,6 +265,10 @@ def _one_batch(buf: Buffer | None) -> BatchHeader:
     another batch are dropped, as Kafka does; another whole batch is refused."""
     if buf is None:
         raise NotOneBatch("no records")
+    if type(buf) is bytes and len(buf) >= HEADER_SIZE:
+        header = read_header(buf)
+        if header.magic == MAGIC and header.batch_length + LENGTH_OVERHEAD == len(buf):  # nearly always
+            return header
     size = _framed_size(buf, 0)
     if size is None:
         raise NotOneBatch("no complete record batch in the request")
@@ -247,18 +298,18 @@ def _framed_size(buf: Buffer, pos: int) -> int | None:
     return size if size <= left else None
 
 
-def _check_header(buf: Buffer, header: BatchHeader, config: ValidationConfig, origin: Origin) -> None:
-    size = header.batch_length + LENGTH_OVERHEAD
+def _check_header(buf: Buffer, header: BatchHeader, rules: BatchRules, origin: Origin) -> None:
+    size: i64 = header.batch_length + LENGTH_OVERHEAD
     client = origin is _CLIENT
     if client and header.base_offset != 0:
         raise InvalidRecord(f"the base offset of a produced batch is 0, not {header.base_offset}")
-    if size > config.max_message_bytes and origin is not _RAFT_LEADER:
-        raise RecordTooLarge(f"a batch of {size} bytes, {config.max_message_bytes} are allowed")
-    if crc32c(memoryview(buf)[CRC_START:size]) != header.crc:
+    if size > rules.max_message_bytes and origin is not _RAFT_LEADER:
+        raise RecordTooLarge(f"a batch of {size} bytes, {rules.max_message_bytes} are allowed")
+    if crc32c(_behind(buf, CRC_START, size)) != header.crc:
         raise CorruptRecord(f"the CRC {header.crc:#010x} does not match the batch")
     if not client:
         return
-    count = header.records_count
+    count: i64 = header.records_count
     if count <= 0 or header.last_offset_delta != count - 1:
         raise InvalidRecord(f"a batch of {count} records whose last offset is {header.last_offset_delta}")
     if header.is_control:
@@ -270,42 +321,44 @@ def _check_header(buf: Buffer, header: BatchHeader, config: ValidationConfig, or
             raise InvalidProducerEpoch(f"epoch {header.producer_epoch} of producer {header.producer_id}")
 
 
-def _most_bytes(config: ValidationConfig, quickly: bool) -> int:
+def _most_bytes(rules: BatchRules, quickly: bool) -> int:
     """Returns the most bytes that may come out of a batch here."""
-    most = config.max_decompressed_batch_bytes
+    most = int(rules.max_decompressed_batch_bytes)
     return min(most, QUICK_DECOMPRESSED_BYTES) if quickly else most
 
 
-def _decompressed(codec: int, packed: memoryview, most: int, config: ValidationConfig) -> bytes:
+def _decompressed(codec: int, packed: memoryview, most: int, rules: BatchRules) -> bytes:
     try:
         return decompress(codec, packed, most)
     except CompressionError as problem:
-        raise _undecodable(problem, most, config) from problem
+        raise _undecodable(problem, most, rules) from problem
 
 
-def _undecodable(problem: CompressionError, most: int, config: ValidationConfig) -> InvalidRecord | RecordTooLarge | NotValidated:
+def _undecodable(problem: CompressionError, most: int, rules: BatchRules) -> InvalidRecord | RecordTooLarge | NotValidated:
     """Returns the error for a batch whose records cannot be decompressed, or not within the bounds. `most` is the bound here; if
     it is not that of the settings, more may be right."""
     if isinstance(problem, LargeRecord):
         return InvalidRecord(kernel.REASONS[kernel.TOO_LARGE])
     if isinstance(problem, TooLarge):
-        if most < config.max_decompressed_batch_bytes:
+        if most < rules.max_decompressed_batch_bytes:
             return NotValidated(f"the records take more than {most} bytes once decompressed")
         return RecordTooLarge(f"the records take more than {most} bytes once decompressed (ottla.max.decompressed.batch.bytes)")
     return InvalidRecord(f"the records cannot be decompressed: {problem}")
 
 
-def _earliest_and_latest(header: BatchHeader, config: ValidationConfig, now_ms: int) -> tuple[int, int]:
+def _earliest_and_latest(header: BatchHeader, rules: BatchRules, now_ms: i64) -> tuple[i64, i64]:
     """Returns the bounds (ms) of the records' timestamps; those of a batch that the client stamped are not looked at."""
-    if config.message_timestamp_type == "LogAppendTime" or header.attributes & LOG_APPEND_TIME_BIT:
+    if rules.stamps_time or header.attributes & LOG_APPEND_TIME_BIT:
         return kernel.MIN_INT64, kernel.MAX_INT64
-    latest = min(now_ms + config.message_timestamp_after_max_ms, kernel.MAX_INT64)
-    return now_ms - config.message_timestamp_before_max_ms, latest
+    latest: i64 = kernel.MAX_INT64
+    if rules.after_max_ms < latest - now_ms:
+        latest = now_ms + rules.after_max_ms
+    return now_ms - rules.before_max_ms, latest
 
 
-def _check_records(data: bytes, header: BatchHeader, config: ValidationConfig, now_ms: int) -> int:
+def _check_records(data: bytes, header: BatchHeader, rules: BatchRules, now_ms: int) -> int:
     """Returns the true maximum timestamp of a plain batch, all of which is in `data`."""
-    earliest, latest = _earliest_and_latest(header, config, now_ms)
+    earliest, latest = _earliest_and_latest(header, rules, now_ms)
     code, max_timestamp, _, bad = kernel.check_records(
         data,
         HEADER_SIZE,
@@ -314,21 +367,19 @@ def _check_records(data: bytes, header: BatchHeader, config: ValidationConfig, n
         header.base_timestamp,
         earliest,
         latest,
-        "compact" in config.cleanup_policy,
+        rules.keys_required,
         kernel.MAX_INT64,
     )
     if code != kernel.OK:
         raise InvalidRecord(kernel.REASONS[code])
-    return _judge(max_timestamp, bad, header, config, now_ms)
+    return _judge(max_timestamp, bad, header, rules, now_ms)
 
 
-def _check_pieces(
-    pieces: Iterator[tuple[bytes, int]], header: BatchHeader, config: ValidationConfig, now_ms: int, most: int
-) -> int:
+def _check_pieces(pieces: Iterator[tuple[bytes, int]], header: BatchHeader, rules: BatchRules, now_ms: int, most: int) -> int:
     """Returns the true maximum timestamp of a compressed batch, whose records come in pieces of `most` bytes together."""
-    earliest, latest = _earliest_and_latest(header, config, now_ms)
-    count, base_timestamp, max_record_bytes = header.records_count, header.base_timestamp, config.max_decompressed_message_bytes
-    keys_required = "compact" in config.cleanup_policy
+    earliest, latest = _earliest_and_latest(header, rules, now_ms)
+    count, base_timestamp, max_record_bytes = header.records_count, header.base_timestamp, rules.max_decompressed_message_bytes
+    keys_required = rules.keys_required
     code, seen, max_timestamp = kernel.FEWER_RECORDS, 0, NO_TIMESTAMP
     bad: list[tuple[int, int, int]] = []
     try:
@@ -343,41 +394,41 @@ def _check_pieces(
             if found is not None and len(bad) < kernel.MAX_BAD_RECORDS:
                 bad += found[: kernel.MAX_BAD_RECORDS - len(bad)]
     except CompressionError as problem:
-        raise _undecodable(problem, most, config) from problem
+        raise _undecodable(problem, most, rules) from problem
     if code != kernel.OK:
         raise InvalidRecord(kernel.REASONS[code])
-    return _judge(max_timestamp, bad or None, header, config, now_ms)
+    return _judge(max_timestamp, bad or None, header, rules, now_ms)
 
 
 def _judge(
-    max_timestamp: int, bad: list[tuple[int, int, int]] | None, header: BatchHeader, config: ValidationConfig, now_ms: int
+    max_timestamp: int, bad: list[tuple[int, int, int]] | None, header: BatchHeader, rules: BatchRules, now_ms: int
 ) -> int:
     """Returns the true maximum timestamp of a batch. Raises InvalidRecord or InvalidTimestamp if any of its records is bad."""
     if header.attributes & LOG_APPEND_TIME_BIT:
         max_timestamp = max(header.max_timestamp, NO_TIMESTAMP)  # it is that of each record; deltas do not count
-        bad = _stamped_by_client(bad, header, config, now_ms)
+        bad = _stamped_by_client(bad, header, rules, now_ms)
     if bad:
-        _refuse(bad, config, now_ms)
+        _refuse(bad, rules, now_ms)
     return max_timestamp
 
 
 def _stamped_by_client(
-    bad: list[tuple[int, int, int]] | None, header: BatchHeader, config: ValidationConfig, now_ms: int
+    bad: list[tuple[int, int, int]] | None, header: BatchHeader, rules: BatchRules, now_ms: int
 ) -> list[tuple[int, int, int]] | None:
     """Checks a batch that a client marked LogAppendTime, which only the broker may do. Kafka tolerates that if the topic keeps
     the producer's time and the one timestamp of such a batch is in bounds. Returns the bad records."""
-    timestamp = header.max_timestamp
-    earliest = now_ms - config.message_timestamp_before_max_ms
-    latest = now_ms + config.message_timestamp_after_max_ms
-    if config.message_timestamp_type != "LogAppendTime" and timestamp != NO_TIMESTAMP and earliest <= timestamp <= latest:
+    timestamp = int(header.max_timestamp)
+    earliest = now_ms - int(rules.before_max_ms)
+    latest = now_ms + int(rules.after_max_ms)
+    if not rules.stamps_time and timestamp != NO_TIMESTAMP and earliest <= timestamp <= latest:
         return bad
     keyless = {index for index, what, _ in bad or () if what == kernel.KEY_MISSING}
     named = range(min(header.records_count, kernel.MAX_BAD_RECORDS))
     return [(index, kernel.KEY_MISSING if index in keyless else kernel.TIMESTAMP_OUT_OF_RANGE, timestamp) for index in named]
 
 
-def _refuse(bad: list[tuple[int, int, int]], config: ValidationConfig, now_ms: int) -> None:
-    bounds = f"{now_ms - config.message_timestamp_before_max_ms} to {now_ms + config.message_timestamp_after_max_ms}"
+def _refuse(bad: list[tuple[int, int, int]], rules: BatchRules, now_ms: int) -> None:
+    bounds = f"{now_ms - int(rules.before_max_ms)} to {now_ms + int(rules.after_max_ms)}"
     errors = [
         (index, "a compacted topic needs a key" if what == kernel.KEY_MISSING else f"timestamp {timestamp} is not in {bounds}")
         for index, what, timestamp in bad
@@ -385,12 +436,6 @@ def _refuse(bad: list[tuple[int, int, int]], config: ValidationConfig, now_ms: i
     if any(what == kernel.TIMESTAMP_OUT_OF_RANGE for _, what, _ in bad):
         raise InvalidTimestamp("records of the batch have timestamps that the topic does not accept", errors)
     raise InvalidRecord(f"{len(errors)} records of the batch are refused, the first because {errors[0][1]}", errors)
-
-
-def _target_codec(compression_type: str, codec: int, header: BatchHeader) -> int:
-    if compression_type == "producer" or (header.is_control and codec == NONE):
-        return codec
-    return _CODEC_NUMBERS[compression_type]
 
 
 def _level(codec: int, config: ValidationConfig) -> int | None:
@@ -408,8 +453,8 @@ def _rewritten(wanted: BatchHeader, section: Buffer) -> ValidatedBatch:
     return ValidatedBatch(read_header(new), [memoryview(new)[_STAMPED:], section], -1)
 
 
-def _recompressed(wanted: BatchHeader, section: bytes, config: ValidationConfig) -> ValidatedBatch:
-    batch = _rewritten(wanted, compress(wanted.codec, section, _level(wanted.codec, config)))
-    if batch.header.size > config.max_message_bytes:
-        raise RecordTooLarge(f"the batch has {batch.header.size} bytes once recompressed, {config.max_message_bytes} are allowed")
+def _recompressed(wanted: BatchHeader, section: bytes, rules: BatchRules) -> ValidatedBatch:
+    batch = _rewritten(wanted, compress(wanted.codec, section, rules.level))
+    if batch.header.size > rules.max_message_bytes:
+        raise RecordTooLarge(f"the batch has {batch.header.size} bytes once recompressed, {rules.max_message_bytes} are allowed")
     return batch

@@ -270,7 +270,8 @@ class SliceReader:
     def _count_up(self, columns: Columns, header: BatchHeader) -> None:
         """Writes the offsets of a batch without gaps and, if they are needed, the timestamps of records appended at one time."""
         count = header.records_count
-        columns.offsets.write(np.arange(header.base_offset, header.base_offset + count, dtype="<i8").tobytes())
+        first = int(header.base_offset)
+        columns.offsets.write(np.arange(first, first + int(count), dtype="<i8").tobytes())
         if self._needs & TIMESTAMPS:
             columns.timestamps.write(np.full(count, header.max_timestamp, dtype="<i8").tobytes())
 

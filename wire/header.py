@@ -14,7 +14,10 @@ from __future__ import annotations
 from struct import Struct
 from typing import Final, NamedTuple
 
+from mypy_extensions import i64
+
 from ottla.wire.api import APIS
+from ottla.wire.integers import int16_at, int32_at
 from ottla.wire.primitives import Buffer, skip_tags
 
 API_VERSIONS: Final = 18
@@ -57,6 +60,26 @@ def decode_request_header(buf: Buffer, pos: int) -> tuple[RequestHeader, int]:
         if tags:
             pos = skip_tags(buf, pos, tags)
     return _new(RequestHeader, (api_key, api_version, correlation_id, client_id)), pos
+
+
+def read_request_header(buf: bytes) -> tuple[int, int, int, str | None, int]:
+    """Does what `decode_request_header` does at the beginning of a frame: returns the fields, and the position of the body."""
+    if len(buf) < _fixed.size:
+        _fixed.unpack_from(buf)  # raises the error
+    api_key: i64 = int16_at(buf, 0)
+    api_version: i64 = int16_at(buf, 2)
+    pos: i64 = 10
+    size: i64 = int16_at(buf, 8)
+    client_id: str | None = None
+    if size >= 0:
+        client_id = buf[pos : pos + size].decode("utf-8", "replace")
+        pos += size
+    if api_version >= _FLEXIBLE_FROM.get(int(api_key), _NEVER):
+        tags = buf[pos]
+        pos += 1
+        if tags:
+            pos = skip_tags(buf, int(pos), tags)
+    return int(api_key), int(api_version), int(int32_at(buf, 4)), client_id, int(pos)
 
 
 def encode_request_header(api_key: int, api_version: int, correlation_id: int, client_id: str | None) -> bytes:

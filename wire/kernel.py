@@ -27,6 +27,8 @@ from typing import Final
 from crc32c import crc32c
 from mypy_extensions import i64
 
+from ottla.wire.integers import int32_at, int64_at
+
 OK: Final = 0
 FEWER_RECORDS: Final = 1
 MORE_RECORDS: Final = 2
@@ -361,18 +363,6 @@ PLAIN: Final = 0
 TRANSACTIONAL: Final = 1
 CONTROL: Final = 2
 PRODUCER_BATCHES: Final = 5  # how many batches of a producer the log remembers
-
-
-def int32_at(buf: bytes, at: i64) -> i64:
-    """Returns the big-endian signed integer that begins at `at`."""
-    value: i64 = (buf[at] << 24) | (buf[at + 1] << 16) | (buf[at + 2] << 8) | buf[at + 3]
-    return value - 4294967296 if value > 2147483647 else value
-
-
-def int64_at(buf: bytes, at: i64) -> i64:
-    """Returns the big-endian signed integer that begins at `at`."""
-    low: i64 = (buf[at + 4] << 24) | (buf[at + 5] << 16) | (buf[at + 6] << 8) | buf[at + 7]
-    return (int32_at(buf, at) << 32) | low
 
 
 class BatchScan:

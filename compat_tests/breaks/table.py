@@ -89,7 +89,7 @@ BREAKS: Final = (
         "a damaged batch is stored",
         "a batch whose CRC does not match is answered CORRUPT_MESSAGE and does not get into the log",
         "log/validate.py",
-        "    if crc32c(memoryview(buf)[CRC_START:size]) != header.crc:",
+        "    if crc32c(_behind(buf, CRC_START, size)) != header.crc:",
         "    if False:",
         _WIRE_DIFF + "test_produce.py::test_broken_batches",
     ),

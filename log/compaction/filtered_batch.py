@@ -166,7 +166,7 @@ def _rebuild(
     attributes = header.attributes & KNOWN_BITS & ~DELETE_HORIZON_BIT | (DELETE_HORIZON_BIT if has_horizon else 0)
     section = compress(header.codec, records, None) if header.codec != NONE else records
     new_header = restamp(
-        header._replace(base_timestamp=base_timestamp, records_count=count),
+        header.replace(base_timestamp=base_timestamp, records_count=count),
         section,
         attributes=attributes,
         max_timestamp=max_timestamp,
@@ -180,7 +180,7 @@ def _emptied(header: BatchHeader, rules: Rules, read: int = 0, keyless: int = 0)
     if not rules.stays_empty(header):
         return FilteredBatch([], NO_TIMESTAMP, read, 0, keyless)
     new_header = restamp(
-        header._replace(base_timestamp=NO_TIMESTAMP, records_count=0),
+        header.replace(base_timestamp=NO_TIMESTAMP, records_count=0),
         b"",
         attributes=header.attributes & KNOWN_BITS & ~DELETE_HORIZON_BIT & ~CODEC_MASK,
         max_timestamp=header.max_timestamp,

@@ -284,9 +284,10 @@ class OsFile:
         return f"OsFile({self.path!r})"
 
     def append(self, parts: Sequence[Buffer]) -> int:
-        if len(parts) > _IOV_MAX:
-            parts = (b"".join(parts),)
-        written = os.pwritev(self._fd, parts, self.size)
+        if len(parts) == 1:
+            written = os.pwrite(self._fd, parts[0], self.size)
+        else:
+            written = os.pwritev(self._fd, parts if len(parts) <= _IOV_MAX else (b"".join(parts),), self.size)
         self.size += written
         if self._is_tailed:
             self._is_tailed = False

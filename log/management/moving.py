@@ -119,7 +119,7 @@ class FutureLog:
     def _append(self, header: BatchHeader, batch: bytes) -> None:
         log = self.log
         segment = log.segments.active
-        if segment.size and not has_room(segment, header, log.config.segment_bytes, segment.size):
+        if segment.size and not has_room(segment, header.size, header.last_offset, log.config.segment_bytes, segment.size):
             log.roll()
         log.append_run(memoryview(batch), (header,))
         log.raise_high_watermark(log.log_end_offset)

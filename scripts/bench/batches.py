@@ -16,7 +16,7 @@ from types import ModuleType
 
 from ottla.log.config import LogConfig
 from ottla.log.producers import ProducerStates
-from ottla.log.validate import validate_for_append
+from ottla.log.validate import BatchRules, validate_for_append
 from ottla.wire import kernel
 from ottla.wire.batch import check_crc, read_header, stamp
 from ottla.wire.compression import NAMES
@@ -62,7 +62,7 @@ def bench_kernel() -> None:
 
 
 def bench_batch() -> None:
-    config = LogConfig.from_overrides({}, None)
+    rules = BatchRules(LogConfig.from_overrides({}, None))
     small = memoryview(bytearray(build_batch(records(1, 100))))
     header = read_header(small)
     idempotent = read_header(build_batch(records(1, 100), producer_id=1, producer_epoch=0, base_sequence=0))
@@ -77,7 +77,7 @@ def bench_batch() -> None:
         ("one record of 1 MB", memoryview(bytearray(build_batch(records(1, 1_000_000)))), 200),
         *((f"160 records, {codec}", memoryview(build_batch(records(160, 100), codec=n)), 500) for n, codec in NAMES.items() if n),
     ):
-        print(f"validate, {name:19}{nanoseconds(partial(validate_for_append, data, config, NOW_MS), times):9.0f}")
+        print(f"validate, {name:19}{nanoseconds(partial(validate_for_append, data, rules, NOW_MS), times):9.0f}")
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from ottla.server.base.promise import Promise
 from ottla.wire.batch import read_header
 
 if TYPE_CHECKING:
-    from ottla.log.partition import AppendInfo
+    from ottla.log.append_info import AppendInfo
     from ottla.server.metadata.image import MetadataImage
     from ottla.server.partitions.replica import Replica
     from ottla.server.partitions.replicas import Replicas

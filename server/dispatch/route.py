@@ -48,7 +48,7 @@ class Plan(NamedTuple):
 class Route:
     """Serves one API at one version."""
 
-    __slots__ = ("decode", "encode", "few_bytes", "handle", "head", "plan", "regions")
+    __slots__ = ("decode", "encode", "few_bytes", "handle", "head", "head_bytes", "plan", "regions")
 
     def __init__(self, plan: Plan, steps: Steps) -> None:
         self.plan = plan
@@ -59,6 +59,8 @@ class Route:
         flexible = plan.version >= plan.api.flexible_from and plan.api.key != API_VERSIONS
         self.head = _HEAD_TAGS if flexible else HEAD
         """Packs the size and the correlation id, and in flexible versions the header's tagged fields, of which there are none."""
+        self.head_bytes: int = self.head.size - SIZE_BYTES
+        """What the head adds to the size of a frame."""
         self.regions = plan.traits.answers_with_regions
         """True if the answer may hold regions of files, so that its parts must not be joined."""
 
@@ -114,8 +116,8 @@ class Route:
         head = self.head
         if not self.regions:
             body = b"".join(parts)
-            return head.pack(len(body) + head.size - SIZE_BYTES, correlation_id) + body
-        return [head.pack(sum(map(len, parts)) + head.size - SIZE_BYTES, correlation_id), *parts]
+            return head.pack(len(body) + self.head_bytes, correlation_id) + body
+        return [head.pack(sum(map(len, parts)) + self.head_bytes, correlation_id), *parts]
 
 
 class Waiting(NamedTuple):

@@ -37,7 +37,7 @@ from ottla.server.requests.session import Session
 from ottla.wire.api import APIS
 from ottla.wire.errors import ErrorCode
 from ottla.wire.frame import MALFORMED
-from ottla.wire.header import API_VERSIONS, decode_request_header
+from ottla.wire.header import API_VERSIONS, decode_request_header, read_request_header
 from ottla.wire.primitives import Buffer, Parts
 
 ITEMS_AT_ONCE: Final = 5000
@@ -80,16 +80,18 @@ class Dispatch:
         Raises CloseConnection.
         """
         try:
-            header, pos = decode_request_header(frame, 0)
+            if type(frame) is bytes:
+                key, version, correlation_id, client_id, pos = read_request_header(frame)
+            else:
+                (key, version, correlation_id, client_id), pos = decode_request_header(frame, 0)
         except MALFORMED as error:
             raise CloseConnection(f"the header of its request does not decode: {error!r:.200}") from None
-        key, version, correlation_id, client_id = header
         session.client_id = client_id
         route = self.routes.get(key << 16 | version)
         if route is None:
             if key == API_VERSIONS and not 0 <= version <= APIS[API_VERSIONS].max_version:
                 return unsupported_api_versions(correlation_id)
-            route = self._reserved.run(lambda: self._open_route(key, version))
+            route = self._open_with_reserve(key, version)
         try:
             if len(frame) > route.few_bytes and self._is_long(key, version, frame, pos):
                 from ottla.server.dispatch.in_thread import answer_from_thread  # not loaded as long as requests are small
@@ -115,6 +117,10 @@ class Dispatch:
         """Makes all routes anew, because the links have changed."""
         self.routes = {number: self._chain.compose(route.plan) for number, route in self.routes.items()}
 
+    def _open_with_reserve(self, key: int, version: int) -> Route:
+        """Makes the route though descriptors may have run out. (A lambda in `serve` would cost every request.)"""
+        return self._reserved.run(lambda: self._open_route(key, version))
+
     def _open_route(self, key: int, version: int) -> Route:
         """Makes the route of an API at a version, with its first request. Raises CloseConnection if the API is not served."""
         api = served(self._role).get(key)
@@ -124,10 +130,11 @@ class Dispatch:
             raise CloseConnection(f"it sent {api.name} v{version}, but only v{api.min_version} to v{api.max_version} are served")
         messages = import_module(f"ottla.wire.messages.{api.module}")
         handler = import_module(f"ottla.server.handlers.{api.module}")
-        encode = messages.ENCODE_RESPONSE[version]
+        codecs = getattr(handler, "OWN_CODECS", messages)
+        encode = codecs.ENCODE_RESPONSE[version]
         if handler.TRAITS.long_answer:
             encode = self._broker.long_answers.around(encode, api.name)
-        steps = Steps(messages.DECODE_REQUEST[version], handler.handle, encode)
+        steps = Steps(codecs.DECODE_REQUEST[version], handler.handle, encode)
         few_bytes = self._max_items if api.module == "produce" else min(self._max_items, BYTES_AT_ONCE)
         plan = Plan(api, version, handler.TRAITS, steps, getattr(messages, f"{api.name}Response"), few_bytes)
         route = self.routes[plan.number] = self._chain.compose(plan)

@@ -61,6 +61,7 @@ from ottla.server.partitions.roles import Role
 from ottla.server.requests.request import Request
 from ottla.server.requests.traits import Throttling, Traits
 from ottla.server.security.rights import Inside, Need, Operation, Resource
+from ottla.wire import single_produce
 from ottla.wire.batch import HEADER_SIZE, LENGTH_OVERHEAD, TRANSACTIONAL_BIT
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.produce import (
@@ -85,11 +86,13 @@ TRAITS = Traits(
     reports_failure=True,
 )
 
+OWN_CODECS: Final = single_produce
+"""The codecs that dispatch uses in place of the generated ones."""
+
 ALL: Final = -1
 LEADER: Final = 1
 NOBODY: Final = 0
 VERIFY: Final = "transaction.partition.verification.enable"
-_ACKS: Final = frozenset((ALL, LEADER, NOBODY))
 NO_OFFSET: Final = -1
 SUMMARIZED: Final = 10
 """So many errors are named in the line of the log about a Produce that wants no answer."""
@@ -145,26 +148,26 @@ def handle(body: ProduceRequest, request: Request) -> ProduceResponse | Promise[
 def _append(
     body: ProduceRequest,
     request: Request,
-    topics: Sequence[TopicProduceData],
+    topics: list[TopicProduceData],
     nameless: bool,
     unverified: Mapping[_Key, ErrorCode],
 ) -> _Outcome | Promise[_Outcome]:
     """Appends the batches, and returns the answer to the request or a promise of it; see _Work for the last two."""
     work = _Work(body, request, nameless, unverified)
     if len(topics) == 1 and len(topics[0].partition_data) == 1:
-        answer = work.answer(topics[0], topics[0].partition_data[0])
+        answer = work.answer(topics[0], topics[0].partition_data[0], hold=request.session.joins)
         if not isinstance(answer, Promise):
             return work.finish(topics, [answer])
         return _finish_later(work, topics, answer)
     return _answer_in_turns(work, topics)
 
 
-def _finish_later(work: _Work, topics: Sequence[TopicProduceData], answer: _Answer) -> _Outcome | Promise[_Outcome]:
+def _finish_later(work: _Work, topics: list[TopicProduceData], answer: _Answer) -> _Outcome | Promise[_Outcome]:
     """Finishes a request about one partition when its answer has come."""
     return chain_answer(map_answer(answer, lambda single: [single]), partial(work.finish, topics))
 
 
-def _answer_in_turns(work: _Work, topics: Sequence[TopicProduceData]) -> _Outcome | Promise[_Outcome]:
+def _answer_in_turns(work: _Work, topics: list[TopicProduceData]) -> _Outcome | Promise[_Outcome]:
     """Answers a request about several partitions, or none."""
     from ottla.server.base.turns import answer_in_turns  # not loaded as long as requests are about one partition
 
@@ -184,7 +187,7 @@ class _Work:
         self._nameless = nameless
         """True if there are transactional batches and no transactional id."""
         self._unverified = unverified
-        self._owed: list[_Owed] = []
+        self._owed: list[_Owed] | None = None
         self._done = 0
         """The number of partitions for which `answer_item` was called."""
         self._paused = False
@@ -216,9 +219,16 @@ class _Work:
     def _note_unverified(self, found: Mapping[_Key, ErrorCode]) -> None:
         self._unverified = {**self._unverified, **found}
 
-    def answer(self, topic: TopicProduceData, data: PartitionProduceData, validated: ValidatedBatch | None = None) -> _Answer:
+    def answer(
+        self,
+        topic: TopicProduceData,
+        data: PartitionProduceData,
+        validated: ValidatedBatch | None = None,
+        *,
+        hold: bool = False,
+    ) -> _Answer:
         """Appends one partition's batch and returns its answer, or a promise of it if the batch has to be validated in a thread;
-        notes if the answer must not go out yet.
+        notes if the answer must not go out yet. With `hold` the batch may be written together with those of further requests.
         """
         index, records, body, request = data.index, data.records, self._body, self._request
         version = request.api_version
@@ -229,20 +239,23 @@ class _Work:
         replica = _replica(topic, index, request)
         if replica is None or not replica.is_leader:
             return _refusal(index, _why_not_here(replica, topic, index, version < TOPIC_IDS_SINCE, request))
-        if body.acks not in _ACKS:
+        if body.acks not in (ALL, LEADER, NOBODY):
             return _refusal(index, ErrorCode.INVALID_REQUIRED_ACKS)
         if replica.topic in INTERNAL_TOPICS:
             return _refusal(index, ErrorCode.INVALID_TOPIC_EXCEPTION)
         if replica.under_min_isr and body.acks == ALL:
             return _refusal(index, ErrorCode.NOT_ENOUGH_REPLICAS)
         try:
-            info = replica.append(records, zstd_allowed=version >= ZSTD_SINCE, quickly=True, validated=validated)
+            info = replica.append(records, zstd_allowed=version >= ZSTD_SINCE, quickly=True, validated=validated, hold=hold)
         except NotValidated:
             return self._answer_later(topic, data, replica)
         except LogError as error:
             return _refused(index, error, replica)
+        if info.joined is not None:
+            request.session.joined = info.joined
         answer = PartitionProduceResponse(index, 0, info.base_offset, info.log_append_time_ms, info.log_start_offset)
         if info.waits and (body.acks == ALL or replica.log.awaits_flush(info.last_offset + 1)):
+            self._owed = self._owed or []
             self._owed.append(_Owed(replica, replica.role, info.last_offset + 1, answer))
         return answer
 
@@ -262,14 +275,14 @@ class _Work:
         return chain_answer(self._request.broker.workers().run(partial(_validated, validation)), append)
 
     def finish(
-        self, topics: Sequence[TopicProduceData], answers: Sequence[PartitionProduceResponse]
+        self, topics: list[TopicProduceData], answers: list[PartitionProduceResponse]
     ) -> ProduceResponse | Acknowledgement[_Outcome] | None:
         """Returns the answer to the request, or a promise of it if some of the appends have to be acknowledged first; None for
         acks 0. `answers` are those for the partitions of `topics`, in their order. Raises CloseConnection.
         """
         body, request = self._body, self._request
         if len(topics) == 1:
-            responses = [TopicProduceResponse(topics[0].name, topics[0].topic_id, list(answers))]
+            responses = [TopicProduceResponse(topics[0].name, topics[0].topic_id, answers)]
         else:
             rest = iter(answers)
             responses = [
@@ -363,7 +376,7 @@ def _merge_duplicates(topics: list[TopicProduceData]) -> list[TopicProduceData]:
 
 
 def _find_unverified(
-    topics: Sequence[TopicProduceData], transactional_id: str, request: Request
+    topics: list[TopicProduceData], transactional_id: str, request: Request
 ) -> Mapping[_Key, ErrorCode] | Promise[Mapping[_Key, ErrorCode]]:
     """Returns the partitions to refuse, with their errors, because they are not in the transaction and cannot be added to it; or
     a promise of them.

@@ -21,6 +21,7 @@ from ottla.server.network.holding import PRODUCE
 
 if TYPE_CHECKING:
     from ottla.server.requests.session import Session
+    from ottla.wire.primitives import Buffer
 
 MAX_ANSWERS: Final = 64
 """The most answers in one queue; the connection keeps the frames behind them."""
@@ -44,7 +45,7 @@ class AnswerQueue:
     def __init__(
         self,
         first: Waiting,
-        serve: Callable[[memoryview, Session], Any],
+        serve: Callable[[Buffer, Session], Any],
         session: Session,
         ready: Callable[[], object],
     ) -> None:
@@ -57,7 +58,7 @@ class AnswerQueue:
     def __len__(self) -> int:
         return len(self._entries)
 
-    def admits(self, frame: bytes | memoryview) -> bool:
+    def admits(self, frame: Buffer) -> bool:
         """Returns whether the request in this frame may be served now, so that its answer joins the queue. It may not as long as
         the one before is not appended: then its promise is not an Acknowledgement.
         """
@@ -69,7 +70,7 @@ class AnswerQueue:
             return type(last.promise) is Acknowledgement
         return not isinstance(last.answer, CloseConnection)
 
-    def serve(self, frame: memoryview) -> Promise[Any] | None:
+    def serve(self, frame: Buffer) -> Promise[Any] | None:
         """Serves a request that the queue admits; its answer, if there is one, is the last of the queue. Returns the promise of
         the answer if the request is not even appended yet.
         """

@@ -23,31 +23,31 @@ whether it reads. Only a turn of several requests looks at the clock.
 **Acknowledgements.** While an answer waits only for an acknowledgement, for instance an fsync, the Produce requests behind it are
 served, and their answers are queued (server/network/answer_queue.py). All other requests wait until the queue is empty.
 
-**Out.** All answers of a turn go out in one write. Answers on other connections that the turn's appends complete follow in the
-same turn. A region of a log file is sent by `os.sendfile` straight to the transport's own descriptor, which is right as long as
-nothing waits inside the transport. If the socket is full, one piece is read and given to the transport, whose `resume_writing`
-says when there is room for more: a slow consumer of 50 MB costs the memory of one piece. Over TLS everything goes that way, for
-the kernel cannot encrypt what it sends.
+**Appends.** Produces that came in one read append before any of them is answered, and what several of them append to a partition
+is written by one call (log/joined_write.py), before another request is served and before any answer leaves. If it cannot be
+written, they are served again, one by one.
+
+**Out.** All answers of a turn go out in one write (server/network/sending.py).
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
 from struct import Struct
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from ottla.log.disk.files import FileSlice
-from ottla.log.errors import StorageError
 from ottla.server.base.clock import TURN_NS
 from ottla.server.base.errors import CloseConnection
 from ottla.server.base.promise import Acknowledgement, Promise
 from ottla.server.dispatch.route import Waiting
 from ottla.server.network.bad_frames import describe_bad_size
-from ottla.server.network.file_regions import send_some
-from ottla.server.network.holding import PRODUCE_KEY, Holding
+from ottla.server.network.held_appends import NO_ANSWER, HeldAppends, begins_with_produce
+from ottla.server.network.holding import PRODUCE, PRODUCE_KEY
+from ottla.server.network.sending import Sending
 from ottla.server.requests.session import Session
+from ottla.wire.integers import int32_at
+from ottla.wire.primitives import Buffer
 
 if TYPE_CHECKING:
     from ottla.server.network.answer_queue import AnswerQueue
@@ -58,38 +58,28 @@ logger = logging.getLogger("ottla.server.connection")
 _SIZE: Final = Struct(">i")
 BACKLOG_FRAMES: Final = 256
 BACKLOG_BYTES: Final = 1024 * 1024
+FEW_BYTES: Final = 16 * 1024
+"""What a read of so many bytes brought is copied, so that its frames are `bytes`; the frames of a longer one stay views."""
 HIGH_WATER: Final = 64 * 1024
 """With so many unsent bytes in the transport nothing more is served for this client until it has read them."""
-JOINED_BYTES: Final = 8 * 1024
-"""Regions of up to so many bytes together are read and sent with the bytes around them: one call and one packet, not three."""
-REGIONS_A_TURN: Final = 256
-"""So many regions, or pieces of them, are sent before all other connections come first: about 3 ms."""
 TURN_BYTES: Final = 128 * 1024
 REQUEST_COST: Final = 64
 """What a request adds to its turn besides its answer, in bytes of answers."""
 
 
-class Connection(Holding):
+class Connection(Sending):
     """Serves one client; see the module's docstring. Its owner refers to it from connection_made to connection_lost."""
 
     __slots__ = (
         "_answer",
         "_clock",
-        "_closing",
-        "_fd",
+        "_held",
         "_max_queued",
         "_mutes",
-        "_out",
-        "_out_bytes",
         "_owner",
-        "_paused",
         "_purgatory",
         "_queue",
         "_reading",
-        "_regions",
-        "_resting",
-        "_sending",
-        "_sends_later",
         "_small_frame",
         "_ticks",
         "_view",
@@ -97,17 +87,15 @@ class Connection(Holding):
         "host",
         "max_request_bytes",
         "muted_until",
-        "peer",
         "serve",
         "session",
-        "transport",
     )
 
     def __init__(self, owner: Owner) -> None:
         self._owner = owner
         self.serve = owner.dispatch.serve
         context = owner.context
-        Holding.__init__(self, context)
+        Sending.__init__(self, context)
         self._clock, self._purgatory = context.clock, context.purgatory
         self._ticks = context.clock.ticks_ns
         buffers = context.buffers
@@ -119,15 +107,7 @@ class Connection(Holding):
         self._answer: asyncio.Future[Any] | Promise[Any] | AnswerQueue | None = None  # the request that waits
         self._queue: AnswerQueue | None = None  # the same object, if Produce requests wait for fsyncs
         self._reading = True
-        self._resting = False  # the turn is over and the next is scheduled, or the client is muted
         self._mutes, self.muted_until = 0, 0.0  # how many mutes have not ended yet, and the time at which the last one does
-        self._out_bytes = 0  # bytes of answers in this turn
-        self._out: list[Any] = []  # parts of answers that the transport does not have yet, with regions among them if `_regions`
-        self._regions = False
-        self._sending: deque[bytes | FileSlice] = deque()  # what the transport has no room for now
-        self._sends_later = False  # the rest of `_sending` goes out in the loop's next round
-        self._paused = False  # the transport is full
-        self._closing = False
         self.active = True
         """Set by everything that happens here; the listener's sweep for idle connections clears it."""
 
@@ -141,6 +121,7 @@ class Connection(Holding):
         self.peer = f"{self.host}:{port}"
         owner = self._owner
         self.session = Session(owner.name, self.host, port, self)
+        self._held = HeldAppends(self.serve, self.session)
         self._fd = transport.get_extra_info("socket").fileno() if transport.get_extra_info("sslcontext") is None else -1
         refusal = owner.admit(self)
         if refusal is not None:
@@ -194,6 +175,8 @@ class Connection(Holding):
                 self._buffers.give_back(frame)
         else:
             self._take_frames(len(self._partial) + count)
+        if len(self._held):
+            self._write_held()
         # As in Kafka, requests that this client's append completes are answered before the client: they have waited longer.
         self._purgatory.run_checks()
         if self._out:
@@ -204,19 +187,26 @@ class Connection(Holding):
         view, at, until = self._view, 0, 0
         if self._partial:
             self._take_partial()
+        # Compiled code reads a number in `bytes` and cuts them much faster than a view.
+        few = bytes(view[:end]) if end <= FEW_BYTES else b""
         while end - at >= 4 and not self._closing:
-            size: int = _SIZE.unpack_from(view, at)[0]
+            size: int = int(int32_at(few, at)) if few else _SIZE.unpack_from(view, at)[0]
             if not 0 < size <= self.max_request_bytes:
                 self.close(describe_bad_size(size))
                 return
             start = at + 4
             if end - start >= size:
                 at = start + size
+                frame = few[start:at] if few else view[start:at]
+                joins = frame[:2] == PRODUCE and (
+                    len(self._held) > 0
+                    or begins_with_produce(few[at : at + 6] if few else bytes(view[at : min(at + 6, end)]), end - at)
+                )
                 if at == end:
-                    self._take(view[start:at])
+                    self._take(frame, joins)
                     break
                 until = until or self._ticks() + TURN_NS
-                self._take(view[start:at])
+                self._take(frame, joins)
                 if not self._resting and self._ticks() > until:
                     self._end_turn()
                 continue
@@ -229,12 +219,13 @@ class Connection(Holding):
 
     # Serving
 
-    def _take(self, frame: memoryview) -> None:
-        """Serves a whole frame, or keeps it until its turn comes."""
+    def _take(self, frame: Buffer, joins: bool = False) -> None:
+        """Serves a whole frame, or keeps it until its turn comes. With `joins` it is a Produce whose append may be written
+        together with those of its neighbours."""
         if self._out_bytes > TURN_BYTES:
             self._end_turn()
         if self._answer is None and not self._paused and not self._resting:
-            self._serve_one(frame)
+            self._serve_one(frame, joins)
             return
         if not self._backlog and not self._paused and not self._resting and self._serve_queued(frame):
             return
@@ -254,12 +245,20 @@ class Connection(Holding):
             or self._memory.held > self._memory.limit
         )
 
-    def _serve_one(self, frame: memoryview) -> None:
+    def _serve_one(self, frame: Buffer, joins: bool = False) -> None:
+        if not joins and len(self._held):
+            self._write_held()
+        session = self.session
+        session.joins = joins
         try:
-            response = self.serve(frame, self.session)
+            response = self.serve(frame, session)
         except CloseConnection as reason:
+            session.joins = False
             self.close(str(reason))
             return
+        session.joins = False
+        if joins:
+            self._held.note(frame, len(self._out) if type(response) is bytes else NO_ANSWER)
         if type(response) is bytes:
             self._out.append(response)
             self._out_bytes += len(response) + REQUEST_COST
@@ -269,6 +268,12 @@ class Connection(Holding):
             self._out += response
             self._out_bytes += sum(map(len, response)) + REQUEST_COST
             self._regions = True
+
+    def _write_held(self) -> None:
+        """Has what is held written, before any answer leaves."""
+        reason = self._held.write(self._out)
+        if reason is not None:
+            self.close(reason)
 
     def _wait(self, waiting: Waiting, size: int) -> None:
         """Keeps the requests behind this one, whose frame has `size` bytes, until its answer has come."""
@@ -323,7 +328,7 @@ class Connection(Holding):
         self._regions |= parts is response
         return True
 
-    def _serve_queued(self, frame: memoryview) -> bool:
+    def _serve_queued(self, frame: Buffer) -> bool:
         """Serves a request whose answer is queued behind others; returns False if there is no queue or it does not admit it."""
         if self._queue is None or not self._queue.admits(frame):
             return False
@@ -356,12 +361,12 @@ class Connection(Holding):
         until = self._ticks() + TURN_NS
         while backlog and not self._paused and not self._resting and not self._closing:
             frame = backlog[0]
-            if self._answer is not None and not self._serve_queued(memoryview(frame)):
+            if self._answer is not None and not self._serve_queued(frame):
                 break
             backlog.popleft()
             self._count_backlog(-1, -len(frame))
             if self._answer is None:
-                self._serve_one(memoryview(frame))
+                self._serve_one(frame)
             if backlog and (self._out_bytes > TURN_BYTES or self._ticks() > until):
                 self._end_turn()
         if self._out:
@@ -406,77 +411,13 @@ class Connection(Holding):
         self._mutes -= 1
         self._begin_turn()
 
-    # Sending
-
     def _flush(self) -> None:
-        """Hands the answers collected so far to the transport, in one write."""
-        out, self._out = self._out, []
-        self._out_bytes = 0
-        if not self._regions and not self._sending:
-            self.transport.write(b"".join(out))
-            return
-        self._regions = False
-        waiting: list[Any] = []
-        joined = JOINED_BYTES
-        for part in out:
-            if type(part) is FileSlice:
-                if part.length <= joined:
-                    try:
-                        waiting.append(part.read())
-                    except (OSError, StorageError) as error:
-                        self._fail_sending(error)
-                        return
-                    joined -= part.length
-                    continue
-                self._sending.append(b"".join(waiting))
-                self._sending.append(part)
-                waiting = []
-            else:
-                waiting.append(part)
-        self._sending.append(b"".join(waiting))
-        self._pump()
-
-    def _pump(self) -> None:
-        """Sends until everything is sent, the transport is full, or others come first: an answer may have very many regions."""
-        sending, transport = self._sending, self.transport
-        left = 0 if self._sends_later else REGIONS_A_TURN
-        while sending and not self._paused and not self._closing:
-            part = sending[0]
-            if type(part) is FileSlice:
-                if left == 0:
-                    self._pump_later()
-                    return
-                left -= 1
-                try:
-                    send_some(part, self._fd, transport)
-                except (OSError, StorageError) as error:
-                    self._fail_sending(error)
-                    return
-                if part.length == 0:
-                    sending.popleft()
-            else:
-                transport.write(cast(bytes, part))
-                sending.popleft()
-
-    def _pump_later(self) -> None:
-        """Goes on with sending in the loop's next round, and serves nothing before that."""
-        if not self._sends_later:
-            self._sends_later = self._resting = True
-            asyncio.get_running_loop().call_soon(self._pump_on)
-
-    def _pump_on(self) -> None:
-        self._sends_later = False
-        self._pump()
-        if not self._sends_later:
-            self._begin_turn()
-
-    def _fail_sending(self, error: Exception) -> None:
-        """Closes at once, because part of an answer has been sent and the rest cannot be."""
-        if not isinstance(error, ConnectionError):
-            logger.error("closed the connection of %s in the middle of a response: %s", self.peer, error)
-        self._closing = True
-        self._sending.clear()
-        self.transport.abort()
+        """Hands the answers collected so far to the transport, after what they say was appended is written."""
+        if len(self._held):
+            self._write_held()
+            if not self._out:  # they went out when the connection was closed
+                return
+        self._send_out()
 
     # Closing
 

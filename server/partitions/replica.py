@@ -18,8 +18,9 @@ from ottla.server.base.errors import NotLeaderOrFollower
 from ottla.server.partitions.roles import Follower, Leader, Role, leave_to_leader
 
 if TYPE_CHECKING:
+    from ottla.log.append_info import AppendInfo
     from ottla.log.config import LogConfig
-    from ottla.log.partition import AppendInfo, PartitionLog
+    from ottla.log.partition import PartitionLog
     from ottla.log.validate import ValidatedBatch
     from ottla.server.base.clock import Clock
     from ottla.server.metadata.image import PartitionImage
@@ -99,9 +100,10 @@ class Replica:
         zstd_allowed: bool = True,
         quickly: bool = False,
         validated: ValidatedBatch | None = None,
+        hold: bool = False,
     ) -> AppendInfo:
         """Writes one batch as the leader and wakes the requests that wait for records. Raises the errors of
-        PartitionLog.append_as_leader, which says what `quickly` and `validated` are. If `AppendInfo.waits` is true, the
+        PartitionLog.append_as_leader, which says what `quickly`, `validated` and `hold` are. If `AppendInfo.waits` is true, the
         acknowledgement has to wait (acknowledging.py).
         """
         info = self.log.append_as_leader(
@@ -111,12 +113,15 @@ class Replica:
             zstd_ok=zstd_allowed,
             quickly=quickly,
             validated=validated,
+            hold=hold,
         )
         traffic = self.traffic
         traffic.appends += 1
         traffic.bytes_in += len(records)  # type: ignore[arg-type]  # None would have been refused
         traffic.messages_in += info.last_offset - info.base_offset + 1
-        if self.watchers:
+        if info.joined is not None:
+            info.joined.when_written(self.wake)
+        elif self.watchers:
             self.wake()
         return info
 
@@ -125,7 +130,7 @@ class Replica:
         right. It uses nothing that changes, so it may be called in a thread.
         """
         log = self.log
-        return partial(validate_for_append, records, log.config, log.now_ms(), Origin.CLIENT, zstd_allowed=zstd_allowed)
+        return partial(validate_for_append, records, log.rules, log.now_ms(), Origin.CLIENT, zstd_allowed=zstd_allowed)
 
     def delete_records_before(self, offset: int) -> int:
         """Moves the log's start to `offset`, with HIGH_WATERMARK to the high watermark, and returns the new start. Raises

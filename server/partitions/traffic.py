@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Final
+
+FIELDS: Final = ("appends", "bytes_in", "bytes_out", "failed_fetches", "fetches", "messages_in", "refused")
+
 
 class Traffic:
     """The traffic of a topic's partitions on this broker since it started, in plain integers that server/metrics reads.
@@ -11,7 +15,7 @@ class Traffic:
     error. Kafka counts the same.
     """
 
-    __slots__ = ("appends", "bytes_in", "bytes_out", "failed_fetches", "fetches", "messages_in", "refused")
+    __slots__ = FIELDS
 
     def __init__(self) -> None:
         self.appends = 0
@@ -23,5 +27,5 @@ class Traffic:
         self.failed_fetches = 0
 
     def add(self, other: Traffic) -> None:
-        for name in self.__slots__:
+        for name in FIELDS:
             setattr(self, name, getattr(self, name) + getattr(other, name))

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from ottla.server.security.principals import ANONYMOUS
 
 if TYPE_CHECKING:
+    from ottla.log.joined_write import JoinedWrite
     from ottla.server.security.login import Login
 
 UNKNOWN_SOFTWARE: Final = ("unknown", "unknown")
@@ -40,6 +41,8 @@ class Session:
         "client_port",
         "client_software",
         "is_closed",
+        "joined",
+        "joins",
         "listener",
         "login",
         "principal",
@@ -66,6 +69,10 @@ class Session:
         self.login: Login | None = None
         """The login that the client has begun and not finished; None on a listener without logins."""
         self.is_closed = False
+        self.joins = False
+        """Whether the connection serves several Produces before it answers any, so that their appends may be written together."""
+        self.joined: JoinedWrite | None = None
+        """What the latest request appended and is not written yet, for the connection to take."""
         self._connection = connection
         self._on_close: list[Callable[[Session], object]] = []
 

@@ -20,7 +20,7 @@ from ottla.server.txn.shard import Marker
 from ottla.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from ottla.log.partition import AppendInfo
+    from ottla.log.append_info import AppendInfo
     from ottla.server.metadata.image import MetadataImage
     from ottla.server.partitions.replica import Replica
     from ottla.server.partitions.replicas import Replicas

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from ottla.log import errors
 from ottla.log.epochs import LeaderEpochs
 from ottla.log.producers import ProducerStates
-from ottla.log.validate import validate_for_append
+from ottla.log.validate import BatchRules, validate_for_append
 
 ERROR_NAMES = {
     errors.CorruptRecord: "CORRUPT_MESSAGE",
@@ -62,7 +62,7 @@ class MiniLog:
 
     def append(self, now_ms: int, produce_version: int, leader_epoch: int, batch: bytes) -> str:
         try:
-            valid = validate_for_append(memoryview(batch), self.settings, now_ms, zstd_allowed=produce_version >= 7)
+            valid = validate_for_append(memoryview(batch), BatchRules(self.settings), now_ms, zstd_allowed=produce_version >= 7)
             duplicate = self.producers.check(valid.header)
         except errors.LogError as refused:
             indexes = (str(index) for index, _ in getattr(refused, "record_errors", ()))

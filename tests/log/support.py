@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
+from ottla.log.append_info import AppendInfo
 from ottla.log.config import LogConfig
 from ottla.log.disk.files import Buffer, Disk
 from ottla.log.management.manager import LogManager
-from ottla.log.partition import AppendInfo, PartitionLog
+from ottla.log.partition import PartitionLog
 from ottla.log.segment import Segment
 from ottla.wire.batch import iter_batches
 from ottla.wire.compression import decompressed_pieces

@@ -19,7 +19,7 @@ from ottla.log.errors import (
 )
 from ottla.log.management.passes import delete_steps, run_pass
 from ottla.log.timestamps import max_timestamp_offset, offset_for_timestamp
-from ottla.log.validate import QUICK_BYTES, Origin, validate_for_append
+from ottla.log.validate import QUICK_BYTES, BatchRules, Origin, validate_for_append
 from ottla.wire.batch import iter_batches, read_header
 from tests.log.support import NOW_MS, Rig, batch, marker, settings
 
@@ -73,7 +73,7 @@ def test_a_batch_that_takes_long_is_validated_first_and_appended_then(rig: Rig) 
     large = batch(2, value=Random(1).randbytes(QUICK_BYTES), codec=1)
     with pytest.raises(NotValidated):
         rig.log.append_as_leader(large, leader_epoch=0, quickly=True)
-    validated = validate_for_append(large, rig.log.config, NOW_MS)
+    validated = validate_for_append(large, BatchRules(rig.log.config), NOW_MS)
     rig.log.append_as_leader(batch(3), leader_epoch=0, quickly=True)
     assert (rig.log.log_end_offset, rig.log.size_bytes) == (3, len(batch(3)))
     info = rig.log.append_as_leader(large, leader_epoch=0, quickly=True, validated=validated)

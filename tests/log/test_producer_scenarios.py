@@ -242,7 +242,7 @@ def test_a_plain_batch_in_a_transaction(producers: Producers) -> None:
 def test_an_empty_control_batch() -> None:
     """What compaction leaves of a marker, when it must keep the batch: as if it ended nothing."""
     data = build_marker(PID, 3, commit=True, coordinator_epoch=0, timestamp_ms=NOW_MS)
-    header = read_header(data)._replace(records_count=0)
+    header = read_header(data).replace(records_count=0)
     states = ProducerStates()
     assert end_transaction(states, header, 15, [data[:61]]) is None
     assert states.end_offset == 16

@@ -314,7 +314,7 @@ def test_all_partitions_together_have_a_limit_and_the_largest_give_way() -> None
     first = header(0)
     for pid in range(12 * RECOUNT):
         log = logs[1 + pid % 2]
-        log.states.update(first._replace(producer_id=pid), log.states.end_offset)
+        log.states.update(first.replace(producer_id=pid), log.states.end_offset)
         assert sum(len(log.states) for log in logs) <= 5 * RECOUNT + 1
     assert known(logs[0]) == list(range(10))
     assert sum(log.states.forgotten for log in logs) >= 7 * RECOUNT
@@ -326,7 +326,7 @@ def test_a_limit_that_is_far_exceeded_is_reached_step_by_step() -> None:
     logs = [Log() for _ in range(4)]
     for log in logs:
         for pid in range(2 * RECOUNT):
-            log.states.update(header(0)._replace(producer_id=pid), log.states.end_offset)
+            log.states.update(header(0).replace(producer_id=pid), log.states.end_offset)
     total = ProducerTotal(2 * RECOUNT, lambda: [log.states for log in logs])
     known_in_all = []
     for _ in range(5):
@@ -373,7 +373,7 @@ def test_what_is_replayed_while_a_log_is_opened_keeps_to_the_limit_of_all_too() 
     for attempt in range(2):
         states.clear(0)
         for pid in range(300):
-            states.update(first._replace(producer_id=pid), pid)
+            states.update(first.replace(producer_id=pid), pid)
         assert [state.producer_id for state in states] == list(range(200, 300)), attempt
 
 

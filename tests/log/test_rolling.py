@@ -98,19 +98,19 @@ def test_a_roll_syncs_the_indexes_of_what_is_durable(rig: Rig, durable: bool) ->
 
 
 def header_at(offset: int, timestamp_ms: int = NOW_MS) -> BatchHeader:
-    return read_header(batch(timestamp_ms=timestamp_ms))._replace(base_offset=offset)
+    return read_header(batch(timestamp_ms=timestamp_ms)).replace(base_offset=offset)
 
 
 def test_a_batch_has_room_up_to_the_size_of_a_segment(rig: Rig) -> None:
     segment = rig.log.segments.active
-    assert [has_room(segment, header_at(2), 3 * SIZE, filled) for filled in (0, 2 * SIZE, 2 * SIZE + 1)] == [True, True, False]
+    assert [has_room(segment, SIZE, 2, 3 * SIZE, filled) for filled in (0, 2 * SIZE, 2 * SIZE + 1)] == [True, True, False]
 
 
 def test_a_batch_has_no_room_where_an_index_is_full_or_cannot_hold_its_offset(rig: Rig) -> None:
     segment = rig.log.segments.active
-    assert [has_room(segment, header_at(offset), 3 * SIZE, 0) for offset in (2**31 - 1, 2**31)] == [True, False]
+    assert [has_room(segment, SIZE, offset, 3 * SIZE, 0) for offset in (2**31 - 1, 2**31)] == [True, False]
     segment.index_full = True
-    assert not has_room(segment, header_at(0), 3 * SIZE, 0)
+    assert not has_room(segment, SIZE, 0, 3 * SIZE, 0)
 
 
 def test_a_segment_is_too_old_by_the_time_of_its_records(rig: Rig) -> None:

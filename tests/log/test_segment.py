@@ -198,7 +198,7 @@ def test_of_equal_timestamps_the_first_counts(disk: MemDisk) -> None:
         made.create_files()
     fill(one_by_one, 10, step_ms=0)
     data = disk.read_bytes(one_by_one.path(".log"))
-    at_once.append_run(memoryview(data), [(len(data) // 10, offset, NOW_MS) for offset in range(200, 210)])
+    at_once.append_run([data], len(data), [(len(data) // 10, offset, NOW_MS) for offset in range(200, 210)])
     fill(truncated, 3, start=300, step_ms=0)
     truncated.truncate_to(302)
     assert [last_time_entry(made) for made in (one_by_one, at_once, truncated)] == [(NOW_MS, base) for base in (100, 200, 300)]

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from ottla.log import errors
-from ottla.log.validate import QUICK_BYTES, QUICK_DECOMPRESSED_BYTES, Origin, validate_for_append
+from ottla.log.validate import QUICK_BYTES, QUICK_DECOMPRESSED_BYTES, BatchRules, Origin, validate_for_append
 from ottla.wire.batch import HEADER_SIZE, LOG_APPEND_TIME_BIT, check_crc, read_header
 from ottla.wire.compression import GZIP, LZ4, NONE, PIECE_BYTES, SNAPPY, ZSTD, compress, decompress
 from ottla.wire.records import Record, build_batch, decode_records, encode_records, varint
@@ -228,7 +228,7 @@ def test_a_batch_above_the_bound_once_decompressed_is_too_large(codec: int) -> N
         topic = TopicSettings(max_decompressed_batch_bytes=size - 1, compression_type=compression_type)
         assert MiniLog(topic).append(NOW, 12, 4, batch) == "error MESSAGE_TOO_LARGE"
     with pytest.raises(errors.RecordTooLarge, match=r"ottla\.max\.decompressed\.batch\.bytes"):
-        validate_for_append(batch, TopicSettings(max_decompressed_batch_bytes=size - 1), NOW)
+        validate_for_append(batch, BatchRules(TopicSettings(max_decompressed_batch_bytes=size - 1)), NOW)
 
 
 @pytest.mark.parametrize("codec", [GZIP, LZ4, ZSTD])
@@ -238,7 +238,7 @@ def test_a_bomb_ends_at_the_bound_and_takes_the_memory_of_a_piece(codec: int) ->
     tracemalloc.start()
     try:
         with pytest.raises(errors.RecordTooLarge):
-            validate_for_append(batch, TopicSettings(), NOW)
+            validate_for_append(batch, BatchRules(TopicSettings()), NOW)
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
@@ -266,7 +266,7 @@ def test_a_record_above_its_bound_is_not_put_together() -> None:
     tracemalloc.start()
     try:
         with pytest.raises(errors.InvalidRecord, match=r"max\.decompressed\.message\.bytes"):
-            validate_for_append(batch, TopicSettings(max_decompressed_message_bytes=1_000_000), NOW)
+            validate_for_append(batch, BatchRules(TopicSettings(max_decompressed_message_bytes=1_000_000)), NOW)
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
@@ -277,7 +277,7 @@ def test_what_lies_behind_the_first_error_is_not_decompressed(monkeypatch: pytes
     batch = large(ZSTD, records_count=2, last_offset_delta=1)
     taken = count_decompressed(monkeypatch)
     with pytest.raises(errors.InvalidRecord):
-        validate_for_append(batch, TopicSettings(), NOW)
+        validate_for_append(batch, BatchRules(TopicSettings()), NOW)
     assert taken() <= 2 * PIECE_BYTES
 
 
@@ -313,7 +313,7 @@ def test_kafkas_own_log_says_and_writes_the_same() -> None:
 
 
 def without_section(batch: bytes) -> tuple[int, ...]:
-    return tuple(read_header(batch)._replace(crc=0, batch_length=0))
+    return read_header(batch).replace(crc=0, batch_length=0).fields()
 
 
 @pytest.mark.oracle
@@ -345,7 +345,7 @@ def test_damaged_batches_meet_the_same_answer_in_kafka() -> None:
 
 def refused(batch: bytes | None, settings: TopicSettings | None = None) -> errors.LogError:
     with pytest.raises(errors.LogError) as caught:
-        validate_for_append(batch, settings or TopicSettings(), NOW)
+        validate_for_append(batch, BatchRules(settings or TopicSettings()), NOW)
     return caught.value
 
 
@@ -367,7 +367,7 @@ def test_record_errors_say_which_record_and_why() -> None:
 
 def test_a_batch_that_fits_into_no_segment_is_refused() -> None:
     assert isinstance(refused(PLAIN, TopicSettings(segment_bytes=len(PLAIN) - 1)), errors.RecordListTooLarge)
-    assert validate_for_append(PLAIN, TopicSettings(segment_bytes=len(PLAIN)), NOW)
+    assert validate_for_append(PLAIN, BatchRules(TopicSettings(segment_bytes=len(PLAIN))), NOW)
 
 
 def test_a_bomb_is_refused() -> None:
@@ -379,15 +379,15 @@ def test_a_bomb_is_refused() -> None:
 def test_where_there_is_little_time_nothing_large_is_decompressed(codec: int) -> None:
     config = TopicSettings()
     fits = build_batch([Record(0, NOW_MS, b"k", bytes(QUICK_DECOMPRESSED_BYTES - 100), [])], codec=codec)
-    assert validate_for_append(fits, config, NOW_MS, quickly=True).header.records_count == 1
+    assert validate_for_append(fits, BatchRules(config), NOW_MS, quickly=True).header.records_count == 1
     unfolds = build_batch([Record(0, NOW_MS, b"k", bytes(QUICK_DECOMPRESSED_BYTES), [])], codec=codec)
     large = build_batch([Record(0, NOW_MS, b"k", random.Random(1).randbytes(QUICK_BYTES), [])], codec=codec)
     for batch in (unfolds, large):
         with pytest.raises(errors.NotValidated):
-            validate_for_append(batch, config, NOW_MS, quickly=True)
-        assert validate_for_append(batch, config, NOW_MS).header.records_count == 1
+            validate_for_append(batch, BatchRules(config), NOW_MS, quickly=True)
+        assert validate_for_append(batch, BatchRules(config), NOW_MS).header.records_count == 1
     with pytest.raises(errors.InvalidRecord):
-        validate_for_append(with_section(fits, b"\xff" * 9), config, NOW_MS, quickly=True)
+        validate_for_append(with_section(fits, b"\xff" * 9), BatchRules(config), NOW_MS, quickly=True)
 
 
 def test_where_there_is_little_time_nothing_large_is_compressed() -> None:
@@ -395,10 +395,10 @@ def test_where_there_is_little_time_nothing_large_is_compressed() -> None:
         return build_batch([Record(0, NOW_MS, b"k", bytes(size), [])])
 
     as_it_came, packed = TopicSettings(), TopicSettings(compression_type="gzip")
-    assert validate_for_append(batch(10 * QUICK_BYTES), as_it_came, NOW_MS, quickly=True).header.codec == NONE
-    assert validate_for_append(batch(QUICK_BYTES - 100), packed, NOW_MS, quickly=True).header.codec == GZIP
+    assert validate_for_append(batch(10 * QUICK_BYTES), BatchRules(as_it_came), NOW_MS, quickly=True).header.codec == NONE
+    assert validate_for_append(batch(QUICK_BYTES - 100), BatchRules(packed), NOW_MS, quickly=True).header.codec == GZIP
     with pytest.raises(errors.NotValidated):
-        validate_for_append(batch(QUICK_BYTES), packed, NOW_MS, quickly=True)
+        validate_for_append(batch(QUICK_BYTES), BatchRules(packed), NOW_MS, quickly=True)
 
 
 def test_p25b_log_append_time_keeps_the_base_timestamp() -> None:
@@ -411,7 +411,7 @@ def test_p25b_log_append_time_keeps_the_base_timestamp() -> None:
 def test_an_unchanged_batch_is_written_from_the_callers_buffer() -> None:
     """Zero copies on the way: the tail is a view, and only the first sixteen bytes are made anew."""
     buffer = bytearray(PLAIN)
-    stamped_part, tail = validate_for_append(memoryview(buffer), TopicSettings(), NOW).parts(99, 3)
+    stamped_part, tail = validate_for_append(memoryview(buffer), BatchRules(TopicSettings()), NOW).parts(99, 3)
     assert isinstance(tail, memoryview)
     buffer[20] ^= 0xFF
     assert bytes(tail)[4] == buffer[20]
@@ -422,14 +422,14 @@ def test_coordinators_may_write_control_batches_and_compression_leaves_plain_one
     marker = build_batch(THREE[:1], producer_id=5, producer_epoch=1, control=True, transactional=True)
     assert isinstance(refused(marker), errors.InvalidRecord)
     settings = TopicSettings(compression_type="gzip")
-    valid = validate_for_append(marker, settings, NOW, Origin.COORDINATOR)
+    valid = validate_for_append(marker, BatchRules(settings), NOW, Origin.COORDINATOR)
     assert (valid.header.codec, valid.header.is_control) == (NONE, True)
 
 
 def test_raft_leaders_are_not_bounded_by_max_message_bytes() -> None:
     small = TopicSettings(max_message_bytes=50)
     assert isinstance(refused(PLAIN, small), errors.RecordTooLarge)
-    assert validate_for_append(PLAIN, small, NOW, Origin.RAFT_LEADER)
+    assert validate_for_append(PLAIN, BatchRules(small), NOW, Origin.RAFT_LEADER)
 
 
 @pytest.mark.parametrize(("name", "codec", "level"), [("gzip", GZIP, 9), ("lz4", LZ4, 12), ("zstd", ZSTD, 19)])

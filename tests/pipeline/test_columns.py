@@ -145,7 +145,7 @@ def test_batches_of_zstd_of_any_size_and_in_several_frames(tmp_path: Path) -> No
     for at, size in enumerate(sizes):
         log.append(build_batch([Record(0, NOW_MS + at, None, bytes(size), [])], codec=4))
     records = encode_records([Record(0, NOW_MS + at, None, b"x" * 50, []) for at in range(4, 8)], NOW_MS + 4)
-    header = read_header(numbered(4, 4))._replace(base_timestamp=NOW_MS + 4)
+    header = read_header(numbered(4, 4)).replace(base_timestamp=NOW_MS + 4)
     for frames in (
         zstandard.ZstdCompressor(write_content_size=True).compress(records),
         b"".join(zstandard.ZstdCompressor().compress(piece) for piece in (records[:70], records[70:])),
@@ -214,7 +214,7 @@ def test_a_batch_above_the_bound_is_named(tmp_path: Path) -> None:
 def test_batches_that_compaction_emptied_have_no_rows(tmp_path: Path) -> None:
     log = rig(tmp_path)
     log.append(numbered(0, 3))
-    empty = read_header(numbered(3, 4))._replace(records_count=0, base_offset=3)
+    empty = read_header(numbered(3, 4)).replace(records_count=0, base_offset=3)
     log.append(numbered(3, 4))
     log.manager.close(True)
     file = tmp_path / "t-0" / "00000000000000000000.log"
@@ -249,7 +249,7 @@ def test_records_that_are_not_what_the_header_says(tmp_path: Path, codec: int) -
     file = tmp_path / "t-0" / "00000000000000000000.log"
     data = file.read_bytes()
     header = read_header(data)
-    lies = restamp(header._replace(records_count=9), data[HEADER_SIZE:], attributes=codec, max_timestamp=NOW_MS)
+    lies = restamp(header.replace(records_count=9), data[HEADER_SIZE:], attributes=codec, max_timestamp=NOW_MS)
     file.write_bytes(lies + data[HEADER_SIZE:])
     with pytest.raises(SourceError, match=r"it holds 10 records and declares 9$"):
         rows(plan(tmp_path))
@@ -303,7 +303,7 @@ def test_a_compaction_under_way_is_followed_to_the_new_file(tmp_path: Path, numb
     for name in ("index", "timeindex"):
         file.with_suffix(f".{name}").unlink()
     deltas = [record.offset for record in kept]
-    header = read_header(build_batch(kept))._replace(last_offset_delta=299)
+    header = read_header(build_batch(kept)).replace(last_offset_delta=299)
     section = encode_records(kept, header.base_timestamp, deltas)
     file.write_bytes(restamp(header, section, attributes=0, max_timestamp=header.max_timestamp) + section)
     assert [row["offset"] for row in rows(parts)] == deltas

@@ -68,7 +68,7 @@ PLANTED: Final = (
     fault(
         "the high watermark does not wait for the flush",
         "vanished hw-backwards",
-        "log/partition.py",
+        "log/appending.py",
         (
             "            self._held.append(end_offset)\n",
             "            self.high_watermark = end_offset\n            self._held.append(end_offset)\n",

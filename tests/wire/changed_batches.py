@@ -13,12 +13,12 @@ _HEADER = Struct(">qiibIhiqqqhii")
 
 def changed(batch: bytes, **fields: int) -> bytes:
     """The batch with other header fields and a CRC that fits them, unless the CRC is one of them."""
-    header = read_header(batch)._replace(**fields)
-    data = _HEADER.pack(*header) + batch[HEADER_SIZE:]
+    header = read_header(batch).replace(**fields)
+    data = _HEADER.pack(*header.fields()) + batch[HEADER_SIZE:]
     if "crc" in fields:
         return data
     crc = crc32c(data[CRC_START : header.batch_length + LENGTH_OVERHEAD])
-    return _HEADER.pack(*header._replace(crc=crc)) + batch[HEADER_SIZE:]
+    return _HEADER.pack(*header.replace(crc=crc).fields()) + batch[HEADER_SIZE:]
 
 
 def with_section(batch: bytes, section: bytes, **fields: int) -> bytes:

@@ -70,8 +70,8 @@ def test_crc_of_a_batch_that_is_not_all_there_does_not_fit() -> None:
     data = FOREIGN["java none"]
     header = read_header(data)
     assert not check_crc(data[:-1], header)
-    assert not check_crc(data, header._replace(batch_length=10))
-    assert not check_crc(data, header._replace(batch_length=-1))
+    assert not check_crc(data, header.replace(batch_length=10))
+    assert not check_crc(data, header.replace(batch_length=-1))
 
 
 def test_headers_are_read_anywhere_and_from_any_buffer() -> None:
@@ -83,6 +83,17 @@ def test_headers_are_read_anywhere_and_from_any_buffer() -> None:
     assert check_crc(framed, header, 5)
     with pytest.raises(struct.error):
         read_header(data[:60])
+
+
+def test_a_header_with_another_field() -> None:
+    header = read_header(FOREIGN["java none"])
+    other = header.replace(producer_id=7, crc=2**32 - 1)
+    assert (other.producer_id, other.crc, other.records_count) == (7, 2**32 - 1, header.records_count)
+    assert (other != header, other.replace(producer_id=header.producer_id, crc=header.crc) == header) == (True, True)
+    assert header.fields() == struct.unpack_from(">qiibIhiqqqhii", FOREIGN["java none"])
+    assert "producer_id=7" in repr(other)
+    with pytest.raises(TypeError):
+        header.replace(no_field=1)
 
 
 def test_iter_batches_walks_whole_batches_and_stops_at_a_partial_one() -> None:

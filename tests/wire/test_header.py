@@ -13,6 +13,7 @@ from ottla.wire.header import (
     encode_request_header,
     encode_response_header,
     is_flexible,
+    read_request_header,
 )
 
 API_VERSIONS, PRODUCE, SASL_HANDSHAKE = 18, 0, 17
@@ -29,6 +30,26 @@ def test_request_headers_come_back(api_key: int, version: int, client_id: str | 
         assert isinstance(header, RequestHeader)
         assert header.client_id == client_id
         assert pos == len(raw)
+
+
+def test_headers_of_frames_are_read_as_anywhere() -> None:
+    """Valid and cut short, with tags and without, and with bytes that are no UTF-8."""
+    frames = [
+        encode_request_header(key, version, correlation_id, client_id)
+        for key, version in ((PRODUCE, 8), (PRODUCE, 13), (API_VERSIONS, 3), (SASL_HANDSHAKE, 1), (999, 5), (-1, -1))
+        for correlation_id in (-7, 2**31 - 1)
+        for client_id in (None, "", "a-client", "größe")
+    ]
+    frames += [frames[0][:10] + b"\xff" * 4, encode_request_header(0, 9, 5, "ab")[:-1] + b"\1\0\3xyz", b"\0" * 8 + b"\0\5ab"]
+    for frame in frames:
+        for end in range(len(frame) + 1):
+            try:
+                header, pos = decode_request_header(frame[:end] + b"", 0)
+            except MALFORMED as error:
+                with pytest.raises(type(error)):
+                    read_request_header(frame[:end])
+            else:
+                assert read_request_header(frame[:end]) == (*header, pos)
 
 
 def test_bytes_of_both_header_versions() -> None:

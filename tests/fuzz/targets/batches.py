@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from ottla.log.errors import LogError
-from ottla.log.validate import Origin, ValidatedBatch, validate_for_append
+from ottla.log.validate import BatchRules, Origin, ValidatedBatch, validate_for_append
 from ottla.wire import columns, kernel
 from ottla.wire.batch import (
     HEADER_SIZE,
@@ -157,7 +157,7 @@ def _check_loops(section: bytes, count: int) -> None:
 
 def _validated(batch: bytes, settings: Any, origin: Origin) -> ValidatedBatch | None:
     try:
-        return validate_for_append(memoryview(batch), settings, _NOW_MS, origin)
+        return validate_for_append(memoryview(batch), BatchRules(settings), _NOW_MS, origin)
     except LogError:
         return None
 

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Sequence
 from random import Random
 from typing import Any, Final, NamedTuple
 
+from ottla.log.append_info import AppendInfo
 from ottla.log.compaction.cleaner import Cleaner, Throttle
 from ottla.log.compaction.cleaner_manager import CleanerSettings, Cleaning, LogCleaner
 from ottla.log.compaction.cleaning_job import CleanedGroup
-from ottla.log.partition import AppendInfo
 from ottla.log.validate import Origin
 from ottla.wire.batch import BatchHeader, check_crc, iter_batches
 from ottla.wire.records import Record, build_batch, decode_records

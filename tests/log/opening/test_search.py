@@ -39,7 +39,7 @@ def test_it_is_found_wherever_it_stands(behind: int, tmp_path: Path) -> None:
 def test_a_batch_without_records_is_one(tmp_path: Path) -> None:
     """A compaction leaves such batches, which are a header only, so that a producer's last sequence number is not lost."""
     old = read_header(batch())
-    empty = restamp(old._replace(records_count=0), b"", attributes=0, max_timestamp=old.max_timestamp)
+    empty = restamp(old.replace(records_count=0), b"", attributes=0, max_timestamp=old.max_timestamp)
     assert len(empty) == HEADER_SIZE
     for behind in (b"", batch()):
         assert search(tmp_path / "a.log", bytes(range(1, 100)) + empty + behind).next_sound(0) == 99

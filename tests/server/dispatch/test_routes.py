@@ -23,6 +23,7 @@ from ottla.server.handlers.api_versions import handle as answer_api_versions
 from ottla.server.requests.link import Steps
 from ottla.server.requests.request import Request
 from ottla.server.requests.traits import Traits
+from ottla.wire import single_produce
 from ottla.wire.api import APIS, Api
 from ottla.wire.errors import ErrorCode
 from ottla.wire.header import encode_request_header
@@ -52,6 +53,15 @@ def body(answer: Any) -> bytes:
     data = b"".join(part.read() if hasattr(part, "read") else part for part in parts)
     assert int.from_bytes(data[:4], "big") == len(data) - 4
     return data[4:]
+
+
+def test_a_handler_may_have_codecs_of_its_own(broker: MemoryBroker) -> None:
+    dispatch, session = Dispatch(broker.context), broker.session()
+    dispatch.serve(frame(0, 9, produce.ProduceRequest(None, 1, 1000, []), produce), session)
+    dispatch.serve(frame(2, 1, list_offsets.ListOffsetsRequest(), list_offsets), session)
+    own, generated = (route.plan.own_steps for route in dispatch.routes.values())
+    assert (own.decode, own.encode) == (single_produce.DECODE_REQUEST[9], single_produce.ENCODE_RESPONSE[9])
+    assert generated.decode == list_offsets.DECODE_REQUEST[1]
 
 
 @pytest.mark.parametrize("version", range(6))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -102,11 +103,9 @@ def test_acks_0_with_a_large_batch(broker: MemoryBroker, records: bytes) -> None
         promise.result()
 
 
-def test_many_partitions_are_appended_in_turns_and_what_is_left_is_copied(
-    broker: MemoryBroker, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_many_partitions_are_appended_in_turns_and_what_is_left_is_copied(broker: MemoryBroker) -> None:
     broker.create_topic("wide", 10)
-    appends = slow_appends(broker, monkeypatch)
+    appends = slow_appends(broker)
     frame = bytearray(THREE)
     batches: dict[int, Any] = {index: memoryview(frame) for index in range(10)}
     promise = produce_module.handle(produce_request("wide", {**batches, 4: None}), broker.request(9))
@@ -124,12 +123,10 @@ def test_many_partitions_are_appended_in_turns_and_what_is_left_is_copied(
     assert kept(promise) == wanted
 
 
-def test_a_leadership_that_ended_after_an_append_and_before_the_last_turn_is_noticed(
-    broker: MemoryBroker, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_leadership_that_ended_after_an_append_and_before_the_last_turn_is_noticed(broker: MemoryBroker) -> None:
     broker.register_broker(2, port=9093)
     broker.create_topic("wide", 5, followers=(2,))
-    appends = slow_appends(broker, monkeypatch)
+    appends = slow_appends(broker)
     promise = produce_module.handle(produce_request("wide", dict.fromkeys(range(5), THREE)), broker.request(9))
     assert appends[0].partition == 0
     broker.elect("wide", 2)
@@ -144,25 +141,26 @@ def test_a_leadership_that_ended_after_an_append_and_before_the_last_turn_is_not
     assert kept(promise) == wanted
 
 
-def slow_appends(broker: MemoryBroker, monkeypatch: pytest.MonkeyPatch) -> list[Replica]:
+def slow_appends(broker: MemoryBroker) -> list[Replica]:
     """Lets each append take half a turn; returns the list of who appended."""
     appends: list[Replica] = []
-    append = Replica.append
 
-    def slowly(replica: Replica, *args: Any, **options: Any) -> Any:
-        appends.append(replica)
-        broker.clock.spend(TURN_NS / 2 / 1e9)
-        return append(replica, *args, **options)
+    def slow_clock(replica: Replica) -> Callable[[], int]:
+        def now_ms() -> int:
+            appends.append(replica)
+            broker.clock.spend(TURN_NS / 2 / 1e9)
+            return broker.clock.now_ms()
 
-    monkeypatch.setattr(Replica, "append", slowly)
+        return now_ms
+
+    for replica in broker.replicas:
+        replica.log.now_ms = slow_clock(replica)
     return appends
 
 
 @pytest.mark.parametrize("slow", ["turns", "thread"])
 @in_loop
-async def test_a_transaction_that_ended_meanwhile_is_noticed(
-    broker: MemoryBroker, monkeypatch: pytest.MonkeyPatch, slow: str
-) -> None:
+async def test_a_transaction_that_ended_meanwhile_is_noticed(broker: MemoryBroker, slow: str) -> None:
     driver = Driver(version=1)
     broker.context.existing_transaction_coordinator = driver.coordinator
     producer = await driver.init()
@@ -173,7 +171,7 @@ async def test_a_transaction_that_ended_meanwhile_is_noticed(
     driver.add(producer, *(("wide", index) for index in range(5)))
     threads = broker.hold_threads()
     if not large:
-        slow_appends(broker, monkeypatch)
+        slow_appends(broker)
     batches: dict[int, bytes | None] = dict.fromkeys(range(1 if large else 5), mine)
     promise = produce_module.handle(produce_request("wide", batches, 11, transactional_id=TID), broker.request(11))
     assert isinstance(promise, Promise)

@@ -11,8 +11,8 @@ import pytest
 
 from ottla.log.disk.files import FileSlice
 from ottla.log.errors import StorageError
-from ottla.server.network.connection import JOINED_BYTES, REGIONS_A_TURN
 from ottla.server.network.file_regions import PIECE_BYTES
+from ottla.server.network.sending import JOINED_BYTES, REGIONS_A_TURN
 from tests.fakes import MemoryBroker
 from tests.server.network.peer import Peer, framed, turn
 
