@@ -34,8 +34,6 @@ from collections.abc import Callable, Iterable, Iterator
 from struct import Struct
 from typing import Final, NamedTuple
 
-from crc32c import crc32c
-
 from ottla.log.errors import (
     CorruptSnapshot,
     InvalidProducerEpoch,
@@ -46,6 +44,7 @@ from ottla.log.errors import (
 from ottla.log.txn_index import AbortedTransaction
 from ottla.log.validate import Origin
 from ottla.wire.batch import MAX_INT32, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, NO_TIMESTAMP, BatchHeader
+from ottla.wire.crc import crc32c
 
 BATCHES_KEPT: Final = 5
 BUMPED_EPOCH_SINCE: Final = 2

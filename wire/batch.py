@@ -24,8 +24,7 @@ from collections.abc import Iterator
 from struct import Struct
 from typing import Final, NamedTuple
 
-from crc32c import crc32c
-
+from ottla.wire.crc import crc32c
 from ottla.wire.primitives import Buffer
 
 HEADER_SIZE: Final = 61

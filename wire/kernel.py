@@ -24,8 +24,9 @@ Results are codes and plain tuples because a call must be cheap from interpreted
 
 from typing import Final
 
-from crc32c import crc32c
 from mypy_extensions import i64
+
+from ottla.wire.crc import crc32c
 
 OK: Final = 0
 FEWER_RECORDS: Final = 1
