@@ -19,7 +19,6 @@ recovery rebuilds it.
 from __future__ import annotations
 
 import logging
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -110,8 +109,8 @@ class PartitionLog:
         self.high_watermark = log_end_offset
         self.saved_high_watermark = max(log_start_offset, min(opening.high_watermark, log_end_offset))
         self.unsynced = self.local.unsynced
-        self._held: deque[int] = deque()
-        """The end offsets of the appends whose answers wait for a flush, ascending."""
+        self._held: list[int] = []
+        """The end offsets of the appends whose answers wait for a flush, ascending. An empty deque would be ten times as large."""
         self.last_flush_ms = opening.now_ms()
         self.closed = False
         self.cuts = 0
@@ -437,8 +436,13 @@ class PartitionLog:
     def _release_held(self) -> None:
         """Makes visible to readers the appends that may be acknowledged now that the recovery point has moved."""
         held = self._held
-        while held and held[0] - self.recovery_point < self.flush_messages:
-            end_offset = held.popleft()
+        released = 0
+        while released < len(held) and held[released] - self.recovery_point < self.flush_messages:
+            released += 1
+        if not released:
+            return
+        self._held = held[released:]
+        for end_offset in held[:released]:
             if self.on_append is not None:
                 self.on_append(end_offset)
             else:

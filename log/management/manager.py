@@ -278,9 +278,10 @@ class LogManager:
         )
 
     def _add(self, directory: LogDirectory, log: PartitionLog) -> None:
-        self.logs[log.topic, log.partition] = log
+        name = log.topic, log.partition
+        self.logs[name] = log
         if log.topic != METADATA_TOPIC:  # Kafka does not list the metadata log in its checkpoints
-            directory.partitions[log.topic, log.partition] = log
+            directory.partitions[name] = log
 
     def get(self, topic: str, partition: int) -> PartitionLog | None:
         return self.logs.get((topic, partition))

@@ -31,7 +31,7 @@ class Parts:
         self.broker = MemoryBroker(dict.fromkeys(topics, 1))
         self.groups, self.transactions, self.share_state = Coordinator(), Coordinator(), Coordinator()
         context = self.broker.context
-        context.groups = cast(Any, self.groups)
+        context.existing_groups = cast(Any, self.groups)
         context.existing_transaction_coordinator = cast(Any, self.transactions)
         context.existing_share_coordinator = cast(Any, self.share_state)
         self.updates = CoordinatorUpdates(context)

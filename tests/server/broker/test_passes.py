@@ -38,7 +38,7 @@ class Coordinator:
 
 def scheduled(**settings: str) -> tuple[MemoryBroker, Recorded]:
     broker = MemoryBroker({"t": 1}, {name.replace("_", "."): value for name, value in settings.items()})
-    broker.context.groups = cast(Any, Coordinator())
+    broker.context.existing_groups = cast(Any, Coordinator())
     recorded = Recorded()
     compaction = Compaction(broker.context, broker.logs, broker.disk, None)
     schedule_passes(cast(Scheduler, recorded), broker.context, broker.logs, compaction)

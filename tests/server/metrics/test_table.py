@@ -21,7 +21,7 @@ class Rig:
     def __init__(self, groups: Driver | None = None) -> None:
         self.memory = MemoryBroker({"t": 3, "u": 1})
         self.groups = groups or Driver()
-        self.memory.context.groups = self.groups.broker.groups
+        self.memory.context.existing_groups = self.groups.broker.groups
         for name, topic in self.groups.broker.metadata.topics.items():
             topic.topic_id = MemoryBroker.topic_id(name)
             self.groups.broker.metadata.topics_by_id[topic.topic_id] = topic
