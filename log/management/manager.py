@@ -359,8 +359,11 @@ class LogManager:
         if topic_id is not None and log.topic_id is not None and log.topic_id != topic_id:
             ours, theirs = checkpoint.uuid_text(log.topic_id), checkpoint.uuid_text(topic_id)
             raise InconsistentMetadata(f"{log.path} belongs to topic id {ours}, not {theirs}")
-        log.config = config
-        if topic_id is not None and log.topic_id is None:
+        if log.config is not config:
+            log.config = config
+        if topic_id is not None and log.topic_id is not None:
+            log.topic_id = topic_id  # the bytes that all partitions of the topic share
+        elif topic_id is not None:
             path = f"{log.path}/{checkpoint.PARTITION_METADATA}"
             try:
                 self._disk.write_bytes(path, checkpoint.encode_partition_metadata(topic_id))

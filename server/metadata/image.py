@@ -351,13 +351,20 @@ class MetadataImage:
     def _partition(self, record: PartitionRecord) -> None:
         topic = self._topic_by_id(record.topic_id)
         previous = topic.partitions.get(record.partition_id)
+        other = next(iter(topic.partitions.values()), None)  # most partitions of a topic are alike, and share what is
+        replicas = tuple(record.replicas)
+        directories = _one_a_replica(tuple(record.directories), len(replicas))
+        if other is not None:
+            replicas = other.replicas if other.replicas == replicas else replicas
+            directories = other.directories if other.directories == directories else directories
+        isr = tuple(record.isr)
         partition = PartitionImage(
-            tuple(record.replicas),
-            tuple(record.isr),
+            replicas,
+            replicas if isr == replicas else isr,
             record.leader,
             record.leader_epoch,
             record.partition_epoch,
-            _one_a_replica(tuple(record.directories), len(record.replicas)),
+            directories,
             tuple(record.adding_replicas),
             tuple(record.removing_replicas),
             record.leader_recovery_state,
