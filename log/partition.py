@@ -110,7 +110,7 @@ class PartitionLog:
         self.saved_high_watermark = max(log_start_offset, min(opening.high_watermark, log_end_offset))
         self.unsynced = self.local.unsynced
         self._held: list[int] = []
-        """The end offsets of the appends whose answers wait for a flush, ascending. No deque: an empty one is 13 times as large."""
+        """The end offsets of the appends whose answers wait for a flush, ascending. An empty deque takes 760 bytes."""
         self.last_flush_ms = opening.now_ms()
         self.closed = False
         self.cuts = 0

@@ -25,7 +25,7 @@ import binascii
 import json
 import re
 from collections.abc import Iterable, Mapping
-from datetime import UTC, datetime
+from time import gmtime, strftime
 from typing import Final, NamedTuple
 
 from ottla.log.disk.errors import CorruptSnapshot, InconsistentMetadata
@@ -196,7 +196,7 @@ class MetaProperties(NamedTuple):
 
 def encode_meta_properties(meta: MetaProperties, now_ms: int) -> bytes:
     """Returns the bytes of meta.properties, with the comment lines that java.util.Properties writes, one of which is the time."""
-    at = datetime.fromtimestamp(now_ms // 1000, UTC).strftime("%a %b %d %H:%M:%S UTC %Y")
+    at = strftime("%a %b %d %H:%M:%S UTC %Y", gmtime(now_ms // 1000))
     lines = [
         "#",
         f"#{at}",
