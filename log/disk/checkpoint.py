@@ -24,6 +24,7 @@ import base64
 import binascii
 import json
 import re
+import sys
 from collections.abc import Iterable, Mapping
 from time import gmtime, strftime
 from typing import Final, NamedTuple
@@ -85,7 +86,7 @@ def parse_directory_name(name: str) -> TopicPartition | None:
     match = _DIRECTORY_NAME.fullmatch(name)
     if match is None or (partition := int(match["partition"])) > _MAX_PARTITION:
         return None
-    return match["topic"], partition
+    return sys.intern(match["topic"]), partition  # a topic has thousands of partitions, which all keep its name
 
 
 def encode_offsets(offsets: Mapping[TopicPartition, int]) -> bytes:

@@ -194,8 +194,10 @@ class Start:
             high_watermarks, _ = self._read_offsets(directory, checkpoint.HIGH_WATERMARKS)
             directory.cleaned = cleaned
             any_gap = 0 if points_known and cleaned_known else _MAX_OFFSET
-            directory.mentioned |= recovery_points.keys() | log_starts.keys() | high_watermarks.keys()
-            for topic_partition in self._partitions(directory):
+            found = {name: name for name in self._partitions(directory)}
+            mentioned = recovery_points.keys() | log_starts.keys() | high_watermarks.keys()
+            directory.mentioned.update(found.get(name, name) for name in mentioned)  # so that each name is kept once
+            for topic_partition in found:
                 opening = self._opening(directory, topic_partition)
                 opening.clean = work.clean
                 opening.recovery_point = recovery_points.get(topic_partition, 0)
