@@ -45,6 +45,27 @@ def test_at_the_start_coordinators_whose_topic_is_there_load_their_shards() -> N
     assert Parts("__share_group_state").share_state.since() == [("refresh",)]
 
 
+def test_without_groups_there_is_no_coordinator_until_its_topic_is_there() -> None:
+    broker = MemoryBroker({"t": 1})
+    updates = CoordinatorUpdates(broker.context)
+    updates.start()
+    broker.image.subscribe(updates.follow)
+    broker.create_topic("u", 2)
+    broker.delete_topic("t")
+    assert broker.context.existing_groups is None
+    broker.create_topic("__consumer_offsets", 3)
+    assert broker.context.existing_groups is not None
+    assert broker.context.groups is broker.context.existing_groups
+    assert [shard.partition for shard in broker.context.groups.loaded_shards()] == [0, 1, 2]
+
+
+def test_at_a_start_groups_are_loaded_if_their_topic_is_there() -> None:
+    broker = MemoryBroker({"__consumer_offsets": 2})
+    CoordinatorUpdates(broker.context).start()
+    assert broker.context.existing_groups is not None
+    assert [shard.partition for shard in broker.context.groups.loaded_shards()] == [0, 1]
+
+
 def test_a_shard_that_changed_hands_is_reported_to_its_own_coordinator() -> None:
     parts = Parts("__consumer_offsets", "__transaction_state", "__share_group_state")
     coordinators = {

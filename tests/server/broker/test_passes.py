@@ -56,6 +56,16 @@ def test_intervals_are_those_of_the_settings() -> None:
     }
 
 
+def test_offsets_expire_only_where_there_are_groups() -> None:
+    broker, recorded = scheduled()
+    expire = recorded.passes["offset expiration"][1]
+    expire()
+    assert cast(Any, broker.context.existing_groups).asked == ["expire"]
+    broker.context.existing_groups = None
+    expire()
+    assert broker.context.existing_groups is None
+
+
 def test_due_flushes_are_looked_for_every_second_at_least() -> None:
     assert scheduled()[1].passes["flush"][0] == 1_000
 
