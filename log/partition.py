@@ -435,14 +435,9 @@ class PartitionLog:
 
     def _release_held(self) -> None:
         """Makes visible to readers the appends that may be acknowledged now that the recovery point has moved."""
-        held = self._held
-        released = 0
-        while released < len(held) and held[released] - self.recovery_point < self.flush_messages:
-            released += 1
-        if not released:
-            return
-        self._held = held[released:]
-        for end_offset in held[:released]:
+        released = [end_offset for end_offset in self._held if end_offset - self.recovery_point < self.flush_messages]
+        del self._held[: len(released)]
+        for end_offset in released:
             if self.on_append is not None:
                 self.on_append(end_offset)
             else:

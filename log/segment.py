@@ -389,12 +389,7 @@ class Segment:
             return self._next_offset()
 
     def _next_offset(self) -> int:
-        index = self._offset_index
-        if (
-            index is None
-        ):  # only this question needs it now: a start asks it of thousands of segments, and then lets their files go
-            index = load_offset_index(self._disk, self.path(INDEX_SUFFIX), self.base_offset, self._index_bytes, self.size)
-        batches = deque(walk(self.file or self.open_file(), index.last_position(), self.size), maxlen=1)
+        batches = deque(walk(self.file or self.open_file(), self.offset_index.last_position(), self.size), maxlen=1)
         if not batches:
             return self.base_offset
         last = batches[0]

@@ -178,6 +178,11 @@ class BrokerContext:
             self.existing_groups = self.optional_parts.group_coordinator(self)
         return self.existing_groups
 
+    def close_groups(self) -> None:
+        """Closes the group coordinator if it was made."""
+        if self.existing_groups is not None:
+            self.existing_groups.close()
+
     def transaction_coordinator(self) -> TransactionCoordinator:
         """Returns the transaction coordinator of this broker; the first call opens it."""
         if self.existing_transaction_coordinator is None:
