@@ -143,7 +143,9 @@ class FlushJob:
 
     def stage(self) -> None:
         """Writes what is not even written yet, unsynced and under another name, for one who syncs the whole file system in place
-        of `run`. Raises StorageError."""
+        of `run`, and lets the segments' files go, since that needs none of them. The job cannot `run` any more. Raises
+        StorageError."""
+        self._files = []
         if self._epochs is not None:
             with self._directory.guard(f"flushing {self._path}"), suppress(FileNotFoundError):
                 self._directory.disk.write_bytes(f"{self._path}/{_STAGED}", self._epochs, sync=False)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from random import Random
 from typing import TYPE_CHECKING
 
@@ -21,7 +20,6 @@ def _no() -> bool:
     return False
 
 
-@dataclass(slots=True)
 class Scans:
     """Keeps the scans of a live log's segments, by base offset, from one opening to the next, for readers that open it
     repeatedly.
@@ -30,15 +28,17 @@ class Scans:
     continues. `now` are all scans that this opening made.
     """
 
-    before: dict[int, BatchScan] = field(default_factory=dict)
-    now: dict[int, BatchScan] = field(default_factory=dict)
+    __slots__ = ("before", "now")
+
+    def __init__(self, before: dict[int, BatchScan] | None = None) -> None:
+        self.before = {} if before is None else before
+        self.now: dict[int, BatchScan] = {}
 
     def clear(self) -> None:
         self.before.clear()
         self.now.clear()
 
 
-@dataclass(slots=True)
 class Opening:
     """Holds a partition's identity, its settings, and its lines in the checkpoints.
 
@@ -51,30 +51,53 @@ class Opening:
     checked, and may raise to end the recovery. `scans` is for readers that open a live log repeatedly.
     """
 
-    topic: str
-    partition: int
-    topic_id: bytes | None
-    config: LogConfig
-    now_ms: Callable[[], int]
-    random: Random
-    clean: bool = False
-    recovery_point: int = 0
-    log_start_offset: int = 0
-    cleaned_upto: int = 0
-    high_watermark: int = 0
-    producer_expiration_ms: int = 86_400_000
-    max_producers: int = 1 << 62
-    """How many producers the partition may remember; by default there is no limit."""
-    producer_total: ProducerTotal | None = None
-    """The limit of all partitions together; None if there is none, or it is to count later."""
-    every_append_synced: bool = False
-    same_boot: bool = False
-    is_flushed: Callable[[], bool] = _no
-    max_damaged_bytes: int | None = None
-    progress: Callable[[int], None] = _nobody_asks
-    scans: Scans | None = None
-    directory: str = ""
-    """The name of the partition's directory if it is not the plain one, as for a copy on its way (log/management/moving.py)."""
+    __slots__ = (
+        "clean", "cleaned_upto", "config", "directory", "every_append_synced", "high_watermark", "is_flushed", "log_start_offset",
+        "max_damaged_bytes", "max_producers", "now_ms", "partition", "producer_expiration_ms", "producer_total", "progress",
+        "random", "recovery_point", "same_boot", "scans", "topic", "topic_id",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        topic: str,
+        partition: int,
+        topic_id: bytes | None,
+        config: LogConfig,
+        now_ms: Callable[[], int],
+        random: Random,
+        *,
+        clean: bool = False,
+        producer_expiration_ms: int = 86_400_000,
+        max_producers: int = 1 << 62,
+        producer_total: ProducerTotal | None = None,
+        max_damaged_bytes: int | None = None,
+        scans: Scans | None = None,
+    ) -> None:
+        self.topic = topic
+        self.partition = partition
+        self.topic_id = topic_id
+        self.config = config
+        self.now_ms = now_ms
+        self.random = random
+        self.clean = clean
+        self.recovery_point = 0
+        self.log_start_offset = 0
+        self.cleaned_upto = 0
+        self.high_watermark = 0
+        self.producer_expiration_ms = producer_expiration_ms
+        self.max_producers = max_producers
+        """How many producers the partition may remember; by default there is no limit."""
+        self.producer_total = producer_total
+        """The limit of all partitions together; None if there is none, or it is to count later."""
+        self.every_append_synced = False
+        self.same_boot = False
+        self.is_flushed: Callable[[], bool] = _no
+        self.max_damaged_bytes = max_damaged_bytes
+        self.progress: Callable[[int], None] = _nobody_asks
+        self.scans = scans
+        self.directory = ""
+        """The name of the partition's directory if it is not the plain one, as for a copy on its way
+        (log/management/moving.py)."""
 
     @property
     def directory_name(self) -> str:

@@ -18,7 +18,6 @@ recovery rebuilds it.
 from __future__ import annotations
 
 import logging
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
@@ -91,7 +90,7 @@ class PartitionLog(Appending):
         self.saved_high_watermark = max(log_start_offset, min(opening.high_watermark, log_end_offset))
         self.unsynced = self.local.unsynced
         self.joined = None
-        self._held = deque()
+        self._held = []
         self.last_flush_ms = opening.now_ms()
         self.closed = False
         self.cuts = 0
@@ -335,9 +334,9 @@ class PartitionLog(Appending):
 
     def _release_held(self) -> None:
         """Makes visible to readers the appends that may be acknowledged now that the recovery point has moved."""
-        held = self._held
-        while held and held[0] - self.recovery_point < self.flush_messages:
-            end_offset = held.popleft()
+        released = [end_offset for end_offset in self._held if end_offset - self.recovery_point < self.flush_messages]
+        del self._held[: len(released)]
+        for end_offset in released:
             if self.on_append is not None:
                 self.on_append(end_offset)
             else:

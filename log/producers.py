@@ -29,12 +29,9 @@ replicas have its marker, that is, until it is below the high watermark: the las
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from struct import Struct
 from typing import Final, NamedTuple
-
-from crc32c import crc32c
 
 from ottla.log.errors import (
     CorruptSnapshot,
@@ -46,6 +43,7 @@ from ottla.log.errors import (
 from ottla.log.txn_index import AbortedTransaction
 from ottla.log.validate import Origin
 from ottla.wire.batch import MAX_INT32, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, NO_TIMESTAMP, BatchHeader
+from ottla.wire.crc import crc32c
 
 BATCHES_KEPT: Final = 5
 BUMPED_EPOCH_SINCE: Final = 2
@@ -231,7 +229,7 @@ class ProducerStates:
         self._candidates: list[int] = []  # producers to look at when one has to be forgotten, the next one last
         self._horizon = 0  # where the log ended when they were listed
         self._open_transactions: dict[int, int] = {}  # first offset -> producer id; offsets only grow, so the first is the least
-        self._unreplicated: deque[tuple[int, int]] = deque()  # (marker's offset, first offset) of ended transactions, ascending
+        self._unreplicated: list[tuple[int, int]] = []  # (marker's offset, first offset) of ended transactions, ascending
         self._most = 0  # the most producers that there were at once, for in_kafkas_order
         self._refused: dict[int, tuple[int, int]] | None = None  # what `refuse` has noted
         self.end_offset = end_offset
@@ -304,8 +302,11 @@ class ProducerStates:
     def forget_replicated(self, high_watermark: int) -> None:
         """Forgets ended transactions whose marker is below the high watermark, because they are stable."""
         unreplicated = self._unreplicated
-        while unreplicated and unreplicated[0][0] < high_watermark:
-            unreplicated.popleft()
+        stable = 0
+        while stable < len(unreplicated) and unreplicated[stable][0] < high_watermark:
+            stable += 1
+        if stable:
+            del unreplicated[:stable]
 
     def oldest_open_timestamp_ms(self) -> int:
         """Returns when the producer of the oldest open transaction last wrote, in ms; -1 if there is none."""

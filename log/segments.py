@@ -29,7 +29,7 @@ _LENGTH: Final = struct.Struct(">i")
 class Segments:
     """The segments of a log, of which there is at least one; the last is the active one."""
 
-    __slots__ = ("_all", "_bases", "_hints", "active")
+    __slots__ = ("_all", "_bases", "_ended_bytes", "_hints", "active")
 
     def __init__(self, segments: list[Segment]) -> None:
         assert segments
@@ -38,6 +38,8 @@ class Segments:
         assert self._bases == sorted(set(self._bases))
         self._hints: dict[int, int] = {}  # offset -> where its batch starts, in the active segment
         self.active = segments[-1]
+        self._ended_bytes = _sizes(segments[:-1])
+        """The size of all segments but the active one, which alone changes its size."""
 
     def __len__(self) -> int:
         return len(self._all)
@@ -53,7 +55,7 @@ class Segments:
         return self._all[0]
 
     def size_bytes(self) -> int:
-        return sum(segment.size for segment in self._all)
+        return self._ended_bytes + self.active.size
 
     def floor(self, offset: int) -> int:
         """Returns the index of the segment whose range holds `offset`: the last that starts at or before it, or the first if none
@@ -69,6 +71,7 @@ class Segments:
         assert segment.base_offset > self._bases[-1]
         self._all.append(segment)
         self._bases.append(segment.base_offset)
+        self._ended_bytes += self.active.size
         self.active = segment
         self._hints.clear()
 
@@ -77,6 +80,7 @@ class Segments:
         assert 0 <= count < len(self._all)
         dropped = self._all[:count]
         del self._all[:count], self._bases[:count]
+        self._ended_bytes -= _sizes(dropped)
         return dropped
 
     def drop_after(self, index: int) -> list[Segment]:
@@ -84,13 +88,14 @@ class Segments:
         dropped = self._all[index + 1 :]
         del self._all[index + 1 :], self._bases[index + 1 :]
         self.active = self._all[-1]
+        self._ended_bytes = _sizes(self._all[:-1])
         self._hints.clear()
         return dropped
 
     def replace_all(self, segment: Segment) -> list[Segment]:
         """Replaces all segments by a new one; returns the old ones."""
         dropped = self._all
-        self._all, self._bases, self.active = [segment], [segment.base_offset], segment
+        self._all, self._bases, self.active, self._ended_bytes = [segment], [segment.base_offset], segment, 0
         self._hints.clear()
         return dropped
 
@@ -101,6 +106,7 @@ class Segments:
         assert self.active not in old
         self._all[first : first + len(old)] = [new]
         self._bases[first : first + len(old)] = [new.base_offset]
+        self._ended_bytes += new.size - _sizes(old)
 
     def forget_hints(self) -> None:
         """Forgets the remembered places, after the active segment was cut."""
@@ -205,6 +211,10 @@ class Segments:
         if index == 0 or self._all[index - 1] is not segment:
             return self._find(expected)
         return (index, 0) if index < len(self._all) else None
+
+
+def _sizes(segments: list[Segment]) -> int:
+    return sum(segment.size for segment in segments)
 
 
 def _damaged(segment: Segment, position: int, offset: int, reason: str) -> str:

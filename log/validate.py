@@ -37,7 +37,6 @@ from enum import IntEnum
 from struct import Struct
 from typing import Final, Protocol
 
-from crc32c import crc32c
 from mypy_extensions import i64
 
 from ottla.log.errors import (
@@ -68,6 +67,7 @@ from ottla.wire.batch import (
     stamp,
 )
 from ottla.wire.compression import NAMES, NONE, NUMBERS, ZSTD, CompressionError, TooLarge, compress, decompress
+from ottla.wire.crc import crc32c
 from ottla.wire.primitives import Buffer
 from ottla.wire.record_pieces import RecordTooLarge as LargeRecord
 from ottla.wire.record_pieces import record_pieces

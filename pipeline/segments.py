@@ -223,12 +223,12 @@ def _open(place: Place, scans: Scans | None) -> PartitionLog:
         now_ms=lambda: time.time_ns() // 1_000_000,
         random=Random(0),
         clean=disk.exists(f"{parent}/{checkpoint.CLEAN_SHUTDOWN}"),
-        recovery_point=max(bases, default=0) if recovery_point is None else recovery_point,
-        log_start_offset=line(checkpoint.LOG_START_OFFSETS) or 0,
-        cleaned_upto=line(checkpoint.CLEANER_OFFSETS) or 0,
-        directory=os.path.basename(place.path),
         scans=scans,
     )
+    opening.recovery_point = max(bases, default=0) if recovery_point is None else recovery_point
+    opening.log_start_offset = line(checkpoint.LOG_START_OFFSETS) or 0
+    opening.cleaned_upto = line(checkpoint.CLEANER_OFFSETS) or 0
+    opening.directory = os.path.basename(place.path)
     if place.up_to_high_watermark:
         opening.high_watermark = _high_watermark(disk, parent, place)
     with _silence():

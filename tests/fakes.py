@@ -209,7 +209,7 @@ class MemoryBroker:
             metadata=self.image,
             controller=cast(Any, None),
             replicas=self.replicas,
-            groups=cast(Any, None),
+            existing_groups=None,
             producer_ids=cast(Any, None),
             fetch_sessions=FetchSessions(2, self.clock.now_ms, from_seed(1)),
             clock=self.clock,

@@ -67,7 +67,8 @@ def modules_using(pattern: str) -> set[str]:
 
 
 CLOCK = r"""
-    time\..+ | .+\.time(\(\))? | datetime\.datetime\.(now|utcnow|today).* | datetime\.date\.today.*
+    time\.(?!gmtime$|gmtime\(\.\.\.\)$|strftime).+ | .+\.time(\(\))?
+    | datetime\.datetime\.(now|utcnow|today).* | datetime\.date\.today.*
     | asyncio\.(sleep(?!\(0\))|wait_for|timeout|timeout_at).* | .*\(timeout=\)(\..*)?
     | .*(?<!clock)\.call_(later|at).* | (?!asyncio\.|\.self\.wait).+\.wait\((0|\.\.\.)\) | threading\.Timer.*
 """

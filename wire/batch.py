@@ -24,9 +24,9 @@ from collections.abc import Iterator
 from struct import Struct
 from typing import ClassVar, Final
 
-from crc32c import crc32c
 from mypy_extensions import i64
 
+from ottla.wire.crc import crc32c
 from ottla.wire.integers import int8_at, int16_at, int32_at, int64_at
 from ottla.wire.primitives import Buffer
 

@@ -24,9 +24,9 @@ Results are codes and plain tuples because a call must be cheap from interpreted
 
 from typing import Final
 
-from crc32c import crc32c
 from mypy_extensions import i64
 
+from ottla.wire.crc import crc32c
 from ottla.wire.integers import int32_at, int64_at
 
 OK: Final = 0

@@ -24,8 +24,9 @@ import base64
 import binascii
 import json
 import re
+import sys
 from collections.abc import Iterable, Mapping
-from datetime import UTC, datetime
+from time import gmtime, strftime
 from typing import Final, NamedTuple
 
 from ottla.log.disk.errors import CorruptSnapshot, InconsistentMetadata
@@ -85,7 +86,7 @@ def parse_directory_name(name: str) -> TopicPartition | None:
     match = _DIRECTORY_NAME.fullmatch(name)
     if match is None or (partition := int(match["partition"])) > _MAX_PARTITION:
         return None
-    return match["topic"], partition
+    return sys.intern(match["topic"]), partition  # a topic has thousands of partitions, which all keep its name
 
 
 def encode_offsets(offsets: Mapping[TopicPartition, int]) -> bytes:
@@ -196,7 +197,7 @@ class MetaProperties(NamedTuple):
 
 def encode_meta_properties(meta: MetaProperties, now_ms: int) -> bytes:
     """Returns the bytes of meta.properties, with the comment lines that java.util.Properties writes, one of which is the time."""
-    at = datetime.fromtimestamp(now_ms // 1000, UTC).strftime("%a %b %d %H:%M:%S UTC %Y")
+    at = strftime("%a %b %d %H:%M:%S UTC %Y", gmtime(now_ms // 1000))
     lines = [
         "#",
         f"#{at}",

@@ -278,9 +278,10 @@ class LogManager:
         )
 
     def _add(self, directory: LogDirectory, log: PartitionLog) -> None:
-        self.logs[log.topic, log.partition] = log
+        name = log.topic, log.partition
+        self.logs[name] = log
         if log.topic != METADATA_TOPIC:  # Kafka does not list the metadata log in its checkpoints
-            directory.partitions[log.topic, log.partition] = log
+            directory.partitions[name] = log
 
     def get(self, topic: str, partition: int) -> PartitionLog | None:
         return self.logs.get((topic, partition))
@@ -358,8 +359,11 @@ class LogManager:
         if topic_id is not None and log.topic_id is not None and log.topic_id != topic_id:
             ours, theirs = checkpoint.uuid_text(log.topic_id), checkpoint.uuid_text(topic_id)
             raise InconsistentMetadata(f"{log.path} belongs to topic id {ours}, not {theirs}")
-        log.config = config
-        if topic_id is not None and log.topic_id is None:
+        if log.config is not config:
+            log.config = config
+        if topic_id is not None and log.topic_id is not None:
+            log.topic_id = topic_id  # the bytes that all partitions of the topic share
+        elif topic_id is not None:
             path = f"{log.path}/{checkpoint.PARTITION_METADATA}"
             try:
                 self._disk.write_bytes(path, checkpoint.encode_partition_metadata(topic_id))

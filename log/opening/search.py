@@ -12,10 +12,9 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from crc32c import crc32c
-
 from ottla.log.disk.files import File
 from ottla.wire.batch import CRC_START, HEADER_SIZE, KNOWN_BITS, MAGIC, BatchHeader, read_header
+from ottla.wire.crc import crc32c
 
 WINDOW_BYTES: Final = 1024 * 1024
 

@@ -19,7 +19,6 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from typing import Final
 
 from ottla.log.disk import checkpoint
@@ -46,16 +45,18 @@ _LOOK_SECONDS: Final = 0.25
 _MAX_OFFSET: Final = 2**63 - 1
 
 
-@dataclass(slots=True)
 class Job:
     """One partition to open, and the result: its log or the problem, which may only be that room or descriptors ran out
     (`lacks_room`)."""
 
-    directory: LogDirectory
-    opening: Opening
-    log: PartitionLog | None = None
-    problem: str | None = None
-    lacks_room: bool = False
+    __slots__ = ("directory", "lacks_room", "log", "opening", "problem")
+
+    def __init__(self, directory: LogDirectory, opening: Opening) -> None:
+        self.directory = directory
+        self.opening = opening
+        self.log: PartitionLog | None = None
+        self.problem: str | None = None
+        self.lacks_room = False
 
     @property
     def topic_partition(self) -> TopicPartition:
@@ -74,15 +75,17 @@ class _Unopened:
         self.first_base_offset = 0
 
 
-@dataclass(slots=True)
 class _Work:
     """The partitions of one directory: all of them (`jobs`), and those that are yet to be opened (`waiting`)."""
 
-    directory: LogDirectory
-    clean: bool
-    broker_epoch: int | None
-    jobs: list[Job] = field(default_factory=list)
-    waiting: deque[Job] = field(default_factory=deque)
+    __slots__ = ("broker_epoch", "clean", "directory", "jobs", "waiting")
+
+    def __init__(self, directory: LogDirectory, broker_epoch: int | None) -> None:
+        self.directory = directory
+        self.clean = broker_epoch is not None
+        self.broker_epoch = broker_epoch
+        self.jobs: list[Job] = []
+        self.waiting: deque[Job] = deque()
 
 
 class Start:
@@ -152,6 +155,7 @@ class Start:
                 took_ms = self._now_ms() - self._began_ms
                 opened = sum(job.log is not None for job in work.jobs)
                 _log.info("opened %d partitions in %s after %s stop, %d ms", opened, work.directory.path, stop, took_ms)
+        self._works = ()  # so that nothing of the opening is kept but what is to be opened again
         epochs = [work.broker_epoch for work in works]
         return epochs[0] if len(epochs) == len(self._directories) and None not in epochs else None
 
@@ -180,21 +184,22 @@ class Start:
         marker = f"{path}/{checkpoint.CLEAN_SHUTDOWN}"
         try:
             broker_epoch = checkpoint.read_clean_shutdown(disk, marker)
-            clean = broker_epoch is not None
-            if clean:
+            work = _Work(directory, broker_epoch)
+            if work.clean:
                 disk.remove(marker)
                 disk.sync_dir(path)
-            work = _Work(directory, clean, broker_epoch)
             recovery_points, points_known = self._read_offsets(directory, checkpoint.RECOVERY_POINTS)
             log_starts, _ = self._read_offsets(directory, checkpoint.LOG_START_OFFSETS)
             cleaned, cleaned_known = self._read_offsets(directory, checkpoint.CLEANER_OFFSETS)
             high_watermarks, _ = self._read_offsets(directory, checkpoint.HIGH_WATERMARKS)
             directory.cleaned = cleaned
             any_gap = 0 if points_known and cleaned_known else _MAX_OFFSET
-            directory.mentioned |= recovery_points.keys() | log_starts.keys() | high_watermarks.keys()
-            for topic_partition in self._partitions(directory):
+            found = {name: name for name in self._partitions(directory)}
+            mentioned = recovery_points.keys() | log_starts.keys() | high_watermarks.keys()
+            directory.mentioned.update(found.get(name, name) for name in mentioned)  # so that each name is kept once
+            for topic_partition in found:
                 opening = self._opening(directory, topic_partition)
-                opening.clean = clean
+                opening.clean = work.clean
                 opening.recovery_point = recovery_points.get(topic_partition, 0)
                 opening.log_start_offset = log_starts.get(topic_partition, 0)
                 opening.cleaned_upto = max(cleaned.get(topic_partition, 0), any_gap)

@@ -210,7 +210,8 @@ class OsNetwork:
 def _address(host: str | None, port: int) -> tuple[socket.AddressFamily, Any]:
     """Returns the family of a new socket and the address to bind it to."""
     if host:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        name = host.encode() if host.isascii() else host  # for a text Python loads the tables of all Unicode, a MiB of them
+        found = socket.getaddrinfo(name, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         family, _, _, _, address = min(found, key=lambda each: each[0] != socket.AF_INET)
         return family, address
     if socket.has_dualstack_ipv6():

@@ -499,7 +499,7 @@ class Broker:
             if self._metrics is not None:
                 last_first.callback(self._metrics.close)
             if self.context is not None:
-                last_first.callback(self.context.groups.close)
+                last_first.callback(self.context.close_groups)
                 last_first.push_async_callback(settle, self.context)
                 if self.context.log_dirs is not None:
                     last_first.push_async_callback(self.context.log_dirs.stop)

@@ -1,6 +1,6 @@
 """Tells the coordinators what they have to know about the cluster: which shards are theirs, and that a topic has changed.
 
-The coordinators of transactions and share groups are loaded with their first request, or here, if their topic exists.
+A coordinator is loaded with its first request, or here, if its topic exists.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ class CoordinatorUpdates:
     def start(self) -> None:
         """Loads the shards that this broker leads."""
         topics = self._context.metadata.topics
-        self._context.groups.refresh()
+        if CONSUMER_OFFSETS in topics or self._context.existing_groups is not None:
+            self._context.groups.refresh()
         if TRANSACTION_STATE in topics:
             self._context.transaction_coordinator().refresh()
         if SHARE_GROUP_STATE in topics:
@@ -39,8 +40,9 @@ class CoordinatorUpdates:
         """Passes an event on to the coordinators that it concerns."""
         match event:
             case TopicDeleted(topic=topic):
-                self._context.groups.topic_deleted(topic.name)
-                self._context.groups.topic_changed(topic.name)
+                if self._context.existing_groups is not None:
+                    self._context.existing_groups.topic_deleted(topic.name)
+                    self._context.existing_groups.topic_changed(topic.name)
                 if topic.name == TRANSACTION_STATE:
                     self._context.transaction_coordinator().refresh()
                 if self._context.existing_share_coordinator is not None:
@@ -67,4 +69,5 @@ class CoordinatorUpdates:
             self._new_topic = seen
         elif seen == self._new_topic or (event.previous is not None and event.previous.replicas == event.image.replicas):
             return
-        self._context.groups.topic_changed(event.topic.name, is_new=isinstance(event, TopicCreated))
+        if self._context.existing_groups is not None:
+            self._context.existing_groups.topic_changed(event.topic.name, is_new=isinstance(event, TopicCreated))

@@ -10,8 +10,11 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
+from ottla.server.metadata.names import CONSUMER_OFFSETS
+
 if TYPE_CHECKING:
     from ottla.server.base.turns import Workers
+    from ottla.server.group.coordinator import GroupCoordinator
     from ottla.server.interbroker.latest_offsets import LatestOffsets
     from ottla.server.interbroker.share_persister import SharePersister
     from ottla.server.partitions.flushing import Flushing
@@ -23,6 +26,22 @@ if TYPE_CHECKING:
     from ottla.server.txn.coordinator import TransactionCoordinator
     from ottla.server.txn.shard import MarkerWriter
     from ottla.server.txn.verification import Verifier
+
+
+def group_coordinator(broker: BrokerContext) -> GroupCoordinator:
+    """Makes a group coordinator that has loaded nothing yet."""
+    from ottla.server.coordination.internal_topic import InternalTopicLog
+    from ottla.server.group.coordinator import GroupCoordinator
+    from ottla.server.group.coordinator_config import GroupCoordinatorConfig
+
+    return GroupCoordinator(
+        InternalTopicLog(broker.replicas, broker.metadata, CONSUMER_OFFSETS),
+        broker.clock,
+        GroupCoordinatorConfig.from_broker(broker.config.values),
+        broker.metadata,
+        broker.random,
+        others_coordinate=broker.config.follows_controllers,
+    )
 
 
 def transaction_coordinator(broker: BrokerContext) -> TransactionCoordinator:

@@ -52,7 +52,7 @@ def schedule_passes(
     every("producer expiration", values["producer.id.expiration.check.interval.ms"], in_slices(expiration_steps))
     if values["log.cleaner.enable"]:
         every("cleaner", lambda: settings["log.cleaner.backoff.ms"], compaction.run_pass)
-    every("offset expiration", values["offsets.retention.check.interval.ms"], context.groups.expire)
+    every("offset expiration", values["offsets.retention.check.interval.ms"], coordinators.expire_offsets)
     abort_interval_ms = values["transaction.abort.timed.out.transaction.cleanup.interval.ms"]
     every("transaction timeout", abort_interval_ms, coordinators.abort_overdue)
     every("transactional id expiration", values[EXPIRE_TRANSACTIONAL_IDS], coordinators.expire_transactional_ids)
@@ -73,6 +73,10 @@ class CoordinatorPasses:
 
     def __init__(self, context: BrokerContext) -> None:
         self._context = context
+
+    def expire_offsets(self) -> None:
+        if self._context.existing_groups is not None:
+            self._context.existing_groups.expire()
 
     def abort_overdue(self) -> Awaitable[None] | None:
         transactions = self._context.existing_transaction_coordinator

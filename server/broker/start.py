@@ -15,13 +15,9 @@ from ottla.log.errors import InconsistentMetadata
 from ottla.log.management.identity import check_owner, read_identities
 from ottla.server.base.randomness import random_uuid
 from ottla.server.broker import optional_parts
-from ottla.server.coordination.internal_topic import InternalTopicLog
-from ottla.server.group.coordinator import GroupCoordinator
-from ottla.server.group.coordinator_config import GroupCoordinatorConfig
 from ottla.server.metadata.cluster import CannotJoin
 from ottla.server.metadata.controller_settings import current_settings
 from ottla.server.metadata.image import Endpoint
-from ottla.server.metadata.names import CONSUMER_OFFSETS
 from ottla.server.metadata.opening import MakeCluster, open_standalone
 from ottla.server.partitions.fetch_sessions import UNLIMITED, FetchSessions
 from ottla.server.partitions.replicas import Replicas
@@ -206,21 +202,12 @@ def make_context(
     image, values = cluster.image, config.values
     settings = current_settings(config, image)
     replicas = Replicas(logs, image, settings, clock, nodes=nodes)
-    offsets = InternalTopicLog(replicas, image, CONSUMER_OFFSETS)
     return BrokerContext(
         config=config,
         settings=settings,
         metadata=image,
         controller=cluster.controller,
         replicas=replicas,
-        groups=GroupCoordinator(
-            offsets,
-            clock,
-            GroupCoordinatorConfig.from_broker(values),
-            image,
-            random,
-            others_coordinate=config.follows_controllers,
-        ),
         producer_ids=ProducerIds(cluster.controller, ahead=config.follows_controllers),
         fetch_sessions=make_fetch_sessions(values, clock, random),
         clock=clock,

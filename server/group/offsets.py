@@ -49,6 +49,7 @@ class Offsets:
         self._groups: dict[str, ByTopic] = {}
         self._pending: dict[int, dict[str, ByTopic]] = {}  # producer id -> group -> ...
         self._open: dict[str, set[int]] = {}  # group -> producer ids with pending commits
+        self._readers: dict[str, dict[str, None]] = {}  # topic -> groups with offsets of it, pending ones included, in order
         self.last_record = -1
         """The offset of the last record that was replayed, that of a tombstone included."""
 
@@ -119,6 +120,10 @@ class Offsets:
         """Returns the groups that have offsets, including pending ones."""
         return list(dict.fromkeys((*self._groups, *self._open)))
 
+    def group_ids_with(self, topic: str) -> list[str]:
+        """Returns the groups that have offsets of a topic, including pending ones."""
+        return list(self._readers.get(topic, ()))
+
     def delete_of_topic(self, group_id: str, topic: str, upto: int) -> list[OffsetRecord]:
         """Returns tombstones for a group's offsets of a deleted topic, including pending ones. Those whose records come after the
         offset `upto` belong to another topic, which was made anew under the same name.
@@ -171,29 +176,49 @@ class Offsets:
         if value is None:
             _remove(self._groups, key.group, key.topic, key.partition)
             for pending_id in self._open.get(key.group, ()):
-                _remove(self._pending[pending_id], key.group, key.topic, key.partition)
+                pending = self._pending[pending_id]
+                _remove(pending, key.group, key.topic, key.partition)
+                pending.setdefault(key.group, {})  # the end of the transaction finds its groups here
+            self._forget_reader(key.group, key.topic)
         elif producer_id == NO_PRODUCER_ID:
-            _put(self._groups, key.group, key.topic, key.partition, CommittedOffset(value, record_offset))
+            self._put(self._groups, key.group, key.topic, key.partition, CommittedOffset(value, record_offset))
         else:
             pending = self._pending.setdefault(producer_id, {})
-            _put(pending, key.group, key.topic, key.partition, CommittedOffset(value, record_offset))
+            self._put(pending, key.group, key.topic, key.partition, CommittedOffset(value, record_offset))
             self._open.setdefault(key.group, set()).add(producer_id)
 
     def end_transaction(self, producer_id: int, *, committed: bool) -> None:
         """Replays the marker that ends a transaction: its commits count from now on, or are dropped."""
-        for group_id, producer_ids in list(self._open.items()):
-            producer_ids.discard(producer_id)
-            if not producer_ids:
+        for group_id, topics in self._pending.pop(producer_id, {}).items():
+            self._open[group_id].discard(producer_id)
+            if not self._open[group_id]:
                 del self._open[group_id]
-        pending = self._pending.pop(producer_id, {})
-        if not committed:
+            for topic, partitions in topics.items():
+                for partition, offset in partitions.items() if committed else ():
+                    known = self._groups.get(group_id, {}).get(topic, {}).get(partition)
+                    if known is None or known.record_offset < offset.record_offset:
+                        self._put(self._groups, group_id, topic, partition, offset)
+                self._forget_reader(group_id, topic)
+
+    def _put(self, groups: dict[str, ByTopic], group_id: str, topic: str, partition: int, offset: CommittedOffset) -> None:
+        """Puts an offset among those that count, or among those of a transaction."""
+        topics = groups.get(group_id)
+        if topics is None:
+            topics = groups[group_id] = {}
+        partitions = topics.get(topic)
+        if partitions is None:
+            partitions = topics[topic] = {}
+            self._readers.setdefault(topic, {})[group_id] = None
+        partitions[partition] = offset
+
+    def _forget_reader(self, group_id: str, topic: str) -> None:
+        """Notes that a group may have no offset of a topic any more."""
+        readers = self._readers.get(topic)
+        if readers is None or topic in self.of_group(group_id) or any(topic in topics for topics in self._pending_of(group_id)):
             return
-        for group_id, topics in pending.items():
-            for topic, partition in _keys(topics):
-                offset = topics[topic][partition]
-                known = self._groups.get(group_id, {}).get(topic, {}).get(partition)
-                if known is None or known.record_offset < offset.record_offset:
-                    _put(self._groups, group_id, topic, partition, offset)
+        readers.pop(group_id, None)
+        if not readers:
+            del self._readers[topic]
 
 
 def is_stale(committed_topic_id: bytes, topic_id: bytes) -> bool:
@@ -210,10 +235,6 @@ def _keys(topics: ByTopic) -> Iterator[tuple[str, int]]:
     for topic, partitions in topics.items():
         for partition in partitions:
             yield topic, partition
-
-
-def _put(groups: dict[str, ByTopic], group_id: str, topic: str, partition: int, offset: CommittedOffset) -> None:
-    groups.setdefault(group_id, {}).setdefault(topic, {})[partition] = offset
 
 
 def _remove(groups: dict[str, ByTopic], group_id: str, topic: str, partition: int) -> None:

@@ -313,7 +313,8 @@ class GroupShard(CoordinatorShard[GroupRecord]):
 
     def _delete_topic(self, topic: str) -> Steps[None]:
         upto = self.offsets.last_record
-        removed = yield from self._delete_of_each(lambda group_id: self.offsets.delete_of_topic(group_id, topic, upto))
+        groups = self.offsets.group_ids_with(topic)
+        removed = yield from self._delete_of_each(groups, lambda group_id: self.offsets.delete_of_topic(group_id, topic, upto))
         if removed:
             logger.info("removed %d committed offsets of the deleted topic %s", removed, topic)
 
@@ -337,17 +338,19 @@ class GroupShard(CoordinatorShard[GroupRecord]):
                 return True
             return topic in gone or is_stale(topic_id, image.topic_id)
 
-        removed = yield from self._delete_of_each(lambda group_id: self.offsets.delete_of_missing(group_id, is_missing, upto))
+        groups = self.offsets.group_ids()
+        removed = yield from self._delete_of_each(
+            groups, lambda group_id: self.offsets.delete_of_missing(group_id, is_missing, upto)
+        )
         if removed:
             text = "partition %d of __consumer_offsets: removed %d committed offsets of topics that were deleted earlier"
             logger.info(text, self.partition, removed)
 
-    def _delete_of_each(self, tombstones: Callable[[str], list[OffsetRecord]]) -> Steps[int]:
-        """Writes what `tombstones` returns for each group, and returns how many they were."""
+    def _delete_of_each(self, groups: Sequence[str], tombstones: Callable[[str], list[OffsetRecord]]) -> Steps[int]:
+        """Writes what `tombstones` returns for each of the groups, and returns how many they were."""
         removed = 0
         some: list[str] = []
         records: list[GroupRecord] = []
-        groups = self.offsets.group_ids()
         for at, group_id in enumerate(groups, 1):
             some.append(group_id)
             records.extend(tombstones(group_id))

@@ -14,7 +14,8 @@ from ottla.server.metrics.sources import Sources
 
 def _damaged(sources: Sources) -> Iterator[tuple[tuple[str, ...], float]]:
     context = sources.context
-    yield (CONSUMER_OFFSETS,), context.groups.damaged_partitions
+    groups = context.existing_groups
+    yield (CONSUMER_OFFSETS,), 0 if groups is None else groups.damaged_partitions
     transactions, shares = context.existing_transaction_coordinator, context.existing_share_coordinator
     yield (TRANSACTION_STATE,), 0 if transactions is None else transactions.damaged_partitions
     yield (SHARE_GROUP_STATE,), 0 if shares is None else shares.damaged_partitions

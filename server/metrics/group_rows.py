@@ -23,7 +23,7 @@ _STATES: Final[dict[Kind, tuple[str, ...]]] = {
 
 
 def _rows_by_protocol(sources: Sources) -> Iterator[tuple[tuple[str, ...], float]]:
-    shards = sources.context.groups.loaded_shards()
+    shards = sources.group_shards()
     counts = Counter(group.kind for shard in shards for group in shard.groups.values())
     for kind in Kind:
         yield (kind.value,), counts[kind]
@@ -31,7 +31,7 @@ def _rows_by_protocol(sources: Sources) -> Iterator[tuple[tuple[str, ...], float
 
 def _rows_by_state(kind: Kind) -> Rows:
     def rows(sources: Sources) -> Iterator[tuple[tuple[str, ...], float]]:
-        shards = sources.context.groups.loaded_shards()
+        shards = sources.group_shards()
         counts = Counter(group.state_name for shard in shards for group in shard.groups.values() if group.kind is kind)
         for state in _STATES[kind]:
             yield (state,), counts[state]

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from ottla.log.compaction.cleaner_manager import LogCleaner
     from ottla.log.management.manager import LogManager
     from ottla.server.dispatch.measured import RequestMetrics
+    from ottla.server.group.shard import GroupShard
     from ottla.server.metadata.cluster import Cluster
     from ottla.server.metrics.loop_lag import LoopLag
     from ottla.server.network.listener import Listener
@@ -30,3 +31,8 @@ class Sources:
     cluster: Cluster | None = None
     loop_lag: LoopLag | None = None
     """None until the metrics are served."""
+
+    def group_shards(self) -> list[GroupShard]:
+        """Returns the shards of groups that are loaded; none if no request has concerned groups yet."""
+        groups = self.context.existing_groups
+        return [] if groups is None else groups.loaded_shards()

@@ -114,7 +114,7 @@ def request_times(sources: Sources) -> Iterator[TimesRow]:
 
 
 def members(sources: Sources) -> Iterator[Row]:
-    for shard in sources.context.groups.loaded_shards():
+    for shard in sources.group_shards():
         for group in list(shard.groups.values()):
             yield (group.group_id,), group.member_count
 
@@ -123,7 +123,7 @@ def group_count_in(*states: State) -> Callable[[Sources], Iterator[Row]]:
     return single(
         lambda sources: sum(
             not states or (isinstance(group, ClassicGroup) and group.state in states)
-            for shard in sources.context.groups.loaded_shards()
+            for shard in sources.group_shards()
             for group in shard.groups.values()
         )
     )
@@ -132,7 +132,7 @@ def group_count_in(*states: State) -> Callable[[Sources], Iterator[Row]]:
 def offset_count(sources: Sources) -> int:
     return sum(
         len(partitions)
-        for shard in sources.context.groups.loaded_shards()
+        for shard in sources.group_shards()
         for group_id in shard.groups
         for partitions in shard.offsets.of_group(group_id).values()
     )
@@ -141,7 +141,7 @@ def offset_count(sources: Sources) -> int:
 def committed_offsets(sources: Sources) -> Iterator[tuple[str, str, int, int, int | None]]:
     """Yields (group, topic, partition, offset, lag) of committed offsets; the lag is None if the partition is not here."""
     replicas = sources.context.replicas
-    for shard in sources.context.groups.loaded_shards():
+    for shard in sources.group_shards():
         for group_id in list(shard.groups):
             for topic, partitions in list(shard.offsets.of_group(group_id).items()):
                 for index, found in sorted(partitions.items()):

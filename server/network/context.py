@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ottla.server.network.client_memory import UNLIMITED, ClientMemory
@@ -15,21 +14,27 @@ if TYPE_CHECKING:
     from ottla.server.partitions.purgatory import Purgatory
 
 
-@dataclass(slots=True)
 class NetworkContext:
-    """Holds the parameters of one broker's network."""
+    """Holds the parameters of one broker's network. `max_client_bytes` is how many bytes connections may hold for clients,
+    `max_request_bytes` the size of the longest request."""
 
-    clock: Clock
-    purgatory: Purgatory
-    """Requests that wait for records. The ones that an append completes are found before the client that appended is answered."""
-    network: Network
-    buffers: ReceiveBuffers = field(default_factory=ReceiveBuffers)
-    counts: ConnectionCounts = field(default_factory=ConnectionCounts)
-    max_client_bytes: int = UNLIMITED
-    """How many bytes connections may hold for clients."""
-    max_request_bytes: int = 0
-    """The size of the longest request, in bytes."""
-    memory: ClientMemory = field(init=False)
+    __slots__ = ("buffers", "clock", "counts", "memory", "network", "purgatory")
 
-    def __post_init__(self) -> None:
-        self.memory = ClientMemory(self.clock, self.buffers, self.max_client_bytes, self.max_request_bytes)
+    def __init__(
+        self,
+        clock: Clock,
+        purgatory: Purgatory,
+        network: Network,
+        buffers: ReceiveBuffers | None = None,
+        *,
+        max_client_bytes: int = UNLIMITED,
+        max_request_bytes: int = 0,
+    ) -> None:
+        self.clock = clock
+        self.purgatory = purgatory
+        """Requests that wait for records. The ones that an append completes are found before the client that appended is
+        answered."""
+        self.network = network
+        self.buffers = buffers or ReceiveBuffers()
+        self.counts = ConnectionCounts()
+        self.memory = ClientMemory(clock, self.buffers, max_client_bytes, max_request_bytes)

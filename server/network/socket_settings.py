@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, Final
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple
 
 from ottla.log.config_def import ConfigError
 from ottla.server.settings.broker_settings import BROKER_SETTINGS, LISTENER_PREFIX
@@ -15,8 +15,7 @@ KAFKA_BUFFER_BYTES: Final = 102_400
 """Kafka's default size of both socket buffers."""
 
 
-@dataclass(slots=True, frozen=True)
-class SocketSettings:
+class SocketSettings(NamedTuple):
     """Holds the values at one moment. A buffer of -1 bytes leaves its size to the kernel, which adapts it to demand; -1 queued
     bytes mean that there is no limit.
     """
@@ -25,7 +24,7 @@ class SocketSettings:
     max_idle_ms: int = 600_000
     max_connections: int = 2_147_483_647
     max_connections_per_ip: int = 2_147_483_647
-    per_ip_overrides: Mapping[str, int] = field(default_factory=dict)
+    per_ip_overrides: Mapping[str, int] = MappingProxyType({})
     max_queued_requests: int = 500
     max_queued_bytes: int = -1
     backlog: int = 50

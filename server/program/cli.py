@@ -16,7 +16,6 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
-from dataclasses import fields
 from typing import Any, Final, NoReturn
 
 from ottla.server.program.serve import ServeOptions, run
@@ -31,7 +30,7 @@ _OF_THE_PROGRAM: Final = ("--help", "-h", "--version", "--install-completion", "
 _COMPLETION: Final = "_OTTLA_COMPLETE"
 """A shell that wants completions sets this variable, and gives the words typed so far in others (typer's convention)."""
 
-OPTIONS: Final = {f"--{field.name.replace('_', '-')}": field.name for field in fields(ServeOptions) if field.name != "properties"}
+OPTIONS: Final = {f"--{name.replace('_', '-')}": name for name in ServeOptions._fields if name != "properties"}
 """The options of `serve`."""
 _FLAGS: Final = frozenset(("until_stdin_closes", "adopt_test_data", "console_read_only", "console_no_token"))
 """The options that take no value."""

@@ -71,6 +71,8 @@ class OptionalParts(Protocol):
     Their code is imported when they are first asked for, so a broker that needs none of them pays for none.
     """
 
+    def group_coordinator(self, broker: BrokerContext, /) -> GroupCoordinator: ...
+
     def transaction_coordinator(self, broker: BrokerContext, /) -> TransactionCoordinator: ...
 
     def transaction_verifier(self, broker: BrokerContext, /) -> Verifier: ...
@@ -92,12 +94,13 @@ class OptionalParts(Protocol):
     def workers(self) -> Workers: ...
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)  # each of these methods takes half a millisecond of every start
 class BrokerContext:
     """Holds the parts of one running broker.
 
     A part that most brokers never need, such as the transaction coordinator, is made by the call of its name; the field
-    `existing_transaction_coordinator` has it if somebody has called, for those who do nothing without it.
+    `existing_transaction_coordinator` has it if somebody has called, for those who do nothing without it. Only `groups` is made
+    when it is first looked at, because half of all handlers name it.
     """
 
     config: BrokerConfig
@@ -107,7 +110,6 @@ class BrokerContext:
     metadata: MetadataImage
     controller: Controller
     replicas: Replicas
-    groups: GroupCoordinator
     producer_ids: ProducerIds
     fetch_sessions: FetchSessions
     clock: Clock
@@ -142,6 +144,8 @@ class BrokerContext:
     """None if everybody may do everything (`authorizer.class.name` is not set)."""
     log_dirs: LogDirs | None = None
     """None if there is only one log directory, since then nothing can be moved."""
+    existing_groups: GroupCoordinator | None = None
+    """None until a request concerns groups, or `__consumer_offsets` exists; see `groups`."""
     existing_transaction_coordinator: TransactionCoordinator | None = None
     """None until a request concerns transactions; see `transaction_coordinator`."""
     existing_transaction_verifier: Verifier | None = None
@@ -166,6 +170,18 @@ class BrokerContext:
 
             self.existing_admission = Admission(self.clock)
         return self.existing_admission
+
+    @property
+    def groups(self) -> GroupCoordinator:
+        """Returns the group coordinator of this broker; the first look makes it."""
+        if self.existing_groups is None:
+            self.existing_groups = self.optional_parts.group_coordinator(self)
+        return self.existing_groups
+
+    def close_groups(self) -> None:
+        """Closes the group coordinator if it was made."""
+        if self.existing_groups is not None:
+            self.existing_groups.close()
 
     def transaction_coordinator(self) -> TransactionCoordinator:
         """Returns the transaction coordinator of this broker; the first call opens it."""

@@ -32,8 +32,6 @@ import functools
 import logging
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
-from crc32c import crc32c
-
 from ottla.log.config_def import ConfigError
 from ottla.server.base.closing import Closes
 from ottla.server.base.randomness import random_uuid
@@ -41,6 +39,7 @@ from ottla.server.metadata.image import CLIENT_METRICS, ConfigChanged
 from ottla.server.settings.group_settings import CLIENT_METRICS_SETTINGS
 from ottla.server.telemetry.otlp import Malformed, points
 from ottla.wire.compression import CompressionError, decompress
+from ottla.wire.crc import crc32c
 from ottla.wire.errors import ErrorCode
 from ottla.wire.primitives import uuid_to_text
 

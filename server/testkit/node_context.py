@@ -59,5 +59,7 @@ def _shared_method(name: str) -> Callable[..., Any]:
 for _field in fields(BrokerContext):
     setattr(NodeContext, _field.name, (_own_field if _field.name in OWN else _shared_field)(_field.name))
 for _name, _value in vars(BrokerContext).items():
+    if isinstance(_value, property):
+        setattr(NodeContext, _name, _shared_field(_name))
     if callable(_value) and not _name.startswith("_") and _name not in vars(NodeContext):
         setattr(NodeContext, _name, _shared_method(_name))

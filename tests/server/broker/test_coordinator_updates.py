@@ -31,7 +31,7 @@ class Parts:
         self.broker = MemoryBroker(dict.fromkeys(topics, 1))
         self.groups, self.transactions, self.share_state = Coordinator(), Coordinator(), Coordinator()
         context = self.broker.context
-        context.groups = cast(Any, self.groups)
+        context.existing_groups = cast(Any, self.groups)
         context.existing_transaction_coordinator = cast(Any, self.transactions)
         context.existing_share_coordinator = cast(Any, self.share_state)
         self.updates = CoordinatorUpdates(context)
@@ -43,6 +43,27 @@ def test_at_the_start_coordinators_whose_topic_is_there_load_their_shards() -> N
     parts = Parts("__transaction_state")
     assert (parts.groups.since(), parts.transactions.since(), parts.share_state.since()) == ([("refresh",)], [("refresh",)], [])
     assert Parts("__share_group_state").share_state.since() == [("refresh",)]
+
+
+def test_without_groups_there_is_no_coordinator_until_its_topic_is_there() -> None:
+    broker = MemoryBroker({"t": 1})
+    updates = CoordinatorUpdates(broker.context)
+    updates.start()
+    broker.image.subscribe(updates.follow)
+    broker.create_topic("u", 2)
+    broker.delete_topic("t")
+    assert broker.context.existing_groups is None
+    broker.create_topic("__consumer_offsets", 3)
+    assert broker.context.existing_groups is not None
+    assert broker.context.groups is broker.context.existing_groups
+    assert [shard.partition for shard in broker.context.groups.loaded_shards()] == [0, 1, 2]
+
+
+def test_at_a_start_groups_are_loaded_if_their_topic_is_there() -> None:
+    broker = MemoryBroker({"__consumer_offsets": 2})
+    CoordinatorUpdates(broker.context).start()
+    assert broker.context.existing_groups is not None
+    assert [shard.partition for shard in broker.context.groups.loaded_shards()] == [0, 1]
 
 
 def test_a_shard_that_changed_hands_is_reported_to_its_own_coordinator() -> None:

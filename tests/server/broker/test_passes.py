@@ -38,7 +38,7 @@ class Coordinator:
 
 def scheduled(**settings: str) -> tuple[MemoryBroker, Recorded]:
     broker = MemoryBroker({"t": 1}, {name.replace("_", "."): value for name, value in settings.items()})
-    broker.context.groups = cast(Any, Coordinator())
+    broker.context.existing_groups = cast(Any, Coordinator())
     recorded = Recorded()
     compaction = Compaction(broker.context, broker.logs, broker.disk, None)
     schedule_passes(cast(Scheduler, recorded), broker.context, broker.logs, compaction)
@@ -54,6 +54,16 @@ def test_intervals_are_those_of_the_settings() -> None:
         "flush": 9,
         "offset expiration": 11,
     }
+
+
+def test_offsets_expire_only_where_there_are_groups() -> None:
+    broker, recorded = scheduled()
+    expire = recorded.passes["offset expiration"][1]
+    expire()
+    assert cast(Any, broker.context.existing_groups).asked == ["expire"]
+    broker.context.existing_groups = None
+    expire()
+    assert broker.context.existing_groups is None
 
 
 def test_due_flushes_are_looked_for_every_second_at_least() -> None:

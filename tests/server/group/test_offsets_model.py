@@ -108,6 +108,12 @@ class OffsetsMachine(RuleBasedStateMachine):
             assert found == {place: number for place, number in self.committed.items() if place[0] == group}
 
     @invariant()
+    def a_topics_readers_are_known(self) -> None:
+        for topic in TOPICS:
+            assert set(self.offsets.group_ids_with(topic)) == {place[0] for place in self.places() if place[1] == topic}
+        assert self.offsets._readers.keys() == {place[1] for place in self.places()}, "nothing is kept of other topics"
+
+    @invariant()
     def what_may_change_is_unstable(self) -> None:
         pending = set().union(*self.pending.values())
         for place in ((group, topic, partition) for group in GROUPS for topic in TOPICS for partition in PARTITIONS):

@@ -121,7 +121,7 @@ class Groups:
 def test_the_groups_learn_of_their_markers(broker: MemoryBroker, loaded: bool) -> None:
     groups = Groups(loaded=loaded)
     context: Any = broker.context
-    context.groups = groups
+    context.existing_groups = groups
     answer = write(broker, marker(7, ("__consumer_offsets", [1]), ("t", [0]), commit=True))
     expected = 0 if loaded else ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert answer == {(7, "__consumer_offsets", 1): expected, (7, "t", 0): 0}

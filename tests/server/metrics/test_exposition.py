@@ -26,7 +26,7 @@ from tests.server.coordination.memory import CoordinatorLog
 
 def sources(broker: MemoryBroker, requests: RequestMetrics | None = None) -> Sources:
     """Returns the sources of a broker that coordinates no groups."""
-    broker.context.groups = GroupCoordinator(
+    broker.context.existing_groups = GroupCoordinator(
         CoordinatorLog(), broker.clock, GroupCoordinatorConfig(), broker.image, from_system()
     )
     return Sources(broker.context, requests or RequestMetrics(lambda: 1), [], broker.logs, serving=True)

@@ -21,7 +21,7 @@ class Rig:
     def __init__(self, groups: Driver | None = None) -> None:
         self.memory = MemoryBroker({"t": 3, "u": 1})
         self.groups = groups or Driver()
-        self.memory.context.groups = self.groups.broker.groups
+        self.memory.context.existing_groups = self.groups.broker.groups
         for name, topic in self.groups.broker.metadata.topics.items():
             topic.topic_id = MemoryBroker.topic_id(name)
             self.groups.broker.metadata.topics_by_id[topic.topic_id] = topic
@@ -179,3 +179,12 @@ def test_the_whole_broker_s_traffic_has_that_of_deleted_topics() -> None:
     assert rig.rows(messages) == {("",): 7, ("t",): 5, ("u",): 2}
     rig.memory.delete_topic("t")
     assert rig.rows(messages) == {("",): 7, ("u",): 2}
+
+
+def test_reading_the_metrics_makes_no_group_coordinator() -> None:
+    rig = Rig()
+    rig.memory.context.existing_groups = None
+    for metric in METRICS:
+        if "group" in metric.name or "coordinator" in metric.name:
+            list(metric.rows(rig.sources))
+    assert rig.memory.context.existing_groups is None

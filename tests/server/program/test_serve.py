@@ -7,7 +7,6 @@ import errno
 import logging
 import socket
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -128,7 +127,7 @@ def test_settings_of_a_console_without_a_port_are_named_in_one_line(caplog: pyte
         )
     ]
     caplog.clear()
-    _log_ignored_settings(*gather(replace(options, console_port=0), {}, read_bytes))
+    _log_ignored_settings(*gather(options._replace(console_port=0), {}, read_bytes))
     assert not caplog.records
 
 

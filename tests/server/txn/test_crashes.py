@@ -53,7 +53,9 @@ class Node:
         context: Any = self.broker.context
         self.broker.image.features["transaction.version"] = version
         log = InternalTopicLog(self.broker.replicas, self.broker.image, CONSUMER_OFFSETS)
-        context.groups = GroupCoordinator(log, self.broker.clock, GroupCoordinatorConfig(), self.broker.image, from_system())
+        context.existing_groups = GroupCoordinator(
+            log, self.broker.clock, GroupCoordinatorConfig(), self.broker.image, from_system()
+        )
         context.producer_ids = self
         context.groups.refresh()
         self.coordinator: TransactionCoordinator = context.transaction_coordinator()

@@ -104,7 +104,7 @@ def test_groups_wait_for_the_marker_among_their_offsets() -> None:
     broker.create_topic(CONSUMER_OFFSETS, followers=(2,))
     offsets = Offsets()
     context: Any = broker.context
-    context.groups = offsets
+    context.existing_groups = offsets
     answer = bring(broker, CONSUMER_OFFSETS)
     (replicated,) = offsets.replicated
     assert replicated is not None

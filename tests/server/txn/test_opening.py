@@ -52,7 +52,7 @@ class Node:
         self.broker = MemoryBroker({"t": 1, CONSUMER_OFFSETS: 1, TRANSACTION_STATE: 2}, named)
         self.broker.context.producer_ids = ProducerIds(Blocks())
         self.offsets = Offsets()
-        self.broker.context.groups = cast(Any, self.offsets)
+        self.broker.context.existing_groups = cast(Any, self.offsets)
         self.broker.image.features["transaction.version"] = 2
 
     @property
