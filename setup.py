@@ -101,14 +101,15 @@ class BuildSideBySide(build_ext):
 
             Objects stay in build/, so that the next build, as that of a wheel after an install, compiles only changed files.
             """
-            flags = [*(options["extra_postargs"] or ()), "-O1" if len(sources) > 1 else "-O0"]
-            made_with = repr((sys.version, mypy_version, self.compiler.compiler_so, flags))
-            options |= {"extra_postargs": flags, "output_dir": f"build/objects/{zlib.crc32(made_with.encode()):08x}"}
+            flags = list(options.pop("extra_postargs", None) or ())
+            made_with = repr((sys.version, mypy_version, self.compiler.compiler_so, flags, CODECS, LEVEL_OF_CODECS))
+            options["output_dir"] = f"build/objects/{zlib.crc32(made_with.encode()):08x}"
 
             def compile_one(source: str) -> str:
                 (name,) = self.compiler.object_filenames([source], output_dir=options["output_dir"])
                 if newer_group([source, *depends], name):
-                    one_after_the_other([source], **options)
+                    level = [LEVEL_OF_CODECS] if CODECS in source else []
+                    one_after_the_other([source], extra_postargs=[*flags, *level], **options)
                 return name
 
             with ThreadPoolExecutor(self.parallel) as pool:
@@ -118,6 +119,8 @@ class BuildSideBySide(build_ext):
         super().build_extensions()
 
 
+CODECS, LEVEL_OF_CODECS = "__native_ottla___wire___messages___", "-O1"
+"""The files with half of the C. They are straight lines of calls into Python, and as quick as with mypyc's -O3."""
 UNCOMPILED = "ottla is installed uncompiled, which does the same more slowly"
 
 
