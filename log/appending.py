@@ -7,7 +7,6 @@ Before the write nothing has changed that a reader could see; after it nothing c
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
@@ -58,8 +57,8 @@ class Appending:
     flush_messages: int
     _segment_bytes: int
     _latest_epoch: int
-    _held: deque[int]
-    """The end offsets of the appends whose answers wait for a flush, ascending."""
+    _held: list[int]
+    """The end offsets of the appends whose answers wait for a flush, ascending. An empty deque takes 760 bytes."""
 
     # What a log does
 

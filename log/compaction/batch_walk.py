@@ -9,14 +9,15 @@ than the caller alone, and does nothing else.
 from collections import deque
 from typing import Final
 
-from crc32c import crc32c
 from mypy_extensions import i64
 
 from ottla.log.compaction.filtered_batch import Rules, what_stays
 from ottla.log.compaction.offset_map import OffsetMap
 from ottla.log.compaction.record_loops import join_runs, put_keys, survivors
 from ottla.wire.batch import CODEC_MASK, CONTROL_BIT, DELETE_HORIZON_BIT, MAGIC, TRANSACTIONAL_BIT, read_header
-from ottla.wire.kernel import BATCH_HEADER, COPY_BELOW, LARGE, int32_at, int64_at
+from ottla.wire.crc import crc32c
+from ottla.wire.integers import int32_at, int64_at
+from ottla.wire.kernel import BATCH_HEADER, COPY_BELOW, LARGE
 
 _NOT_PLAIN: Final = CODEC_MASK | TRANSACTIONAL_BIT | CONTROL_BIT | DELETE_HORIZON_BIT
 
