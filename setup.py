@@ -1,11 +1,11 @@
 """Compiles the modules that run once a record, and those that run once a partition of a request; the rest is in pyproject.toml.
 
 mypyc turns them into extension modules beside their sources, which then win the import. They share one library, so that they call
-each other as C functions, and in it each module is a C file of its own: all cores compile at the same time, and gcc inlines within
-a module only, which takes less than half of the CPU of one file with all. Either all are compiled or none: without a C compiler the
-install succeeds, and the same source runs uncompiled, which `ottla --version` and a broker's log say. What mypyc makes needs nothing
-at run time but mypy_extensions, and librt for what keeps machine integers (`wire/columns.py`, the cleaner's map); both are
-dependencies of ours.
+each other as C functions. In it each module is a C file of its own: all cores compile at the same time, and gcc inlines within a
+module only, which takes less than half of the CPU of one file with all. Either all are compiled or none: without a C compiler the
+install succeeds, and the same source runs uncompiled, which `ottla --version` and a broker's log say. What mypyc makes needs
+nothing at run time but mypy_extensions, and librt for what keeps machine integers (`wire/columns.py`, the cleaner's map); both
+are dependencies of ours.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ def test_rules_are_made_of_a_job_that_travelled() -> None:
     rules = Rules(OffsetMap(1000, 0.9, again.hash_seed), again)
     header = read_header(build_batch([Record(0, 1, b"a", b"1", [])], producer_id=7, producer_epoch=0, base_sequence=0))
     assert rules.stays_empty(header)
-    assert not rules.stays_empty(header._replace(producer_id=8))
+    assert not rules.stays_empty(header.replace(producer_id=8))
 
 
 def test_fields_are_not_copied() -> None:
