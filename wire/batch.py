@@ -27,7 +27,7 @@ from typing import ClassVar, Final
 from mypy_extensions import i64
 
 from ottla.wire.crc import crc32c
-from ottla.wire.integers import int8_at, int16_at, int32_at, int64_at
+from ottla.wire.integers import COMPILED, int8_at, int16_at, int32_at, int64_at
 from ottla.wire.primitives import Buffer
 
 HEADER_SIZE: Final = 61
@@ -203,8 +203,8 @@ class BatchHeader:
 
 def read_header(buf: Buffer, pos: int = 0) -> BatchHeader:
     """Returns the header at `pos`. Raises struct.error where fewer than 61 bytes are left."""
-    if len(buf) - pos < HEADER_SIZE:
-        _HEADER.unpack_from(buf, pos)  # raises the error
+    if not COMPILED or len(buf) - pos < HEADER_SIZE:
+        return BatchHeader(*_HEADER.unpack_from(buf, pos))
     if type(buf) is bytes:
         return _header_at(buf, pos)
     return _header_at(bytes(buf[pos : pos + HEADER_SIZE]), 0)

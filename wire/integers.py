@@ -5,6 +5,9 @@ Bytes behind the end raise IndexError, one of frame.MALFORMED.
 
 from __future__ import annotations
 
+from types import FunctionType
+from typing import Final
+
 from mypy_extensions import i64
 
 
@@ -30,3 +33,7 @@ def int64_at(buf: bytes, at: i64) -> i64:
     """Returns the integer of eight bytes that begins at `at`."""
     low: i64 = (buf[at + 4] << 24) | (buf[at + 5] << 16) | (buf[at + 6] << 8) | buf[at + 7]
     return (int32_at(buf, at) << 32) | low
+
+
+COMPILED: Final = type(int64_at) is not FunctionType
+"""Whether this module was compiled. If not, `struct` is the quicker way."""

@@ -46,7 +46,7 @@ from ottla.server.network.held_appends import NO_ANSWER, HeldAppends, begins_wit
 from ottla.server.network.holding import PRODUCE, PRODUCE_KEY
 from ottla.server.network.sending import Sending
 from ottla.server.requests.session import Session
-from ottla.wire.integers import int32_at
+from ottla.wire.integers import COMPILED, int32_at
 from ottla.wire.primitives import Buffer
 
 if TYPE_CHECKING:
@@ -58,8 +58,9 @@ logger = logging.getLogger("ottla.server.connection")
 _SIZE: Final = Struct(">i")
 BACKLOG_FRAMES: Final = 256
 BACKLOG_BYTES: Final = 1024 * 1024
-FEW_BYTES: Final = 16 * 1024
-"""What a read of so many bytes brought is copied, so that its frames are `bytes`; the frames of a longer one stay views."""
+FEW_BYTES: Final = 16 * 1024 if COMPILED else 0
+"""What a read of so many bytes brought is copied, so that its frames are `bytes`; the frames of a longer one stay views. Code
+that is not compiled gains nothing from that."""
 HIGH_WATER: Final = 64 * 1024
 """With so many unsent bytes in the transport nothing more is served for this client until it has read them."""
 TURN_BYTES: Final = 128 * 1024
