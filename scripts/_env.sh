@@ -14,15 +14,30 @@ prepare() { # prepare EXTRAS: '' or '[dev,compat]'
     sources=$(grep -o 'ottla/[a-z_/]*\.py' setup.py | sed 's|^ottla/||' | xargs cat pyproject.toml setup.py | cksum)
     stamp="$venv/.ottla-installed" # a line for each set of extras that is there; '' is part of every other
     if ! grep -qsF "$sources $1" "$stamp"; then
-        echo "installing ottla$1 into $venv, once; this takes a few minutes" >&2
-        python -m pip install --quiet --disable-pip-version-check --editable ".$1" || {
-            echo "pip could not install ottla$1: it needs the package index, its message above says more" >&2
+        echo "installing ottla$1 into $venv, once; this takes about a minute" >&2
+        # What ottla needs is fetched and unpacked while ottla itself is compiled, which waits for nothing of it.
+        beside install python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
+        if ! requirements "$1" | python -m pip install --quiet --disable-pip-version-check --requirement /dev/stdin; then
+            joined install || true
+            echo "pip could not install what ottla$1 needs: it needs the package index, its message above says more" >&2
             exit 1
-        }
+        fi
         python -m compileall -q ottla wire log server commands console # or the first start compiles, and takes a quarter of a second longer
+        joined install || { echo "pip could not install ottla$1: its message above says more" >&2; exit 1; }
         grep -qsF "$sources" "$stamp" || : >"$stamp"
         echo "$sources $1" >>"$stamp"
     fi
+}
+
+requirements() { # requirements EXTRAS: the packages that pyproject.toml names, one a line
+    python -c 'if True:
+        import sys, tomllib
+        with open("pyproject.toml", "rb") as file:
+            project = tomllib.load(file)["project"]
+        wanted = [*project["dependencies"]]
+        for extra in filter(None, sys.argv[1].strip("[]").split(",")):
+            wanted += project["optional-dependencies"][extra]
+        print(*wanted, sep="\n")' "$1"
 }
 
 need_java() { # the tests compare with Apache Kafka itself, which Maven fetches
