@@ -16,6 +16,7 @@ from ottla.commands.output import Failure
 from ottla.commands.produce import produce
 from ottla.commands.program import AccessRule, Decided, Node, Program
 from ottla.console.command import run_console
+from ottla.server.base.compiled import NOT_COMPILED, is_compiled
 from ottla.server.program.serve import CannotStart, ServeOptions, gather_here, run
 from ottla.server.settings.broker_settings import MOST_TEST_NODES
 
@@ -34,7 +35,7 @@ app = typer.Typer(
 
 def _show_version(wanted: bool) -> None:
     if wanted:
-        typer.echo(f"ottla {__version__} (Kafka {KAFKA_VERSION})")
+        typer.echo(f"ottla {__version__} (Kafka {KAFKA_VERSION})" + ("" if is_compiled() else f", {NOT_COMPILED}"))
         raise typer.Exit
 
 

@@ -33,6 +33,7 @@ from ottla import __version__
 from ottla.log.config_def import ConfigError
 from ottla.log.disk.files import OsDisk
 from ottla.log.errors import InconsistentMetadata, LogDirLocked, LogError, NoRoom, StorageError
+from ottla.server.base.compiled import NOT_COMPILED, is_compiled
 from ottla.server.broker.test_data import check_directories
 from ottla.server.settings.broker_config import BrokerConfig
 from ottla.server.settings.broker_settings import BROKER_SETTINGS, advice, is_idle
@@ -425,6 +426,8 @@ def _is_in_container(given: Mapping[str, Given]) -> bool:
 
 
 def _announce(broker: Broker, config: BrokerConfig, test_url: str | None, console_url: str | None, *, in_container: bool) -> None:
+    if not is_compiled():
+        _log.info(NOT_COMPILED)
     directories = ", ".join(config.log_dirs) if config.values[TEST_DISK] == REAL else f"in {config.values[TEST_DISK]}"
     more = f", metrics {broker.metrics_url}/metrics" if broker.metrics_url is not None else ""
     more += f", console {console_url}" if console_url is not None else ""

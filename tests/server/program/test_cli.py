@@ -19,6 +19,7 @@ from urllib.request import Request, urlopen
 import pytest
 
 from ottla import __version__
+from ottla.server.base.compiled import NOT_COMPILED, is_compiled
 from ottla.server.program import app as cli_app
 from ottla.server.program import cli
 from ottla.server.program.serve import ServeOptions
@@ -308,7 +309,8 @@ def test_a_mistyped_command(tmp_path: Path) -> None:
 
 def test_version_and_help(tmp_path: Path) -> None:
     for arguments in (["--version"], ["serve", "--version"]):
-        assert ottla(*arguments, cwd=tmp_path).stdout == f"ottla {__version__} (Kafka 4.4.0)\n"
+        shown = ottla(*arguments, cwd=tmp_path).stdout.removesuffix("\n")
+        assert shown == f"ottla {__version__} (Kafka 4.4.0)" + ("" if is_compiled() else f", {NOT_COMPILED}")
     shown = ottla("serve", "--help", cwd=tmp_path, COLUMNS="200").stdout
     assert "\x1b" not in shown
     for option in cli.OPTIONS:

@@ -1,0 +1,15 @@
+"""Says whether the busiest modules run compiled; setup.py names them, and explains why they may not be."""
+
+from __future__ import annotations
+
+from typing import Final
+
+NOT_COMPILED: Final = "not compiled: a small Produce takes twice the CPU; install gcc and Python's headers, then ottla again"
+"""What a user reads who has the source alone."""
+
+
+def is_compiled() -> bool:
+    """Returns whether the modules that setup.py names are compiled: all of them are, or none."""
+    from ottla.wire import kernel  # every broker has it; `ottla --help` need not
+
+    return not kernel.__file__.endswith(".py")
