@@ -148,10 +148,8 @@ class ProducerState:
         same = ProducerState(self.producer_id)
         same.producer_epoch = self.producer_epoch
         same.batches = self.batches.copy()
-        same.coordinator_epoch = self.coordinator_epoch
-        same.last_timestamp_ms = self.last_timestamp_ms
-        same.txn_first_offset = self.txn_first_offset
-        same.last_marker_offset = self.last_marker_offset
+        same.coordinator_epoch, same.last_timestamp_ms = self.coordinator_epoch, self.last_timestamp_ms
+        same.txn_first_offset, same.last_marker_offset = self.txn_first_offset, self.last_marker_offset
         return same
 
     @property
@@ -436,8 +434,7 @@ class ProducerStates:
                 self._states[producer_id] = state
             elif self._states.pop(producer_id, None) is not None and self.total is not None:
                 self.total.room += 1
-        for first_offset in [each for each in self._open_transactions if each >= end_offset]:
-            del self._open_transactions[first_offset]
+        self._open_transactions = {first: each for first, each in self._open_transactions.items() if first < end_offset}
         self.end_offset = end_offset
 
     def clear(self, end_offset: int) -> None:
