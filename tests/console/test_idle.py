@@ -81,7 +81,7 @@ async def test_it_does_not_end_while_a_stream_is_open() -> None:
         await closes.wait()
 
     idle, timers, over = counting(stream)
-    streams = [asyncio.ensure_future(idle({}, None, None)) for _ in range(2)]  # type: ignore[arg-type]
+    streams = [asyncio.ensure_future(idle({}, None, None)) for _ in range(2)]  # type: ignore[arg-type]  # no server reads or sends anything here
     await opened.wait()
     timers.move(3600)
     closes.set()
