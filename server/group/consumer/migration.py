@@ -146,7 +146,8 @@ def downgrade_record(
     """Returns the record of the classic group that this group becomes, and its members. `joining` replaces the static member with
     its instance id.
 
-    Raises GroupError GROUP_ID_NOT_FOUND if the metadata of its members cannot be parsed.
+    Raises GroupError GROUP_ID_NOT_FOUND if the metadata of its members cannot be parsed, or if they have no protocol in common:
+    no request makes such a group, but damaged records may.
     """
     former_id = None if joining is None else group.static_members[joining.instance_id or ""]
     gone = {member.member_id for member in leaving} | {former_id}
@@ -157,6 +158,8 @@ def downgrade_record(
     classic.generation = group.epoch
     for member in members.values():
         classic.add(_classic_member(member), CONSUMER_PROTOCOL_TYPE)
+    if not classic.common_protocols():
+        raise _cannot_downgrade(group, "its members have no protocol in common")
     classic.protocol = classic.select_protocol()
     assignments = {}
     for member_id, member_there in classic.members.items():
@@ -165,10 +168,14 @@ def downgrade_record(
         try:
             version = version_of(member_there.metadata(classic.protocol))
         except MALFORMED as error:
-            message = f"Consumer group {group.group_id} cannot become a classic group: {error}."
-            raise GroupError(ErrorCode.GROUP_ID_NOT_FOUND, message) from error
+            raise _cannot_downgrade(group, str(error)) from error
         assignments[member_id] = write_assignment(target, version, cluster)
     return classic.record(assignments), members
+
+
+def _cannot_downgrade(group: ConsumerGroup, reason: str) -> GroupError:
+    message = f"Consumer group {group.group_id} cannot become a classic group: {reason}."
+    return GroupError(ErrorCode.GROUP_ID_NOT_FOUND, message)
 
 
 def _classic_member(member: ConsumerMember) -> Member:

@@ -96,6 +96,20 @@ def test_two_with_one_expression_leave_together() -> None:
     assert (group.regexes, group.metadata_hash) == ({}, rig.hash_of("u"))
 
 
+def test_a_group_whose_classic_members_have_no_protocol_in_common_stays_as_it_is() -> None:
+    """The fuzzer made one of damaged records; no request does."""
+    rig = Rig()
+    other = classic("b")
+    assert other.classic is not None
+    protocols = (MemberProtocol("roundrobin", other.classic.protocols[0].metadata),)
+    odd = replace(other, classic=ClassicMetadata(other.classic.session_timeout_ms, protocols))
+    group = rig.make(M, classic("a"), odd)
+    with pytest.raises(GroupError, match="g cannot become a classic group: its members have no protocol in common"):
+        leave(rig, M)
+    assert list(group.members) == ["m", "a", "b"]
+    assert rig.shard.groups["g"] is group
+
+
 @in_loop
 async def test_where_only_classic_members_stay_the_group_becomes_a_classic_one_and_rebalances() -> None:
     rig = Rig()
