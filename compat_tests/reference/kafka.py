@@ -24,6 +24,7 @@ import sys
 import tempfile
 import time
 from abc import ABC, abstractmethod
+from collections import deque
 from collections.abc import Sequence
 from pathlib import Path
 from typing import IO, Final
@@ -63,18 +64,25 @@ class BrokerFailed(RuntimeError):
     """A broker did not start or stop; the text holds the end of its log."""
 
 
+_GIVEN: Final = deque[int](maxlen=1000)
+
+
 def free_port() -> int:
     """A port nobody listens on, below the range the kernel gives to outgoing connections: a client that dials a killed broker's
-    port from that range can meet itself, or hold the port when the broker wants it back."""
+    port from that range can meet itself, or hold the port when the broker wants it back. None of the last thousand is given
+    again, for somebody may not listen there yet."""
     while True:
         port = random.randint(15000, 32000)
+        if port in _GIVEN:
+            continue
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
                 probe.bind((HOST, port))
             except OSError:
                 continue
-            return port
+        _GIVEN.append(port)
+        return port
 
 
 def answers_metadata(port: int, host: str = HOST) -> bool:
