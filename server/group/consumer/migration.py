@@ -123,9 +123,18 @@ def _upgrade_member(classic: ClassicGroup, member: Member, cluster: Cluster) -> 
 
 
 def may_downgrade(group: ConsumerGroup, leaving: Sequence[ConsumerMember], policy: Policy, max_size: int) -> bool:
-    """Returns whether the group becomes a classic group when these members leave."""
+    """Returns whether the group becomes a classic group when these members leave. It does not if the others have no protocol in
+    common: no request makes such a group, but damaged records may.
+    """
     left = len(group.members) - len(leaving)
-    return group.all_classic_but(leaving) and 0 < left <= max_size and policy.down
+    return group.all_classic_but(leaving) and 0 < left <= max_size and policy.down and _have_common_protocol(group, leaving)
+
+
+def _have_common_protocol(group: ConsumerGroup, leaving: Sequence[ConsumerMember]) -> bool:
+    gone = {member.member_id for member in leaving}
+    staying = [member.classic for member_id, member in group.members.items() if member_id not in gone]
+    names = [{protocol.name for protocol in classic.protocols} for classic in staying if classic is not None]
+    return bool(set.intersection(*names))
 
 
 def replaced_by_classic(group: ConsumerGroup, replaced: ConsumerMember, policy: Policy, max_size: int) -> bool:
@@ -146,8 +155,7 @@ def downgrade_record(
     """Returns the record of the classic group that this group becomes, and its members. `joining` replaces the static member with
     its instance id.
 
-    Raises GroupError GROUP_ID_NOT_FOUND if the metadata of its members cannot be parsed, or if they have no protocol in common:
-    no request makes such a group, but damaged records may.
+    Raises GroupError GROUP_ID_NOT_FOUND if the metadata of its members cannot be parsed, or if they have no protocol in common.
     """
     former_id = None if joining is None else group.static_members[joining.instance_id or ""]
     gone = {member.member_id for member in leaving} | {former_id}
