@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-NOT_COMPILED: Final = "not compiled: a small Produce takes twice the CPU; install gcc and Python's headers, then ottla again"
+NOT_COMPILED: Final = (
+    "not compiled: a small Produce takes nearly three times the CPU; install gcc and Python's headers, then ottla again"
+)
 """What a user reads who has the source alone."""
 
 
