@@ -2,8 +2,8 @@
 
 Requests are JSON objects, one a line, answered in order by a line (compat_tests/kafka_tests/java/ottla/kafkatests/Brokers.java):
 
-    {"create": [settings of each broker], "release": null or a metadata version, "features": {name: level}, "disks": n,
-     "standalone": bool}
+    {"create": [settings of each broker], "controller": settings, "release": null or a metadata version,
+     "features": {name: level}, "disks": n, "standalone": bool}
     {"start": id}        null: all that do not run
     {"stop": id}         as SIGTERM does; it may be started again
 
@@ -142,7 +142,7 @@ def made(kind: str, directory: Path, request: Mapping[str, Any]) -> Cluster:
             "log.dirs": _disks(directory, request),
             quorum: controller if request["standalone"] else f"{NODE_ID}@{controller}",
         }
-        | _own(request, NODE_ID)
+        | _allowed(request["create"][NODE_ID])
     )
     options = ["--standalone"] * request["standalone"] + _levels(request)
     if isinstance(broker, RealKafka):
@@ -161,7 +161,7 @@ def _several(kind: str, directory: Path, request: Mapping[str, Any]) -> Cluster:
     address = f"localhost:{controller.port}"
     common = _DEFAULTS | _OF_SEVERAL | {"controller.quorum.bootstrap.servers": address}
     controller.format_options = ("--standalone", *_levels(request))
-    controller.settings = common | _own(request, NODE_ID) | _node("controller", CONTROLLER_ID, f"CONTROLLER://{address}")
+    controller.settings = common | _allowed(request["controller"]) | _node("controller", CONTROLLER_ID, f"CONTROLLER://{address}")
     controller.settings["log.dirs"] = str(controller.data_dir)
     for key in ("advertised.listeners", "inter.broker.listener.name"):
         controller.settings.pop(key, None)
@@ -170,7 +170,9 @@ def _several(kind: str, directory: Path, request: Mapping[str, Any]) -> Cluster:
         place = directory / f"broker-{node}"
         broker = _CLASSES[kind](place)
         listener = f"EXTERNAL://localhost:{broker.port}"
-        broker.settings = common | _own(request, node) | _node("broker", node, listener) | {"log.dirs": _disks(place, request)}
+        broker.settings = (
+            common | _allowed(request["create"][node]) | _node("broker", node, listener) | {"log.dirs": _disks(place, request)}
+        )
         if isinstance(broker, RealKafka):
             broker.format_options = ()
         brokers.append(broker)
@@ -181,9 +183,9 @@ def _node(role: str, node: int, listener: str) -> dict[str, str]:
     return {"process.roles": role, "node.id": str(node), "listeners": listener, "advertised.listeners": listener}
 
 
-def _own(request: Mapping[str, Any], node: int) -> dict[str, str]:
-    """Returns a broker's settings of the test's own."""
-    return {key: value for key, value in request["create"][node].items() if key not in _DIRECTORY_AGAIN}
+def _allowed(settings: Mapping[str, str]) -> dict[str, str]:
+    """Returns those of a test's settings that are for a test to say."""
+    return {key: value for key, value in settings.items() if key not in _DIRECTORY_AGAIN}
 
 
 def _levels(request: Mapping[str, Any]) -> list[str]:

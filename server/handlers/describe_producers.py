@@ -1,6 +1,7 @@
 """DescribeProducers v0 lists the idempotent and transactional producers that partitions remember (KIP-664).
 
-- Only the leader of a partition answers. It remembers a producer until that has been silent for producer.id.expiration.ms.
+- Every replica answers, a follower with what it has copied. A producer is remembered until it has been silent for
+  producer.id.expiration.ms.
 - `last_sequence` is -1 before the first batch of an epoch, `current_txn_start_offset` is -1 without an open transaction, and
   `coordinator_epoch` is -1 as long as no transaction has ended here.
 - Partitions and topics that are named twice are answered twice.
@@ -68,8 +69,6 @@ def _partition(topic: str, index: int, request: Request) -> PartitionResponse:
         return PartitionResponse(index, request.broker.replicas.why_missing(topic, index))
     if replica.log.directory.failed is not None:
         return PartitionResponse(index, ErrorCode.KAFKA_STORAGE_ERROR)
-    if not replica.is_leader:
-        return PartitionResponse(index, ErrorCode.NOT_LEADER_OR_FOLLOWER)
     return PartitionResponse(
         index,
         active_producers=request.broker.long_answers.shared(

@@ -76,6 +76,10 @@ class ControllerSettings:
     def _value(self, name: str) -> Any:
         return self._config.values[name]
 
+    def given(self, name: str) -> int:
+        """Returns a number of the configuration, or -1, which stands for the controller's default, if it does not name it."""
+        return int(self._value(name)) if name in self._config.texts else -1
+
     def alive(self, image: MetadataImage) -> frozenset[int]:
         """Returns the ids of the brokers that may be elected: this one, or those that a test simulates and that are active."""
         if len(self.nodes) == 1:

@@ -280,10 +280,11 @@ class QuorumController(Controller):
                 self._in_creation.pop(name, None)
 
     def _default_topic(self, name: str) -> CreatableTopic:
-        """Returns a topic with this broker's defaults, as Kafka's broker asks for it."""
+        """Returns a topic with what this broker's configuration says, and for the rest with the controller's defaults, as Kafka's
+        broker asks for it."""
         settings = self._settings
         if name not in INTERNAL_TOPICS:
-            return CreatableTopic(name, settings.num_partitions, settings.default_replication_factor)
+            return CreatableTopic(name, settings.given("num.partitions"), settings.given("default.replication.factor"))
         internal = settings.internal_topic(name)
         configs = [CreatableTopicConfig(key, value) for key, value in internal.configs.items()]
         return CreatableTopic(name, internal.partition_count, internal.replication_factor, configs=configs)

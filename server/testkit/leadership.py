@@ -34,11 +34,13 @@ if TYPE_CHECKING:
 
 LED: Final = frozenset(
     (
-        *("produce", "list_offsets", "delete_records", "offset_for_leader_epoch", "describe_producers"),
+        *("produce", "list_offsets", "delete_records", "offset_for_leader_epoch"),
         *("share_acknowledge", "write_txn_markers"),
     )
 )
 """APIs that the leader of each partition serves."""
+OF_REPLICAS: Final = frozenset(("describe_producers",))
+"""APIs that each replica of a partition serves."""
 OF_GROUPS: Final = frozenset(
     (
         *("join_group", "sync_group", "heartbeat", "leave_group", "offset_commit", "offset_fetch", "offset_delete"),
@@ -56,6 +58,8 @@ OF_TRANSACTIONS: Final = frozenset(
 FROM_FOLLOWERS_SINCE: Final = 11
 
 Guard = Callable[["Handle", Any, "Request"], Any]
+Serves = Callable[["PartitionImage", int], bool]
+"""Says of a partition whether the node of this id serves what a client asks of it."""
 
 
 class Leadership:
@@ -64,7 +68,8 @@ class Leadership:
     def __init__(self, image: MetadataImage) -> None:
         self._image = image
         self._guards: Mapping[str, Guard] = {
-            **dict.fromkeys(LED, self._by_leader),
+            **dict.fromkeys(LED, partial(self._by_partition, _leads)),
+            **dict.fromkeys(OF_REPLICAS, partial(self._by_partition, _has_replica)),
             **dict.fromkeys(OF_GROUPS, partial(self._by_coordinator, Role.GROUP)),
             **dict.fromkeys(OF_TRANSACTIONS, partial(self._by_coordinator, Role.TRANSACTION)),
             "fetch": self._fetch,
@@ -81,23 +86,23 @@ class Leadership:
 
     # Partitions
 
-    def _by_leader(self, handle: Handle, body: Any, request: Request) -> Any:
+    def _by_partition(self, serves: Serves, handle: Handle, body: Any, request: Request) -> Any:
         shape = shape_of(request.api_key, request.api_version)
         parts = []
         for way in shape.ways:
             depth = next(at for at, place in enumerate(way, 1) if place.level.role is Role.PARTITION)
-            elsewhere = tuple(each for each in named_in(body, way[:depth]) if self._is_elsewhere(each, way, request))
+            elsewhere = tuple(each for each in named_in(body, way[:depth]) if self._is_elsewhere(each, way, serves, request))
             if elsewhere:
                 parts.append(Refused(way, elsewhere))
         if not parts:
             return handle(body, request)
         return refuse(Selected(shape, tuple(parts)), _not_leader(request), handle, body, request, acts=False)
 
-    def _is_elsewhere(self, named: Named, way: tuple[Place, ...], request: Request) -> bool:
+    def _is_elsewhere(self, named: Named, way: tuple[Place, ...], serves: Serves, request: Request) -> bool:
         at = next(at for at, place in enumerate(way) if place.level.role is Role.TOPIC)
         name = topic_of(named.elements[at], self._image.topics_by_id)
         image = None if name is None else self._image.partition(name, partition_of(named.elements[-1]))
-        return image is not None and image.leader != request.broker.config.node_id
+        return image is not None and not serves(image, request.broker.config.node_id)
 
     def _fetch(self, handle: Handle, body: Any, request: Request) -> Any:
         elsewhere = self._unreadable(_partitions_of(body, request), request)
@@ -215,6 +220,14 @@ _EVERYTHING: Final = _Everything()
 
 def _partitions_of(body: Any, request: Request) -> list[Partition]:
     return select_partitions(body, request, _EVERYTHING) or []
+
+
+def _leads(image: PartitionImage, node_id: int) -> bool:
+    return image.leader == node_id
+
+
+def _has_replica(image: PartitionImage, node_id: int) -> bool:
+    return node_id in image.replicas
 
 
 def _serves(image: PartitionImage, request: Request) -> bool:

@@ -11,6 +11,7 @@ from ottla.log.management.passes import expiration_steps, run_pass
 from ottla.log.producers import ProducerStates
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.describe_producers import DescribeProducersRequest, ProducerState, TopicRequest
+from ottla.wire.messages.internal.partition_record import PartitionRecord
 from tests.fakes import NOW_MS, MemoryBroker
 from tests.log.support import batch
 from tests.noted import noted
@@ -91,9 +92,17 @@ def test_partitions_that_do_not_exist(broker: MemoryBroker) -> None:
     assert codes(broker, ("t", [2, -1])) == [(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, False)] * 2
 
 
-def test_another_brokers_partition(broker: MemoryBroker) -> None:
-    broker.elect("t", leader=2, index=1)
-    assert codes(broker, ("t", [0, 1])) == [(ErrorCode.NONE, False), (ErrorCode.NOT_LEADER_OR_FOLLOWER, False)]
+def test_a_follower_answers_with_what_it_has_copied(broker: MemoryBroker) -> None:
+    """As Kafka's does; clients may ask any replica (DescribeProducersOptions.brokerId)."""
+    produce(broker, "t", batch(1, producer=(7, 0, 0)))
+    broker.elect("t", leader=2)
+    ((_, (partition,)),) = ask(broker, ("t", [0]))
+    assert (partition.error_code, [state.producer_id for state in partition.active_producers]) == (ErrorCode.NONE, [7])
+
+
+def test_a_partition_of_other_brokers(broker: MemoryBroker) -> None:
+    broker.image.apply(PartitionRecord(2, broker.topic_id("t"), [8, 9], [8, 9], leader=8, leader_epoch=0))
+    assert codes(broker, ("t", [2])) == [(ErrorCode.NOT_LEADER_OR_FOLLOWER, False)]
 
 
 def test_a_disk_that_failed(broker: MemoryBroker) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import importlib
 import inspect
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -53,18 +53,17 @@ from tests.server.quorum.played import Played, run, turns
 ALICE = Caller("User:alice", "10.1.2.3", "the client", 2)
 T = b"t" * 16
 TIMEOUT_MS = 5_000
+CONFIG = {"node.id": "7", "num.partitions": "3", "default.replication.factor": "2", "offsets.topic.num.partitions": "5"}
 IN_OTHER_WAYS = {"create_in_background", "allocate_producer_ids", "unregister_broker", "unregister_controller"}
 
 
 class Rig:
-    def __init__(self, played: Played) -> None:
+    def __init__(self, played: Played, config_of: Mapping[str, str] = CONFIG) -> None:
         self.played = played
         self.image = MetadataImage("cluster")
         self.waits = ImageWaits(played.clock)
         self.tasks: list[asyncio.Future[None]] = []
-        config, _ = BrokerConfig.from_mapping(
-            {"node.id": "7", "num.partitions": "3", "default.replication.factor": "2", "offsets.topic.num.partitions": "5"}
-        )
+        config, _ = BrokerConfig.from_mapping(config_of)
         self.controller = QuorumController(
             played.channel,
             self.image,
@@ -94,9 +93,9 @@ class Rig:
         return module.DECODE_REQUEST[header.api_version](envelope.request_data, pos)[0]
 
 
-def forwards(scenario: Callable[[Rig], Awaitable[object]]) -> None:
+def forwards(scenario: Callable[[Rig], Awaitable[object]], config: Mapping[str, str] = CONFIG) -> None:
     async def main(played: Played) -> None:
-        rig = Rig(played)
+        rig = Rig(played, config)
         await scenario(rig)
         await turns()
         assert all(task.done() for task in rig.tasks)
@@ -295,6 +294,27 @@ def test_topics_on_demand_are_asked_for_once_with_the_broker_s_defaults() -> Non
         assert rig.played.open == []
 
     forwards(scenario)
+
+
+@pytest.mark.parametrize(
+    ("texts", "asked"),
+    [
+        ({"num.partitions": "3"}, (3, -1)),
+        ({"default.replication.factor": "2"}, (-1, 2)),
+        ({"num.partitions": "1", "default.replication.factor": "1"}, (1, 1)),
+        ({}, (-1, -1)),
+    ],
+)
+def test_what_the_configuration_does_not_say_is_left_to_the_controller(texts: dict[str, str], asked: tuple[int, int]) -> None:
+    async def scenario(rig: Rig) -> None:
+        rig.controller.create_in_background(["new"], None)
+        await turns()
+        request: CreateTopicsRequest = rig.played.answer(CreateTopicsResponse(topics=[CreatableTopicResult("new")]))
+        assert [(each.num_partitions, each.replication_factor) for each in request.topics] == [asked]
+        rig.apply(TopicRecord("new", b"n" * 16))
+        await turns()
+
+    forwards(scenario, {"node.id": "7"} | texts)
 
 
 def test_on_behalf_of_a_client_they_go_in_an_envelope() -> None:

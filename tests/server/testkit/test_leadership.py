@@ -89,11 +89,23 @@ def test_every_api_of_leaders_is_refused_elsewhere() -> None:
                 topic = offset_for_leader_epoch.OffsetForLeaderTopic("orders", [epoch])
                 body = offset_for_leader_epoch.OffsetForLeaderEpochRequest(-1, [topic])
                 assert await code(rig, node, offset_for_leader_epoch, 4, body) == expected
-                body = describe_producers.DescribeProducersRequest([describe_producers.TopicRequest("orders", [0])])
-                assert await code(rig, node, describe_producers, 0, body) == expected
                 marked = write_txn_markers.WritableTxnMarkerTopic("orders", [0])
                 body = write_txn_markers.WriteTxnMarkersRequest([write_txn_markers.WritableTxnMarker(7, 0, True, [marked], 0)])
                 assert await code(rig, node, write_txn_markers, 1, body) == expected
+
+    run(scenario)
+
+
+def test_each_replica_says_which_producers_it_knows() -> None:
+    async def scenario() -> None:
+        async with three(ottla_test_nodes="4") as rig:
+            await rig.create("orders", leader=1)
+            replicas = rig.partition("orders").replicas
+            assert len(replicas) == 3
+            body = describe_producers.DescribeProducersRequest([describe_producers.TopicRequest("orders", [0])])
+            for node in (*NODES, 4):
+                answer = await rig.ask(node, describe_producers, 0, body)
+                assert answer.topics[0].partitions[0].error_code == (0 if node in replicas else NOT_LEADER)
 
     run(scenario)
 

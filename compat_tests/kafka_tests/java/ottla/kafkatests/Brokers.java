@@ -20,8 +20,8 @@ import java.util.stream.Stream;
  * The brokers of a cluster, each in a process of its own, kept by the Python side (compat_tests/kafka_tests/keeper.py), to which
  * each cluster has a connection: a JSON object a line, an answer a line. The connection's end is the brokers' end.
  *
- * Requests: {"create": [settings of each], "release": version or null, "features": {name: level}, "disks": n, "standalone": bool},
- * then {"start": id} and {"stop": id} as often as wanted; null stands for all. Every answer is {"error": text} or the place:
+ * Requests: {"create": [settings of each], "controller": settings, "release": version or null, "features": {name: level},
+ * "disks": n, "standalone": bool}, then {"start": id} and {"stop": id} as often as wanted; null stands for all. Every answer is {"error": text} or the place:
  * bootstrap, controllers, and of each broker bootstrap and settings.
  */
 public final class Brokers implements AutoCloseable {
@@ -38,6 +38,7 @@ public final class Brokers implements AutoCloseable {
             answers = new BufferedReader(new InputStreamReader(socket.getInputStream(), StandardCharsets.UTF_8));
             var request = JSON.createObjectNode();
             request.set("create", JSON.valueToTree(plan.brokers()));
+            request.set("controller", JSON.valueToTree(plan.controller()));
             request.put("release", plan.release());
             request.set("features", JSON.valueToTree(plan.features()));
             request.put("disks", plan.disks());

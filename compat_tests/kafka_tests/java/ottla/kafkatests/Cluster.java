@@ -100,11 +100,8 @@ public final class Cluster implements InvocationHandler {
         if (config.brokerSecurityProtocol().name().startsWith("SASL") || config.brokerSecurityProtocol().name().contains("SSL")) {
             throw abort("needs a listener with " + config.brokerSecurityProtocol());
         }
-        List<Map<String, String>> settings = IntStream.range(0, Plan.SEVERAL ? config.numBrokers() : 1).mapToObj(id -> {
-            Map<String, String> own = new HashMap<>(config.serverProperties());
-            own.putAll(config.perServerOverrideProperties().getOrDefault(id, Map.of()));
-            return own;
-        }).toList();
+        List<Map<String, String>> settings =
+            IntStream.range(0, Plan.SEVERAL ? config.numBrokers() : 1).mapToObj(this::settingsOf).toList();
         Stream.concat(settings.stream(), config.perServerOverrideProperties().values().stream()) // those of controllers, too
             .flatMap(each -> Plan.refused(each).stream())
             .findFirst()
@@ -115,7 +112,14 @@ public final class Cluster implements InvocationHandler {
             .collect(Collectors.toMap(entry -> entry.getKey().featureName(), Map.Entry::getValue));
         boolean newest = config.metadataVersion() == MetadataVersion.latestTesting();
         String release = newest ? null : config.metadataVersion().version();
-        brokers = new Brokers(new Plan(settings, release, features, config.numDisksPerBroker(), config.standalone()));
+        brokers = new Brokers(
+            new Plan(settings, settingsOf(CONTROLLER), release, features, config.numDisksPerBroker(), config.standalone()));
+    }
+
+    private Map<String, String> settingsOf(int id) {
+        Map<String, String> own = new HashMap<>(config.serverProperties());
+        own.putAll(config.perServerOverrideProperties().getOrDefault(id, Map.of()));
+        return own;
     }
 
     public synchronized void start() {

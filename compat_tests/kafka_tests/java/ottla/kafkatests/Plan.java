@@ -7,13 +7,21 @@ import java.util.Optional;
 import java.util.Set;
 
 /**
- * What brokers are made with: the settings of each, the metadata version to format with (null: the newest), levels of features,
- * the number of log directories, and whether the quorum of a single broker is in its log (standalone) or in its configuration.
+ * What brokers are made with: the settings of each, those of a controller beside them, the metadata version to format with (null:
+ * the newest), levels of features, the number of log directories, and whether the quorum of a single broker is in its log
+ * (standalone) or in its configuration.
  *
  * Every test gets one broker, whichever number it asks for, unless -Dottla.several=true: many that ask for three never look at the
  * others. What is said of replicas in the settings is cut to one for that.
  */
-public record Plan(List<Map<String, String>> brokers, String release, Map<String, Short> features, int disks, boolean standalone) {
+public record Plan(
+    List<Map<String, String>> brokers,
+    Map<String, String> controller,
+    String release,
+    Map<String, Short> features,
+    int disks,
+    boolean standalone
+) {
     /** Whether a test gets as many brokers as it asks for, with a controller in a process of its own. */
     public static final boolean SEVERAL = Boolean.getBoolean("ottla.several");
 

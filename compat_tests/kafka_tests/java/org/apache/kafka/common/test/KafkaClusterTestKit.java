@@ -63,7 +63,7 @@ public final class KafkaClusterTestKit implements AutoCloseable {
     }
 
     public void format() {
-        brokers = new Brokers(new Plan(settings, null, Map.of(), 1, false));
+        brokers = new Brokers(new Plan(settings, settings.get(0), null, Map.of(), 1, false));
         ALIVE.addAndGet(nodes.brokerNodes().size());
     }
 
