@@ -32,6 +32,7 @@ from ottla.server.base.clock import Clock, LoopClock
 from ottla.server.base.network import Network, OsNetwork
 from ottla.server.base.randomness import from_system
 from ottla.server.base.scheduler import Scheduler
+from ottla.server.broker.controller_listeners import open_controller_listeners
 from ottla.server.broker.coordinator_updates import CoordinatorUpdates
 from ottla.server.broker.idle_settings import IdleSettings
 from ottla.server.broker.open_listeners import warn_of_open_listeners
@@ -150,6 +151,7 @@ class Broker:
         self.cluster: Cluster | None = None
         """The cluster of a broker that was started."""
         self._registered = False
+        self._accepts = False  # clients, from the last steps of the start on
         self._idle_settings: IdleSettings | None = None
 
     @property
@@ -174,12 +176,17 @@ class Broker:
         """Starts the broker; it serves clients when this returns.
 
         Raises StorageError and its subclasses (a directory is locked, or belongs to another cluster), MetadataError, OSError if
-        an address cannot be bound, and ConfigError if that of the metrics cannot. Nothing is then left open.
+        an address cannot be bound, and ConfigError if that of the metrics cannot. Nothing is then left open. If it is cancelled
+        when clients are let in already, the stop is as clean as one after the start: the broker may lead partitions by then, and
+        others are to take them over at once.
         """
         try:
             await self._start()
-        except BaseException:
-            await self._close(clean=False)
+        except BaseException as error:
+            given_up = isinstance(error, asyncio.CancelledError)
+            if given_up and not self._accepts:
+                logger.warning("stopped before the start was complete, so the next start will run recovery")
+            await self._close(clean=given_up and self._accepts)
             raise
 
     async def _start(self) -> None:
@@ -220,6 +227,7 @@ class Broker:
         context.metadata.subscribe(self._follow)
         self._begin_passes(context, logs, cluster)
         self._lose_directories(logs)
+        self._accepts = True
         for listener in (*self.listeners, *self.simulated_listeners):
             await listener.accept()
         await cluster.ready()
@@ -227,7 +235,8 @@ class Broker:
             from ottla.server.broker.authorization import warn_of_anonymous_brokers
 
             warn_of_anonymous_brokers(context)
-        await self._open_controller_listeners(context)
+        settings = SocketSettings.from_broker(context.settings.values)
+        await open_controller_listeners(self._for_controllers, settings, self.controller_listeners)
         if self.sources is not None:
             self.sources.serving = True
 
@@ -356,24 +365,6 @@ class Broker:
     def all_listeners(self) -> list[Listener]:
         """All listeners, in the order in which they were opened."""
         return [*self.listeners, *self.simulated_listeners, *self.controller_listeners]
-
-    async def _open_controller_listeners(self, context: BrokerContext) -> None:
-        """Opens the listeners of the controller. A failure is only logged, because no client of the broker depends on them, and a
-        file may still have their old address although --port moved the broker.
-
-        A listener with port 0 stays closed, because the metadata has the addresses of controllers before any port is bound.
-        """
-        settings = SocketSettings.from_broker(context.settings.values)
-        for address, listener in self._for_controllers:
-            listener.settings = settings
-            try:
-                await listener.open(address.host, address.port)
-                await listener.accept()
-            except OSError as error:
-                listener.stop_accepting()
-                logger.warning("listeners: cannot open %s, so the controller has no address of its own: %s", address, error)
-            else:
-                self.controller_listeners.append(listener)
 
     def _authorize(self, context: BrokerContext) -> None:
         """Has requests authorised if there is an authorizer; its code is loaded only then."""

@@ -390,7 +390,7 @@ async def _wait_for_either(*events: asyncio.Event) -> None:
 
 
 async def _start(broker: Broker | Lives, stop: asyncio.Event) -> bool:
-    """Starts the broker; returns False if a signal stopped it before it was ready, so that the next start will run recovery.
+    """Starts the broker; returns False if a signal stopped it before it was ready.
 
     Raises what Broker.start raises.
     """
@@ -401,7 +401,6 @@ async def _start(broker: Broker | Lives, stop: asyncio.Event) -> bool:
         starting.cancel()
         await asyncio.wait((starting,))
     if starting.cancelled():
-        _log.warning("stopped before the start was complete, so the next start will run recovery")
         return False
     starting.result()
     return True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -102,6 +103,30 @@ def test_who_could_not_register_does_not_leave_and_still_closes() -> None:
         with clusters_noting(asked, OSError("no controller")), pytest.raises(OSError, match="no controller"):
             await Broker(config(), disk=disk()).start()
         assert asked == ["open", "register", "close"]
+
+    run(scenario)
+
+
+def test_a_start_that_clients_could_see_already_is_given_up_by_a_clean_stop() -> None:
+    """Controllers let clients in before the broker knows it. If it is stopped then, partitions that it leads must not wait for
+    the end of its session."""
+
+    async def scenario() -> None:
+        asked: list[str] = []
+        reached, files = asyncio.Event(), disk()
+
+        async def never_ready(_: NotingCluster) -> None:
+            reached.set()
+            await asyncio.Event().wait()
+
+        with clusters_noting(asked), patch.object(NotingCluster, "ready", never_ready):
+            starting = asyncio.ensure_future(Broker(config(), disk=files).start())
+            await reached.wait()
+            starting.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await starting
+        assert asked == ["open", "register", "passes", "begin_leaving", "leave", "close"]
+        assert files.exists("/data/.kafka_cleanshutdown")
 
     run(scenario)
 

@@ -7,6 +7,7 @@ import java.lang.reflect.Method;
 import java.lang.reflect.Proxy;
 import java.util.Arrays;
 import java.util.HashMap;
+import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
@@ -204,8 +205,9 @@ public final class Cluster implements InvocationHandler {
         return config.controllerListenerName();
     }
 
+    /** A set of the caller's own: tests take ids out of it. */
     public Set<Integer> brokerIds() {
-        return Set.copyOf(brokers.ids());
+        return new HashSet<>(brokers.ids());
     }
 
     public Set<Integer> controllerIds() {
