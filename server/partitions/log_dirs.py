@@ -7,7 +7,7 @@ partition say anything else, they are corrected, in one operation for everything
 happens at a start, for partitions that were moved by hand.
 
 A move (`move`) is a task: it reads a MiB of the log in a thread, appends it to the copy in slices of a millisecond
-(log/management/moving.py), and waits as long as `replica.alter.log.dirs.io.max.bytes.per.second` requires.
+(log/management/moving.py), and waits as long as `replica.alter.log.dirs.io.max.bytes.per.second` requires (move_pace.py).
 `num.replica.alter.log.dirs.threads` limits how many moves run at once, by default to one per directory; the others wait. When
 nothing is left to copy, the copy is synced in a thread. Then, within one turn of the loop, so that no append can come between:
 the rest is copied and synced, the metadata changed, the copy put in the log's place, and its readers are woken. A move ends early
@@ -28,7 +28,8 @@ from ottla.log.disk.files import remove_tree
 from ottla.log.errors import LogError, StorageError, TruncatedSlice
 from ottla.log.management.moving import FutureLog, create_future, open_future, remove_future, take_plain_name
 from ottla.server.base.scheduler import flush_in_thread
-from ottla.server.metadata.image import PartitionChanged
+from ottla.server.metadata.image import BROKER, ConfigChanged, PartitionChanged
+from ottla.server.partitions.move_pace import Pace
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -75,12 +76,11 @@ class LogDirs:
         self._image = image
         self._clock = clock
         self._node_id = settings.config.node_id
-        self._settings = settings
         self._to_assign: dict[TopicPartition, None] = {}
         self._moves: dict[TopicPartition, asyncio.Task[None]] = {}
         threads: int | None = settings["num.replica.alter.log.dirs.threads"]
         self._turns = asyncio.Semaphore(threads or len(logs.directories))
-        self._free_at = 0.0
+        self._pace = Pace(clock, lambda: int(settings["replica.alter.log.dirs.io.max.bytes.per.second"]))
         self._stopped = False
 
     # Which partition is where
@@ -116,6 +116,8 @@ class LogDirs:
             replica = self._replicas.get(event.topic.name, event.partition)
             if replica is not None:
                 self._note(replica)
+        elif isinstance(event, ConfigChanged) and event.resource_type == BROKER:
+            self._pace.look_again()
 
     def _note(self, replica: Replica) -> None:
         if self._assigned(replica) == self._logs.directory_ids[replica.log.directory.path]:
@@ -230,25 +232,11 @@ class LogDirs:
                     data = await loop.run_in_executor(None, future.read, found)
                 except TruncatedSlice:  # the log was truncated meanwhile: look again
                     continue
-                await self._throttle(len(data))
+                await self._pace.take(len(data))
                 for _ in future.take(data):
                     await asyncio.sleep(0)  # let everything else have a turn
                     if future.is_over():
                         return
-
-    async def _throttle(self, size: int) -> None:
-        """Waits until `size` bytes may be written, so that all moves together stay within the configured rate."""
-        rate: int = self._settings["replica.alter.log.dirs.io.max.bytes.per.second"]
-        now = self._clock.monotonic()
-        begin = max(now, self._free_at)
-        self._free_at = begin + size / max(rate, 1)
-        if begin > now:
-            may_go = asyncio.Event()
-            timer = self._clock.call_later(begin - now, may_go.set)
-            try:
-                await may_go.wait()
-            finally:
-                timer.cancel()
 
     async def _finish(self, future: FutureLog) -> bool:
         """Puts the copy in the log's place, unless too much was appended meanwhile. Returns whether the move is over. Raises
