@@ -367,11 +367,14 @@ public final class Cluster implements InvocationHandler {
         });
     }
 
-    /** How many of its partitions have leaders; -1 when there is no such topic. */
-    private static int led(Admin admin, String topic) throws InterruptedException, ExecutionException {
+    /** How many of its partitions have leaders, or cannot have one as no replica runs; -1 when there is no such topic. */
+    private int led(Admin admin, String topic) throws InterruptedException, ExecutionException {
         try {
             var found = admin.describeTopics(List.of(topic)).topicNameValues().get(topic).get().partitions();
-            return (int) found.stream().filter(partition -> partition.leader() != null && partition.leader().id() >= 0).count();
+            return (int) found.stream()
+                .filter(partition -> partition.leader() != null && partition.leader().id() >= 0
+                    || partition.replicas().stream().noneMatch(replica -> brokers.running(replica.id())))
+                .count();
         } catch (ExecutionException error) {
             if (error.getCause() instanceof UnknownTopicOrPartitionException) {
                 return -1;
