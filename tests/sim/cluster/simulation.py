@@ -117,11 +117,11 @@ class _Run:
         self.watcher.look_at_the_end()
 
     async def _until_whole(self, when: str) -> None:
-        """Waits until all replicas are in sync. Raises TimeoutError if that takes too long."""
+        """Waits until all replicas are in sync and have what their leaders have. Raises TimeoutError if that takes too long."""
         over_at = self.world.loop.time() + STUCK_S
-        await until(lambda: self.world.is_whole() or self.world.loop.time() > over_at)
-        if not self.world.is_whole():
-            raise TimeoutError(f"not all replicas are in sync at {when}: {self.world.describe()}")
+        await until(lambda: self.world.is_settled() or self.world.loop.time() > over_at)
+        if not self.world.is_settled():
+            raise TimeoutError(f"not all is replicated at {when}: {self.world.describe()}")
 
     async def _broken_enough(self, working: list[asyncio.Task[None]]) -> None:
         over_at = self.world.loop.time() + self._rounds * _PAUSE_S * 1.5

@@ -205,8 +205,10 @@ def batches(log: PartitionLog, offset: int) -> list[tuple[int, Batch]]:
 
 
 def _epochs(log: PartitionLog, start: int) -> tuple[tuple[int, int], ...]:
-    """Returns the offsets from `start` on at which leader epochs begin, and the epochs, of those of which the log has records;
-    only a leader knows of another one. The one that has the record at `start` begins there.
+    """Returns the offsets from `start` on at which leader epochs begin, and the epochs, of those of which the log has records
+    there; only a leader knows of another one. The one that has the record at `start` begins there.
     """
+    if start >= log.log_end_offset:
+        return ()
     entries = [each for each in log.epochs.entries if each.start_offset < log.log_end_offset]
     return tuple({max(each.start_offset, start): each.epoch for each in entries}.items())

@@ -170,6 +170,16 @@ class ClusterWorld(Stage):
         serve = all(node.broker is not None and not node.is_paused for node in self.nodes.values())
         return serve and all(each.leader > 0 and set(each.isr) == set(each.replicas) for each in self.partitions())
 
+    def is_settled(self) -> bool:
+        """Returns whether `is_whole` is true and every high watermark is at its log's end. A new leader's is behind until all
+        in-sync replicas have fetched from it, and consumers see no more than that, with Kafka's brokers as well."""
+        return self.is_whole() and all(self._is_replicated(each) for each in self.partitions())
+
+    def _is_replicated(self, state: PartitionState) -> bool:
+        led = [replica for replica in self.nodes[state.leader].replicas() if replica.topic_id == state.topic_id]
+        logs = [replica.log for replica in led if replica.partition == state.index]
+        return any(log.high_watermark == log.log_end_offset for log in logs)
+
     def describe(self) -> str:
         """Returns what `is_whole` looks at, for people."""
         nodes = [f"{node.host} {'serves' if node.broker is not None else 'does not serve'}" for node in self.nodes.values()]
