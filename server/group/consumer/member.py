@@ -52,6 +52,11 @@ class ClassicMetadata(NamedTuple):
     session_timeout_ms: int
     protocols: tuple[MemberProtocol, ...]
 
+    @property
+    def protocol_names(self) -> frozenset[str]:
+        """Returns the names of the protocols; a client may have named one of them twice."""
+        return frozenset(protocol.name for protocol in self.protocols)
+
 
 @dataclass(frozen=True, slots=True)
 class ConsumerMember:
