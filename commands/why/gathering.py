@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ottla.commands import direct, group_kinds, group_states
 from ottla.commands.client import Cluster
@@ -121,13 +121,21 @@ def _listed(brokers: TxnBrokers, coordinator: int, name: str) -> Listed | None:
     return next((as_listed(one, coordinator) for one in answer.groups if one.group_id == name), None)
 
 
+class _Span(NamedTuple):
+    """Where a partition's log begins and ends, as far as its leader says."""
+
+    log_start: int | None = None
+    last_stable: int | None = None
+    end: int | None = None
+    newest_ms: int | None = None
+
+
 @dataclass(frozen=True)
 class _Look:
     """One look at a group."""
 
     state: GroupState
-    spans: Mapping[Partition, tuple[int | None, int | None, int | None, int | None]]
-    """Log start, last stable offset, end, and the newest timestamp."""
+    spans: Mapping[Partition, _Span]
     open: Mapping[Partition, OpenTransaction]
 
 
@@ -147,7 +155,9 @@ class _Looking:
             raise Failure("; ".join(errors.values()) or f"group {self._listed.name} has gone")
         spans = self._spans([one.partition for one in states[0].offsets])
         waiting = [
-            where for where, (_, stable, end, _) in spans.items() if stable is not None and end is not None and stable < end
+            where
+            for where, span in spans.items()
+            if span.last_stable is not None and span.end is not None and span.last_stable < span.end
         ]
         return _Look(states[0], spans, self._open(waiting))
 
@@ -167,7 +177,7 @@ class _Looking:
         committed = {one.partition: one.committed for one in earlier.state.offsets}
         partitions = []
         for one in state.offsets:
-            start, stable, end, newest = now.spans.get(one.partition, (None, None, None, None))
+            span = now.spans.get(one.partition, _Span())
             metadata = self._asked.metadata.topics.get(one.partition.topic)
             place = None if metadata is None else metadata.partitions.get(one.partition.number)
             partitions.append(
@@ -175,15 +185,15 @@ class _Looking:
                     one.partition,
                     leader=None if place is None or place.leader < 0 else place.leader,
                     replicas=() if place is None else tuple(place.replicas),
-                    log_start=start,
-                    last_stable=stable,
-                    high_watermark=one.end_offset if end is None else end,
+                    log_start=span.log_start,
+                    last_stable=span.last_stable,
+                    high_watermark=one.end_offset if span.end is None else span.end,
                     committed=one.committed,
                     committed_before=committed.get(one.partition),
-                    end_before=earlier.spans.get(one.partition, (None, None, None, None))[2],
+                    end_before=earlier.spans.get(one.partition, _Span()).end,
                     broker_lag=one.broker_lag,
                     member=one.member,
-                    newest_ms=newest,
+                    newest_ms=span.newest_ms,
                     transaction=now.open.get(one.partition),
                     transaction_before=earlier.open.get(one.partition),
                 )
@@ -202,9 +212,8 @@ class _Looking:
             now_ms=self._asked.now_ms(),
         )
 
-    def _spans(self, wanted: Sequence[Partition]) -> dict[Partition, Any]:
-        """Returns where each partition begins and ends, as far as its leader says."""
-        found: dict[Partition, Any] = {}
+    def _spans(self, wanted: Sequence[Partition]) -> dict[Partition, _Span]:
+        found: dict[Partition, _Span] = {}
         for leader, topics in self._brokers.by_leader(wanted).items():
             try:
                 connection = self._brokers.at(leader)
@@ -218,7 +227,7 @@ class _Looking:
                 continue
             for where in start.keys() | end.keys():
                 newest_ms = newest[where].timestamp_ms if where in newest and newest[where].timestamp_ms >= 0 else None
-                found[where] = (_offset(start, where), _offset(stable, where), _offset(end, where), newest_ms)
+                found[where] = _Span(_offset(start, where), _offset(stable, where), _offset(end, where), newest_ms)
         return found
 
     def _open(self, wanted: Sequence[Partition]) -> dict[Partition, OpenTransaction]:
