@@ -54,7 +54,8 @@ class ClassicMetadata(NamedTuple):
 
     @property
     def protocol_names(self) -> frozenset[str]:
-        """Returns the names of the protocols; a client may have named one of them twice."""
+        """Returns the names of the protocols, each once. A client may have named one twice, which Kafka counts as two members
+        that support it: it refuses others who do, and may let in one with whom nothing is in common."""
         return frozenset(protocol.name for protocol in self.protocols)
 
 
