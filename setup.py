@@ -85,9 +85,10 @@ HOT_PATHS = [
     "ottla/server/partitions/purgatory.py",
     "ottla/server/replication/isr.py",
 ]
-"""Plain Python. Compiled, a small Produce takes 0.37 of the CPU, a commit of 4 partitions 0.61, a transaction of 100 records
-0.78, counting the items of a long request 0.5, a record reaches who waits for it in 0.88 of the time, and an idle broker that
-leads and follows thousands of partitions takes 0.75. The other modules of server/group were tried and gain nothing."""
+"""Plain Python, with machine integers where the bytes of requests and batches are read. Compiled, a small Produce takes 0.37 of
+the CPU, a commit of 4 partitions 0.61, a transaction of 100 records 0.78, counting the items of a long request 0.5, a record
+reaches who waits for it in 0.88 of the time, and an idle broker that leads and follows thousands of partitions takes 0.75. The
+other modules of server/group were tried and gain nothing."""
 
 MYPY = ["--config-file=", "--ignore-missing-imports"]
 """Types are checked elsewhere, with everything installed; where a package is built, our dependencies are not there."""
@@ -165,7 +166,7 @@ def make_extensions() -> list[Extension]:
     extensions[0].include_dirs.append("build/ottla/wire")  # where its headers are, by its name
     for extension in extensions:
         # Functions that stay inside the library can be inlined into each other: a third of the time for a record.
-        extension.extra_compile_args.append("-fvisibility=hidden")
+        extension.extra_compile_args = [*extension.extra_compile_args, "-fvisibility=hidden"]  # mypyc gives all the same list
     return extensions
 
 

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Self
 
 from ottla.commands import client, direct
 from ottla.commands.output import Failure
+from ottla.commands.positions import Partition
 
 if TYPE_CHECKING:
     from confluent_kafka.admin._metadata import ClusterMetadata
 
 
 class Brokers:
-    """A context manager that closes its connections at the end. All of its methods raise Failure."""
+    """A context manager that closes its connections at the end. Whatever asks a broker raises Failure."""
 
     def __init__(self, cluster: client.Cluster, metadata: ClusterMetadata | None = None) -> None:
         self._cluster = cluster
@@ -40,6 +42,16 @@ class Brokers:
         """Returns how many partitions the topic has; 0 if it has been deleted."""
         found = self.metadata.topics.get(topic)
         return 0 if found is None else len(found.partitions)
+
+    def by_leader(self, wanted: Iterable[Partition]) -> dict[int, dict[str, list[int]]]:
+        """Returns these partitions by leader and topic. Those that are not in the metadata, or have no leader, are left out."""
+        found: dict[int, dict[str, list[int]]] = {}
+        for topic, number in wanted:
+            there = self.metadata.topics.get(topic)
+            place = None if there is None else there.partitions.get(number)
+            if place is not None and place.leader >= 0:
+                found.setdefault(place.leader, {}).setdefault(topic, []).append(number)
+        return found
 
 
 def check(code: int, message: str | None = None) -> None:

@@ -23,7 +23,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from ottla.commands.client import Cluster, explain
 from ottla.commands.login import MECHANISMS, OAUTHBEARER, log_in, send_token
@@ -52,9 +52,24 @@ KNOWN_TLS: Final = frozenset(
 )
 DEBUGGING: Final = -2
 """The replica id of a client that asks a broker about its own replica, whoever leads the partition."""
+CONSUMER: Final = -1
+"""The replica id of a client that asks as consumers do: the leader answers, up to the high watermark."""
 LATEST: Final = -1
+EARLIEST: Final = -2
+NEWEST: Final = -3
+"""The record with the greatest timestamp, since version 7 of ListOffsets."""
+READ_UNCOMMITTED: Final = 0
+READ_COMMITTED: Final = 1
+"""As this isolation level sees it, a log ends at its last stable offset."""
 BROKER: Final = 4
 BROKER_LOGGER: Final = 8
+
+
+class PlaceInLog(NamedTuple):
+    """An offset in a partition, and the timestamp of the record there, -1 if the broker tells none."""
+
+    offset: int
+    timestamp_ms: int
 
 
 class Unsupported(Failure):
@@ -244,21 +259,34 @@ def log_sizes(connection: Connection, wanted: Mapping[str, Iterable[int]]) -> di
     }
 
 
-def log_ends(connection: Connection, wanted: Mapping[str, Iterable[int]]) -> dict[Partition, int]:
-    """Returns the end offset of the broker's own log of each of these partitions. Those that it cannot tell are left out."""
+def offsets(
+    connection: Connection,
+    wanted: Mapping[str, Iterable[int]],
+    place: int,
+    *,
+    replica_id: int = CONSUMER,
+    isolation_level: int = READ_UNCOMMITTED,
+) -> dict[Partition, PlaceInLog]:
+    """Returns where a place (EARLIEST, LATEST, NEWEST, or a time in ms since 1970) is in each of these partitions. Those for
+    which the broker answers with an error are left out."""
     topics = [
         list_offsets.ListOffsetsTopic(
-            topic, [list_offsets.ListOffsetsPartition(number, timestamp=LATEST) for number in dict.fromkeys(numbers)]
+            topic, [list_offsets.ListOffsetsPartition(number, timestamp=place) for number in dict.fromkeys(numbers)]
         )
         for topic, numbers in wanted.items()
     ]
-    answer = connection.call(list_offsets.ListOffsetsRequest(DEBUGGING, topics=topics))
+    answer = connection.call(list_offsets.ListOffsetsRequest(replica_id, isolation_level, topics))
     return {
-        Partition(topic.name, one.partition_index): one.offset
+        Partition(topic.name, one.partition_index): PlaceInLog(one.offset, one.timestamp)
         for topic in answer.topics
         for one in topic.partitions
         if one.error_code == 0
     }
+
+
+def log_ends(connection: Connection, wanted: Mapping[str, Iterable[int]]) -> dict[Partition, int]:
+    """Returns the end offset of the broker's own log of each of these partitions. Those that it cannot tell are left out."""
+    return {where: end.offset for where, end in offsets(connection, wanted, LATEST, replica_id=DEBUGGING).items()}
 
 
 def configs(connection: Connection, resource_type: int, name: str) -> list[Any]:

@@ -23,10 +23,11 @@ from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 from typing import Any, Final
 
+from ottla.commands.consumer_protocol import ASSIGNMENT, SUBSCRIPTION, whole_message
 from ottla.commands.record_text import bytes_to_json
 from ottla.log.disk.checkpoint import uuid_text
 from ottla.wire import metadata_records
-from ottla.wire.frame import MALFORMED, decode_whole
+from ottla.wire.frame import MALFORMED
 from ottla.wire.metadata_records import MetadataError
 from ottla.wire.primitives import WireStruct
 from ottla.wire.records import Record
@@ -227,17 +228,12 @@ def _value(name: str, value: Any) -> Any:
 def _bytes_value(name: str, data: bytes) -> Any:
     if len(data) == 16 and (name.endswith(("_id", "_ids")) or name in _UUIDS):
         return uuid_text(data)
-    if name in {"subscription", "assignment"}:
+    if name in {SUBSCRIPTION, ASSIGNMENT}:
         return _consumer_protocol(name, data)
     return plain(data)
 
 
 def _consumer_protocol(name: str, data: bytes) -> Any:
     """Decodes a member's subscription or assignment. Bytes of other protocols, such as Kafka Connect's, stay as they are."""
-    table = importlib.import_module(f"ottla.wire.messages.internal.consumer_protocol_{name}").DECODE
-    try:
-        version: int = _INT16.unpack_from(data)[0]
-        message = decode_whole(table[min(version, max(table))], data, _INT16.size)
-    except (*MALFORMED, KeyError):
-        return plain(data)
-    return fields_of(message)
+    message = whole_message(name, data)
+    return plain(data) if message is None else fields_of(message)

@@ -6,12 +6,13 @@ moved, does not answer or is too old for it, are left to librdkafka.
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from typing import Any, Final
 
 from ottla.commands import direct
 from ottla.commands.brokers import Brokers
+from ottla.commands.consumer_protocol import PROTOCOL_TYPE, assigned_partitions
 from ottla.commands.group_kinds import CLASSIC, Listed
 from ottla.commands.group_rows import NO_SUCH_GROUP, Coordinator, GroupState, MemberState
 from ottla.commands.output import Failure
@@ -19,19 +20,14 @@ from ottla.commands.positions import Partition
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages import offset_fetch
 from ottla.wire.messages.describe_groups import DescribeGroupsRequest
-from ottla.wire.messages.internal import consumer_protocol_assignment
-from ottla.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 
 MANY_SINCE: Final = 8
 """The first version of OffsetFetch that asks for several groups."""
 NAMED_UNTIL: Final = 9
 """The last one that names topics."""
-CONSUMER_PROTOCOL: Final = "consumer"
-LATEST: Final = -1
 _ELSEWHERE: Final = frozenset(
     {ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}
 )
-_INT16: Final = struct.Struct(">h")
 
 
 def described(brokers: Brokers, groups: Iterable[Listed]) -> tuple[dict[str, GroupState], dict[str, str]]:
@@ -82,26 +78,12 @@ def committed_of(brokers: Brokers, groups: Iterable[Listed]) -> tuple[dict[str, 
 
 def ends_of(brokers: Brokers, wanted: Iterable[Partition]) -> dict[Partition, int]:
     """Returns the end offsets of these partitions, of those that are in the metadata and whose leader tells them."""
-    by_leader: dict[int, dict[str, list[int]]] = {}
-    for topic, number in wanted:
-        there = brokers.metadata.topics.get(topic)
-        place = None if there is None else there.partitions.get(number)
-        if place is not None and place.leader >= 0:
-            by_leader.setdefault(place.leader, {}).setdefault(topic, []).append(number)
     found: dict[Partition, int] = {}
-    for leader, topics in by_leader.items():
-        asked = [ListOffsetsTopic(name, [_latest(number) for number in numbers]) for name, numbers in topics.items()]
-        try:
-            answer = brokers.at(leader).call(ListOffsetsRequest(-1, 0, asked))
-        except Failure:
-            continue
-        for topic in answer.topics:
-            found |= {Partition(topic.name, one.partition_index): one.offset for one in topic.partitions if not one.error_code}
+    for leader, topics in brokers.by_leader(wanted).items():
+        with suppress(Failure):
+            ends = direct.offsets(brokers.at(leader), topics, direct.LATEST)
+            found |= {where: end.offset for where, end in ends.items()}
     return found
-
-
-def _latest(number: int) -> ListOffsetsPartition:
-    return ListOffsetsPartition(number, timestamp=LATEST)
 
 
 def _by_broker(groups: Iterable[Listed]) -> Mapping[int, list[str]]:
@@ -114,14 +96,14 @@ def _by_broker(groups: Iterable[Listed]) -> Mapping[int, list[str]]:
 
 def _state(brokers: Brokers, broker: int, one: Any) -> GroupState:
     place = brokers.metadata.brokers[broker]
-    reads = one.protocol_type == CONSUMER_PROTOCOL
+    reads = one.protocol_type == PROTOCOL_TYPE
     members = [
         MemberState(
             each.member_id,
             each.group_instance_id or None,
             each.client_id,
             each.client_host,
-            tuple(sorted(_assigned(each.member_assignment))) if reads else (),
+            tuple(sorted(assigned_partitions(each.member_assignment))) if reads else (),
         )
         for each in one.members
     ]
@@ -134,14 +116,3 @@ def _state(brokers: Brokers, broker: int, one: Any) -> GroupState:
         tuple(sorted(members, key=lambda member: (member.client_id, member.member_id))),
         (),
     )
-
-
-def _assigned(data: bytes) -> Sequence[Partition]:
-    """Returns the partitions of an assignment of the classic protocol; none if it is none."""
-    try:
-        (version,) = _INT16.unpack_from(data)
-        decode = consumer_protocol_assignment.DECODE[min(version, consumer_protocol_assignment.MAX_VERSION)]
-        topics = decode(data, 2)[0].assigned_partitions
-    except (struct.error, ValueError, IndexError, KeyError):
-        return []
-    return [Partition(topic.topic, number) for topic in topics for number in topic.partitions]

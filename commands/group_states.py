@@ -25,7 +25,8 @@ def states_of(
     newer = [one for one in wanted if one.broker is not None and one.kind != group_kinds.CLASSIC]
     shares = [one for one in newer if one.kind == group_kinds.SHARE]
     described_apart = {one.name for one in newer}
-    commits = [one for one in wanted if one not in shares]
+    without_commits = {one.name for one in shares}
+    commits = [one for one in wanted if one.name not in without_commits]
     states, wrong = group_kinds.described(brokers, newer)
     classic, failed = group_direct.described(brokers, [one for one in wanted if one.name not in described_apart])
     committed, errors = group_direct.committed_of(brokers, commits)

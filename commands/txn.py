@@ -268,12 +268,13 @@ class TxnBrokers(Brokers):
         return (found for found in self.all_producers(wanted) if found[1].current_txn_start_offset >= 0)
 
     def all_producers(self, wanted: Iterable[Partition]) -> Iterator[tuple[Partition, Any]]:
-        """Yields each partition's producers that its leader remembers."""
-        by_leader: dict[int, dict[str, list[int]]] = {}
+        """Yields each partition's producers that its leader remembers. Raises Failure if a partition has no leader, too: nobody
+        knows its producers then, which is not the same as that it has none."""
+        wanted = list(wanted)
         for where in wanted:
-            leader = self.metadata.topics[where.topic].partitions[where.number].leader
-            by_leader.setdefault(leader, {}).setdefault(where.topic, []).append(where.number)
-        for leader, topics in by_leader.items():
+            if self.metadata.topics[where.topic].partitions[where.number].leader < 0:
+                raise Failure(f"{where} has no leader")
+        for leader, topics in self.by_leader(wanted).items():
             asked = [describe_producers.TopicRequest(*topic) for topic in topics.items()]
             for topic in self.at(leader).call(describe_producers.DescribeProducersRequest(asked)).topics:
                 for partition in topic.partitions:

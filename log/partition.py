@@ -7,7 +7,7 @@ Four offsets, always in this order:
 Readers see offsets from the start up to the high watermark (all replicas have them), or up to the last stable offset if they want
 no open transactions. `recovery_point` is independent of these: everything below it was fsynced.
 
-log/appending.py is what the leader's appends do. Before the write nothing has changed that a reader could see; after it nothing
+What a leader's append does is in log/appending.py. Before the write nothing has changed that a reader could see; after it nothing
 can fail.
 
 What is derived from the log and not needed to read it (indexes, producer snapshots, epochs) is written unsynced, and synced by

@@ -82,7 +82,6 @@ QUICK_DECOMPRESSED_BYTES: Final = 1024 * 1024
 """The most bytes to come out where there is little time: for gzip about 4 ms."""
 AS_PRODUCED: Final = -1
 """Stands for `compression.type` producer in BatchRules: whatever codec the batch has."""
-COPY_BELOW: Final = 4096
 _CODEC_NUMBERS: Final = NUMBERS | {"uncompressed": NONE}  # the values of compression.type
 
 
@@ -255,7 +254,7 @@ def validate_for_append(
 
 def _behind(buf: Buffer, start: i64, end: i64) -> Buffer:
     """Returns buf[start:end]: a few bytes as a copy, which takes less time than a view."""
-    if type(buf) is bytes and end < COPY_BELOW:
+    if type(buf) is bytes and end < kernel.COPY_BELOW:
         return buf[start:end]
     return memoryview(buf)[start:end]
 

@@ -31,9 +31,6 @@ ROOMS_CONTRACT = "the rooms in order"
 
 COMPUTED: Final[Mapping[tuple[str, str], str]] = {
     ("ottla.commands.dump_schemas", "f'ottla.wire.messages.internal.{name}'"): "ottla.wire.messages.internal.*",
-    ("ottla.commands.dump_schemas", "f'ottla.wire.messages.internal.consumer_protocol_{name}'"): (
-        "ottla.wire.messages.internal.consumer_protocol_*"
-    ),
     ("ottla.commands.testkit_replay", "f'ottla.wire.messages.{api.module}'"): "ottla.wire.messages.*",
     ("ottla.server.dispatch.routes", "f'ottla.server.handlers.{api.module}'"): "ottla.server.handlers.*",
     ("ottla.server.dispatch.routes", "f'ottla.wire.messages.{api.module}'"): "ottla.wire.messages.*",

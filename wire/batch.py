@@ -83,21 +83,7 @@ class CorruptBatch(ValueError):
 class BatchHeader:
     """The header of a batch as it stands in the bytes. Reading it checks nothing. Nobody changes one: `replace` makes another."""
 
-    __slots__ = (
-        "attributes",
-        "base_offset",
-        "base_sequence",
-        "base_timestamp",
-        "batch_length",
-        "crc",
-        "last_offset_delta",
-        "magic",
-        "max_timestamp",
-        "partition_leader_epoch",
-        "producer_epoch",
-        "producer_id",
-        "records_count",
-    )
+    __slots__ = FIELDS
 
     def __init__(
         self,

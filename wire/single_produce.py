@@ -2,8 +2,8 @@
 
 These codecs read and write what the generated ones of wire/messages/produce.py do, and nothing else: where anything is less
 usual (several partitions, tagged fields, errors with a text, bytes that end too early) they leave it to the generated ones. They
-read `bytes` in machine integers, without `struct` and without views, which takes a third of the time. A test
-compares them with the generated ones, request by request, valid and broken.
+read `bytes` in machine integers, without `struct` and without views, which takes a third of the time. A test compares them with
+the generated ones, request by request, valid and broken.
 """
 
 from __future__ import annotations
@@ -152,33 +152,18 @@ _V9: Final = Struct(">BihqqqBBBBiB")
 
 
 def encode_v3(response: ProduceResponse, parts: Parts) -> None:
-    answer = single_answer(response)
-    if answer is None:
+    if not _put_fixed(response, parts, 3):
         encode_produce_response_v3(response, parts)
-        return
-    index, code, offset, time_ms = answer.index, answer.error_code, answer.base_offset, answer.log_append_time_ms
-    parts.append(_named(response))
-    parts.append(_V3.pack(1, index, code, offset, time_ms, response.throttle_time_ms))
 
 
 def encode_v5(response: ProduceResponse, parts: Parts) -> None:
-    answer = single_answer(response)
-    if answer is None:
+    if not _put_fixed(response, parts, 5):
         encode_produce_response_v5(response, parts)
-        return
-    index, code, offset, time_ms = answer.index, answer.error_code, answer.base_offset, answer.log_append_time_ms
-    parts.append(_named(response))
-    parts.append(_V5.pack(1, index, code, offset, time_ms, answer.log_start_offset, response.throttle_time_ms))
 
 
 def encode_v8(response: ProduceResponse, parts: Parts) -> None:
-    answer = single_answer(response)
-    if answer is None:
+    if not _put_fixed(response, parts, 8):
         encode_produce_response_v8(response, parts)
-        return
-    index, code, offset, time_ms = answer.index, answer.error_code, answer.base_offset, answer.log_append_time_ms
-    parts.append(_named(response))
-    parts.append(_V8.pack(1, index, code, offset, time_ms, answer.log_start_offset, 0, -1, response.throttle_time_ms))
 
 
 def encode_v9(response: ProduceResponse, parts: Parts) -> None:
@@ -210,14 +195,26 @@ def single_answer(response: ProduceResponse) -> PartitionProduceResponse | None:
     return answer
 
 
-def _named(response: ProduceResponse) -> bytes:
-    """Returns the beginning of an answer up to v8: that it is about one topic, and this topic's name."""
+def _put_fixed(response: ProduceResponse, parts: Parts, version: i64) -> bool:
+    """Appends an answer of v3 to v8; appends nothing and returns False where it is not about one partition alone."""
+    answer = single_answer(response)
+    if answer is None:
+        return False
     name = response.responses[0].name.encode()
-    return b"\0\0\0\1" + _LENGTH.pack(len(name)) + name
+    parts.append(b"\0\0\0\1" + _LENGTH.pack(len(name)) + name)  # one topic
+    index, code, offset, time_ms = answer.index, answer.error_code, answer.base_offset, answer.log_append_time_ms
+    throttle_ms = response.throttle_time_ms
+    if version < 5:
+        parts.append(_V3.pack(1, index, code, offset, time_ms, throttle_ms))
+    elif version < 8:
+        parts.append(_V5.pack(1, index, code, offset, time_ms, answer.log_start_offset, throttle_ms))
+    else:
+        parts.append(_V8.pack(1, index, code, offset, time_ms, answer.log_start_offset, 0, -1, throttle_ms))
+    return True
 
 
 def _put_flexible(response: ProduceResponse, parts: Parts, *, by_id: bool = False) -> bool:
-    """Appends an answer of v9 or newer; appends nothing and returns False where it is not about one partition alone."""
+    """Does what `_put_fixed` does for v9 and newer ones; with `by_id` the topic has its id in place of its name (v13)."""
     answer = single_answer(response)
     if answer is None:
         return False

@@ -85,7 +85,7 @@ class NodeProcess:
             self._pin(self.core)
 
     def _pin(self, core: int) -> None:
-        """Binds the process, which has one thread yet, to a core: its later threads have the same. Raises ClusterError."""
+        """Binds the process, which has only one thread yet, to a core: its later threads inherit it. Raises ClusterError."""
         assert self._process is not None
         try:
             os.sched_setaffinity(self._process.pid, {core})

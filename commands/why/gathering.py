@@ -5,13 +5,13 @@ What a broker's inside saw meanwhile is put to it by `inside.py`. What cannot be
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ottla.commands import direct, group_kinds, group_states
 from ottla.commands.client import Cluster
+from ottla.commands.consumer_protocol import PROTOCOL_TYPE, subscribed_topics
 from ottla.commands.group_kinds import Listed, as_listed
 from ottla.commands.group_rows import GroupState
 from ottla.commands.output import Failure
@@ -26,7 +26,6 @@ from ottla.wire.messages import list_offsets
 from ottla.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from ottla.wire.messages.describe_groups import DescribeGroupsRequest
 from ottla.wire.messages.find_coordinator import FindCoordinatorRequest
-from ottla.wire.messages.internal import consumer_protocol_subscription
 from ottla.wire.messages.list_groups import ListGroupsRequest
 
 if TYPE_CHECKING:
@@ -38,15 +37,12 @@ PATIENCE_S: Final = 3.5
 clients commit, and their heartbeats ask, every 5 s by default."""
 MOST_READ: Final = 10
 """In how many partitions, those with the greatest lag, the records are counted."""
-EARLIEST, LATEST, NEWEST = -2, -1, -3
 NEWEST_SINCE: Final = 7
-COMMITTED_ONLY: Final = 1
-CONSUMER_PROTOCOL: Final = "consumer"
+"""The first version of ListOffsets that knows the newest timestamp."""
 GROUPS: Final = "__consumer_offsets"
 """The topic of all groups."""
 _NO_COORDINATOR: Final = frozenset({ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS})
 """Errors that say that there is no coordinator now; others say nothing of it, such as that this client has no right to ask."""
-_INT16: Final = struct.Struct(">h")
 
 
 @dataclass(frozen=True)
@@ -125,13 +121,21 @@ def _listed(brokers: TxnBrokers, coordinator: int, name: str) -> Listed | None:
     return next((as_listed(one, coordinator) for one in answer.groups if one.group_id == name), None)
 
 
+class _Span(NamedTuple):
+    """Where a partition's log begins and ends, as far as its leader says."""
+
+    log_start: int | None = None
+    last_stable: int | None = None
+    end: int | None = None
+    newest_ms: int | None = None
+
+
 @dataclass(frozen=True)
 class _Look:
     """One look at a group."""
 
     state: GroupState
-    spans: Mapping[Partition, tuple[int | None, int | None, int | None, int | None]]
-    """Log start, last stable offset, end, and the newest timestamp."""
+    spans: Mapping[Partition, _Span]
     open: Mapping[Partition, OpenTransaction]
 
 
@@ -151,7 +155,9 @@ class _Looking:
             raise Failure("; ".join(errors.values()) or f"group {self._listed.name} has gone")
         spans = self._spans([one.partition for one in states[0].offsets])
         waiting = [
-            where for where, (_, stable, end, _) in spans.items() if stable is not None and end is not None and stable < end
+            where
+            for where, span in spans.items()
+            if span.last_stable is not None and span.end is not None and span.last_stable < span.end
         ]
         return _Look(states[0], spans, self._open(waiting))
 
@@ -171,7 +177,7 @@ class _Looking:
         committed = {one.partition: one.committed for one in earlier.state.offsets}
         partitions = []
         for one in state.offsets:
-            start, stable, end, newest = now.spans.get(one.partition, (None, None, None, None))
+            span = now.spans.get(one.partition, _Span())
             metadata = self._asked.metadata.topics.get(one.partition.topic)
             place = None if metadata is None else metadata.partitions.get(one.partition.number)
             partitions.append(
@@ -179,15 +185,15 @@ class _Looking:
                     one.partition,
                     leader=None if place is None or place.leader < 0 else place.leader,
                     replicas=() if place is None else tuple(place.replicas),
-                    log_start=start,
-                    last_stable=stable,
-                    high_watermark=one.end_offset if end is None else end,
+                    log_start=span.log_start,
+                    last_stable=span.last_stable,
+                    high_watermark=one.end_offset if span.end is None else span.end,
                     committed=one.committed,
                     committed_before=committed.get(one.partition),
-                    end_before=earlier.spans.get(one.partition, (None, None, None, None))[2],
+                    end_before=earlier.spans.get(one.partition, _Span()).end,
                     broker_lag=one.broker_lag,
                     member=one.member,
-                    newest_ms=newest,
+                    newest_ms=span.newest_ms,
                     transaction=now.open.get(one.partition),
                     transaction_before=earlier.open.get(one.partition),
                 )
@@ -206,23 +212,22 @@ class _Looking:
             now_ms=self._asked.now_ms(),
         )
 
-    def _spans(self, wanted: Sequence[Partition]) -> dict[Partition, Any]:
-        """Returns where each partition begins and ends, as far as its leader says."""
-        found: dict[Partition, Any] = {}
-        for leader, topics in _by_leader(self._asked.metadata, wanted).items():
+    def _spans(self, wanted: Sequence[Partition]) -> dict[Partition, _Span]:
+        found: dict[Partition, _Span] = {}
+        for leader, topics in self._brokers.by_leader(wanted).items():
             try:
                 connection = self._brokers.at(leader)
-                start = _offsets(connection, topics, EARLIEST)
-                stable = _offsets(connection, topics, LATEST, COMMITTED_ONLY)
-                end = _offsets(connection, topics, LATEST)
+                start = direct.offsets(connection, topics, direct.EARLIEST)
+                stable = direct.offsets(connection, topics, direct.LATEST, isolation_level=direct.READ_COMMITTED)
+                end = direct.offsets(connection, topics, direct.LATEST)
                 knows_newest = connection.versions.get(list_offsets.API_KEY, (0, 0))[1] >= NEWEST_SINCE
-                newest = _offsets(connection, topics, NEWEST) if knows_newest else {}
+                newest = direct.offsets(connection, topics, direct.NEWEST) if knows_newest else {}
             except Failure as failure:
                 self._notes[f"offsets of partitions that broker {leader} leads are not known: {failure}"] = None
                 continue
             for where in start.keys() | end.keys():
-                newest_ms = newest[where][1] if where in newest and newest[where][1] >= 0 else None
-                found[where] = (_first(start, where), _first(stable, where), _first(end, where), newest_ms)
+                newest_ms = newest[where].timestamp_ms if where in newest and newest[where].timestamp_ms >= 0 else None
+                found[where] = _Span(_offset(start, where), _offset(stable, where), _offset(end, where), newest_ms)
         return found
 
     def _open(self, wanted: Sequence[Partition]) -> dict[Partition, OpenTransaction]:
@@ -263,8 +268,12 @@ class _Looking:
             return {(topic, member.client_id) for member in one.members for topic in member.subscribed_topic_names}
         if state.kind == group_kinds.CLASSIC:
             (described,) = connection.call(DescribeGroupsRequest([state.name])).groups
-            if described.protocol_type == CONSUMER_PROTOCOL:
-                return {(topic, member.client_id) for member in described.members for topic in _topics_in(member.member_metadata)}
+            if described.protocol_type == PROTOCOL_TYPE:
+                return {
+                    (topic, member.client_id)
+                    for member in described.members
+                    for topic in subscribed_topics(member.member_metadata)
+                }
         return set()
 
 
@@ -280,16 +289,6 @@ def _opened(producer: Any, known: Any) -> OpenTransaction:
         started_ms,
         int(known.transaction_timeout_ms),
     )
-
-
-def _topics_in(metadata: bytes) -> list[str]:
-    """Returns the topics of a subscription of the classic protocol; none if it is none."""
-    try:
-        (version,) = _INT16.unpack_from(metadata)
-        decode = consumer_protocol_subscription.DECODE[min(version, consumer_protocol_subscription.MAX_VERSION)]
-        return list(decode(metadata, 2)[0].topics)
-    except (struct.error, ValueError, IndexError, KeyError):
-        return []
 
 
 def _member_ids(state: GroupState) -> frozenset[str]:
@@ -308,36 +307,8 @@ def _awaited(state: GroupState) -> Iterable[Awaited]:
             yield Awaited(member.client_id, member.address, member.member_id, "has yet to give partitions up", None)
 
 
-def _by_leader(metadata: ClusterMetadata, wanted: Iterable[Partition]) -> dict[int, dict[str, list[int]]]:
-    found: dict[int, dict[str, list[int]]] = {}
-    for topic, number in wanted:
-        place = metadata.topics[topic].partitions.get(number) if topic in metadata.topics else None
-        if place is not None and place.leader >= 0:
-            found.setdefault(place.leader, {}).setdefault(topic, []).append(number)
-    return found
-
-
-def _offsets(
-    connection: direct.Connection, topics: Mapping[str, Sequence[int]], what: int, isolation: int = 0
-) -> dict[Partition, tuple[int, int]]:
-    """Returns the offset and the timestamp that the leader gives for each partition."""
-    asked = [
-        list_offsets.ListOffsetsTopic(
-            topic, [list_offsets.ListOffsetsPartition(number, timestamp=what) for number in dict.fromkeys(numbers)]
-        )
-        for topic, numbers in topics.items()
-    ]
-    answer = connection.call(list_offsets.ListOffsetsRequest(-1, isolation, asked))
-    return {
-        Partition(topic.name, one.partition_index): (one.offset, one.timestamp)
-        for topic in answer.topics
-        for one in topic.partitions
-        if not one.error_code
-    }
-
-
-def _first(found: Mapping[Partition, tuple[int, int]], where: Partition) -> int | None:
-    return found[where][0] if where in found else None
+def _offset(found: Mapping[Partition, direct.PlaceInLog], where: Partition) -> int | None:
+    return found[where].offset if where in found else None
 
 
 def _with_reading(brokers: TxnBrokers, facts: GroupFacts, notes: dict[str, None]) -> GroupFacts:

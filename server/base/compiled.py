@@ -12,6 +12,6 @@ NOT_COMPILED: Final = (
 
 def is_compiled() -> bool:
     """Returns whether the modules that setup.py names are compiled: all of them are, or none."""
-    from ottla.wire import kernel  # every broker has it; `ottla --help` need not
+    from ottla.wire.integers import COMPILED  # every broker has it; `ottla --help` need not
 
-    return not kernel.__file__.endswith(".py")
+    return COMPILED

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ottla.server.base.promise import Promise
 
 FEW: Final = 64
-"""So many answers are never looked through for those that have gone out."""
+"""Fewer answers than this are never looked through for those that have gone out."""
 
 
 class Deadlines:

@@ -212,7 +212,7 @@ class Offsets:
         partitions[partition] = offset
 
     def _forget_reader(self, group_id: str, topic: str) -> None:
-        """Notes that a group may have no offset of a topic any more."""
+        """Removes a group from the readers of a topic, unless it still has an offset of it, a pending one included."""
         readers = self._readers.get(topic)
         if readers is None or topic in self.of_group(group_id) or any(topic in topics for topics in self._pending_of(group_id)):
             return

@@ -2,12 +2,12 @@
 
 `apply_all` applies the records of one batch, which is one operation of the controller; `apply` applies one record. Events go out
 after the whole batch is applied, so a subscriber never sees half an operation; subscribers must not raise. The records that a
-start replays and those that the running broker appends go through the same methods. In a cluster the records will come from the
-quorum, and nothing here changes.
+start replays and those that the running broker appends go through the same methods, and so do those that a quorum's controllers
+append.
 
 `_APPLY` names every record type of Kafka 4.4's metadata. Those that no other part of the image depends on (quotas, credentials,
-tokens, access rules) are kept whole, by their identity, for modules of their own and for
-snapshots. Those with nothing to keep are listed as `_nothing` with the reason.
+tokens, access rules) are kept whole, by their identity, for modules of their own and for snapshots. Those with nothing to keep
+are listed as `_nothing` with the reason.
 
 Lookups that a request makes are single dictionary hits: `topics` by name, `topics_by_id`, `TopicImage.partitions` by index. The
 values are never changed in place, only the dictionaries are, so an event may keep them.
@@ -16,7 +16,7 @@ values are never changed in place, only the dictionaries are, so an event may ke
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 from ottla.server.metadata.names import metrics_name
 from ottla.wire.metadata_records import MetadataError
@@ -131,23 +131,10 @@ class TopicImage:
         return f"TopicImage({self.name}, {uuid_to_text(self.topic_id)}, {len(self.partitions)} partitions)"
 
 
-class _Event:
-    """The base of events, which are equal if they are alike. They are no dataclasses, because seven of those take 2 ms of every
-    start."""
-
-    __slots__: tuple[str, ...] = ()
-    __hash__: ClassVar[None]  # type: ignore[assignment]  # Python's way to say that it has none
-
-    def __eq__(self, other: object) -> bool:
-        if self.__class__ is not other.__class__:
-            return NotImplemented
-        return all(getattr(self, name) == getattr(other, name) for name in self.__slots__)
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({', '.join(f'{name}={getattr(self, name)!r}' for name in self.__slots__)})"
+# Events are no dataclasses, because seven of those take 2 ms of every start.
 
 
-class TopicCreated(_Event):
+class TopicCreated(WireStruct):
     """A topic was created. This comes before the PartitionChanged of its partitions."""
 
     __slots__ = ("topic",)
@@ -156,7 +143,7 @@ class TopicCreated(_Event):
         self.topic = topic
 
 
-class PartitionChanged(_Event):
+class PartitionChanged(WireStruct):
     """A partition was made or changed. `partition` is its index, `image` what it is now, `previous` what it was, None if it is
     new. There may be 10,000 of these in one turn."""
 
@@ -169,7 +156,7 @@ class PartitionChanged(_Event):
         self.previous = previous
 
 
-class TopicDeleted(_Event):
+class TopicDeleted(WireStruct):
     """The topic and its settings are gone; `topic.partitions` still has the partitions that it had."""
 
     __slots__ = ("topic",)
@@ -178,7 +165,7 @@ class TopicDeleted(_Event):
         self.topic = topic
 
 
-class ConfigChanged(_Event):
+class ConfigChanged(WireStruct):
     """Settings of a resource changed; `MetadataImage.config_of` has the new ones. There is no such event for a deleted topic."""
 
     __slots__ = ("name", "resource_type")
@@ -188,7 +175,7 @@ class ConfigChanged(_Event):
         self.name = name
 
 
-class BrokerChanged(_Event):
+class BrokerChanged(WireStruct):
     """A broker was registered, changed, or is gone; then it is no longer in `MetadataImage.brokers`."""
 
     __slots__ = ("broker_id",)
@@ -197,13 +184,13 @@ class BrokerChanged(_Event):
         self.broker_id = broker_id
 
 
-class QuotasChanged(_Event):
+class QuotasChanged(WireStruct):
     """Client quotas changed; server/metadata/quotas.py reads what they are now."""
 
     __slots__ = ()
 
 
-class AccessRuleChanged(_Event):
+class AccessRuleChanged(WireStruct):
     """An access rule is gone, or new, or another has its id; the field for what there is not is None."""
 
     __slots__ = ("added", "removed")

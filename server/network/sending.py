@@ -1,10 +1,10 @@
-"""How the answers of one connection go out.
+"""Sends the answers of one connection.
 
-All answers of a turn go out in one write. Answers on other connections that the turn's appends complete follow in the
-same turn. A region of a log file is sent by `os.sendfile` straight to the transport's own descriptor, which is right as long as
-nothing waits inside the transport. If the socket is full, one piece is read and given to the transport, whose `resume_writing`
-says when there is room for more: a slow consumer of 50 MB costs the memory of one piece. Over TLS everything goes that way, for
-the kernel cannot encrypt what it sends.
+All answers of a turn go out in one write. Answers on other connections that the turn's appends complete follow in the same turn.
+A region of a log file is sent by `os.sendfile` straight to the transport's own descriptor, which is right as long as nothing
+waits inside the transport. If the socket is full, one piece is read and given to the transport, whose `resume_writing` says when
+there is room for more: a slow consumer of 50 MB costs the memory of one piece. Over TLS everything goes that way, for the kernel
+cannot encrypt what it sends.
 """
 
 from __future__ import annotations

@@ -57,11 +57,9 @@ class ConsoleQuestions:
         except Refused as refused:
             raise BadQuestion(_sentence(refused)) from None
 
-    def call(
-        self, _: Subject, method: str, path: str, body: Any = None, query: Mapping[str, str] | None = None
-    ) -> dict[str, Any] | Any:
-        """Makes a call by its method and path in HTTP. Returns what GET answers; of other calls what `done` returns. Raises
-        NoSuch and BadQuestion."""
+    def call(self, _: Subject, method: str, path: str, body: Any = None, query: Mapping[str, str] | None = None) -> Any:
+        """Makes a call by its method and path in HTTP. Returns the answer to a GET, and for other calls what `done` returns.
+        Raises NoSuch and BadQuestion."""
         try:
             call, variables = find_call(method, path)
             if call.is_wait or call.name in NOT_FOR_PAGES:
@@ -84,7 +82,7 @@ class ConsoleQuestions:
         return done
 
     def done(self, _: Subject) -> dict[str, Any] | None:
-        """Returns what a console has called last, beside GET: `is_over`, and then `answer` or `refused`. None if nothing was."""
+        """Returns the last call of a console but for GET: `is_over`, and then `answer` or `refused`. None if there was none."""
         return self._done
 
 

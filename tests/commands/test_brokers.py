@@ -13,6 +13,7 @@ import ottla.testing
 from ottla.commands.brokers import Brokers, check
 from ottla.commands.client import Cluster
 from ottla.commands.output import Failure
+from ottla.commands.positions import Partition
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.metadata import MetadataRequest
 
@@ -60,6 +61,16 @@ def test_partitions_are_those_of_the_metadata_that_is_given_or_else_asked_for(ru
     with Brokers(cluster(running)) as asked, Brokers(cluster(running), metadata_with({})) as given:
         assert [asked.partitions(topic) for topic in ("t", "u", "gone")] == [3, 0, 0]
         assert [given.partitions(topic) for topic in ("t", "u", "gone")] == [0, 2, 0]
+
+
+def test_partitions_by_leader_are_those_that_have_one() -> None:
+    def led_by(*leaders: int) -> Any:
+        return SimpleNamespace(partitions={at: SimpleNamespace(leader=leader) for at, leader in enumerate(leaders)})
+
+    metadata: Any = SimpleNamespace(brokers={}, topics={"t": led_by(2, 1, -1, 2), "u": led_by(1)})
+    wanted = [Partition("t", number) for number in (3, 0, 1, 2, 4)] + [Partition("u", 0), Partition("gone", 0)]
+    with Brokers(Cluster({}), metadata) as brokers:
+        assert brokers.by_leader(wanted) == {2: {"t": [3, 0]}, 1: {"t": [1], "u": [0]}}
 
 
 def test_an_error_code_becomes_a_failure_in_words() -> None:

@@ -50,6 +50,33 @@ def test_bytes_of_logs(broker: ottla.testing.Broker) -> None:
     assert 1000 < sizes[Partition("t", 1)] < 1200
 
 
+def test_places_in_logs(broker: ottla.testing.Broker) -> None:
+    cluster = Cluster({"bootstrap.servers": broker.bootstrap})
+    admin = cluster.admin()
+    admin.create_topics([NewTopic("places", 2)])["places"].result(10)
+    begun = Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": "open"})
+    begun.init_transactions(10)
+    begun.begin_transaction()
+    for time_ms in (5_000, 9_000, 7_000):
+        begun.produce("places", b"x", partition=1, timestamp=time_ms)
+        assert begun.flush(10) == 0
+    with direct.connect(cluster, "127.0.0.1", broker.port) as connection:
+
+        def offset_and_time(place: int, **how: int) -> tuple[int, int]:
+            found = direct.offsets(connection, {"places": [1, 1, 7], "none": [0]}, place, **how)
+            assert list(found) == [Partition("places", 1)], "what is not there is left out, what is named twice asked for once"
+            return found[Partition("places", 1)]
+
+        assert offset_and_time(direct.EARLIEST)[0] == 0
+        assert offset_and_time(direct.LATEST)[0] == 3
+        assert offset_and_time(direct.LATEST, isolation_level=direct.READ_COMMITTED)[0] == 0
+        assert offset_and_time(direct.NEWEST) == (1, 9_000)
+        assert offset_and_time(8_000) == (1, 9_000)
+        assert offset_and_time(9_001) == (-1, -1)
+        assert direct.log_ends(connection, {"places": [0, 1]}) == {Partition("places", 0): 0, Partition("places", 1): 3}
+    begun.abort_transaction(10)
+
+
 def test_settings_for_all_brokers(broker: ottla.testing.Broker) -> None:
     with direct.connect(CLUSTER, HOST, broker.port) as connection:
         direct.alter_configs(connection, direct.BROKER, "", [("log.retention.ms", 0, "5000")], dry_run=True)

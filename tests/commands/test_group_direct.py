@@ -112,8 +112,3 @@ def test_a_coordinator_that_says_it_is_none_leaves_the_group(broker: ottla.testi
                 assert "read" not in found
                 assert ("read" not in wrong) is left
                 assert "reads" in found
-
-
-def test_an_assignment_that_is_none() -> None:
-    assert group_direct._assigned(b"") == []
-    assert group_direct._assigned(b"\0\1\0\0\0\5") == []

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any, cast
+
 import pytest
 import typer
 
 from ottla.commands import txn
+from ottla.commands.client import Cluster
 from ottla.commands.output import Failure
 from ottla.commands.positions import Partition
 from ottla.wire.messages.describe_transactions import TopicData, TransactionState
@@ -31,6 +35,13 @@ def test_only_an_ongoing_transaction_is_open() -> None:
     one.transaction_state, one.topics = "CompleteCommit", []
     assert txn.row_of(1, one, 4_000)[5:] == (None, 1, None)
     assert txn.as_object(1, one, 4_000)["partitions"] == []
+
+
+def test_producers_of_a_partition_without_a_leader_are_not_known_rather_than_none() -> None:
+    topic = SimpleNamespace(partitions={0: SimpleNamespace(leader=-1)})
+    with txn.TxnBrokers(Cluster({}), cast(Any, SimpleNamespace(brokers={}, topics={"t": topic}))) as brokers:
+        with pytest.raises(Failure, match=r"^t \[0\] has no leader$"):
+            list(brokers.producers([Partition("t", 0)]))
 
 
 def test_failures_are_reported_by_name() -> None:

@@ -300,16 +300,12 @@ class ClassicGroup(Group):
             return bool(protocol_type) and bool(names)
         return self.protocol_type == protocol_type and any(self._supporters.get(name, 0) == len(self.members) for name in names)
 
-    def common_protocols(self) -> frozenset[str]:
-        """Returns the protocols that all members support."""
-        return frozenset(name for name, count in self._supporters.items() if count == len(self.members))
-
     def select_protocol(self) -> str:
         """Chooses the protocol. Each member votes for the first of its protocols that all members support; the most votes win,
         and of equals the one that was voted for first.
         """
         assert self.members
-        candidates = self.common_protocols()
+        candidates = frozenset(name for name, count in self._supporters.items() if count == len(self.members))
         votes: dict[str, int] = {}
         for member in self.members.values():
             choice = member.vote(candidates)

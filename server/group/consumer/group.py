@@ -72,7 +72,7 @@ class ConsumerGroup(ModernGroup[ConsumerMember]):
         self._regex_members: Counter[str] = Counter()
         self._assignors: Counter[str] = Counter()
         self._classic_count = 0
-        self._classic_protocols: Counter[str] = Counter()
+        self._classic_protocols: Counter[str] = Counter()  # name -> classic members that support it
         self._owners: dict[bytes, dict[int, tuple[int, str]]] = {}  # partition -> epoch and id of the member that has it
 
     # Methods of every group
@@ -265,7 +265,7 @@ class ConsumerGroup(ModernGroup[ConsumerMember]):
             (self._topics, member.topics),
             (self._regex_members, (member.regex,) if member.regex else ()),
             (self._assignors, (member.assignor,) if member.assignor is not None else ()),
-            (self._classic_protocols, [] if member.classic is None else [known.name for known in member.classic.protocols]),
+            (self._classic_protocols, () if member.classic is None else member.classic.protocol_names),
         ):
             _add_to(counts, keys, by)
 

@@ -52,6 +52,12 @@ class ClassicMetadata(NamedTuple):
     session_timeout_ms: int
     protocols: tuple[MemberProtocol, ...]
 
+    @property
+    def protocol_names(self) -> frozenset[str]:
+        """Returns the names of the protocols, each once. A client may have named one twice, which Kafka counts as two members
+        that support it: it refuses others who do, and may let in one with whom nothing is in common."""
+        return frozenset(protocol.name for protocol in self.protocols)
+
 
 @dataclass(frozen=True, slots=True)
 class ConsumerMember:

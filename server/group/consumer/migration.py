@@ -131,10 +131,10 @@ def may_downgrade(group: ConsumerGroup, leaving: Sequence[ConsumerMember], polic
 
 
 def _have_common_protocol(group: ConsumerGroup, leaving: Sequence[ConsumerMember]) -> bool:
+    """Returns whether there is a protocol that all classic members support who stay, of whom there is at least one."""
     gone = {member.member_id for member in leaving}
     staying = [member.classic for member_id, member in group.members.items() if member_id not in gone]
-    names = [{protocol.name for protocol in classic.protocols} for classic in staying if classic is not None]
-    return bool(set.intersection(*names))
+    return bool(frozenset.intersection(*(classic.protocol_names for classic in staying if classic is not None)))
 
 
 def replaced_by_classic(group: ConsumerGroup, replaced: ConsumerMember, policy: Policy, max_size: int) -> bool:
@@ -153,9 +153,9 @@ def downgrade_record(
     cluster: Cluster,
 ) -> tuple[MetadataRecord, dict[str, ConsumerMember]]:
     """Returns the record of the classic group that this group becomes, and its members. `joining` replaces the static member with
-    its instance id.
+    its instance id. The members must have a protocol in common.
 
-    Raises GroupError GROUP_ID_NOT_FOUND if the metadata of its members cannot be parsed, or if they have no protocol in common.
+    Raises GroupError GROUP_ID_NOT_FOUND if the metadata of its members cannot be parsed.
     """
     former_id = None if joining is None else group.static_members[joining.instance_id or ""]
     gone = {member.member_id for member in leaving} | {former_id}
@@ -166,8 +166,6 @@ def downgrade_record(
     classic.generation = group.epoch
     for member in members.values():
         classic.add(_classic_member(member), CONSUMER_PROTOCOL_TYPE)
-    if not classic.common_protocols():
-        raise _cannot_downgrade(group, "its members have no protocol in common")
     classic.protocol = classic.select_protocol()
     assignments = {}
     for member_id, member_there in classic.members.items():
@@ -176,14 +174,10 @@ def downgrade_record(
         try:
             version = version_of(member_there.metadata(classic.protocol))
         except MALFORMED as error:
-            raise _cannot_downgrade(group, str(error)) from error
+            message = f"Consumer group {group.group_id} cannot become a classic group: {error}."
+            raise GroupError(ErrorCode.GROUP_ID_NOT_FOUND, message) from error
         assignments[member_id] = write_assignment(target, version, cluster)
     return classic.record(assignments), members
-
-
-def _cannot_downgrade(group: ConsumerGroup, reason: str) -> GroupError:
-    message = f"Consumer group {group.group_id} cannot become a classic group: {reason}."
-    return GroupError(ErrorCode.GROUP_ID_NOT_FOUND, message)
 
 
 def _classic_member(member: ConsumerMember) -> Member:

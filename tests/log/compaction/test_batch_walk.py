@@ -17,17 +17,12 @@ from ottla.wire.batch import read_header, restamp, stamp
 from ottla.wire.compression import GZIP
 from ottla.wire.records import Record, build_batch, records_section
 from tests.log.support import marker
-from tests.uncompiled import uncompiled
+from tests.uncompiled import both_ways
 
 NOW, END = 10_000, 1_000
 
 
-@pytest.fixture(params=["compiled", "uncompiled"])
-def module(request: pytest.FixtureRequest) -> ModuleType:
-    if request.param == "uncompiled":
-        return uncompiled(batch_walk)
-    assert str(batch_walk.__file__).endswith(".so"), "the extension was not built"
-    return batch_walk
+module = both_ways(batch_walk)
 
 
 def batch(at: int, *records: tuple[bytes | None, bytes | None], **fields: Any) -> bytes:

@@ -9,18 +9,13 @@ from types import ModuleType
 import pytest
 
 from ottla.log.compaction import key_hash
-from tests.uncompiled import uncompiled
+from tests.uncompiled import both_ways
 
 PRIME = 2**31 - 1
 SEED = random.Random(1).getrandbits(key_hash.SEED_BITS)
 
 
-@pytest.fixture(params=["compiled", "uncompiled"])
-def module(request: pytest.FixtureRequest) -> ModuleType:
-    if request.param == "uncompiled":
-        return uncompiled(key_hash)
-    assert str(key_hash.__file__).endswith(".so"), "the extension was not built"
-    return key_hash
+module = both_ways(key_hash)
 
 
 def by_definition(key: bytes, seed: int) -> tuple[int, int]:

@@ -11,15 +11,9 @@ from typing import Any
 import pytest
 
 from ottla.log.compaction import offset_map
-from tests.uncompiled import uncompiled
+from tests.uncompiled import both_ways
 
-
-@pytest.fixture(params=["compiled", "uncompiled"])
-def module(request: pytest.FixtureRequest) -> ModuleType:
-    if request.param == "uncompiled":
-        return uncompiled(offset_map)
-    assert str(offset_map.__file__).endswith(".so"), "the extension was not built"
-    return offset_map
+module = both_ways(offset_map)
 
 
 def put(offsets: Any, key: bytes, offset: int) -> bool:

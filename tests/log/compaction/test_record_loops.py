@@ -14,15 +14,9 @@ from ottla.log.compaction import record_loops
 from ottla.log.compaction.offset_map import OffsetMap
 from ottla.wire import kernel
 from ottla.wire.records import Record, encode_records, varint
-from tests.uncompiled import uncompiled
+from tests.uncompiled import both_ways
 
-
-@pytest.fixture(params=["compiled", "uncompiled"])
-def module(request: pytest.FixtureRequest) -> ModuleType:
-    if request.param == "uncompiled":
-        return uncompiled(record_loops)
-    assert str(record_loops.__file__).endswith(".so"), "the extension was not built"
-    return record_loops
+module = both_ways(record_loops)
 
 
 def section(*records: tuple[bytes | None, bytes | None, int]) -> bytes:

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
+from pathlib import Path
 
 import pytest
 
-import ottla.wire
+import ottla
 from ottla.server.base.compiled import is_compiled
-from ottla.wire import kernel
+from ottla.wire import integers
 from tests.uncompiled import uncompiled
 
 
-def test_it_asks_the_module_that_the_broker_uses(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert is_compiled() == (not kernel.__file__.endswith(".py"))
-    monkeypatch.setattr(ottla.wire, "kernel", SimpleNamespace(__file__="/somewhere/kernel.cpython-311-x86_64-linux-gnu.so"))
+def test_it_says_what_the_import_took(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert is_compiled() == any(Path(ottla.__path__[0], "wire").glob("integers.*.so"))
+    monkeypatch.setattr(integers, "COMPILED", True)
     assert is_compiled()
-    monkeypatch.setattr(ottla.wire, "kernel", uncompiled(kernel))
+    monkeypatch.setattr(integers, "COMPILED", uncompiled(integers).COMPILED)
     assert not is_compiled()

@@ -96,17 +96,26 @@ def test_two_with_one_expression_leave_together() -> None:
     assert (group.regexes, group.metadata_hash) == ({}, rig.hash_of("u"))
 
 
+def with_protocols(member_id: str, *names: str) -> ConsumerMember:
+    """Returns a classic member that names these protocols, each with the same metadata."""
+    protocols = tuple(MemberProtocol(name, subscription()["range"]) for name in names)
+    return replace(classic(member_id), classic=ClassicMetadata(10_000, protocols))
+
+
 def test_a_group_whose_classic_members_have_no_protocol_in_common_stays_a_consumer_group() -> None:
     """The fuzzer made one of damaged records; no request does."""
     rig = Rig()
-    other = classic("b")
-    assert other.classic is not None
-    protocols = (MemberProtocol("roundrobin", other.classic.protocols[0].metadata),)
-    odd = replace(other, classic=ClassicMetadata(other.classic.session_timeout_ms, protocols))
-    group = rig.make(M, classic("a"), odd)
+    group = rig.make(M, with_protocols("a", "range"), with_protocols("b", "roundrobin"))
     assert leave(rig, M) == "answer"
     assert list(group.members) == ["a", "b"]
     assert rig.shard.groups["g"] is group
+
+
+def test_a_protocol_that_a_member_names_twice_counts_once() -> None:
+    """Counted twice, it would stand for the other member's, too: a third could join with it, and nothing would be in common."""
+    group = Rig().make(M, with_protocols("a", "x", "x", "y"), with_protocols("b", "y"))
+    assert not group.supports_classic("consumer", {"x"})
+    assert group.supports_classic("consumer", {"x", "y"})
 
 
 @in_loop
