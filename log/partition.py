@@ -497,10 +497,13 @@ class PartitionLog(Appending):
         """
         self.directory.check()
         self.write_joined()
+        unsynced = self.unsynced
+        before = len(unsynced.paths)
         with self.directory.guard(f"closing {self.path}"):
-            written = self.local.write_indexes()
+            self.local.write_indexes()
             self.take_snapshot()
         # No flush if nothing was written: a thousand idle logs must not cost a thousand fsyncs.
+        written = len(unsynced.paths) > before or unsynced.is_overdue
         return self.start_flush() if written or self.unflushed > 0 else None
 
     def close(self, clean: bool = True) -> None:

@@ -453,29 +453,34 @@ class Segment:
         self.end_indexing()
 
     def rewrite_indexes(self) -> None:
-        """Makes the next `write_indexes` write all of them again, because what it wrote could not be synced."""
+        """Makes the next `write_indexes` write all of them again, because what it wrote could not be synced, or not all of it be
+        written."""
         self.indexes_dirty = self.longer_on_disk = True
         if self._txn_index is not None and self._txn_index is not NO_ABORTS:
             self._txn_index.changed = True
 
     def write_indexes(self, *, final: bool) -> list[str]:
         """Writes, unsynced, what the disk does not have yet; returns the paths. If `final`, the segment ends here, which adds the
-        last entry to the time index and trims the file.
+        last entry to the time index and trims the file. Raises OSError; the next call then does all of it again.
         """
-        paths = [self.path(LOG_SUFFIX)] if final and self.trim() else []
-        if final and self.size:
-            timestamp, time_index = self.max_timestamp, self.time_index
-            if timestamp > time_index.last()[0]:
-                time_index.append_if_later(timestamp, self._offset_of_max)
-                self.indexes_dirty = True
-        if not self.indexes_dirty:
-            return paths
-        indexes = (INDEX_SUFFIX, self.offset_index), (TIME_INDEX_SUFFIX, self.time_index)
-        for suffix, index in indexes:
-            self._disk.write_bytes(self.path(suffix), index.encode(), sync=False)
-            paths.append(self.path(suffix))
-        if self._txn_index is not None and self._txn_index.write(self._disk, self.path(TXN_INDEX_SUFFIX)):
-            paths.append(self.path(TXN_INDEX_SUFFIX))
+        try:
+            paths = [self.path(LOG_SUFFIX)] if final and self.trim() else []
+            if final and self.size:
+                timestamp, time_index = self.max_timestamp, self.time_index
+                if timestamp > time_index.last()[0]:
+                    time_index.append_if_later(timestamp, self._offset_of_max)
+                    self.indexes_dirty = True
+            if not self.indexes_dirty:
+                return paths
+            indexes = (INDEX_SUFFIX, self.offset_index), (TIME_INDEX_SUFFIX, self.time_index)
+            for suffix, index in indexes:
+                self._disk.write_bytes(self.path(suffix), index.encode(), sync=False)
+                paths.append(self.path(suffix))
+            if self._txn_index is not None and self._txn_index.write(self._disk, self.path(TXN_INDEX_SUFFIX)):
+                paths.append(self.path(TXN_INDEX_SUFFIX))
+        except OSError:
+            self.rewrite_indexes()
+            raise
         self.indexes_dirty = False
         return paths
 
