@@ -184,14 +184,7 @@ class Segment:
         file = self.file or self.open_file()
         if self._offset_index is None and position:
             self._load_indexes()  # this may fail, so it comes before the write, after which nothing may
-        try:
-            written = file.append(parts)
-            while written != length:  # after a short write the next one raises the reason
-                written += file.append([memoryview(b"".join(parts))[written:]])
-        except OSError:
-            self._take_back(file)
-            raise
-        self.size = position + length
+        self._write(file, parts, length)
         if position == 0:
             self.reset_indexes()
             self.first_timestamp = max_timestamp
@@ -213,15 +206,9 @@ class Segment:
         file = self.file or self.open_file()
         if self._offset_index is None and position:
             self._load_indexes()
-        assert self.max_timestamp >= NO_TIMESTAMP  # reading the property makes it known
-        try:
-            written = file.append(parts)
-            while written != length:
-                written += file.append([memoryview(b"".join(parts))[written:]])
-        except OSError:
-            self._take_back(file)
-            raise
-        self.size = position + length
+        if self._max_timestamp == _UNKNOWN:  # `index_batch` compares with it
+            self._raise_max_timestamp(NO_TIMESTAMP, self.base_offset)
+        self._write(file, parts, length)
         if position == 0:
             self.reset_indexes()
             self.first_timestamp = batches[0][2]
@@ -234,6 +221,17 @@ class Segment:
     def index_room(self) -> int:
         """How many more entries fit both indexes, which is how many batches can come before the segment is full."""
         return min(self.offset_index.room, self.time_index.room)
+
+    def _write(self, file: File, parts: Sequence[Buffer], length: int) -> None:
+        """Writes `length` bytes at the segment's end, or cuts off what was written of them and raises OSError."""
+        try:
+            written = file.append(parts)
+            while written != length:  # after a short write the next one raises the reason
+                written += file.append([memoryview(b"".join(parts))[written:]])
+        except OSError:
+            self._take_back(file)
+            raise
+        self.size += length
 
     def _take_back(self, file: File) -> None:
         """Cuts off what was written by an append that failed. Raises StateUnknown.
