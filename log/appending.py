@@ -1,8 +1,9 @@
 """What a leader's append does to a log; the rest of a log is `PartitionLog` (log/partition.py).
 
 A batch is validated and checked against the producer state (a duplicate ends here), a new leader epoch is noted, the segment is
-rolled if it is full, the bytes are written, or held to be written with others (log/joined_write.py), and then the offsets move.
-Before the write nothing has changed that a reader could see; after it nothing can fail.
+rolled if it is full, the bytes are written, and then the offsets move. Before the write nothing has changed that a reader could
+see; after it nothing can fail. An append that is held is written later, with others, and goes back with them if that fails
+(log/joined_write.py).
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from ottla.log.append_info import AppendInfo
 from ottla.log.disk.files import Buffer
-from ottla.log.errors import StorageError
+from ottla.log.errors import LogError, StorageError
 from ottla.log.joined_write import JoinedWrite
 from ottla.log.markers import check_producer
 from ottla.log.rolling import has_room, is_too_old
@@ -31,7 +32,7 @@ class Appending:
     """The base class of a partition's log, to which its leader appends. Who extends it sets all of its fields."""
 
     __slots__ = (
-        "_held", "_latest_epoch", "_segment_bytes", "closed", "directory", "flush_messages", "high_watermark", "joined",
+        "_awaiting_flush", "_latest_epoch", "_segment_bytes", "closed", "directory", "flush_messages", "high_watermark", "joined",
         "log_end_offset", "log_start_offset", "now_ms", "on_append", "partition", "producers", "recovery_point", "roll_after_ms",
         "rules", "segments", "topic",
     )  # fmt: skip
@@ -57,7 +58,7 @@ class Appending:
     flush_messages: int
     _segment_bytes: int
     _latest_epoch: int
-    _held: list[int]
+    _awaiting_flush: list[int]
     """The end offsets of the appends whose answers wait for a flush, ascending. An empty deque takes 760 bytes."""
 
     # What a log does
@@ -88,18 +89,20 @@ class Appending:
         validated: ValidatedBatch | None = None,
         hold: bool = False,
     ) -> AppendInfo:
-        """Appends the one batch in `records`, which is only borrowed and may be reused when this returns.
+        """Appends the one batch in `records`, which is only borrowed and may be reused when this returns or, with `hold`, when
+        the batch is written.
 
         `zstd_ok` is False for Produce below version 7. Raises the errors of log.validate and log.producers with nothing changed,
         and StorageError if the log is closed or its directory offline, perhaps because of this append. With `quickly` it raises
         NotValidated, with nothing changed, where checking the batch takes long; then log.validate has to make `validated` of it
-        first, in a thread. With `hold` the bytes may wait for those of further appends (`AppendInfo.joined`).
+        first, in a thread. With `hold` the bytes may wait for those of further appends (`AppendInfo.joined`). Those that wait
+        are written before anything that cannot wait; if that fails, this raises their error.
         """
         directory = self.directory
         if self.closed or directory.failed is not None:
             self.check_usable()
         if self.joined is not None and not hold:
-            self.write_joined()
+            self._write_joined_or_raise()
         now_ms = self.now_ms()
         batch = validated or validate_for_append(records, self.rules, now_ms, origin, zstd_allowed=zstd_ok, quickly=quickly)
         header = batch.header
@@ -107,9 +110,10 @@ class Appending:
             duplicate = check_producer(self.producers, batch, origin)
             if duplicate is not None:
                 return self._append_again(duplicate)
-        base_offset = self.log_end_offset
         if leader_epoch != self._latest_epoch:
+            self._write_joined_or_raise()
             self.begin_epoch(leader_epoch)
+        base_offset = self.log_end_offset
         last_offset = base_offset + header.last_offset_delta
         joined = self._write(batch, base_offset, int(last_offset), leader_epoch, now_ms, hold)
         end_offset = self.log_end_offset = last_offset + 1
@@ -121,7 +125,7 @@ class Appending:
             self.producers.update(header, base_offset)
         waits = end_offset - self.recovery_point >= self.flush_messages
         if waits:
-            self._held.append(end_offset)
+            self._awaiting_flush.append(end_offset)
         elif self.on_append is None:
             self.high_watermark = end_offset
         else:
@@ -178,8 +182,8 @@ class Appending:
         try:
             self.check_usable()  # another log's append may have taken the directory offline
             joined.put(self.segments.active)
-        except StorageError as error:
-            reason = error
+        except LogError as error:  # CorruptRecord, too, if the indexes were pushed out meanwhile and cannot be read again
+            reason: LogError = error
         except OSError as error:
             reason = self.directory.fail(f"appending to {self.path}", error)
         else:
@@ -189,7 +193,7 @@ class Appending:
         joined.take_back(reason)
 
     def _write_joined_or_raise(self) -> None:
-        """Writes the appends that are held. Raises StorageError if that fails."""
+        """Writes the appends that are held. If that fails, this raises `JoinedWrite.error`."""
         joined = self.joined
         if joined is not None:
             self.write_joined()

@@ -32,17 +32,19 @@ class Unsynced:
 
     `paths` are small files, `directories` those in which names changed. `epochs` says that the leader epochs changed; they are
     not even written before a flush, because their file has no checksum and must never be half there, and recovery finds them in
-    the batches. `in_flight` is the job that is syncing what it took; its paths count as unsynced until it is finished. `closed`
-    says that the log is closed, so that another partition may have its directory's name by now.
+    the batches. `in_flight` is the job that is syncing what it took; its paths count as unsynced until it is finished.
+    `is_overdue` says that a job was to sync some of it and failed. `closed` says that the log is closed, so that another
+    partition may have its directory's name by now.
     """
 
-    __slots__ = ("closed", "directories", "epochs", "in_flight", "lock", "paths")
+    __slots__ = ("closed", "directories", "epochs", "in_flight", "is_overdue", "lock", "paths")
 
     def __init__(self) -> None:
         self.paths: list[str] = []
         self.directories: list[str] = []
         self.epochs = False
         self.in_flight: FlushJob | None = None
+        self.is_overdue = False
         self.closed = False
         self.lock = Lock()
         """The lock that a job holds while it runs."""
@@ -58,11 +60,12 @@ class Unsynced:
     def take(self) -> tuple[list[str], list[str]]:
         """Hands (paths, directories) over to a job."""
         taken = self.paths, self.directories
-        self.paths, self.directories, self.epochs = [], [], False
+        self.paths, self.directories, self.epochs, self.is_overdue = [], [], False, False
         return taken
 
     def give_back(self, paths: list[str], directories: list[str], epochs: bool) -> None:
         """Takes back what a job took and did not sync."""
+        self.is_overdue = True
         self.paths += paths
         for directory in directories:
             self.names_in(directory)

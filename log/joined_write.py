@@ -86,7 +86,7 @@ class JoinedWrite:
         return self.error
 
     def put(self, segment: Segment) -> None:
-        """Writes all of it to the active segment. Raises OSError, with nothing changed."""
+        """Writes all of it to the active segment. Raises OSError or CorruptRecord, with nothing changed."""
         self._is_done = True
         segment.append_run(self._parts, int(self.size), self._batches)
 
@@ -97,5 +97,5 @@ class JoinedWrite:
 
     def take_back(self, error: Exception) -> None:
         """Takes back what the producers did, because nothing could be written."""
-        self.error = error
+        self.error, self._is_done = error, True
         self._producers.take_back(self._before, self.start_offset)

@@ -104,14 +104,13 @@ class LocalLog:
             segment.rewrite_indexes()
             raise
 
-    def write_indexes(self) -> bool:
+    def write_indexes(self) -> None:
         """Writes, unsynced, what the indexes of all segments do not have on disk yet, and ends the files at the last whole
-        batch. Returns whether there was anything to do. Raises OSError.
+        batch. Raises OSError.
         """
-        unwritten = [segment for segment in self.segments if segment.indexes_dirty or segment.longer_on_disk]
-        written = [path for segment in unwritten for path in segment.write_indexes(final=True)]
-        self.unsynced.paths += written
-        return bool(written)
+        for segment in self.segments:
+            if segment.indexes_dirty or segment.longer_on_disk:
+                self.unsynced.paths += segment.write_indexes(final=True)
 
     # Transaction indexes
 

@@ -90,7 +90,7 @@ class PartitionLog(Appending):
         self.saved_high_watermark = max(log_start_offset, min(opening.high_watermark, log_end_offset))
         self.unsynced = self.local.unsynced
         self.joined = None
-        self._held = []
+        self._awaiting_flush = []
         self.last_flush_ms = opening.now_ms()
         self.closed = False
         self.cuts = 0
@@ -186,6 +186,7 @@ class PartitionLog(Appending):
         """Notes that a leader of this epoch writes from the log's end on. The next flush saves that; after a crash recovery finds
         it in the batches.
         """
+        self.write_joined()
         self._note_epoch(leader_epoch, self.log_end_offset)
 
     def _note_epoch(self, leader_epoch: int, offset: int) -> None:
@@ -327,15 +328,15 @@ class PartitionLog(Appending):
         """Moves the recovery point after a job, which made everything below its `upto` durable."""
         if job.cuts == self.cuts:
             self.recovery_point = max(self.recovery_point, job.upto)
-            self._release_held()
+            self._release_flushed()
         self.directory.flushes += 1
         self.directory.flushed_ms += job.took_ms
         self.last_flush_ms = self.now_ms()
 
-    def _release_held(self) -> None:
+    def _release_flushed(self) -> None:
         """Makes visible to readers the appends that may be acknowledged now that the recovery point has moved."""
-        released = [end_offset for end_offset in self._held if end_offset - self.recovery_point < self.flush_messages]
-        del self._held[: len(released)]
+        released = [end_offset for end_offset in self._awaiting_flush if end_offset - self.recovery_point < self.flush_messages]
+        del self._awaiting_flush[: len(released)]
         for end_offset in released:
             if self.on_append is not None:
                 self.on_append(end_offset)
@@ -462,8 +463,8 @@ class PartitionLog(Appending):
             self.recovery_point = offset
             self.directory.save_recovery_points()
         self.cuts += 1
-        while self._held and self._held[-1] > offset:
-            self._held.pop()
+        while self._awaiting_flush and self._awaiting_flush[-1] > offset:
+            self._awaiting_flush.pop()
 
     # The end
 
@@ -497,10 +498,13 @@ class PartitionLog(Appending):
         """
         self.directory.check()
         self.write_joined()
+        unsynced = self.unsynced
+        before = len(unsynced.paths)
         with self.directory.guard(f"closing {self.path}"):
-            written = self.local.write_indexes()
+            self.local.write_indexes()
             self.take_snapshot()
         # No flush if nothing was written: a thousand idle logs must not cost a thousand fsyncs.
+        written = len(unsynced.paths) > before or unsynced.is_overdue
         return self.start_flush() if written or self.unflushed > 0 else None
 
     def close(self, clean: bool = True) -> None:

@@ -428,12 +428,13 @@ class ProducerStates:
 
     def take_back(self, before: Mapping[int, ProducerState | None], end_offset: int) -> None:
         """Takes back appends from `end_offset` on that were not written after all: the producers are `before` again, None for one
-        that was not known."""
+        that was not known. One of them may have been forgotten meanwhile, because there were too many."""
         for producer_id, state in before.items():
+            is_known = self._states.pop(producer_id, None) is not None
             if state is not None:
                 self._states[producer_id] = state
-            elif self._states.pop(producer_id, None) is not None and self.total is not None:
-                self.total.room += 1
+            if self.total is not None:
+                self.total.room += is_known - (state is not None)
         self._open_transactions = {first: each for first, each in self._open_transactions.items() if first < end_offset}
         self.end_offset = end_offset
 

@@ -184,14 +184,7 @@ class Segment:
         file = self.file or self.open_file()
         if self._offset_index is None and position:
             self._load_indexes()  # this may fail, so it comes before the write, after which nothing may
-        try:
-            written = file.append(parts)
-            while written != length:  # after a short write the next one raises the reason
-                written += file.append([memoryview(b"".join(parts))[written:]])
-        except OSError:
-            self._take_back(file)
-            raise
-        self.size = position + length
+        self._write(file, parts, length)
         if position == 0:
             self.reset_indexes()
             self.first_timestamp = max_timestamp
@@ -213,15 +206,9 @@ class Segment:
         file = self.file or self.open_file()
         if self._offset_index is None and position:
             self._load_indexes()
-        assert self.max_timestamp >= NO_TIMESTAMP  # reading the property makes it known
-        try:
-            written = file.append(parts)
-            while written != length:
-                written += file.append([memoryview(b"".join(parts))[written:]])
-        except OSError:
-            self._take_back(file)
-            raise
-        self.size = position + length
+        if self._max_timestamp == _UNKNOWN:  # `index_batch` compares with it
+            self._raise_max_timestamp(NO_TIMESTAMP, self.base_offset)
+        self._write(file, parts, length)
         if position == 0:
             self.reset_indexes()
             self.first_timestamp = batches[0][2]
@@ -234,6 +221,17 @@ class Segment:
     def index_room(self) -> int:
         """How many more entries fit both indexes, which is how many batches can come before the segment is full."""
         return min(self.offset_index.room, self.time_index.room)
+
+    def _write(self, file: File, parts: Sequence[Buffer], length: int) -> None:
+        """Writes `length` bytes at the segment's end, or cuts off what was written of them and raises OSError."""
+        try:
+            written = file.append(parts)
+            while written != length:  # after a short write the next one raises the reason
+                written += file.append([memoryview(b"".join(parts))[written:]])
+        except OSError:
+            self._take_back(file)
+            raise
+        self.size += length
 
     def _take_back(self, file: File) -> None:
         """Cuts off what was written by an append that failed. Raises StateUnknown.
@@ -453,29 +451,34 @@ class Segment:
         self.end_indexing()
 
     def rewrite_indexes(self) -> None:
-        """Makes the next `write_indexes` write all of them again, because what it wrote could not be synced."""
+        """Makes the next `write_indexes` write all of them again, because what it wrote could not be synced, or not all of it be
+        written."""
         self.indexes_dirty = self.longer_on_disk = True
         if self._txn_index is not None and self._txn_index is not NO_ABORTS:
             self._txn_index.changed = True
 
     def write_indexes(self, *, final: bool) -> list[str]:
         """Writes, unsynced, what the disk does not have yet; returns the paths. If `final`, the segment ends here, which adds the
-        last entry to the time index and trims the file.
+        last entry to the time index and trims the file. Raises OSError; the next call then does all of it again.
         """
-        paths = [self.path(LOG_SUFFIX)] if final and self.trim() else []
-        if final and self.size:
-            timestamp, time_index = self.max_timestamp, self.time_index
-            if timestamp > time_index.last()[0]:
-                time_index.append_if_later(timestamp, self._offset_of_max)
-                self.indexes_dirty = True
-        if not self.indexes_dirty:
-            return paths
-        indexes = (INDEX_SUFFIX, self.offset_index), (TIME_INDEX_SUFFIX, self.time_index)
-        for suffix, index in indexes:
-            self._disk.write_bytes(self.path(suffix), index.encode(), sync=False)
-            paths.append(self.path(suffix))
-        if self._txn_index is not None and self._txn_index.write(self._disk, self.path(TXN_INDEX_SUFFIX)):
-            paths.append(self.path(TXN_INDEX_SUFFIX))
+        try:
+            paths = [self.path(LOG_SUFFIX)] if final and self.trim() else []
+            if final and self.size:
+                timestamp, time_index = self.max_timestamp, self.time_index
+                if timestamp > time_index.last()[0]:
+                    time_index.append_if_later(timestamp, self._offset_of_max)
+                    self.indexes_dirty = True
+            if not self.indexes_dirty:
+                return paths
+            indexes = (INDEX_SUFFIX, self.offset_index), (TIME_INDEX_SUFFIX, self.time_index)
+            for suffix, index in indexes:
+                self._disk.write_bytes(self.path(suffix), index.encode(), sync=False)
+                paths.append(self.path(suffix))
+            if self._txn_index is not None and self._txn_index.write(self._disk, self.path(TXN_INDEX_SUFFIX)):
+                paths.append(self.path(TXN_INDEX_SUFFIX))
+        except OSError:
+            self.rewrite_indexes()
+            raise
         self.indexes_dirty = False
         return paths
 

@@ -47,6 +47,7 @@ _DIRECTORY_NAME: Final = re.compile(r"(?P<topic>[a-zA-Z0-9._-]+)-(?P<partition>0
 _MAX_PARTITION: Final = 2**31 - 1
 _MAX_EPOCH: Final = 2**31 - 1
 _MAX_OFFSET: Final = 2**63 - 1
+_MAX_EPOCH_OF_BROKERS: Final = 2**63 - 1
 
 TopicPartition = tuple[str, int]
 
@@ -254,4 +255,4 @@ def read_clean_shutdown(disk: Disk, path: str) -> int | None:
         epoch = json.loads(data)["brokerEpoch"]
     except (ValueError, KeyError, TypeError, RecursionError):
         return -1
-    return epoch if isinstance(epoch, int) else -1
+    return epoch if type(epoch) is int and 0 <= epoch <= _MAX_EPOCH_OF_BROKERS else -1

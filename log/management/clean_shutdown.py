@@ -67,7 +67,7 @@ def _sync_directory(logs: Iterable[PartitionLog], threads: int, lock: Lock | Non
             _run([job for _, job in few], threads)
             few = []
     _run([job for _, job in few], threads)
-    if lock is None or not many or not _is_synced(many, lock):
+    if many and (lock is None or not _is_synced(many, lock)):
         _sync_anew(many, threads)
 
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from random import Random
 from typing import TYPE_CHECKING, Final
 
@@ -501,3 +502,5 @@ class LogManager:
             return
         except OSError as error:
             directory.fail("writing the clean-shutdown marker", error)
+            with suppress(OSError):  # it may have its name already
+                self._disk.remove(marker)

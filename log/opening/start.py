@@ -130,7 +130,7 @@ class Start:
 
     def run(self) -> int | None:
         """Fills `logs` and `unavailable`. Returns the broker epoch of the last stop, None if that was not clean in every
-        directory.
+        directory. The marker of an earlier epoch is that of a directory which was not there in the last run.
 
         A directory that fails is offline, and the others are opened. Raises OpeningStopped, StorageError where a partition is in
         two places, and NoRoom if descriptors or room ran out before it was known what a directory holds.
@@ -156,8 +156,8 @@ class Start:
                 opened = sum(job.log is not None for job in work.jobs)
                 _log.info("opened %d partitions in %s after %s stop, %d ms", opened, work.directory.path, stop, took_ms)
         self._works = ()  # so that nothing of the opening is kept but what is to be opened again
-        epochs = [work.broker_epoch for work in works]
-        return epochs[0] if len(epochs) == len(self._directories) and None not in epochs else None
+        epochs = {work.broker_epoch for work in works}
+        return epochs.pop() if len(works) == len(self._directories) and len(epochs) == 1 else None
 
     def open_again(self, partition: TopicPartition) -> None:
         """Tries once more to open a partition of `without_room`; the result is in its job. Any thread may call this, for one

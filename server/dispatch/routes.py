@@ -10,7 +10,8 @@ future can step down (KIP-511). Bytes beyond the end of the request are ignored.
 
 **What may be kept.** The frame may lie in the receive buffer that all connections share, so nothing may refer to it once `serve`
 has returned. Decoders copy every field except `records`, which stay a view. Among requests only Produce has those, and its
-handler appends them before it does anything else. A handler that waits *before* it is done with a view has to copy it.
+handler appends them before it does anything else. (What the log then holds to be written with others, the connection has written
+before it reads again.) A handler that waits *before* it is done with a view has to copy it.
 
 **What is too much.** A request is a number of things to do, and 100 MB hold a hundred million. So the elements of its lists are
 counted before it is decoded (`ottla.request.max.items`), in a frame that is long enough to hold many, which few are. Too many of

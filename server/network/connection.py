@@ -42,7 +42,7 @@ from ottla.server.base.errors import CloseConnection
 from ottla.server.base.promise import Acknowledgement, Promise
 from ottla.server.dispatch.route import Waiting
 from ottla.server.network.bad_frames import describe_bad_size
-from ottla.server.network.held_appends import NO_ANSWER, HeldAppends, begins_with_produce
+from ottla.server.network.held_appends import NO_ANSWER, OUT_OF_REACH, HeldAppends, begins_with_produce
 from ottla.server.network.holding import PRODUCE, PRODUCE_KEY
 from ottla.server.network.sending import Sending
 from ottla.server.requests.session import Session
@@ -255,20 +255,28 @@ class Connection(Sending):
             response = self.serve(frame, session)
         except CloseConnection as reason:
             session.joins = False
+            if joins:
+                self._held.note(frame, OUT_OF_REACH)
             self.close(str(reason))
             return
         session.joins = False
+        failed = False
         if joins:
-            self._held.note(frame, len(self._out) if type(response) is bytes else NO_ANSWER)
+            place = len(self._out) if type(response) is bytes else NO_ANSWER if response is None else OUT_OF_REACH
+            failed = self._held.note(frame, place)
         if type(response) is bytes:
             self._out.append(response)
             self._out_bytes += len(response) + REQUEST_COST
         elif type(response) is Waiting:
+            if len(self._held):  # what comes now is not served here
+                self._write_held()
             self._wait(response, len(frame))
         elif response is not None:
             self._out += response
             self._out_bytes += sum(map(len, response)) + REQUEST_COST
             self._regions = True
+        if failed:
+            self._write_held()
 
     def _write_held(self) -> None:
         """Has what is held written, before any answer leaves."""

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from ottla.log.errors import LogError, StorageError
+from ottla.log.errors import CorruptRecord, LogError, StorageError
+from ottla.log.producers import ProducerTotal
 from tests.log.support import NOW_MS, Rig, batch, settings
 
 
@@ -70,10 +71,12 @@ def test_they_are_one_write(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_random_appends_held_or_not_leave_the_same_log() -> None:
-    """Of idempotent and transactional producers, with errors and duplicates among them, over rolled segments and full indexes."""
+    """Of idempotent and transactional producers, with errors and duplicates among them, over rolled segments and full indexes;
+    also batches that the log changes."""
+    changes: Any = ({}, {"message_timestamp_type": "LogAppendTime"}, {"compression_type": "gzip"})
     for seed in range(12):
         seeded = random.Random(seed)
-        config = settings(segment_bytes=4000, index_interval_bytes=200, segment_index_bytes=80)
+        config = settings(segment_bytes=4000, index_interval_bytes=200, segment_index_bytes=80, **changes[seed % 3])
         rigs = Rig(config), Rig(config)
         sequences: dict[int, int] = {}
         last = None
@@ -86,6 +89,7 @@ def test_random_appends_held_or_not_leave_the_same_log() -> None:
                 value=b"v" * seeded.choice((5, 300)),
                 producer=None if producer_id < 0 else (producer_id, 0, sequence),
                 transactional=producer_id == 4,
+                codec=seeded.choice((0, 0, 1)),
             )
             sequences[producer_id] = sequence + seeded.choice((count,) * 6 + (0, count + 3))
             epoch = number // 60
@@ -124,6 +128,29 @@ def test_if_they_cannot_be_written_the_log_is_what_it_was(rig: Rig, written: int
     assert rig.read() == [0, 1, 2, 3]
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_producers_that_are_forgotten_meanwhile_come_back(rig: Rig, seed: int) -> None:
+    """Those of which something was held; and however many are forgotten, what is counted of them is right."""
+    seeded = random.Random(seed)
+    producers = rig.log.producers
+    producers.limit = 4
+    total = producers.total = ProducerTotal(1000, lambda: [producers])
+    for producer_id in range(4):
+        rig.append(batch(producer=(producer_id, 0, 0)))
+    held: dict[int, Any] = {}
+    for _ in range(20):
+        producer_id = seeded.randrange(9)
+        known = producers.get(producer_id)
+        held.setdefault(producer_id, None if known is None else list(known.batches))
+        last = hold(rig, batch(producer=(producer_id, 0, 0 if known is None else known.last_sequence + 1)))
+    rig.memory.fail("append", errno.ENOSPC)
+    last.joined.write()
+    now = {producer_id: producers.get(producer_id) for producer_id in held}
+    assert {at: state and list(state.batches) for at, state in now.items()} == held
+    assert total.room == 1000 - len(producers)
+    assert len(producers) <= 4
+
+
 def test_a_duplicate_of_what_is_held_waits_for_it_too(rig: Rig) -> None:
     written, held = batch(producer=(7, 0, 0)), batch(producer=(7, 0, 1))
     rig.append(written)
@@ -155,23 +182,53 @@ def test_an_append_that_is_not_held_writes_the_others_first(rig: Rig) -> None:
     assert rig.read() == [0, 1, 2]
 
 
-def test_an_append_behind_others_that_fail_gets_the_place_of_the_first(rig: Rig) -> None:
-    held = hold(rig, batch())
-    rig.memory.fail("append", errno.ENOSPC)
-    assert rig.append().base_offset == 1
-    assert isinstance(held.joined.write(), StorageError)
-    assert rig.read() == [0, 1]
-
-
-def test_an_append_for_which_others_have_to_be_written_first_fails_with_them() -> None:
-    rig = Rig(settings(segment_index_bytes=24))  # room for one entry, and so for one held append
+@pytest.mark.parametrize(("index_bytes", "then"), [(1000, {}), (24, {"hold": True}), (1000, {"hold": True, "leader_epoch": 1})])
+def test_an_append_for_which_others_have_to_be_written_first_fails_with_them(index_bytes: int, then: dict[str, Any]) -> None:
+    """It must not take their place, since they are going to be tried again: for one that is not held, one for whose index entry
+    there is no room beside that of the first (24 bytes are two, of which one is the segment's last), and one of a new epoch."""
+    rig = Rig(settings(segment_index_bytes=index_bytes))
     rig.append()
+    before = content(rig)
     held = hold(rig, batch())
     rig.memory.fail("append", errno.ENOSPC)
     with pytest.raises(StorageError):
-        hold(rig, batch())
+        rig.log.append_as_leader(batch(), **{"leader_epoch": 0, **then})
     assert isinstance(held.joined.write(), StorageError)
-    assert (rig.log.log_end_offset, rig.read()) == (1, [0])
+    assert content(rig) == before
+    assert (rig.log.log_end_offset, rig.read(), rig.log.epochs.entries) == (1, [0], ((0, 0),))
+
+
+def test_an_epoch_begins_behind_what_is_held(rig: Rig) -> None:
+    held = hold(rig, batch())
+    rig.memory.fail("append", errno.ENOSPC)
+    rig.log.begin_epoch(1)
+    assert isinstance(held.joined.write(), StorageError)
+    assert rig.log.epochs.entries == ((0, 0), (1, 1))
+
+
+def test_if_the_indexes_cannot_be_read_again_the_log_is_what_it_was(rig: Rig) -> None:
+    """Appends to other logs may push the file out of the open ones between a held append and the write."""
+    rig.fill(100)
+    rig.restart(clean=True)
+    held = hold(rig, batch())
+    segment = rig.log.segments.active
+    segment.release_file()
+    rig.disk.remove(segment.path(".index"))
+    rig.disk.open(segment.path(".log")).truncate(1000)
+    error = held.joined.write()
+    assert isinstance(error, CorruptRecord)
+    assert (rig.log.joined, rig.log.log_end_offset, rig.log.high_watermark) == (None, 101, 101)
+
+
+def test_what_could_not_be_written_is_not_tried_with_what_is_held_later(rig: Rig) -> None:
+    held = hold(rig, batch())
+    directory = rig.log.directory
+    directory.fail("something else", OSError(errno.EIO, "broken"))
+    rig.log.write_joined()
+    directory.failed = None
+    later = hold(rig, batch())
+    assert isinstance(held.joined.write(), StorageError)
+    assert rig.log.joined is later.joined
 
 
 def test_nothing_is_written_to_a_directory_that_went_offline_meanwhile(rig: Rig) -> None:

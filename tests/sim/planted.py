@@ -70,8 +70,8 @@ PLANTED: Final = (
         "vanished hw-backwards",
         "log/appending.py",
         (
-            "            self._held.append(end_offset)\n",
-            "            self.high_watermark = end_offset\n            self._held.append(end_offset)\n",
+            "            self._awaiting_flush.append(end_offset)\n",
+            "            self.high_watermark = end_offset\n            self._awaiting_flush.append(end_offset)\n",
         ),
     ),
     fault(

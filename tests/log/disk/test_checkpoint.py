@@ -145,5 +145,6 @@ def test_meta_properties_are_never_guessed(data: bytes) -> None:
 def test_clean_shutdown_is_kafkas() -> None:
     assert checkpoint.encode_clean_shutdown(11) == b'{"version":0,"brokerEpoch":11}'
     assert checkpoint.read_clean_shutdown(disk_with(b'{"version":0,"brokerEpoch":11}'), "/f") == 11
-    for odd in (b"", b"{}", b"[]", b'{"brokerEpoch":"x"}', b"\xff", b"[" * 100_000):
+    no_epochs = [b'{"brokerEpoch":%s}' % value for value in (b'"x"', b"true", b"1.0", b"-2", b"%d" % 2**63, b"9" * 5000)]
+    for odd in (b"", b"{}", b"[]", b"\xff", b"[" * 100_000, *no_epochs):
         assert checkpoint.read_clean_shutdown(disk_with(odd), "/f") == -1

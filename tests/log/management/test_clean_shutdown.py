@@ -108,6 +108,37 @@ def test_what_could_not_be_synced_together_is_synced_alone(tmp_path: Path) -> No
     assert (tmp_path / "b/.kafka_cleanshutdown").exists()
 
 
+def test_what_was_flushed_before_and_could_not_be_synced_together_is_synced_alone(tmp_path: Path) -> None:
+    """Then the log's end is durable, and only its indexes and its snapshot are not."""
+    disk = ShortOfDescriptors()
+    logs = manager(tmp_path, 4, disk)
+    write(logs)
+    disk.asked = 1
+    for log in logs.logs.values():
+        log.flush()
+    disk.asked = 0
+    logs.close()
+    assert disk.asked > 1
+    assert (tmp_path / "b/.kafka_cleanshutdown").exists()
+
+
+class LosesTheMarker(OsDisk):
+    """Cannot say whether the name of a clean stop's marker is durable."""
+
+    def sync_dir(self, path: str) -> None:
+        super().sync_dir(path)
+        if os.path.exists(f"{path}/.kafka_cleanshutdown"):
+            raise StateUnknown(errno.EIO, "fsync failed", path)
+
+
+def test_a_directory_that_fails_with_its_marker_has_none(tmp_path: Path) -> None:
+    logs = manager(tmp_path, 4, LosesTheMarker())
+    write(logs, 4)
+    logs.close()
+    assert [directory.failed is None for directory in logs.directories] == [False, False]
+    assert not list(tmp_path.glob("*/.kafka_cleanshutdown*"))
+
+
 class BrokenDisk(OsDisk):
     """Syncing partition 3's directory comes to a bug of ours."""
 

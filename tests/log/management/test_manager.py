@@ -118,6 +118,19 @@ def test_a_restart_finds_everything(broker: Broker, clean: bool) -> None:
     assert broker.manager.previous_broker_epoch is None  # the marker counts once
 
 
+def test_a_marker_of_an_earlier_run_does_not_make_the_last_stop_clean(broker: Broker) -> None:
+    """The directory that has it was not there in the last run; what is in it is older than what the others have."""
+    broker.manager.close(broker_epoch=41)
+    for older, path in enumerate(broker.paths):
+        marker = f"{path}/.kafka_cleanshutdown"
+        broker.disk.write_bytes(marker, b'{"version":0,"brokerEpoch":40}')
+        broker.start()
+        assert broker.manager.previous_broker_epoch is None, older
+        broker.manager.close(broker_epoch=41)
+    broker.start()
+    assert broker.manager.previous_broker_epoch == 41
+
+
 def test_checkpoints_are_kafkas(broker: Broker) -> None:
     broker.fill("t", 0, 4)
     broker.fill("t", 1, 0)

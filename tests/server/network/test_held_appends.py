@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import errno
 import random
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
 
+from ottla.server.base.errors import CloseConnection
 from ottla.server.base.network import OsNetwork
+from ottla.server.base.promise import Promise
+from ottla.server.dispatch.chain import Chain, Place
 from ottla.server.dispatch.routes import Dispatch
 from ottla.server.network.connection import FEW_BYTES, Connection
 from ottla.server.network.context import NetworkContext
@@ -16,11 +20,17 @@ from ottla.server.network.held_appends import begins_with_produce
 from ottla.server.network.listener import Listener
 from ottla.server.network.receive_buffers import ReceiveBuffers
 from ottla.server.network.socket_settings import SocketSettings
+from ottla.server.requests.link import Steps
+from ottla.server.requests.request import Request
+from ottla.server.requests.traits import Traits
+from ottla.wire.api import Api
+from ottla.wire.batch import read_header
 from ottla.wire.errors import ErrorCode
 from ottla.wire.header import encode_request_header
 from ottla.wire.messages import api_versions, fetch, produce
 from ottla.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from ottla.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from ottla.wire.records import decode_records
 from tests.fakes import FakeTransport, MemoryBroker
 from tests.log.support import batch
 from tests.server.network.peer import framed
@@ -33,7 +43,8 @@ class Producer:
 
     def __init__(self) -> None:
         self.broker = MemoryBroker({"t": 2, "other": 1})
-        self.dispatch = Dispatch(self.broker.context)
+        self.chain = Chain()
+        self.dispatch = Dispatch(self.broker.context, self.chain)
         self.buffers = ReceiveBuffers()
         context = NetworkContext(self.broker.clock, self.broker.context.purgatory, OsNetwork(), buffers=self.buffers)
         self.listener = Listener("PLAINTEXT", context, self.dispatch, SocketSettings(max_request_bytes=1 << 20))
@@ -52,6 +63,15 @@ class Producer:
 
         self.count = counted
 
+    def after_append(self, change: Callable[[Any, Request], Any]) -> None:
+        """Has `change` make what the handler of Produce returns, as a link of the chain may."""
+
+        class Changing:
+            def around(self, api: Api, traits: Traits, steps: Steps) -> Steps:
+                return steps._replace(handle=lambda body, request: change(steps.handle(body, request), request))
+
+        self.chain.put(Place.FAULTS, Changing())
+
     def path(self) -> str:
         return self.broker.replica().log.segments.active.path(".log")
 
@@ -64,13 +84,17 @@ class Producer:
 
     def answers(self) -> list[tuple[int, int, int]]:
         """Correlation id, error and offset of each answer to a Produce."""
+        return [answer[:3] for answer in self.answers_by_partition()]
+
+    def answers_by_partition(self) -> list[tuple[int, int, int, str, int]]:
+        """The same with the partition, by its topic and its index."""
         sent, found = self.transport.sent, []
         while sent:
             size = int.from_bytes(sent[:4], "big")
             body, end = produce.DECODE_RESPONSE[VERSION](sent[9 : 4 + size], 0)
             assert end == size - 5
             found += [
-                (int.from_bytes(sent[4:8], "big"), each.error_code, each.base_offset)
+                (int.from_bytes(sent[4:8], "big"), each.error_code, each.base_offset, topic.name, each.index)
                 for topic in body.responses
                 for each in topic.partition_responses
             ]
@@ -83,10 +107,20 @@ class Producer:
         return log.log_end_offset, sum(1 for _ in log.segments.batches(0, log.log_end_offset))
 
 
-def request(number: int, records: bytes | None = None, *, topic: str = "t", index: int = 0, acks: int = -1) -> bytes:
-    data = [PartitionProduceData(index, batch() if records is None else records)]
+def request(
+    number: int,
+    records: bytes | None = None,
+    *,
+    topic: str = "t",
+    index: int = 0,
+    acks: int = -1,
+    topics: Sequence[tuple[str, int]] = (),
+) -> bytes:
+    """Produces the records to a partition, or to each of `topics`, which are partitions of several."""
+    records = batch() if records is None else records
+    data = [TopicProduceData(name, bytes(16), [PartitionProduceData(at, records)]) for name, at in topics or [(topic, index)]]
     parts: list[Any] = [encode_request_header(0, VERSION, number, "me")]
-    produce.ENCODE_REQUEST[VERSION](ProduceRequest(None, acks, 1000, [TopicProduceData(topic, bytes(16), data)]), parts)
+    produce.ENCODE_REQUEST[VERSION](ProduceRequest(None, acks, 1000, data), parts)
     return b"".join(parts)
 
 
@@ -162,6 +196,72 @@ def test_without_acks_an_error_closes_the_connection_behind_the_other_answers(pr
     assert producer.offsets() == (3, 3)
 
 
+def test_a_connection_that_is_closed_in_place_of_an_answer_has_written_what_it_appended(producer: Producer) -> None:
+    def disconnect(answer: Any, request: Request) -> Any:
+        raise CloseConnection("a fault of the test kit, or a bug of ours")
+
+    producer.after_append(disconnect)
+    producer.send(request(1), request(2))
+    assert producer.transport.closed
+    assert producer.offsets() == (2, 2)
+
+
+def test_an_answer_that_comes_later_does_not_say_that_a_lost_batch_was_appended(producer: Producer) -> None:
+    late: list[tuple[Promise[Any], Any]] = []
+
+    def delay(answer: Any, request: Request) -> Any:
+        late.append((Promise(), answer))
+        return late[-1][0]
+
+    producer.after_append(delay)
+    producer.disk.fail("append", errno.ENOSPC)
+    producer.send(request(1), request(2))
+    for promise, answer in late:
+        promise.set_result(answer)
+    assert producer.transport.closed
+    assert (producer.answers(), producer.offsets()) == ([], (1, 1))
+
+
+def test_behind_an_answer_that_is_left_out_there_is_none(producer: Producer) -> None:
+    """The client would take each of them for the one before."""
+    served: list[int] = []
+
+    def disconnect(answer: Any, request: Request) -> Any:
+        served.append(request.correlation_id)
+        if served.count(2) == 2:
+            raise CloseConnection("a bug of ours")
+        return answer
+
+    producer.after_append(disconnect)
+    producer.disk.fail("append", errno.ENOSPC)
+    producer.send(*(request(number) for number in range(1, 5)), request(5, topic="other"))
+    assert producer.transport.closed
+    assert (served, producer.answers()) == ([1, 2, 3, 4, 5, 1, 2], [(1, 0, 1)])
+    assert (producer.offsets(), producer.offsets("other")) == ((3, 3), (2, 2))
+
+
+@pytest.mark.parametrize("between", ["no room in the index", "several partitions", "an fsync"])
+def test_what_could_not_be_written_together_comes_before_what_follows(producer: Producer, between: str) -> None:
+    """A client finds what has succeeded in the order in which it was sent. One that is not held needs what is held to be in the
+    file, which fails."""
+    index_bytes = "24" if between == "no room in the index" else "1000"  # two entries, one of them for the segment's end
+    producer.broker.create_topic("u", segment_index_bytes=index_bytes)
+    producer.broker.create_topic("flushed", flush_messages="1")
+    producer.send(request(0, topic="u"))
+    producer.disk.fail("append", errno.ENOSPC, path="/u-0/")
+    middle = {
+        "no room in the index": [],
+        "several partitions": [request(2, topics=[("t", 1), ("u", 0)])],
+        "an fsync": [request(2, topic="flushed")],
+    }[between]
+    producer.send(request(1, topic="u"), *middle, *(request(number, topic="u") for number in range(3, 7)))
+    log = producer.broker.replica("u").log
+    assert [read_header(data).base_offset for data in log.iterate_batches(0)] == list(range(log.log_end_offset))
+    found = {number: offset for number, error, offset in producer.answers() if not error and number not in (0, 2)}
+    assert found[1] == 1
+    assert list(found.values()) == sorted(found.values())
+
+
 def test_a_connection_that_is_closed_by_a_bad_frame_answers_what_it_has_written(producer: Producer) -> None:
     producer.send(request(1), request(2), b"\0\0\0\x09")
     assert producer.transport.closed
@@ -203,6 +303,34 @@ def test_random_reads_give_the_answers_of_single_requests() -> None:
             del frames[:count]
         assert together.transport.sent == single.transport.sent
         assert [together.offsets("t", each) for each in range(2)] == [single.offsets("t", each) for each in range(2)]
+
+
+def test_on_a_disk_that_fails_now_and_then_what_is_answered_is_there_in_its_order() -> None:
+    """Also where segments are full, a write is short or cut in two, and requests are about several partitions."""
+    for seed in range(20):
+        seeded = random.Random(seed)
+        producer, number = Producer(), 0
+        producer.broker.create_topic("u", segment_index_bytes="60", index_interval_bytes="0")
+        for _ in range(15):
+            frames = []
+            for _ in range(seeded.choice((1, 2, 5, 20))):
+                number += 1
+                records = batch(value=b"%d" % number)[: -1 if seeded.random() < 0.05 else None]
+                several = [("t", 1), ("u", 0), ("t", 0)] if seeded.random() < 0.1 else []
+                frames.append(request(number, records, topic=seeded.choice(("u", "u", "t", "other")), topics=several))
+            for _ in range(seeded.choice((0, 0, 1, 2))):  # without an error the write is short
+                producer.disk.fail("append", seeded.choice((errno.ENOSPC, 0)), skip=seeded.choice((0, 0, 1, 3)), written=10)
+            producer.send(*frames)
+            producer.disk._faults.clear()
+        answered = producer.answers_by_partition()
+        assert list(dict.fromkeys(each for each, *_ in answered)) == list(range(1, number + 1))
+        for replica in producer.broker.replicas:
+            log = replica.log
+            values = {record.offset: record.value for data in log.iterate_batches(0) for record in decode_records(data)}
+            assert list(values) == list(range(log.log_end_offset))
+            name = replica.topic, replica.partition
+            found = [(offset, b"%d" % each) for each, error, offset, *where in answered if not error and tuple(where) == name]
+            assert found == [(offset, values[offset]) for offset in sorted(dict(found))]
 
 
 @pytest.mark.parametrize(
