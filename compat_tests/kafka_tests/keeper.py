@@ -133,23 +133,22 @@ def made(kind: str, directory: Path, request: Mapping[str, Any]) -> Cluster:
         return _several(kind, directory, request)
     broker = _CLASSES[kind](directory)
     controller = f"localhost:{free_port()}"
-    quorum = "controller.quorum.bootstrap.servers" if request["standalone"] else "controller.quorum.voters"
     broker.settings = (
         _DEFAULTS
         | {
             "listeners": f"EXTERNAL://localhost:{broker.port},CONTROLLER://{controller}",
             "advertised.listeners": f"EXTERNAL://localhost:{broker.port}",
             "log.dirs": _disks(directory, request),
-            quorum: controller if request["standalone"] else f"{NODE_ID}@{controller}",
         }
+        | _quorum(request, NODE_ID, controller)
         | _allowed(request["create"][NODE_ID])
     )
-    options = ["--standalone"] * request["standalone"] + _levels(request)
+    options = _format_options(request)
     if isinstance(broker, RealKafka):
-        broker.format_options = tuple(options)
+        broker.format_options = options
     elif request["release"] or request["features"]:
         formatter = Kafka(directory, port=broker.port)
-        formatter.settings, formatter.format_options = broker.settings, tuple(options)
+        formatter.settings, formatter.format_options = broker.settings, options
         directory.mkdir(parents=True, exist_ok=True)
         formatter.properties.write_text("".join(f"{key}={value}\n" for key, value in broker.settings.items()))
         formatter.format()
@@ -159,8 +158,8 @@ def made(kind: str, directory: Path, request: Mapping[str, Any]) -> Cluster:
 def _several(kind: str, directory: Path, request: Mapping[str, Any]) -> Cluster:
     controller = KafkaController(directory / "controller")
     address = f"localhost:{controller.port}"
-    common = _DEFAULTS | _OF_SEVERAL | {"controller.quorum.bootstrap.servers": address}
-    controller.format_options = ("--standalone", *_levels(request))
+    common = _DEFAULTS | _OF_SEVERAL | _quorum(request, CONTROLLER_ID, address)
+    controller.format_options = _format_options(request)
     controller.settings = common | _allowed(request["controller"]) | _node("controller", CONTROLLER_ID, f"CONTROLLER://{address}")
     controller.settings["log.dirs"] = str(controller.data_dir)
     for key in ("advertised.listeners", "inter.broker.listener.name"):
@@ -188,10 +187,18 @@ def _allowed(settings: Mapping[str, str]) -> dict[str, str]:
     return {key: value for key, value in settings.items() if key not in _DIRECTORY_AGAIN}
 
 
-def _levels(request: Mapping[str, Any]) -> list[str]:
-    """Returns the options of Kafka's storage tool for the features that a test asks for."""
-    options = ["--release-version", request["release"]] if request["release"] else []
-    return options + [word for name, level in request["features"].items() for word in ("--feature", f"{name}={level}")]
+def _quorum(request: Mapping[str, Any], node: int, address: str) -> dict[str, str]:
+    """Returns the setting by which the controller is found: one that is in its log, or one that is in the configuration."""
+    if request["standalone"]:
+        return {"controller.quorum.bootstrap.servers": address}
+    return {"controller.quorum.voters": f"{node}@{address}"}
+
+
+def _format_options(request: Mapping[str, Any]) -> tuple[str, ...]:
+    """Returns the options of Kafka's storage tool for the quorum and the features that a test asks for."""
+    options = ["--standalone"] if request["standalone"] else []
+    options += ["--release-version", request["release"]] if request["release"] else []
+    return (*options, *(word for name, level in request["features"].items() for word in ("--feature", f"{name}={level}")))
 
 
 def _disks(directory: Path, request: Mapping[str, Any]) -> str:

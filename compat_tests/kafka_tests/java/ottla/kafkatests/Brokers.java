@@ -21,8 +21,8 @@ import java.util.stream.Stream;
  * each cluster has a connection: a JSON object a line, an answer a line. The connection's end is the brokers' end.
  *
  * Requests: {"create": [settings of each], "controller": settings, "release": version or null, "features": {name: level},
- * "disks": n, "standalone": bool}, then {"start": id} and {"stop": id} as often as wanted; null stands for all. Every answer is {"error": text} or the place:
- * bootstrap, controllers, and of each broker bootstrap and settings.
+ * "disks": n, "standalone": bool}, then {"start": id} and {"stop": id} as often as wanted; null stands for all. Every answer is
+ * {"error": text} or the place: bootstrap, controllers, and of each broker bootstrap and settings.
  */
 public final class Brokers implements AutoCloseable {
     private static final ObjectMapper JSON = new ObjectMapper();
