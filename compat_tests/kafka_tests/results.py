@@ -49,7 +49,7 @@ OUT: Final = {
     r"(DescribeFeatures|FeatureCommand)Test#test\w*Unstable": _OLDER,
     r"DescribeFeaturesTest#testSendRequestToWrongNodeType": _APART,
     r"MetadataQuorumCommandTest#testDescribeQuorumReplicationSuccessful\[1\]": "needs two controllers",
-    r"MetadataQuorumCommandTest#testDescribeQuorum(Replication|Status)Successful\[3\]": "needs two brokers that are controllers, too",
+    r"MetadataQuorumCommandTest#testDescribeQuorum\w+Successful\[3\]": "needs two brokers that are controllers, too",
     r"StaticBrokerConfigTest#testTopicConfigsGetImpacted": _APART,
     r"ResetIntegrationWithSslTest#": "needs a listener with SSL, and a library that creates keys",
     r"ConfigCommandIntegrationTest#testBrokerLoggerConfigUpdate": _SAME_JVM,

@@ -18,7 +18,8 @@ There or, of the long forms that CI does not run, as they were kept in compat_te
 
 The last three have "ran" as well: {"date", "commit"} of the run that wrote them (compat_tests/provenance.py), or the date alone.
 
-Kafka's own tests keep theirs in compat_tests/kafka_tests/results.json (results.py there), a row per case.
+Kafka's own tests keep theirs in compat_tests/kafka_tests/results.json (results.py there), a row per case; those that ran with
+several brokers have them in several.json.
 """
 
 from __future__ import annotations
@@ -36,6 +37,8 @@ KINDS: Final = ("ottla", "kafka")
 _COMPAT: Final = Path(__file__).resolve().parents[2] / "compat_tests"
 KEPT: Final = _COMPAT / "results"
 KAFKA_TESTS: Final = _COMPAT / "kafka_tests" / "results.json"
+SEVERAL: Final = "several.json"
+"""Beside it."""
 _LONGEST: Final = 200
 PASSED: Final = "passed"
 FAILED: Final = "failed"
@@ -79,6 +82,8 @@ class Results:
     breaks: dict[str, Any] | None
     aiokafka: dict[str, Any] | None
     kafka_tests: list[dict[str, Any]] | None
+    several: list[dict[str, Any]] | None
+    """Those of Kafka's own tests that need several brokers, run with as many."""
     left_out: dict[str, str]
     """Tests that the suite did not run in this form, by pytest's names, and why."""
     origins: dict[str, str]
@@ -124,9 +129,11 @@ def read(folder: Path, kept: Path = KEPT, kafka_tests: Path = KAFKA_TESTS) -> Re
     runs = [json.loads(file.read_text()) for file in sorted(folder.glob("*.run.json"))]
     if reports:
         origins["suite"] = "; ".join(sorted({_when(run) for run in runs})) or f"{day_of(reports[-1])}, {UNKNOWN} commit"
-    if kafka_tests.exists():
-        last = _json(kafka_tests.with_suffix(".run.json"))
-        origins["kafka_tests"] = f"merged from several runs, the last on {last['date'] if last else day_of(kafka_tests)}"
+    several = kafka_tests.with_name(SEVERAL)
+    for name, file in (("kafka_tests", kafka_tests), ("several", several)):
+        if file.exists():
+            last = _json(file.with_suffix(".run.json"))
+            origins[name] = f"merged from several runs, the last on {last['date'] if last else day_of(file)}"
     return Results(
         tuple(found.values()),
         tuple(again.values()),
@@ -136,6 +143,7 @@ def read(folder: Path, kept: Path = KEPT, kafka_tests: Path = KAFKA_TESTS) -> Re
         figures("breaks.json"),
         figures("aiokafka.json"),
         _json(kafka_tests),
+        _json(several),
         {test: why for run in runs for test, why in run["left_out"].items()},
         origins,
     )

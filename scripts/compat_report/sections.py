@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from compat_tests.forms import IN_FULL
@@ -149,6 +149,16 @@ def summary(results: Results) -> list[Line]:
             "`scripts/kafka_tests.py`; a sample in CI",
             source="kafka_tests",
             pending=sum(each["kafka"] is None for each in results.kafka_tests or ()),
+        )
+    )
+    lines.append(
+        Line(
+            "those of them that need several brokers",
+            _of_kafkas(results.several, "kafka"),
+            _of_kafkas(results.several, "ottla"),
+            "`scripts/kafka_tests.py --several`; not in CI",
+            source="several",
+            pending=sum(each["kafka"] is None for each in results.several or ()),
         )
     )
     broken = results.breaks
@@ -325,22 +335,30 @@ def _kafka_tests(results: Results) -> list[Block]:
     blocks: list[Block] = [Heading("Kafka's own tests")]
     if not results.kafka_tests:
         return [*blocks, Paragraph("Not run.")]
+    says = (
+        "These are the integration tests of the clients, the tools and Streams 4.3.1, as published for Maven; each case has "
+        "a new broker. Only the cases that Apache Kafka 4.4.0 passes in this harness are counted."
+    )
+    blocks += [Paragraph(says), *_counted_by_class(results.kafka_tests, _why_out)]
+    if results.several:
+        says = "Those that need several brokers, each case with as many as it asks for, and with a controller of Apache Kafka:"
+        blocks += [Paragraph(says), *_counted_by_class(results.several, lambda each: str(each["reason"]))]
+    return blocks
+
+
+def _counted_by_class(cases: list[dict[str, Any]], why_out: Callable[[dict[str, Any]], str]) -> list[Block]:
+    """Returns a table of the cases of Kafka's own tests, what ottla does not pass of them, and what is not counted."""
     by_class: dict[str, list[dict[str, Any]]] = defaultdict(list)
-    for each in results.kafka_tests:
+    for each in cases:
         by_class[each["class"].rpartition(".")[2]].append(each)
-    out = Counter(_why_out(each) for each in results.kafka_tests if each["kafka"] not in (PASSED, None))
+    out = Counter(why_out(each) for each in cases if each["kafka"] not in (PASSED, None))
     rows = [row(name, _score(_of_kafkas(of, "kafka")), _score(_of_kafkas(of, "ottla"))) for name, of in sorted(by_class.items())]
     failing = [
         row(f"{each['class']}#{each['case']}", each["reason"] or "not run")
-        for each in results.kafka_tests
+        for each in cases
         if each["kafka"] == PASSED and each["ottla"] != PASSED
     ]
     return [
-        *blocks,
-        Paragraph(
-            "These are the integration tests of the clients, the tools and Streams 4.3.1, as published for Maven; each case has "
-            "a new broker. Only the cases that Apache Kafka 4.4.0 passes in this harness are counted."
-        ),
         Table(("class", "Apache Kafka", "ottla"), rows),
         *([Table(("not passed by ottla", "why"), failing)] if failing else []),
         Folded(

@@ -309,6 +309,22 @@ def test_cases_of_kafkas_that_wait_to_be_compared_are_a_figure_of_their_own(tmp_
     assert "not yet compared" not in "".join(reported([rows[0], rows[2]]))
 
 
+def test_cases_of_kafkas_that_need_several_brokers_are_counted_apart(tmp_path: Path) -> None:
+    row = {"class": "x.Y", "case": "a", "brokers": 3, "kafka": "failed", "ottla": "failed", "reason": "needs 3", "seconds": 1.0}
+    kept = tmp_path / "kafka_tests"
+    kept.mkdir()
+    (kept / "results.json").write_text(json.dumps([row]))
+    several = [row | {"kafka": "passed", "ottla": "passed"}, row | {"case": "b", "kafka": "excluded", "reason": "an object"}]
+    (kept / "several.json").write_text(json.dumps(several))
+    (kept / "several.run.json").write_text('{"date": "2026-11-27"}')
+    results = read(tmp_path, kafka_tests=kept / "results.json")
+    assert lines_of(results)["those of them that need several brokers"][:2] == ["1 of 1", "1 of 1"]
+    assert results.origins["several"].endswith("2026-11-27")
+    text = pages.markdown(sections.report(results))
+    assert "| needs several brokers | 1 |" in text
+    assert "| an object | 1 |" in text
+
+
 @pytest.mark.parametrize(("form", "full"), [("short", None), ("full", "1")])
 def test_the_long_form_is_asked_for(form: str, full: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: dict[str, str | None] = {}
