@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -36,6 +36,9 @@ class FakeInside:
 
     answers: dict[str, Any] = field(default_factory=dict)
     asked: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
+    waited: list[tuple[str, int, float]] = field(default_factory=list)
+    """What was waited for; by `when_waited` it comes."""
+    when_waited: Callable[[], object] = lambda: None
 
     def ask(self, question: str, **arguments: Any) -> Any:
         self.asked.append((question, arguments))
@@ -45,6 +48,10 @@ class FakeInside:
         if isinstance(answer, Exception):
             raise answer
         return answer
+
+    def wait_for(self, news: str, number: int, within_s: float) -> None:
+        self.waited.append((news, number, within_s))
+        self.when_waited()
 
 
 @dataclass
