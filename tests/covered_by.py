@@ -47,6 +47,7 @@ COVERED_BY: Final[dict[str, str]] = {
     "console/subjects/access.py": "tests/console/pages/test_acls.py",
     "console/subjects/any_broker.py": "tests/console/pages/test_acls.py",
     "console/subjects/quorum.py": "tests/console/pages/test_quorum.py",
+    "console/subjects/reassignments.py": "tests/console/pages/test_reassignments.py",
     "console/subjects/storage.py": "tests/console/pages/test_storage.py",
     "console/subjects/tokens.py": "tests/console/pages/test_tokens.py",
     "console/subjects/transactions.py": "tests/console/pages/test_transactions.py",

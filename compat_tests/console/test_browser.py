@@ -20,6 +20,7 @@ from compat_tests.commands import made
 from compat_tests.console.chromium import chromium
 from compat_tests.console.hostile import HOSTILE
 from compat_tests.console.running import Visitor, broker, console
+from compat_tests.console.test_secured import COMMAND_CONFIG, WITH_LOGIN, broker_words, client_properties
 from compat_tests.test_commands_txn import open_transaction
 from compat_tests.waiting import wait_for
 
@@ -49,9 +50,13 @@ def address(at: str, shared_brokers: SharedBrokers) -> Iterator[str]:
 @pytest.fixture(scope="module")
 def within(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The console of a broker that has started it and shows its inside: requests that were watched, an open transaction, a test
-    kit with a fault and a snapshot, two log directories."""
+    kit with a fault and a snapshot, two log directories. It stands for three brokers."""
     place = tmp_path_factory.mktemp("inside")
-    with broker(Path(f"{place}/one,{place}/two"), "--metrics-port", "0", "--test-port", "0") as (_, bootstrap, url):
+    with broker(Path(f"{place}/one,{place}/two"), "--metrics-port", "0", "--test-port", "0", "--test-nodes", "3") as (
+        _,
+        bootstrap,
+        url,
+    ):
         visitor = Visitor(url)
         for form in (
             {"act": "fault", "api": "Fetch", "topic": "none", "do": "hold until released"},
@@ -153,7 +158,10 @@ def visit(page: Page, address: str, path: str) -> None:
 INSIDE = (
     *("/inside", "/requests", "/requests?request=1", "/transactions", "/transaction?id=till", "/transaction/abort?id=till"),
     *("/test", "/test/reset", "/files?dir=2", "/file/2%3Ameta.properties"),
+    *("/broker/reassignments", "/broker/reassignments/new", "/broker/reassignments/new?topic=__transaction_state&to=3"),
 )
+SECURED = ("/access/tokens", "/access/tokens/new", "/access/tokens/renew?id=TOKEN", "/access/tokens/expire?id=TOKEN")
+"""Pages of a cluster with delegation tokens, of which there is one."""
 
 
 def test_axe_finds_nothing_in_light_and_dark_and_it_is_narrow_where_the_screen_is(
@@ -163,17 +171,39 @@ def test_axe_finds_nothing_in_light_and_dark_and_it_is_narrow_where_the_screen_i
     page.goto(within)
     for at, path in [*((address, path) for path in paths(hostile)), *((within, path) for path in INSIDE)]:
         visit(page, at, path)
-        with pictured(page, "axe-light"):
-            page.emulate_media(color_scheme="light")
-            assert violations(page, None) == [], path
-            assert page.locator("h1").count() == 1
-        with pictured(page, "axe-dark"):
-            page.emulate_media(color_scheme="dark")
-            assert violations(page, {"runOnly": ["color-contrast"]}) == [], path  # the rest is the same
-        with pictured(page, "narrow"):
-            page.set_viewport_size({"width": 360, "height": 800})
-            assert page.evaluate("document.documentElement.scrollWidth") <= 360, path
-            page.set_viewport_size({"width": 1200, "height": 800})
+        check(page, path)
+
+
+def check(page: Page, path: str) -> None:
+    """Checks the page that is open, with axe in both schemes, and whether it is as narrow as a telephone."""
+    with pictured(page, "axe-light"):
+        page.emulate_media(color_scheme="light")
+        assert violations(page, None) == [], path
+        assert page.locator("h1").count() == 1
+    with pictured(page, "axe-dark"):
+        page.emulate_media(color_scheme="dark")
+        assert violations(page, {"runOnly": ["color-contrast"]}) == [], path  # the rest is the same
+    with pictured(page, "narrow"):
+        page.set_viewport_size({"width": 360, "height": 800})
+        assert page.evaluate("document.documentElement.scrollWidth") <= 360, path
+        page.set_viewport_size({"width": 1200, "height": 800})
+
+
+def test_axe_and_tokens(look: Callable[..., Page], tmp_path: Path) -> None:
+    words = [*broker_words(WITH_LOGIN, tmp_path), "--override", "delegation.token.secret.key=the secret key"]
+    words += ["--override", f"{COMMAND_CONFIG}={client_properties(WITH_LOGIN, tmp_path)}"]
+    page = look()
+    with broker(tmp_path / "data", *words) as (_, _, url):
+        page.goto(url)
+        visit(page, url, "/access/tokens/new")
+        page.get_by_label("Who may renew").fill("User:bob")
+        page.get_by_role("button", name="Make").click()
+        page.get_by_role("button", name="Copy").first.wait_for()
+        check(page, "the new token")
+        token = page.locator("dd").first.inner_text()
+        for path in SECURED:
+            visit(page, url, path.replace("TOKEN", token))
+            check(page, path)
 
 
 def violations(page: Page, options: dict[str, list[str]] | None) -> list[tuple[str, list[str]]]:

@@ -28,6 +28,7 @@ from ottla.console.pages import (
     quorum,
     quotas,
     rates,
+    reassignments,
     record,
     requests,
     setting,
@@ -90,7 +91,9 @@ PAGES: Final[Mapping[str, Callable[[Ask], Answer]]] = {
     # What a cluster is made of
     "/broker/directories": storage.directories,
     "/broker/directory": storage.directory,
-    "/broker/reassignments": storage.reassignments,
+    "/broker/reassignments": reassignments.reassignments,
+    "/broker/reassignments/new": reassignments.form,
+    "/broker/reassignments/cancel": reassignments.ask_to_cancel,
     "/broker/quorum": quorum.quorum,
     # Settings, and what else is changed
     "/setting": setting.setting,
@@ -127,6 +130,8 @@ ACTIONS: Final[Mapping[str, Callable[[Ask], Answer]]] = {
     "/access/tokens/expire": tokens.expire,
     "/access/quotas/new": quotas.add,
     "/access/quotas/remove": quotas.remove,
+    "/broker/reassignments/new": reassignments.move,
+    "/broker/reassignments/cancel": reassignments.cancel,
     "/setting/set": setting.set_,
     "/setting/unset": setting.unset,
     "/topics/{topic}/partitions": topic_growth.add_partitions,

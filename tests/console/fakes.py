@@ -69,11 +69,13 @@ class FakeSource:
     asked: list[object] = field(default_factory=list)
     history: History = field(default_factory=lambda: History(itertools.count(0, 2).__next__, itertools.count(0, 2000).__next__))
     facts: GroupFacts | None = None
+    brokers: Sequence[int] = (1,)
+    metadata: Any = NO_METADATA
     gathering: Gathering = field(default_factory=lambda: Gathering(1, "a group"))
 
     def summary(self) -> Summary:
-        nodes = (Node(1, self.host, 9092, True, 3, 3),)
-        return Summary(self.cluster_id, nodes, {topic.name: topic for topic in self.topics}, NO_METADATA)
+        nodes = tuple(Node(number, self.host, 9092, number == 1, 3, 3) for number in self.brokers)
+        return Summary(self.cluster_id, nodes, {topic.name: topic for topic in self.topics}, self.metadata)
 
     def topic(self, name: str) -> TopicSummary:
         found = self.summary().topics.get(name)

@@ -23,6 +23,7 @@ from ottla.commands.group_rows import MemberState, OffsetState
 from ottla.commands.output import Failure
 from ottla.commands.positions import Partition
 from ottla.commands.program import AccessRule
+from ottla.commands.reassignments import Moving
 from ottla.commands.tokens import Token
 from ottla.commands.why.facts import Awaited, GroupFacts, PartitionFacts
 from ottla.console.app import Beside
@@ -30,7 +31,7 @@ from ottla.console.pages import record
 from ottla.console.reading import Record
 from ottla.console.rendering import segment
 from ottla.console.source import Source, Summary
-from ottla.console.subjects import access, quorum, settings, storage, tokens, transactions
+from ottla.console.subjects import access, quorum, reassignments, settings, storage, tokens, transactions
 from ottla.console.text import shown, visible
 from ottla.wire.messages import consumer_group_heartbeat, offset_commit
 from tests.console.browser import HOST, Browser, browsing, cells, check_page
@@ -197,7 +198,10 @@ def _say_hostile_things(monkeypatch: pytest.MonkeyPatch) -> None:
             [storage.Directory(1, value, value, 1, 1, False, []) for value in HOSTILE],
             HOSTILE,
         ),
-        (storage, "reassignments"): [storage.Moving(one, (1,), (2,), (3,)) for one in where],
+        (reassignments, "under_way"): [Moving(one, (1, 2), (2,), (1,)) for one in where],
+        (reassignments, "copies"): ({one: [reassignments.Copy(2, False, 1, 2)] for one in where}, HOSTILE),
+        (reassignments, "replicas"): {0: (1,)},
+        (reassignments, "sizes"): ({0: 1}, HOSTILE),
         (quorum, "quorum"): quorum.Quorum(1, 1, 1, [quorum.Replica(1, True, True, 1, 0, 1, 1, tuple(HOSTILE))]),
         (quorum, "features"): [quorum.Feature(value, 1, 1, 1) for value in HOSTILE],
         (settings, "detail"): detail,
@@ -240,6 +244,7 @@ def test_what_the_pages_of_administration_show(monkeypatch: pytest.MonkeyPatch) 
                 f"/access/users/new?name={said}",
                 f"/access/users/remove?name={said}&mechanism=SCRAM-SHA-256",
                 f"/access/quotas/remove?user={said}&key={said}",
+                f"/broker/reassignments/cancel?topic={said}",
                 f"/access/tokens/renew?id={said}",
                 f"/access/tokens/expire?id={said}",
                 f"/access/remove?rule=deny&principal={said}&host={said}&operation=all&resource=group&name={said}&pattern=literal",
