@@ -125,7 +125,7 @@ def paths(topic: str) -> list[str]:
         *(f"/topics/{topic}{end}" for end in ("", "/settings", "/messages?n=4", "/0/0", "/0/999999", "/produce", "/delete")),
         *(
             f"/topics/{topic}{end}"
-            for end in ("/messages?where=5", "/messages?value=%3C&n=4", "/tail", "/rates", "/produce?again=0.0")
+            for end in ("/messages?where=5", "/messages?value=%3C&n=4", "/tail", "/groups", "/rates", "/produce?again=0.0")
         ),
         "/topics/__consumer_offsets/messages?n=4",
         *(f"/group?id={group}", f"/group/reset?id={group}&to=beginning", f"/group/rates?id={group}"),

@@ -160,6 +160,7 @@ def test_settings_addresses_and_what_else_a_cluster_says() -> None:
             "/brokers",
             "/brokers/1",
             "/topics/t/settings",
+            "/topics/t/groups",
             *(f"/{of}s?page={n}" for of in ("topic", "group") for n in range(6)[1:]),
         ):
             answer = browser.get(path)
