@@ -135,6 +135,10 @@ def test_partitions_records_and_groups(visitor: Visitor, bootstrap: str, unique:
     wait_for(lambda: visitor.get(f"/topics/{topic}").cells[8::8] == ["0", "1"], "the partition is there")
     with Consumer({"bootstrap.servers": bootstrap, "group.id": group}) as consumer:
         consumer.commit(offsets=[TopicPartition(topic, 0, 1)], asynchronous=False)
+    path = f"/group/forget?id={group}&topic={topic}"
+    assert visitor.post(path, visitor.get(path), typed="no", topic=topic).status == 400
+    assert visitor.post(path, visitor.get(path), typed=group, topic=topic).status == 303
+    assert topic not in visitor.get(f"/group?id={group}").cells
     path = f"/group/delete?id={group}"
     assert visitor.post(path, visitor.get(path), typed=group).status == 303
     assert visitor.get(f"/group?id={group}").status == 404

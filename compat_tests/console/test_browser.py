@@ -135,6 +135,7 @@ def paths(topic: str) -> list[str]:
         *("/access/tokens", "/access/quotas", "/broker/directories", "/broker/reassignments", "/broker/quorum"),
         *(f"/setting?of=topic&name={topic}&key=retention.ms", f"/setting/set?of=topic&name={topic}&key=retention.ms"),
         *(f"/group/settings?id={group}", f"/group/delete?id={group}", f"/topics/{topic}/partitions"),
+        f"/group/forget?id={group}",
         *("/files", "/file/meta.properties", f"/files/{topic}-0"),
         *(f"/files/{topic}-0/{end}" for end in (f"{0:020d}.log{of}" for of in ("", "?records=1", "?batch=0"))),
     ]

@@ -168,6 +168,7 @@ def test_settings_addresses_and_what_else_a_cluster_says() -> None:
             assert visible(everything) in "".join(check_page(answer.text).texts)  # where the cluster is
         for value in HOSTILE:
             assert browser.get(f"/group?id={segment(value)}").status == 200
+            assert browser.get(f"/group/forget?id={segment(value)}").status == 200
         found = cells(browser.get("/topics/t/settings").text)
     assert {on_page(value) for value in HOSTILE} <= set(found)
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from ottla.commands import direct
+from ottla.commands import direct, reassignments
 from ottla.commands.brokers import Brokers
 from ottla.commands.direct import Refused
 from ottla.commands.output import Failure
@@ -275,7 +275,7 @@ def test_progress_is_by_the_bytes_of_both_logs(monkeypatch: pytest.MonkeyPatch) 
 def test_refusals_of_a_part_say_how_much_was_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     refused: dict[Partition, str] = {}
     monkeypatch.setattr(subject, "_controller", lambda _: nullcontext((None, 5)))
-    monkeypatch.setattr(subject.reassignments, "reassign", lambda *_: refused)
+    monkeypatch.setattr(reassignments, "reassign", lambda *_: refused)
     source: Any = None
     subject.move(source, "t", {0: (1,)})
     refused[Partition("t", 0)] = "no"

@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -32,7 +33,7 @@ def at() -> Iterator[str]:
     """The address at which a broker with delegation tokens wants a login; alice may log in there."""
     ports = free_port(), free_port()
     users = f'{MODULE}.plain.PlainLoginModule required user_alice="alice-secret";'
-    settings = {
+    settings: dict[str, Any] = {
         "listeners": f"PLAINTEXT://{HOST}:{ports[0]},LOGIN://{HOST}:{ports[1]}",
         "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,LOGIN:SASL_PLAINTEXT",
         "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-512",

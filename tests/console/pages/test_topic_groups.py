@@ -39,19 +39,19 @@ def test_a_group_that_has_committed_is_there(
 def test_the_furthest_behind_comes_first_and_only_what_is_here_counts() -> None:
     states = [
         GroupState("near", "Stable", "consumer", "range", None, (READER,), offsets("t", p1=2) + offsets("u", p0=1000)),
-        GroupState("far", "Empty", "classic", "", None, (), offsets("t", p0=5, p1=7)),
+        GroupState("very far", "Empty", "classic", "", None, (), offsets("t", p0=5, p1=7)),
         GroupState("elsewhere", "Empty", "classic", "", None, (), offsets("u", p0=1)),
         GroupState("new", "Stable", "share", "", None, (READER,), ()),
     ]
     with browsing(FakeSource([topic_summary("t", 2)], states, notes=("a note",))) as browser:
         shown = browser.get("/topics/t/groups").text
         assert cells(shown)[7:] == [
-            *("far", "classic", "○ Empty", "2", "12", "nobody", "✕ no member Why?"),
+            *("very far", "classic", "○ Empty", "2", "12", "nobody", "✕ no member Why?"),
             *("near", "consumer", "● Stable", "1", "2", "the-client", "Why?"),
             *("new", "share", "● Stable", "0", "0", "the-client", ""),
         ]
         assert "<li>a note</li>" in shown
-        assert cells(browser.get("/topics/t/groups?q=FA").text)[7::7] == ["far"]
+        assert cells(browser.get("/topics/t/groups?q=FA").text)[7::7] == ["very far"]
         assert cells(browser.get("/topics/t/groups?q=x").text)[7:] == ["No group fits."]
 
 
