@@ -40,8 +40,8 @@ def _topics(state: GroupState) -> list[str]:
 def _form(ask: Ask, state: GroupState) -> Form:
     topics, name = _topics(state), state.name or "(empty name)"
     text = [
-        f"This deletes what the {state.kind} group {name} has committed in one topic. A consumer that reads the topic for it later "
-        "begins where its own settings say. It cannot be undone."
+        f"This deletes what the {state.kind} group {name} has committed in one topic. A consumer that reads the topic for it "
+        "later begins where its own settings say. It cannot be undone."
     ]
     if state.members:
         members = counted(len(state.members), "member")
