@@ -283,6 +283,27 @@ def test_keys(look: Callable[..., Page], hostile: str) -> None:
     assert page.get_by_role("dialog").count() == 0
 
 
+def test_the_switch_of_colours(look: Callable[..., Page]) -> None:
+    page = look()
+    page.emulate_media(color_scheme="light")
+
+    def paper() -> str:
+        return str(page.evaluate("getComputedStyle(document.body).backgroundColor"))
+
+    light = paper()
+    page.get_by_role("button", name="Colours: as the system").click()
+    page.get_by_role("button", name="Colours: light").click()
+    dark = paper()
+    assert dark != light
+    page.keyboard.press("Enter")  # the button has the focus
+    page.get_by_role("button", name="Colours: as the system").click()
+    page.get_by_role("button", name="Colours: light").click()
+    visit(page, page.url, "/topics")
+    page.get_by_role("button", name="Colours: dark").wait_for()
+    assert paper() == dark
+    assert violations(page, None) == []
+
+
 def test_a_tail_shows_what_comes_as_text(look: Callable[..., Page], at: str) -> None:
     topic, producer = made(at, 1), Producer({"bootstrap.servers": at, "linger.ms": 0})
 

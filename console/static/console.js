@@ -59,6 +59,34 @@ function button(name, act) {
   return made;
 }
 
+const schemes = ["", "light", "dark"];
+
+function kept() {
+  try {
+    return Math.max(0, schemes.indexOf(localStorage.getItem("scheme") ?? ""));
+  } catch {
+    return 0; // the browser keeps nothing for pages
+  }
+}
+
+function showScheme(at, switcher) {
+  document.documentElement.dataset.scheme = schemes[at];
+  switcher.textContent = `Colours: ${schemes[at] || "as the system"}`;
+}
+
+function switchScheme() {
+  let at = kept();
+  const switcher = button("", () => {
+    at = (at + 1) % schemes.length;
+    showScheme(at, switcher);
+    try {
+      localStorage.setItem("scheme", schemes[at]);
+    } catch {} // then it is for this page only
+  });
+  showScheme(at, switcher);
+  document.querySelector("header")?.append(switcher);
+}
+
 function startTail(tail) {
   const [base, rows, said] = [tail.dataset.tail.split("/tail/")[0], tail.querySelector("tbody"), tail.querySelector("[data-said]")];
   const source = new EventSource(tail.dataset.tail);
@@ -124,6 +152,7 @@ function prepare() {
   }
 }
 
+switchScheme();
 prepare();
 const tail = document.querySelector("[data-tail]");
 if (tail !== null) startTail(tail);
