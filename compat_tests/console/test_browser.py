@@ -304,6 +304,32 @@ def test_the_switch_of_colours(look: Callable[..., Page]) -> None:
     assert violations(page, None) == []
 
 
+def test_a_table_is_sorted_by_its_heads(look: Callable[..., Page], address: str, hostile: str) -> None:
+    page = look()
+    visit(page, address, f"/topics/{hostile}/settings")
+    names = page.locator("table").last.locator("tbody th")
+    before = names.all_inner_texts()
+    head = page.locator("table").last.get_by_role("button", name="Setting")
+    head.click()
+    assert names.all_inner_texts() == sorted(before)
+    head.focus()
+    page.keyboard.press("Enter")
+    assert names.all_inner_texts() == sorted(before, reverse=True)
+    assert page.locator('[aria-sort="descending"]').count() == 1
+    check(page, "a table that was sorted")
+    visit(page, address, "/broker/directories")
+    page.locator("tbody th a").first.click()
+    page.get_by_role("button", name="Size").wait_for()
+    for _ in range(2):  # the page has the largest first
+        page.get_by_role("button", name="Size").click()
+    sizes = page.locator("tbody td:nth-child(3)").all_inner_texts()
+    units = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20}
+    amounts = [float(text.split()[0]) * units[text.split()[1]] for text in sizes]
+    assert len(amounts) > 2
+    assert amounts == sorted(amounts)
+    assert amounts[0] < amounts[-1]
+
+
 def test_a_tail_shows_what_comes_as_text(look: Callable[..., Page], at: str) -> None:
     topic, producer = made(at, 1), Producer({"bootstrap.servers": at, "linger.ms": 0})
 
