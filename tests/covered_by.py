@@ -45,7 +45,6 @@ COVERED_BY: Final[dict[str, str]] = {
     "console/kit.py": "tests/console/pages/test_kit.py",
     "console/missing.py": "tests/console/test_source.py",
     "console/subjects/access.py": "tests/console/pages/test_acls.py",
-    "console/subjects/any_broker.py": "tests/console/pages/test_acls.py",
     "console/subjects/quorum.py": "tests/console/pages/test_quorum.py",
     "console/subjects/reassignments.py": "tests/console/pages/test_reassignments.py",
     "console/subjects/storage.py": "tests/console/pages/test_storage.py",

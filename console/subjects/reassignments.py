@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from ottla.commands import direct, reassignments
@@ -12,24 +11,21 @@ from ottla.commands.output import Failure
 from ottla.commands.positions import Partition
 from ottla.commands.reassignments import Moving
 from ottla.console.source import Source
+from ottla.console.subjects.any_broker import controller
 
 Plan = Mapping[int, tuple[int, ...]]
 """The replicas of each partition of a topic, the preferred leader first."""
 
 
-@contextmanager
-def _controller(source: Source) -> Iterator[tuple[direct.Connection, int]]:
-    """Connects to the controller, or to a broker that passes on what it is asked; yields that, and how long to wait in ms."""
-    summary = source.summary()
-    at = next((node.number for node in summary.nodes if node.is_controller), min(node.number for node in summary.nodes))
-    with Brokers(source.cluster, summary.metadata) as brokers:
-        yield brokers.at(at), round(source.cluster.timeout_s * 1000)
-
-
 def under_way(source: Source) -> list[Moving]:
     """Returns the reassignments under way. Raises Failure."""
-    with _controller(source) as (controller, timeout_ms):
-        return reassignments.under_way(controller, timeout_ms)
+    with controller(source) as asked:
+        return reassignments.under_way(asked, _timeout_ms(source))
+
+
+def _timeout_ms(source: Source) -> int:
+    """Returns how long a controller may take."""
+    return round(source.cluster.timeout_s * 1000)
 
 
 class Copy(NamedTuple):
@@ -106,8 +102,8 @@ def cancel(source: Source, moving: Sequence[Moving]) -> None:
 
 
 def _reassign(source: Source, wanted: Mapping[Partition, Sequence[int] | None]) -> None:
-    with _controller(source) as (controller, timeout_ms):
-        refused = reassignments.reassign(controller, timeout_ms, wanted)
+    with controller(source) as asked:
+        refused = reassignments.reassign(asked, _timeout_ms(source), wanted)
     if refused:
         few = "; ".join(f"{partition}: {why}" for partition, why in list(refused.items())[:3])
         more = f"; and {len(refused) - 3} more" if len(refused) > 3 else ""

@@ -70,11 +70,12 @@ class FakeSource:
     history: History = field(default_factory=lambda: History(itertools.count(0, 2).__next__, itertools.count(0, 2000).__next__))
     facts: GroupFacts | None = None
     brokers: Sequence[int] = (1,)
+    controller: int = 1
     metadata: Any = NO_METADATA
     gathering: Gathering = field(default_factory=lambda: Gathering(1, "a group"))
 
     def summary(self) -> Summary:
-        nodes = tuple(Node(number, self.host, 9092, number == 1, 3, 3) for number in self.brokers)
+        nodes = tuple(Node(number, self.host, 9092, number == self.controller, 3, 3) for number in self.brokers)
         return Summary(self.cluster_id, nodes, {topic.name: topic for topic in self.topics}, self.metadata)
 
     def topic(self, name: str) -> TopicSummary:

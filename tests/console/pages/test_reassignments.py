@@ -274,9 +274,9 @@ def test_progress_is_by_the_bytes_of_both_logs(monkeypatch: pytest.MonkeyPatch) 
 
 def test_refusals_of_a_part_say_how_much_was_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     refused: dict[Partition, str] = {}
-    monkeypatch.setattr(subject, "_controller", lambda _: nullcontext((None, 5)))
+    monkeypatch.setattr(subject, "controller", lambda _: nullcontext(None))
     monkeypatch.setattr(reassignments, "reassign", lambda *_: refused)
-    source: Any = None
+    source: Any = SimpleNamespace(cluster=SimpleNamespace(timeout_s=5))
     subject.move(source, "t", {0: (1,)})
     refused[Partition("t", 0)] = "no"
     with pytest.raises(Failure, match=r"^t \[0\]: no$"):
