@@ -133,7 +133,7 @@ def move(ask: Ask) -> Answer:
     changes = plan_of(ask.form.get("plan", ""))
     what = f"move {counted(len(changes), 'partition')} of topic {topic.name!a} ({as_text(changes)})"
     if not is_typed(ask, topic.name):
-        return _shown(ask, ask.form, topic, changes, "Nothing was changed: what was typed is not the name of the topic.")
+        return _shown(ask, ask.form, topic, changes, f"Nothing was changed: what was typed is not {topic.name}.")
     now = subject.replicas(ask.source, topic.name)
     for number, change in changes.items():
         if now.get(number) != change.before:

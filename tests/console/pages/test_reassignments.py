@@ -116,7 +116,7 @@ def test_what_was_looked_at_is_moved(five: Browser, cluster: Cluster, audited: C
     assert (form["plan"], form["partitions"], form["to"]) == ("0:1,2:4,2 1:2,3:4,2", "0-1", "4, 2")
     path = f"{AT}/new?topic=t"
     answer = five.post(path, **form, typed="T")
-    assert (answer.status, "is not the name of the topic" in answer.text) == (400, True)
+    assert (answer.status, "what was typed is not t." in answer.text) == (400, True)
     assert hidden(answer.text)["plan"] == form["plan"]
     assert cluster.moved == []
     answer = five.post(path, **form, typed="t")
