@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ottla.commands import admin, group_kinds, group_reset
+from ottla.commands import admin, group_kinds, group_offsets, group_reset
 from ottla.commands.brokers import Brokers
 from ottla.commands.client import explain
 from ottla.commands.group_rows import GroupState
@@ -61,6 +61,19 @@ def delete_group(source: Source, state: GroupState) -> None:
         source.changed()
     if wrong:
         raise Failure(f"group {state.name}: {wrong[state.name]}")
+
+
+def delete_offsets(source: Source, state: GroupState, topic: str) -> None:
+    """Has a group forget what it has committed in a topic. Raises Failure."""
+    numbers = [one.partition.number for one in state.offsets if one.partition.topic == topic and one.committed is not None]
+    listed = source.groups().by_name.get(state.name)
+    if listed is None:
+        raise Failure(f"group {state.name} has gone")
+    try:
+        with Brokers(source.cluster, source.summary().metadata) as brokers:
+            group_offsets.delete_offsets(brokers, listed, topic, numbers)
+    finally:
+        source.changed()
 
 
 def _settled(source: Source, ours: AdminClient, name: str, futures: Mapping[str, Any]) -> None:

@@ -1,6 +1,7 @@
 """The inside of the broker that runs this console: what no client can ask, by questions over a socket.
 
-Both sides write lines of JSON; server/inspect/questions.py has what may be asked. A console that no broker runs has no inside,
+Both sides write lines of JSON; server/inspect/questions.py has what may be asked. Between its answers the broker writes news:
+that something is over, which a page may wait for without a question. A console that no broker runs has no inside,
 and a page that would show it says in one sentence what brings it (`Ask.without_inside`).
 """
 
@@ -26,11 +27,16 @@ NO_BROKER: Final = "Only a broker that runs the console itself shows what it doe
 
 
 class Inside(Protocol):
-    """Declares what a page may do: ask."""
+    """Declares what a page may do: ask, and wait."""
 
     def ask(self, question: str, **arguments: Any) -> Any:
         """Returns the answer, what JSON can hold. Raises Missing for what is not there, Failure for what cannot be answered, or
         not in time."""
+        ...
+
+    def wait_for(self, news: str, number: int, within_s: float) -> None:
+        """Returns when the broker has said that what has this number, or a later one, is over; or after so long, or once the
+        broker is gone."""
         ...
 
 
@@ -47,6 +53,9 @@ class SocketInside:
         self.within_s = within_s
         self._lock = threading.Lock()
         self._answers: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
+        self._news: dict[str, int] = {}
+        """The highest number of each kind of news."""
+        self._has_news = threading.Condition()
         self._number = 0
         self._is_under_way = False
         self._is_open = True
@@ -73,6 +82,11 @@ class SocketInside:
             raise Failure(said["refused"])
         return said["answer"]
 
+    def wait_for(self, news: str, number: int, within_s: float) -> None:
+        """See Inside. Meanwhile others may ask."""
+        with self._has_news:
+            self._has_news.wait_for(lambda: not self._is_open or self._news.get(news, 0) >= number, within_s)
+
     def _send(self, question: str, arguments: dict[str, Any]) -> None:
         """Sends a question. Raises Failure."""
         line = json.dumps({"id": self._number + 1, "question": question, "arguments": arguments}).encode() + b"\n"
@@ -97,7 +111,18 @@ class SocketInside:
     def _read(self) -> None:
         with contextlib.suppress(OSError, ValueError), self._socket.makefile("rb") as lines:
             while (line := lines.readline(MAX_LINE_BYTES)).endswith(b"\n"):
-                self._answers.put(json.loads(line))
-        self._is_open = False
+                said = json.loads(line)
+                if "news" in said:
+                    self._hear(said["news"], said["number"])
+                else:
+                    self._answers.put(said)
+        with self._has_news:
+            self._is_open = False
+            self._has_news.notify_all()
         self._answers.put(None)
         self._gone()
+
+    def _hear(self, news: str, number: int) -> None:
+        with self._has_news:
+            self._news[news] = max(number, self._news.get(news, 0))
+            self._has_news.notify_all()

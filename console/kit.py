@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from ottla.commands.output import Failure
@@ -14,7 +13,8 @@ if TYPE_CHECKING:
 
 WITHIN_S: Final = 4.0
 """So long a page waits for a call to be over; it goes on all the same."""
-LOOK_S: Final = 0.02
+OVER: Final = "kit_over"
+"""The news with which the broker says that a call is over, by its number."""
 
 
 def look(inside: Inside, path: str, **query: str) -> tuple[Any, str]:
@@ -25,17 +25,13 @@ def look(inside: Inside, path: str, **query: str) -> tuple[Any, str]:
         return None, str(error)
 
 
-def do(
-    inside: Inside, method: str, path: str, body: Any = None, pause: Callable[[float], object] = time.sleep
-) -> Mapping[str, Any]:
+def do(inside: Inside, method: str, path: str, body: Any = None) -> Mapping[str, Any]:
     """Makes a call that changes something. Returns it with its outcome (`is_over`, and then `answer`), or as it is after
     WITHIN_S. Raises Failure for what the kit refuses, and Missing for what is not there."""
     done: Mapping[str, Any] = inside.ask("kit", method=method, path=path, body=body)
     number = done["number"]
-    for _ in range(round(WITHIN_S / LOOK_S)):
-        if done["is_over"] or done["number"] != number:
-            break
-        pause(LOOK_S)
+    if not done["is_over"]:
+        inside.wait_for(OVER, number, WITHIN_S)
         done = inside.ask("kit_done")
     if done["number"] == number and "refused" in done:
         raise Failure(done["refused"])

@@ -20,6 +20,7 @@ from compat_tests.commands import made
 from compat_tests.console.chromium import chromium
 from compat_tests.console.hostile import HOSTILE
 from compat_tests.console.running import Visitor, broker, console
+from compat_tests.console.test_secured import COMMAND_CONFIG, WITH_LOGIN, broker_words, client_properties
 from compat_tests.test_commands_txn import open_transaction
 from compat_tests.waiting import wait_for
 
@@ -51,7 +52,11 @@ def within(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The console of a broker that has started it and shows its inside: requests that were watched, an open transaction, a test
     kit with a fault and a snapshot, two log directories."""
     place = tmp_path_factory.mktemp("inside")
-    with broker(Path(f"{place}/one,{place}/two"), "--metrics-port", "0", "--test-port", "0") as (_, bootstrap, url):
+    with broker(Path(f"{place}/one,{place}/two"), "--metrics-port", "0", "--test-port", "0") as (
+        _,
+        bootstrap,
+        url,
+    ):
         visitor = Visitor(url)
         for form in (
             {"act": "fault", "api": "Fetch", "topic": "none", "do": "hold until released"},
@@ -120,7 +125,7 @@ def paths(topic: str) -> list[str]:
         *(f"/topics/{topic}{end}" for end in ("", "/settings", "/messages?n=4", "/0/0", "/0/999999", "/produce", "/delete")),
         *(
             f"/topics/{topic}{end}"
-            for end in ("/messages?where=5", "/messages?value=%3C&n=4", "/tail", "/rates", "/produce?again=0.0")
+            for end in ("/messages?where=5", "/messages?value=%3C&n=4", "/tail", "/groups", "/rates", "/produce?again=0.0")
         ),
         "/topics/__consumer_offsets/messages?n=4",
         *(f"/group?id={group}", f"/group/reset?id={group}&to=beginning", f"/group/rates?id={group}"),
@@ -130,6 +135,7 @@ def paths(topic: str) -> list[str]:
         *("/access/tokens", "/access/quotas", "/broker/directories", "/broker/reassignments", "/broker/quorum"),
         *(f"/setting?of=topic&name={topic}&key=retention.ms", f"/setting/set?of=topic&name={topic}&key=retention.ms"),
         *(f"/group/settings?id={group}", f"/group/delete?id={group}", f"/topics/{topic}/partitions"),
+        f"/group/forget?id={group}",
         *("/files", "/file/meta.properties", f"/files/{topic}-0"),
         *(f"/files/{topic}-0/{end}" for end in (f"{0:020d}.log{of}" for of in ("", "?records=1", "?batch=0"))),
     ]
@@ -154,6 +160,8 @@ INSIDE = (
     *("/inside", "/requests", "/requests?request=1", "/transactions", "/transaction?id=till", "/transaction/abort?id=till"),
     *("/test", "/test/reset", "/files?dir=2", "/file/2%3Ameta.properties"),
 )
+SECURED = ("/access/tokens", "/access/tokens/new", "/access/tokens/renew?id=TOKEN", "/access/tokens/expire?id=TOKEN")
+"""Pages of a cluster with delegation tokens, of which there is one."""
 
 
 def test_axe_finds_nothing_in_light_and_dark_and_it_is_narrow_where_the_screen_is(
@@ -163,17 +171,62 @@ def test_axe_finds_nothing_in_light_and_dark_and_it_is_narrow_where_the_screen_i
     page.goto(within)
     for at, path in [*((address, path) for path in paths(hostile)), *((within, path) for path in INSIDE)]:
         visit(page, at, path)
-        with pictured(page, "axe-light"):
-            page.emulate_media(color_scheme="light")
-            assert violations(page, None) == [], path
-            assert page.locator("h1").count() == 1
-        with pictured(page, "axe-dark"):
-            page.emulate_media(color_scheme="dark")
-            assert violations(page, {"runOnly": ["color-contrast"]}) == [], path  # the rest is the same
-        with pictured(page, "narrow"):
-            page.set_viewport_size({"width": 360, "height": 800})
-            assert page.evaluate("document.documentElement.scrollWidth") <= 360, path
-            page.set_viewport_size({"width": 1200, "height": 800})
+        check(page, path)
+
+
+def check(page: Page, path: str) -> None:
+    """Checks the page that is open, with axe in both schemes, and whether it is as narrow as a telephone."""
+    with pictured(page, "axe-light"):
+        page.emulate_media(color_scheme="light")
+        assert violations(page, None) == [], path
+        assert page.locator("h1").count() == 1
+    with pictured(page, "axe-dark"):
+        page.emulate_media(color_scheme="dark")
+        assert violations(page, {"runOnly": ["color-contrast"]}) == [], path  # the rest is the same
+    with pictured(page, "narrow"):
+        page.set_viewport_size({"width": 360, "height": 800})
+        assert page.evaluate("document.documentElement.scrollWidth") <= 360, path
+        page.set_viewport_size({"width": 1200, "height": 800})
+
+
+def test_axe_and_partitions_that_would_move(look: Callable[..., Page], tmp_path: Path) -> None:
+    page = look()
+    with broker(tmp_path / "data", "--test-port", "0", "--test-nodes", "3") as (_, bootstrap, url):
+        page.goto(url)
+        topic = made(bootstrap, 2)
+        visit(page, url, "/broker/reassignments")
+        check(page, "no reassignment")
+        page.get_by_role("link", name="Move partitions").click()
+        page.get_by_label("Topic").wait_for()
+        check(page, "which topic")
+        page.get_by_label("Topic").fill(topic)
+        page.keyboard.press("Enter")
+        page.get_by_label("Brokers, the preferred leader first").fill("2, 3")
+        page.keyboard.press("Enter")
+        page.get_by_role("button", name="Move").wait_for()
+        check(page, "the preview")
+        assert page.locator("tbody tr").count() == 2
+        page.get_by_label("Type the topic's name").fill(topic)
+        page.get_by_role("button", name="Move").click()
+        page.get_by_role("alert").wait_for()  # there is one copy behind the three, which cannot move
+        check(page, "what was refused")
+
+
+def test_axe_and_tokens(look: Callable[..., Page], tmp_path: Path) -> None:
+    words = [*broker_words(WITH_LOGIN, tmp_path), "--override", "delegation.token.secret.key=the secret key"]
+    words += ["--override", f"{COMMAND_CONFIG}={client_properties(WITH_LOGIN, tmp_path)}"]
+    page = look()
+    with broker(tmp_path / "data", *words) as (_, _, url):
+        page.goto(url)
+        visit(page, url, "/access/tokens/new")
+        page.get_by_label("Who may renew").fill("User:bob")
+        page.get_by_role("button", name="Make").click()
+        page.get_by_role("button", name="Copy").first.wait_for()
+        check(page, "the new token")
+        token = page.locator("dd").first.inner_text()
+        for path in SECURED:
+            visit(page, url, path.replace("TOKEN", token))
+            check(page, path)
 
 
 def violations(page: Page, options: dict[str, list[str]] | None) -> list[tuple[str, list[str]]]:
@@ -228,6 +281,53 @@ def test_keys(look: Callable[..., Page], hostile: str) -> None:
     assert page.get_by_role("dialog").count() == 1
     page.keyboard.press("Escape")
     assert page.get_by_role("dialog").count() == 0
+
+
+def test_the_switch_of_colours(look: Callable[..., Page]) -> None:
+    page = look()
+    page.emulate_media(color_scheme="light")
+
+    def paper() -> str:
+        return str(page.evaluate("getComputedStyle(document.body).backgroundColor"))
+
+    light = paper()
+    page.get_by_role("button", name="Colours: as the system").click()
+    page.get_by_role("button", name="Colours: light").click()
+    dark = paper()
+    assert dark != light
+    page.keyboard.press("Enter")  # the button has the focus
+    page.get_by_role("button", name="Colours: as the system").click()
+    page.get_by_role("button", name="Colours: light").click()
+    visit(page, page.url, "/topics")
+    page.get_by_role("button", name="Colours: dark").wait_for()
+    assert paper() == dark
+    assert violations(page, None) == []
+
+
+def test_a_table_is_sorted_by_its_heads(look: Callable[..., Page], address: str, hostile: str) -> None:
+    page = look()
+    visit(page, address, f"/topics/{hostile}/settings")
+    names = page.locator("table").last.locator("tbody th")
+    before = names.all_inner_texts()
+    head = page.locator("table").last.get_by_role("button", name="Setting")
+    head.click()
+    assert names.all_inner_texts() == sorted(before)
+    head.focus()
+    page.keyboard.press("Enter")
+    assert names.all_inner_texts() == sorted(before, reverse=True)
+    assert page.locator('[aria-sort="descending"]').count() == 1
+    check(page, "a table that was sorted")
+    visit(page, address, "/broker/directories")
+    page.locator("tbody th a").first.click()
+    page.get_by_role("button", name="Size").wait_for()
+    for _ in range(2):  # the page has the largest first
+        page.get_by_role("button", name="Size").click()
+    sizes = page.locator("tbody td:nth-child(3)").all_inner_texts()
+    units = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20}
+    amounts = [float(text.split()[0]) * units[text.split()[1]] for text in sizes]
+    assert len(amounts) > 2
+    assert amounts == sorted(amounts)
+    assert amounts[0] < amounts[-1]
 
 
 def test_a_tail_shows_what_comes_as_text(look: Callable[..., Page], at: str) -> None:

@@ -60,11 +60,12 @@ def _filled(ask: Ask, field: Field) -> Field:
 
 
 def sent(ask: Ask, form: Form, what: str, act: Callable[[], object], to: str) -> Answer:
-    """Does `act`, which raises Failure or BadInput, if the name that the form asks for was typed; `what` is for the audit."""
+    """Does `act`, which raises Failure or BadInput, if the name that the form asks for was typed. `what` is for the audit, and so
+    is a text that `act` returns."""
     if form.name is not None and not is_typed(ask, form.name):
         return shown(ask, form, f"Nothing was changed: what was typed is not {form.called}.")
     try:
-        act()
+        told = act()
     except (BadInput, typer.BadParameter) as error:
         why = str(error.args[0]) if error.args else str(error)
         ask.audit(f"{what}: refused: {why}")
@@ -75,7 +76,7 @@ def sent(ask: Ask, form: Form, what: str, act: Callable[[], object], to: str) ->
         return shown(ask, form, str(failure))
     finally:
         ask.source.changed()
-    ask.audit(f"{what}: done")
+    ask.audit(f"{what}: done{f': {told}' if isinstance(told, str) else ''}")
     return Redirect(to)
 
 

@@ -44,6 +44,7 @@ def group(ask: Ask) -> Answer:
             "more_members": max(0, len(state.members) - SIZE),
             "page": page,
             "notes": [*notes, *_left_out(ask, state)],
+            "has_committed": any(one.committed is not None for one in state.offsets),
             "has_epochs": state.epoch is not None,
             "timers": _timers(ask, state.name),
         },

@@ -19,6 +19,7 @@ def inside(ask: Ask) -> Answer:
         {
             "who": question("who"),
             "health": question("health"),
+            "traffic": question("traffic", limit=SIZE),
             "requests": question("requests"),
             "connected": question("connections", limit=SIZE),
             "open": question("open_transactions", limit=SIZE),

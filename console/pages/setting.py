@@ -81,10 +81,17 @@ def unset(ask: Ask) -> Answer:
 
 def group_settings(ask: Ask) -> Answer:
     """Shows the settings of the group `?id=`."""
-    name = ask.query.get("id", "")
+    name = _group(ask.query.get("id", ""))
     entries = ask.source.settings(Kind.GROUP, name)
     mine = own(Kind.GROUP, entries)
     return Page("group_settings.html", {"name": name, "mine": mine, "others": [one for one in entries if one not in mine]})
+
+
+def _group(name: str) -> str:
+    """Returns the name. Raises Missing if it is empty: a group may have such a name, but no cluster lets it have settings."""
+    if not name:
+        raise Missing("A group without a name has no settings of its own.")
+    return name
 
 
 def _meant(ask: Ask) -> tuple[Target, str]:
@@ -99,6 +106,8 @@ def _meant(ask: Ask) -> tuple[Target, str]:
         name = ""
     elif kind is Kind.TOPIC:
         ask.source.topic(name)
+    elif kind is Kind.GROUP:
+        name = _group(name)
     if not key or "\0" in key or not is_text(key):
         raise Missing("There is no such setting.")
     return Target(kind, name), key

@@ -1,4 +1,4 @@
-"""Log directories with what is in them, and reassignments under way."""
+"""Log directories, with what is in them."""
 
 from __future__ import annotations
 
@@ -29,9 +29,3 @@ def directory(ask: Ask) -> Answer:
             replicas = sorted(one.replicas, key=lambda each: (-each.size_bytes, each.partition))
             return Page("directory.html", {"one": one, "page": paged(ask, replicas, SIZE)})
     raise Missing(f"Broker {broker} has no log directory {path}.")
-
-
-def reassignments(ask: Ask) -> Answer:
-    """Shows the partitions that move."""
-    found, why = or_why(lambda: subject.reassignments(ask.source))
-    return Page("reassignments.html", {"page": paged(ask, found or [], SIZE), "why": why})

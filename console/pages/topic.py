@@ -25,6 +25,7 @@ def topic(ask: Ask) -> Answer:
             "notes": notes,
             "records": total(one.offsets_held for one in partitions),
             "size_bytes": total(one.size_bytes for one in partitions),
+            "is_movable": len(ask.source.summary().nodes) > 1,
             "is_all": len(partitions) == summary.partitions,
         },
     )

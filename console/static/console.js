@@ -1,4 +1,4 @@
-// Keyboard shortcuts, live tails and pages that renew themselves. Every page works without this file; what a stranger wrote is only
+// Keyboard shortcuts, colours, sorted tables, live tails and pages that renew themselves. Every page works without this file; what a stranger wrote is only
 // ever set as textContent, or comes in a page that the server has escaped.
 "use strict";
 
@@ -59,6 +59,34 @@ function button(name, act) {
   return made;
 }
 
+const schemes = ["", "light", "dark"];
+
+function kept() {
+  try {
+    return Math.max(0, schemes.indexOf(localStorage.getItem("scheme") ?? ""));
+  } catch {
+    return 0; // the browser keeps nothing for pages
+  }
+}
+
+function showScheme(at, switcher) {
+  document.documentElement.dataset.scheme = schemes[at];
+  switcher.textContent = `Colours: ${schemes[at] || "as the system"}`;
+}
+
+function switchScheme() {
+  let at = kept();
+  const switcher = button("", () => {
+    at = (at + 1) % schemes.length;
+    showScheme(at, switcher);
+    try {
+      localStorage.setItem("scheme", schemes[at]);
+    } catch {} // then it is for this page only
+  });
+  showScheme(at, switcher);
+  document.querySelector("header")?.append(switcher);
+}
+
 function startTail(tail) {
   const [base, rows, said] = [tail.dataset.tail.split("/tail/")[0], tail.querySelector("tbody"), tail.querySelector("[data-said]")];
   const source = new EventSource(tail.dataset.tail);
@@ -98,6 +126,35 @@ function startTail(tail) {
   };
 }
 
+const units = { KiB: 2 ** 10, MiB: 2 ** 20, GiB: 2 ** 30, TiB: 2 ** 40, min: 60, h: 3600, day: 86400, days: 86400 };
+
+function amountOf(cell) {
+  const [, digits, unit] = /^([+-]?[\d,.]+)(?:\s+([A-Za-z]+))?/.exec(cell.textContent.trim()) ?? [];
+  return digits === undefined ? -Infinity : Number(digits.replaceAll(",", "")) * (units[unit] ?? 1); // what is not known comes last
+}
+
+function sortBy(table, head, at) {
+  const down = head.classList.contains("n") ? head.ariaSort !== "descending" : head.ariaSort === "ascending"; // the largest first
+  const [body, order] = [table.tBodies[0], new Intl.Collator("en", { numeric: true })];
+  const rows = [...body.rows].map((row) => [row, row.cells[at].textContent.trim(), amountOf(row.cells[at])]);
+  rows.sort(head.classList.contains("n") ? (one, two) => one[2] - two[2] : (one, two) => order.compare(one[1], two[1]));
+  for (const other of head.parentElement.cells) other.ariaSort = null;
+  head.ariaSort = down ? "descending" : "ascending";
+  body.append(...(down ? rows.reverse() : rows).map(([row]) => row));
+}
+
+function makeSortable(table) {
+  const heads = table.tHead?.rows[0]?.cells ?? [];
+  const whole = [...(table.tBodies[0]?.rows ?? [])].every((row) => row.cells.length === heads.length);
+  if (!whole || table.tBodies[0].rows.length < 2 || table.closest("[data-tail], [data-live]")) return;
+  for (const [at, head] of [...heads].entries()) {
+    if (head.querySelector("a, button") !== null || head.textContent.trim() === "") continue;
+    const made = button(head.textContent.trim(), () => sortBy(table, head, at));
+    made.className = "sort";
+    head.replaceChildren(made);
+  }
+}
+
 async function swap(url, signal) {
   const answer = await fetch(url, { signal });
   const next = new DOMParser().parseFromString(await answer.text(), "text/html").querySelector("main");
@@ -113,6 +170,7 @@ async function swap(url, signal) {
 }
 
 function prepare() {
+  document.querySelectorAll("main .wide table").forEach(makeSortable);
   for (const text of document.querySelectorAll("[data-copy]")) {
     text.after(button("Copy", (made) => navigator.clipboard.writeText(text.textContent).then(() => (made.textContent = "Copied"))));
   }
@@ -124,6 +182,7 @@ function prepare() {
   }
 }
 
+switchScheme();
 prepare();
 const tail = document.querySelector("[data-tail]");
 if (tail !== null) startTail(tail);

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Final, TypeVar
 
 from ottla.commands.direct import Refused, Unsupported
+from ottla.commands.output import Failure
 from ottla.wire.errors import ErrorCode
 
 T = TypeVar("T")
@@ -21,6 +22,13 @@ SENTENCES: Final[Mapping[int, str]] = {
     ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED: (
         "The cluster shows delegation tokens only to who has logged in by SASL or TLS, and not with a token."
     ),
+    ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED: (
+        "The principal of this console may make no token for that owner; it needs the operation create-tokens on the user."
+    ),
+    ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH: (
+        "The principal of this console is neither the owner of the token nor one of its renewers."
+    ),
+    ErrorCode.INVALID_PRINCIPAL_TYPE: "The cluster takes only principals of the type User here, such as User:alice.",
     ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "The cluster does not show this to the principal of this console.",
     ErrorCode.UNSUPPORTED_VERSION: "This cluster is too old for this, or it is set up without it.",
 }
@@ -37,3 +45,11 @@ def or_why(ask: Callable[[], T]) -> tuple[T | None, str | None]:
         if refused.code not in SENTENCES:
             raise
         return None, SENTENCES[refused.code]
+
+
+def in_a_sentence(do: Callable[[], T]) -> T:
+    """Returns what `do` returns. Raises Failure, with the sentence of a refusal if there is one here."""
+    try:
+        return do()
+    except Refused as refused:
+        raise Failure(SENTENCES.get(refused.code, str(refused))) from refused

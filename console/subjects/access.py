@@ -1,9 +1,9 @@
-"""Who may do what and how much of it: access rules, users with passwords, delegation tokens, quotas. Secrets stay hidden."""
+"""Who may do what and how much of it: access rules, users with passwords, quotas. Secrets stay hidden."""
 
 from __future__ import annotations
 
 import secrets
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from ottla.commands import acl, quota, user
 from ottla.commands.brokers import check
@@ -15,7 +15,6 @@ from ottla.wire.messages.alter_client_quotas import OpData
 from ottla.wire.messages.alter_user_scram_credentials import AlterUserScramCredentialsRequest, ScramCredentialDeletion
 from ottla.wire.messages.create_acls import AclCreation, CreateAclsRequest
 from ottla.wire.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
-from ottla.wire.messages.describe_delegation_token import DescribeDelegationTokenRequest
 
 QUOTAS: Final = (
     "producer_byte_rate",
@@ -92,42 +91,6 @@ def _alter_users(source: Source, request: AlterUserScramCredentialsRequest) -> N
     with any_broker(source) as broker:
         (result,) = broker.call(request).results
     check(result.error_code, result.error_message)
-
-
-# Delegation tokens
-
-
-class Token(NamedTuple):
-    """A delegation token without its secret. Times are in ms since 1970."""
-
-    name: str
-    owner: str
-    requester: str | None
-    renewers: tuple[str, ...]
-    issued_ms: int
-    expires_ms: int
-    latest_ms: int
-
-
-def tokens(source: Source) -> list[Token]:
-    """Returns the delegation tokens that this client may see. Raises direct.Refused where there are none, and Failure."""
-    with any_broker(source) as broker:
-        answer = broker.call(DescribeDelegationTokenRequest(None))
-    check(answer.error_code)
-    return sorted(_token(one) for one in answer.tokens)
-
-
-def _token(one: Any) -> Token:
-    requester = f"{one.token_requester_principal_type}:{one.token_requester_principal_name}"
-    return Token(
-        one.token_id,
-        f"{one.principal_type}:{one.principal_name}",
-        None if requester == ":" else requester,
-        tuple(f"{each.principal_type}:{each.principal_name}" for each in one.renewers),
-        one.issue_timestamp,
-        one.expiry_timestamp,
-        one.max_timestamp,
-    )
 
 
 # Quotas

@@ -1,4 +1,4 @@
-"""Where the brokers keep their logs, and which partitions move to other brokers."""
+"""Where the brokers keep their logs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from ottla.commands.output import Failure
 from ottla.commands.positions import Partition
 from ottla.console.source import Source
 from ottla.wire.messages.describe_log_dirs import DescribeLogDirsRequest
-from ottla.wire.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
 
 
 class Replica(NamedTuple):
@@ -79,33 +78,4 @@ def _directory(broker: int, result: Any) -> Directory:
             for topic in result.topics
             for each in topic.partitions
         ],
-    )
-
-
-class Moving(NamedTuple):
-    """A partition that is being moved: its replicas now, those that come, and those that will go."""
-
-    partition: Partition
-    replicas: tuple[int, ...]
-    adding: tuple[int, ...]
-    removing: tuple[int, ...]
-
-
-def reassignments(source: Source) -> list[Moving]:
-    """Returns the reassignments under way. Raises Failure."""
-    summary = source.summary()
-    controller = next((node.number for node in summary.nodes if node.is_controller), min(node.number for node in summary.nodes))
-    with Brokers(source.cluster, summary.metadata) as brokers:
-        timeout_ms = round(source.cluster.timeout_s * 1000)
-        answer = brokers.at(controller).call(ListPartitionReassignmentsRequest(timeout_ms, None))
-        check(answer.error_code, answer.error_message)
-    return sorted(
-        Moving(
-            Partition(topic.name, one.partition_index),
-            tuple(one.replicas),
-            tuple(one.adding_replicas),
-            tuple(one.removing_replicas),
-        )
-        for topic in answer.topics
-        for one in topic.partitions
     )

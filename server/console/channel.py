@@ -1,12 +1,14 @@
 """The broker's end of the socket over which its console asks.
 
 Lines of JSON in both directions; what is asked and answered is in server/inspect/questions.py, which is loaded with the first
-question. The other end is a process of ours, yet what it sends is bounded: who looks at pages must not cost a broker its memory.
+question. Between the answers go news, `{"news": "kit_over", "number": 7}`: what was begun by a question is over. The other end is
+a process of ours, yet what it sends is bounded: who looks at pages must not cost a broker its memory.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 from typing import TYPE_CHECKING, Final, cast
 
@@ -30,6 +32,7 @@ class Channel(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
+        self._subject.hearers.add(self.tell)
 
     def data_received(self, data: bytes) -> None:
         transport = self._transport
@@ -52,6 +55,12 @@ class Channel(asyncio.Protocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         self._transport = None
+        self._subject.hearers.discard(self.tell)
+
+    def tell(self, news: str, number: int) -> None:
+        """Writes news; a console that does not read its answers misses them."""
+        if self._transport is not None and self._transport.get_write_buffer_size() <= MAX_UNREAD_BYTES:
+            self._transport.write(json.dumps({"news": news, "number": number}).encode() + b"\n")
 
     def close(self) -> None:
         """Closes this end, by which the process knows that it is to end."""

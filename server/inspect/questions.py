@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from ottla.server.inspect.answers import group, groups, transactions, who
 from ottla.server.inspect.denials import decision, denials
-from ottla.server.inspect.state import connected, followers, health, open_transactions, requests
+from ottla.server.inspect.state import connected, followers, health, open_transactions, requests, traffic
 from ottla.server.inspect.subject import BadQuestion, NoSuch, Subject
 from ottla.server.inspect.watched_groups import unwatch_group, watch_group, watched_group
 from ottla.server.inspect.watched_requests import unwatch_requests, watch_requests, watched_requests
@@ -30,6 +30,7 @@ QUESTIONS: Final[Mapping[str, Callable[..., Any]]] = {
     "group": group,
     "transactions": transactions,
     "health": health,
+    "traffic": traffic,
     "connections": connected,
     "requests": requests,
     "open_transactions": open_transactions,

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from ottla.server.broker.broker import Broker
     from ottla.server.dispatch.measured import RequestCounts
     from ottla.server.metrics.sources import Sources
+    from ottla.server.partitions.traffic import Traffic
     from ottla.server.requests.context import BrokerContext
 
 
@@ -42,6 +43,28 @@ def health(subject: Subject) -> dict[str, Any]:
         "refused": sum(listener.refused for listener in broker.all_listeners),
         "partitions": sum(1 for _ in context.replicas),
         "is_measured": broker.sources is not None,
+    }
+
+
+def traffic(subject: Subject, limit: int) -> dict[str, Any]:
+    """Returns what went into the partitions of this broker and out of them since it started: in all, with what has been deleted,
+    and by topic, those with the most bytes first."""
+    replicas = subject.context.replicas
+    by_topic = bounded(
+        "topics",
+        list(replicas.traffic.items()),
+        limit,
+        lambda each: {"topic": each[0], **_amounts(each[1])},
+        key=lambda each: -each[1].bytes_in - each[1].bytes_out,
+    )
+    return {**_amounts(replicas.past_traffic, *replicas.traffic.values()), **by_topic}
+
+
+def _amounts(*counted: Traffic) -> dict[str, int]:
+    return {
+        "records_in": sum(each.messages_in for each in counted),
+        "bytes_in": sum(each.bytes_in for each in counted),
+        "bytes_out": sum(each.bytes_out for each in counted),
     }
 
 

@@ -40,6 +40,13 @@ class Subject:
         self.more = more
         self.watching: Watching | None = None
         """The watch of requests that runs, or has run last (watched_requests.py)."""
+        self.hearers: set[Callable[[str, int], None]] = set()
+        """Those who hear news, while they listen: of what kind, and the number of what is over."""
+
+    def tell(self, news: str, number: int) -> None:
+        """Tells all who listen that what was begun by a question, and has this number, is over."""
+        for hear in tuple(self.hearers):
+            hear(news, number)
 
     @property
     def broker(self) -> Broker:

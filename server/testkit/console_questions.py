@@ -1,7 +1,7 @@
 """What a console may ask of a broker under test beside what it asks of any: the calls of the kit, the same that HTTP makes.
 
 A call that changes something is kept until the next one, with what it answered, so that a page can show what was done. One that
-takes a while is begun by the question, and goes on if nobody reads its outcome.
+takes a while is begun by the question, and goes on if nobody reads its outcome; that it is over is news.
 """
 
 from __future__ import annotations
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 NOT_FOR_PAGES: Final = frozenset({"archive"})
 """Calls whose answer is no JSON."""
+OVER: Final = "kit_over"
+"""The news that a call is over."""
 
 
 class ConsoleQuestions:
@@ -57,7 +59,7 @@ class ConsoleQuestions:
         except Refused as refused:
             raise BadQuestion(_sentence(refused)) from None
 
-    def call(self, _: Subject, method: str, path: str, body: Any = None, query: Mapping[str, str] | None = None) -> Any:
+    def call(self, subject: Subject, method: str, path: str, body: Any = None, query: Mapping[str, str] | None = None) -> Any:
         """Makes a call by its method and path in HTTP. Returns the answer to a GET, and for other calls what `done` returns.
         Raises NoSuch and BadQuestion."""
         try:
@@ -74,7 +76,7 @@ class ConsoleQuestions:
         self._number += 1
         done = self._done = {"number": self._number, "method": method, "path": path, "body": body, "is_over": False}
         if inspect.isawaitable(answer):
-            task = asyncio.ensure_future(_note(done, answer))
+            task = asyncio.ensure_future(_note(subject, done, answer))
             self._going_on.add(task)
             task.add_done_callback(self._going_on.discard)
         else:
@@ -86,13 +88,14 @@ class ConsoleQuestions:
         return self._done
 
 
-async def _note(done: dict[str, Any], answer: Awaitable[Any]) -> None:
+async def _note(subject: Subject, done: dict[str, Any], answer: Awaitable[Any]) -> None:
     try:
         done["answer"] = await answer
     except Refused as refused:
         done["refused"] = _sentence(refused)
     finally:
         done["is_over"] = True
+        subject.tell(OVER, done["number"])
 
 
 def _sentence(refused: Refused) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -36,6 +36,9 @@ class FakeInside:
 
     answers: dict[str, Any] = field(default_factory=dict)
     asked: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
+    waited: list[tuple[str, int, float]] = field(default_factory=list)
+    """What was waited for; by `when_waited` it comes."""
+    when_waited: Callable[[], object] = lambda: None
 
     def ask(self, question: str, **arguments: Any) -> Any:
         self.asked.append((question, arguments))
@@ -45,6 +48,10 @@ class FakeInside:
         if isinstance(answer, Exception):
             raise answer
         return answer
+
+    def wait_for(self, news: str, number: int, within_s: float) -> None:
+        self.waited.append((news, number, within_s))
+        self.when_waited()
 
 
 @dataclass
@@ -62,11 +69,14 @@ class FakeSource:
     asked: list[object] = field(default_factory=list)
     history: History = field(default_factory=lambda: History(itertools.count(0, 2).__next__, itertools.count(0, 2000).__next__))
     facts: GroupFacts | None = None
+    brokers: Sequence[int] = (1,)
+    controller: int = 1
+    metadata: Any = NO_METADATA
     gathering: Gathering = field(default_factory=lambda: Gathering(1, "a group"))
 
     def summary(self) -> Summary:
-        nodes = (Node(1, self.host, 9092, True, 3, 3),)
-        return Summary(self.cluster_id, nodes, {topic.name: topic for topic in self.topics}, NO_METADATA)
+        nodes = tuple(Node(number, self.host, 9092, number == self.controller, 3, 3) for number in self.brokers)
+        return Summary(self.cluster_id, nodes, {topic.name: topic for topic in self.topics}, self.metadata)
 
     def topic(self, name: str) -> TopicSummary:
         found = self.summary().topics.get(name)

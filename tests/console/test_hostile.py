@@ -23,13 +23,15 @@ from ottla.commands.group_rows import MemberState, OffsetState
 from ottla.commands.output import Failure
 from ottla.commands.positions import Partition
 from ottla.commands.program import AccessRule
+from ottla.commands.reassignments import Moving
+from ottla.commands.tokens import Token
 from ottla.commands.why.facts import Awaited, GroupFacts, PartitionFacts
 from ottla.console.app import Beside
 from ottla.console.pages import record
 from ottla.console.reading import Record
 from ottla.console.rendering import segment
 from ottla.console.source import Source, Summary
-from ottla.console.subjects import access, quorum, settings, storage, transactions
+from ottla.console.subjects import access, quorum, reassignments, settings, storage, tokens, transactions
 from ottla.console.text import shown, visible
 from ottla.wire.messages import consumer_group_heartbeat, offset_commit
 from tests.console.browser import HOST, Browser, browsing, cells, check_page
@@ -158,6 +160,7 @@ def test_settings_addresses_and_what_else_a_cluster_says() -> None:
             "/brokers",
             "/brokers/1",
             "/topics/t/settings",
+            "/topics/t/groups",
             *(f"/{of}s?page={n}" for of in ("topic", "group") for n in range(6)[1:]),
         ):
             answer = browser.get(path)
@@ -165,6 +168,7 @@ def test_settings_addresses_and_what_else_a_cluster_says() -> None:
             assert visible(everything) in "".join(check_page(answer.text).texts)  # where the cluster is
         for value in HOSTILE:
             assert browser.get(f"/group?id={segment(value)}").status == 200
+            assert browser.get(f"/group/forget?id={segment(value)}").status == 200
         found = cells(browser.get("/topics/t/settings").text)
     assert {on_page(value) for value in HOSTILE} <= set(found)
 
@@ -189,13 +193,17 @@ def _say_hostile_things(monkeypatch: pytest.MonkeyPatch) -> None:
         (transactions, "held_back"): held,
         (access, "rules"): [AccessRule(2, value, 3, value, value, 3, 3) for value in HOSTILE],
         (access, "users"): [access.User(value, value, 1) for value in HOSTILE],
-        (access, "tokens"): [access.Token(value, value, value, (value,), 1, 2, 3) for value in HOSTILE],
+        (tokens, "tokens"): [Token(value, value, value, (value,), 1, 2, 3) for value in HOSTILE],
+        (tokens, "create"): (Token(HOSTILE[0], HOSTILE[1], None, tuple(HOSTILE), 1, 2, 3), b"secret"),
         (access, "quotas"): [access.Quota({"user": value, "client-id": value}, value, 1.5) for value in HOSTILE],
         (storage, "directories"): (
             [storage.Directory(1, value, value, 1, 1, False, []) for value in HOSTILE],
             HOSTILE,
         ),
-        (storage, "reassignments"): [storage.Moving(one, (1,), (2,), (3,)) for one in where],
+        (reassignments, "under_way"): [Moving(one, (1, 2), (2,), (1,)) for one in where],
+        (reassignments, "copies"): ({one: [reassignments.Copy(2, False, 1, 2)] for one in where}, HOSTILE),
+        (reassignments, "replicas"): {0: (1,)},
+        (reassignments, "sizes"): ({0: 1}, HOSTILE),
         (quorum, "quorum"): quorum.Quorum(1, 1, 1, [quorum.Replica(1, True, True, 1, 0, 1, 1, tuple(HOSTILE))]),
         (quorum, "features"): [quorum.Feature(value, 1, 1, 1) for value in HOSTILE],
         (settings, "detail"): detail,
@@ -238,15 +246,39 @@ def test_what_the_pages_of_administration_show(monkeypatch: pytest.MonkeyPatch) 
                 f"/access/users/new?name={said}",
                 f"/access/users/remove?name={said}&mechanism=SCRAM-SHA-256",
                 f"/access/quotas/remove?user={said}&key={said}",
+                f"/broker/reassignments/cancel?topic={said}",
+                f"/access/tokens/renew?id={said}",
+                f"/access/tokens/expire?id={said}",
                 f"/access/remove?rule=deny&principal={said}&host={said}&operation=all&resource=group&name={said}&pattern=literal",
                 f"/setting?of={said}&name={said}&key={said}",
                 f"/group/settings?id={said}",
             ):
                 assert browser.get(path).status in {200, 400}, (path, value)
         for value in HOSTILE[::3]:
-            for path in ("/access/new", "/access/users/new", "/access/quotas/new"):
-                form = dict.fromkeys(("principal", "host", "name", "value", "user", "client-id", "iterations"), value)
+            for path in ("/access/new", "/access/users/new", "/access/quotas/new", "/access/tokens/new"):
+                fields = (
+                    "principal",
+                    "host",
+                    "name",
+                    "value",
+                    "user",
+                    "client-id",
+                    "iterations",
+                    "owner",
+                    "renewers",
+                    "lifetime",
+                )
+                form = dict.fromkeys(fields, value) | {"lifetime": "x"}
                 assert browser.post(path, operation="none", mechanism="none", key="none", **form).status == 400
+
+
+def test_a_new_token_shows_what_the_cluster_answers_as_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    _say_hostile_things(monkeypatch)
+    with browsing(FakeSource()) as browser:
+        answer = browser.post("/access/tokens/new")
+    texts = "".join(check_page(answer.text).texts)
+    assert answer.status == 200
+    assert all(visible(value) in texts for value in HOSTILE)
 
 
 def test_verdicts_and_denials() -> None:

@@ -118,3 +118,39 @@ def test_a_broker_that_is_gone_is_said_at_once_and_always(ends: Ends) -> None:
     for _ in range(2):
         with pytest.raises(Failure, match="inside is gone"):
             inside.ask("who")
+
+
+def tell(theirs: socket.socket, number: int) -> None:
+    theirs.sendall(json.dumps({"news": "over", "number": number}).encode() + b"\n")
+
+
+def test_news_are_waited_for_while_others_ask(ends: Ends) -> None:
+    inside, theirs, _ = ends
+    heard: list[str] = []
+
+    def wait() -> None:
+        inside.wait_for("over", 7, 30)
+        heard.append("over")
+
+    waiting = threading.Thread(target=wait)
+    waiting.start()
+    tell(theirs, 6)
+    thread = answer(theirs, {"answer": 1})
+    assert inside.ask("x") == 1  # and by then the news before it have been read
+    thread.join()
+    assert heard == []
+    tell(theirs, 7)
+    waiting.join(30)
+    assert heard == ["over"]
+    inside.wait_for("over", 5, 30)  # which came before
+
+
+def test_who_waits_for_news_goes_on_after_its_time_or_with_the_end_of_the_broker(ends: Ends) -> None:
+    inside, theirs, gone = ends
+    inside.wait_for("over", 1, 0.01)
+    waiting = threading.Thread(target=lambda: inside.wait_for("over", 1, 60))
+    waiting.start()
+    theirs.close()
+    assert gone.wait(30)
+    waiting.join(30)
+    assert not waiting.is_alive()

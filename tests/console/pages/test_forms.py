@@ -47,6 +47,8 @@ def test_the_name_as_it_is_or_as_it_is_shown(typed: str) -> None:
     assert lines == ["do it: done"]
     source: Any = ask.source
     assert source.asked == ["changed"]
+    sent(ask, FORM, "do it", lambda: "seven", "/to")
+    assert lines[1:] == ["do it: done: seven"]
 
 
 @pytest.mark.parametrize(

@@ -25,10 +25,14 @@ OPEN = {
 }
 
 
+TRAFFIC = {"topic": "busy", "records_in": 1400, "bytes_in": 3072, "bytes_out": 0}
+
+
 def answers(**more: Any) -> dict[str, Any]:
     return {
         "who": {"version": "1", "node": 1, "cluster": "c", "directories": ["/d"]},
         "health": {"reasons": [], "connections": 1, "refused": 0, "partitions": 51, "is_measured": True},
+        "traffic": {"records_in": 1500, "bytes_in": 4096, "bytes_out": 0, "topics": [TRAFFIC], "left_off": 2},
         "requests": {"apis": None},
         "connections": {"connections": [], "left_off": 0},
         "open_transactions": {"transactions": [], "left_off": 0},
@@ -55,6 +59,10 @@ def test_all_of_it() -> None:
     with browsing(FakeSource(), beside=Beside(inside=inside, without_inside="")) as browser:
         page = browser.get("/inside").text
         found = cells(page)
+    assert found[4:8] == ["busy", "1,400", "3.0 KiB", "0 B"]
+    assert "Since the start: 1,500 records (4.0 KiB) in, 0 B out;" in page
+    assert "and 2 topics more" in page
+    found = found[8:]
     assert found[4:8] == ["Fetch", "1,234", "0.50", "12.35"]
     assert found[11:14] == ["Fetch", "OFFSET_OUT_OF_RANGE", "2"]
     assert found[20:26] == ["app", "h:7", "kit 1", "User:a", "PLAINTEXT", "○ waits for an answer"]

@@ -10,6 +10,7 @@ import pytest
 from compat_tests.console.hostile import HOSTILE
 from ottla.commands.output import Failure
 from ottla.console.app import Beside
+from ottla.console.kit import WITHIN_S
 from ottla.console.missing import Missing
 from ottla.console.pages.kit import LONGEST, as_json
 from ottla.console.text import visible
@@ -190,6 +191,18 @@ def test_the_outcome_of_the_last_call() -> None:
     long = as_json(["x" * 9000])
     assert len(long) < LONGEST + 40
     assert long.endswith("(9,004 characters)")
+
+
+def test_a_call_that_takes_a_while_is_waited_for_and_may_be_refused_then() -> None:
+    kit, begun = Kit(), {"number": 7, "method": "POST", "path": "/v1/clock/advance", "body": {"ms": 1000}, "is_over": False}
+    with browsing(FakeSource(), beside=under_test(kit)) as browser:
+        kit.done = begun
+        assert browser.post("/test", act="advance").status == 303  # it goes on
+        kit.when_waited = lambda: setattr(kit, "done", {**begun, "is_over": True, "refused": "Not so far."})
+        kit.done = begun
+        answer = browser.post("/test", act="advance")
+    assert (answer.status, "Not so far." in answer.text) == (400, True)
+    assert kit.waited == [("kit_over", 7, WITHIN_S)] * 2
 
 
 def test_a_broker_that_is_down_and_a_fault_that_is_gone() -> None:

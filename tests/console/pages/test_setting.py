@@ -127,3 +127,9 @@ def test_read_only_shows_settings_without_the_ways() -> None:
             "/group/delete",
         ):
             assert browser.get(path).status == 403
+
+
+def test_a_group_without_a_name_has_no_settings(browser: Browser) -> None:
+    for path in ("/group/settings?id=", "/setting?of=group&name=&key=k", "/setting/set?of=group&name=&key=k"):
+        answer = browser.get(path)
+        assert (answer.status, "A group without a name has no settings" in answer.text) == (404, True), path

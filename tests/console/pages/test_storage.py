@@ -1,4 +1,4 @@
-"""Log directories, with what is in one of them, and partitions that move."""
+"""Log directories, with what is in one of them."""
 
 from __future__ import annotations
 
@@ -63,10 +63,3 @@ def test_if_no_broker_answers_that_is_a_failure(source: Source, monkeypatch: pyt
     monkeypatch.setattr(Brokers, "at", closed)
     with pytest.raises(Failure, match="closed"):
         subject.directories(source)
-
-
-def test_partitions_that_move(browser: Browser, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert cells(browser.get("/broker/reassignments").text)[5:] == ["None."]
-    moving = subject.Moving(Partition("t", 3), (1, 2, 3), (3,), ())
-    monkeypatch.setattr(subject, "reassignments", lambda _: [moving])
-    assert cells(browser.get("/broker/reassignments").text)[5:] == ["t", "3", "1, 2, 3", "3", "none"]

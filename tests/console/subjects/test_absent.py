@@ -8,7 +8,7 @@ import pytest
 
 from ottla.commands.direct import Refused, Unsupported
 from ottla.commands.output import Failure
-from ottla.console.subjects.absent import or_why
+from ottla.console.subjects.absent import in_a_sentence, or_why
 from ottla.wire.errors import ErrorCode
 
 
@@ -42,3 +42,11 @@ def test_what_is_not_there_is_a_sentence(failure: Failure, sentence: str) -> Non
 def test_what_went_wrong_is_none(failure: Failure) -> None:
     with pytest.raises(Failure, match=str(failure)):
         or_why(lambda: raising(failure))
+
+
+def test_a_refusal_of_a_change_is_told_by_the_same_sentences() -> None:
+    assert in_a_sentence(lambda: 7) == 7
+    with pytest.raises(Failure, match="neither the owner of the token"):
+        in_a_sentence(lambda: raising(Refused(ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH, "no")))
+    with pytest.raises(Failure, match="moved"):
+        in_a_sentence(lambda: raising(Refused(ErrorCode.NOT_CONTROLLER, "moved")))

@@ -9,8 +9,9 @@ import pytest
 
 from ottla.server.console.channel import MAX_QUESTION_BYTES, MAX_UNREAD_BYTES, Channel
 from ottla.server.inspect import questions
+from ottla.server.inspect.subject import Subject
 
-NO_SUBJECT: Any = SimpleNamespace(more={})
+NO_SUBJECT: Any = SimpleNamespace(more={}, hearers=set())
 LONG = 1 << 20
 
 
@@ -19,9 +20,11 @@ class Transport:
 
     def __init__(self) -> None:
         self.unread = 0
+        self.written: list[bytes] = []
         self.is_aborted = False
 
     def write(self, data: bytes) -> None:
+        self.written.append(data)
         self.unread += len(data)
 
     def get_write_buffer_size(self) -> int:
@@ -60,3 +63,19 @@ def test_what_is_no_question_or_too_long_ends_the_channel(said: bytes) -> None:
     channel, transport = connected()
     channel.data_received(said)
     assert transport.is_aborted
+
+
+def test_news_are_lines_as_long_as_it_listens_and_reads() -> None:
+    subject = Subject(lambda: NO_SUBJECT, NO_SUBJECT)
+    channel, transport = Channel(subject), Transport()
+    given: Any = transport
+    channel.connection_made(given)
+    subject.tell("kit_over", 7)
+    assert transport.written == [b'{"news": "kit_over", "number": 7}\n']
+    transport.unread = MAX_UNREAD_BYTES + 1
+    subject.tell("kit_over", 8)
+    transport.unread = 0
+    channel.connection_lost(None)
+    assert subject.hearers == set()
+    subject.tell("kit_over", 9)
+    assert len(transport.written) == 1

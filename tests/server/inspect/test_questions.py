@@ -98,6 +98,23 @@ def test_who_is_connected_and_who_waits() -> None:
     run(scenario)
 
 
+def test_traffic_is_that_of_all_topics_and_of_the_busiest() -> None:
+    async def scenario() -> None:
+        async with living() as rig:
+            subject = subject_of(rig)
+            for topic, count in (("quiet", 1), ("busy", 50), ("gone", 7)):
+                await rig.call("PUT", f"/v1/topics/{topic}")
+                await rig.produce(topic, count=count)
+            await rig.call("DELETE", "/v1/topics/gone")
+            found = ask(subject, "traffic", limit=1)
+            assert [(each["topic"], each["records_in"]) for each in found["topics"]] == [("busy", 50)]
+            assert (found["records_in"], found["left_off"]) == (58, 1)
+            assert found["bytes_in"] > found["topics"][0]["bytes_in"] > 50
+            assert found["bytes_out"] == 0
+
+    run(scenario)
+
+
 def test_questions_about_a_group_read_no_log(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(log: PartitionLog, offset: int) -> Any:
         raise AssertionError("a read within the turn")

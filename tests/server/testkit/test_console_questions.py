@@ -54,6 +54,8 @@ def test_a_call_that_takes_a_while_goes_on() -> None:
         async with living() as rig:
             asked = ConsoleQuestions(rig.kit)
             subject = about(asked)
+            told: list[tuple[str, int, bool]] = []
+            subject.hearers.add(lambda news, number: told.append((news, number, ask(subject, "kit_done")["is_over"])))
             assert call(subject, "POST", "/v1/clock/advance", {"ms": 1000})["is_over"] is False
             assert ask(subject, "kit_done")["is_over"] is False
             await asyncio.wait(asked._going_on)
@@ -64,6 +66,7 @@ def test_a_call_that_takes_a_while_goes_on() -> None:
                 done = ask(subject, "kit_done")
                 assert done["is_over"]
                 assert {"answer", "refused"} & done.keys() == {outcome}
+            assert told == [("kit_over", number, True) for number in (1, 2, 3)]
 
     run(scenario)
 
