@@ -179,14 +179,15 @@ class Broker:
         Raises StorageError and its subclasses (a directory is locked, or belongs to another cluster), MetadataError, OSError if
         an address cannot be bound, and ConfigError if that of the metrics cannot. Nothing is then left open. If it is cancelled
         when clients are let in already, the stop is as clean as one after the start: the broker may lead partitions by then, and
-        others are to take them over at once. Before that nothing is appended, so a log directory is left as clean as it was:
-        controllers take a broker whose last stop was not clean out of the eligible leader replicas (KIP-966).
+        others are to take them over at once. Before the registration nothing is appended, so a start that ends there, also by an
+        error, leaves the log directories as clean as it found them: controllers take a broker whose last stop was not clean out
+        of the eligible leader replicas (KIP-966).
         """
         try:
             await self._start()
         except BaseException as error:
             given_up = isinstance(error, asyncio.CancelledError)
-            clean = given_up and (self._accepts or self._found_clean)
+            clean = (given_up and self._accepts) if self._registered else self._found_clean
             if given_up and not clean:
                 logger.warning("stopped before the start was complete, so the next start will run recovery")
             await self._close(clean=clean)
