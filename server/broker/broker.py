@@ -146,7 +146,8 @@ class Broker:
         self.secured: SecuredListeners | None = None
         """The listeners that are not PLAINTEXT; None if there are none."""
         self.endpoints: list[Endpoint] = []  # from the opening of the listeners on
-        self._broker_epoch = -1
+        self._broker_epoch = -1  # that of the last stop until the broker is registered, if that stop was clean
+        self._found_clean = False
         self._coordinators: CoordinatorUpdates | None = None
         self.cluster: Cluster | None = None
         """The cluster of a broker that was started."""
@@ -178,15 +179,18 @@ class Broker:
         Raises StorageError and its subclasses (a directory is locked, or belongs to another cluster), MetadataError, OSError if
         an address cannot be bound, and ConfigError if that of the metrics cannot. Nothing is then left open. If it is cancelled
         when clients are let in already, the stop is as clean as one after the start: the broker may lead partitions by then, and
-        others are to take them over at once.
+        others are to take them over at once. Before the registration nothing is appended, so a start that ends there, also by an
+        error, leaves the log directories as clean as it found them: controllers take a broker whose last stop was not clean out
+        of the eligible leader replicas (KIP-966).
         """
         try:
             await self._start()
         except BaseException as error:
             given_up = isinstance(error, asyncio.CancelledError)
-            if given_up and not self._accepts:
+            clean = (given_up and self._accepts) if self._registered else self._found_clean
+            if given_up and not clean:
                 logger.warning("stopped before the start was complete, so the next start will run recovery")
-            await self._close(clean=given_up and self._accepts)
+            await self._close(clean=clean)
             raise
 
     async def _start(self) -> None:
@@ -265,6 +269,8 @@ class Broker:
         logs.lock()
         self.cluster_id = format_directories(logs, self.config, self._wanted_cluster_id, self._random, self._network)
         await open_partitions(logs)
+        if logs.previous_broker_epoch is not None:
+            self._found_clean, self._broker_epoch = True, logs.previous_broker_epoch
         return logs
 
     def _watch(self, logs: LogManager) -> None:

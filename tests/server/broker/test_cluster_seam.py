@@ -10,6 +10,7 @@ from unittest.mock import patch
 
 import pytest
 
+from ottla.log.disk.checkpoint import read_clean_shutdown
 from ottla.server.broker import broker as module
 from ottla.server.broker import start
 from ottla.server.broker.broker import Broker
@@ -18,6 +19,8 @@ from ottla.server.metadata.controller import Controller
 from ottla.server.metadata.controller_settings import ListenerCheck
 from ottla.server.metadata.image import Endpoint, MetadataImage
 from tests.server.broker.whole_broker import config, disk, run
+
+MARKER = "/data/.kafka_cleanshutdown"
 
 
 class NotingCluster(Cluster):
@@ -126,7 +129,43 @@ def test_a_start_that_clients_could_see_already_is_given_up_by_a_clean_stop() ->
             with pytest.raises(asyncio.CancelledError):
                 await starting
         assert asked == ["open", "register", "passes", "begin_leaving", "leave", "close"]
-        assert files.exists("/data/.kafka_cleanshutdown")
+        assert files.exists(MARKER)
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("was_clean", [True, False])
+@pytest.mark.parametrize("refused", [None, OSError("no controller")])
+def test_a_start_that_ends_before_the_registration_leaves_the_directory_as_clean_as_it_was(
+    refused: Exception | None, was_clean: bool
+) -> None:
+    """A broker that was stopped cleanly and waits for the end of its session may be stopped again, or be refused. Kafka's still
+    has the marker then, with the epoch of the stop, and stays an eligible leader replica."""
+
+    async def scenario() -> None:
+        reached, files = asyncio.Event(), disk()
+        before = Broker(config(), disk=files)
+        await before.start()
+        await (before.stop() if was_clean else before.drop())
+        marker = read_clean_shutdown(files, MARKER)
+        assert (marker is not None) is was_clean
+
+        async def waits(*_: Any, **__: Any) -> int:
+            assert not files.exists(MARKER)
+            reached.set()
+            if refused is not None:
+                raise refused
+            await asyncio.Event().wait()
+            return 0
+
+        with clusters_noting([]), patch.object(NotingCluster, "register", waits):
+            starting = asyncio.ensure_future(Broker(config(), disk=files).start())
+            await reached.wait()
+            if refused is None:
+                starting.cancel()
+            with pytest.raises((asyncio.CancelledError, OSError)):
+                await starting
+        assert read_clean_shutdown(files, MARKER) == marker
 
     run(scenario)
 
