@@ -141,26 +141,13 @@ def summary(results: Results) -> list[Line]:
             source="random_walk",
         )
     )
-    lines.append(
-        Line(
-            "Kafka's own integration tests",
-            _of_kafkas(results.kafka_tests, "kafka"),
-            _of_kafkas(results.kafka_tests, "ottla"),
-            "`scripts/kafka_tests.py`; a sample in CI",
-            source="kafka_tests",
-            pending=sum(each["kafka"] is None for each in results.kafka_tests or ()),
-        )
-    )
-    lines.append(
-        Line(
-            "those of them that need several brokers",
-            _of_kafkas(results.several, "kafka"),
-            _of_kafkas(results.several, "ottla"),
-            "`scripts/kafka_tests.py --several`; not in CI",
-            source="several",
-            pending=sum(each["kafka"] is None for each in results.several or ()),
-        )
-    )
+    for name, cases, command, source in (
+        ("Kafka's own integration tests", results.kafka_tests, "`scripts/kafka_tests.py`; a sample in CI", "kafka_tests"),
+        ("those of them that need several brokers", results.several, "`scripts/kafka_tests.py --several`; not in CI", "several"),
+    ):
+        pending = sum(each["kafka"] is None for each in cases or ())
+        pairs = _of_kafkas(cases, "kafka"), _of_kafkas(cases, "ottla")
+        lines.append(Line(name, *pairs, command, source=source, pending=pending))
     broken = results.breaks
     caught = (sum(each["caught"] for each in broken["breaks"]), len(broken["breaks"])) if broken else None
     lines.append(Line("deliberate breaks of ottla that the suite catches", None, caught, "`scripts/breaks.py`", source="breaks"))
