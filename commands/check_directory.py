@@ -99,7 +99,9 @@ class LogDirectoryCheck:
         elif self.meta is not None and self.meta.directory_id in _RESERVED:
             self.add(self.path / checkpoint.META_PROPERTIES, "its directory.id is reserved", Meaning.IDENTITY, Remedy.COPY)
         if not self.clean:
-            what = "the last stop was not clean: the next start will read everything beyond the recovery points"
+            what = (
+                "the last stop was not clean, or a broker is running: the next start will read what is beyond the recovery points"
+            )
             self.add(self.path, what, Meaning.NOTE, Remedy.START)
         for path in sorted(self.path.iterdir()):
             if path.is_dir():

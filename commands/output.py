@@ -233,7 +233,8 @@ def _write_rich_table(columns: Sequence[str], rows: Sequence[Sequence[Cell]], ti
     table = Table(box=box.SIMPLE_HEAD, title=title, title_justify="left", show_edge=False)
     for at, column in enumerate(columns):
         numbers = bool(rows) and all(row[at] is None or type(row[at]) in {int, float} for row in rows)
-        table.add_column(column, justify="right" if numbers else "left", overflow="fold")
+        longest_word = max(map(len, column.split()), default=0)  # a heading is not broken within a word
+        table.add_column(column, justify="right" if numbers else "left", overflow="fold", min_width=longest_word)
     for row in rows:
         table.add_row(*(Text(as_text(cell)) for cell in row))  # Text, since a topic's name must not be read as markup
     Console(file=sys.stdout).print(table)

@@ -134,6 +134,17 @@ def test_a_table_on_a_terminal(capsys: pytest.CaptureFixture[str], monkeypatch: 
     assert lines[3].endswith("  100")
 
 
+def test_a_heading_is_not_broken_within_a_word(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.setenv("TERM", "dumb")
+    monkeypatch.setenv("COLUMNS", "40")
+    output.write_table(("Partition", "Log end offset"), [(1, "x" * 80)])
+    text = capsys.readouterr().out
+    assert "Partition" in text
+    assert "offset" in text
+    assert text.count("x") == 80
+
+
 def test_the_signature_that_typer_sees() -> None:
     @output.guarded
     def command(path: str, as_json: output.Json = False) -> None:
