@@ -42,7 +42,8 @@ def of_kafkas_tests() -> str:
     return (
         f"Apache Kafka 4.4.0 passes {passed:,} of {len(rows) - excluded:,} cases, and ottla passes the same {passed:,}; of the "
         f"{len(several)} that need several brokers and get them, with a controller of Kafka's, both pass the same "
-        f"{passed_by_both(several)} (`compat_tests/kafka_tests/results.json` and `several.json` give the reason for each other one)"
+        f"{passed_by_both(several)} "
+        "(`compat_tests/kafka_tests/results.json` and `several.json` give the reason for each other one)"
     )
 
 
