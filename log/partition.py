@@ -442,7 +442,8 @@ class PartitionLog(Appending):
         or at `log_start_offset` if that is greater, because it lies within the next batch. Raises StorageError.
 
         Kafka's followers do this when they have fallen behind their leader's start, and its metadata log does it when a snapshot
-        covers what it does not have. It is durable with the next flush; a crash before that leaves the old log, or an empty one.
+        covers what it does not have. It is durable with the next flush; a crash before that leaves the old log, or an empty one,
+        so the recovery point does not move on.
         """
         self._begin_cut(offset)
         with self.directory.guard(f"truncating {self.path}", whole=True):
@@ -451,7 +452,7 @@ class PartitionLog(Appending):
             self.unsynced.epochs = True
             self._latest_epoch = self.epochs.latest_epoch
             self.producers.clear(offset)
-            self.log_end_offset = self.high_watermark = self.recovery_point = self._roll_flush_upto = offset
+            self.log_end_offset = self.high_watermark = self._roll_flush_upto = offset
             self.log_start_offset, self._snapshots.newest = max(offset, log_start_offset), offset
 
     def _begin_cut(self, offset: int) -> None:

@@ -404,6 +404,23 @@ def test_what_was_flushed_survives_power_cuts() -> None:
         assert rig.read() == list(range(rig.log.log_end_offset))
 
 
+@pytest.mark.parametrize("flushed", [0, 3])
+def test_a_log_that_began_anew_survives_a_power_cut_before_its_flush(flushed: int) -> None:
+    """Found by the simulated cluster: the recovery point named what was not durable, so a lost partition.metadata was damage, and a
+    lost segment, too."""
+    for seed in range(40):
+        rig = Rig()
+        rig.fill(flushed, producer=None)
+        rig.log.flush()
+        rig.fill(2)
+        rig.log.truncate_fully_and_start_at(9)
+        rig.log.directory.save_recovery_points()
+        rig.memory.crash(Random(seed))
+        rig.start()
+        end_offset = rig.log.log_end_offset
+        assert end_offset in (0, 9) or flushed <= end_offset <= 5, "it is as it was going to be, empty, or as it was"
+
+
 def test_flush_messages_leaves_the_flush_to_the_caller() -> None:
     rig = Rig(settings(flush_messages=3))
     rig.fill(2)

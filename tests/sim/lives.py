@@ -160,12 +160,14 @@ class BrokerLives:
         self._stage.say(f"{self._name}life {self.life} is stopped")
         self.broker = None
         stopping = self._stage.loop.create_task(broker.stop(), context=self.port.context)
-        stopping.add_done_callback(_retrieve)
-        ended = asyncio.ensure_future(over.wait())
-        await asyncio.wait((stopping, ended), return_when=asyncio.FIRST_COMPLETED)
+        stopping.add_done_callback(partial(self._stopped, over))  # also if whoever stops it is cancelled meanwhile
+        await over.wait()
+
+    def _stopped(self, over: asyncio.Event, stopping: asyncio.Task[None]) -> None:
+        """Ends the life with its stop, unless something else has ended it on the way."""
+        error = None if stopping.cancelled() else stopping.exception()
         if over.is_set():
             return
-        error = stopping.exception()
         if error is not None and not isinstance(error, LogError | OSError):
             self._stage.bugs.append(f"the stop failed: {error!r}")
         self.end(self.disk.killed())
