@@ -29,7 +29,8 @@ DOCS: Final = Path(__file__).resolve().parents[1] / "docs"
 LEDGER: Final = DOCS / "proofs.json"
 PAGE: Final = DOCS / "proofs.md"
 FUZZ, SIMULATION, OUTSIDE, SOAK, CLUSTER, MOVE = "fuzz", "simulation", "outside", "soak", "cluster", "move"
-PROOFS: Final = (FUZZ, SIMULATION, OUTSIDE, SOAK, CLUSTER, MOVE)
+SIMULATED_CLUSTER: Final = "cluster simulation"
+PROOFS: Final = (FUZZ, SIMULATION, SIMULATED_CLUSTER, OUTSIDE, SOAK, CLUSTER, MOVE)
 KEPT: Final = Path("tests/fuzz/corpora")
 FIRST_SEED: Final = 1000
 """The unit tests simulate the seeds below this (tests/sim/test_simulation.py)."""
@@ -75,9 +76,9 @@ def as_ranges(seeds: Iterable[int]) -> str:
     return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in ranges)
 
 
-def next_seed(runs: Iterable[Run]) -> int:
-    """Returns the first seed of the simulation above all that a run has had, and above those of the unit tests."""
-    return max((max(seeds_in(run["seeds"])) + 1 for run in runs if run["proof"] == SIMULATION), default=FIRST_SEED)
+def next_seed(runs: Iterable[Run], proof: str = SIMULATION) -> int:
+    """Returns the first seed of a simulation above all that a run has had, and above those of the unit tests."""
+    return max((max(seeds_in(run["seeds"])) + 1 for run in runs if run["proof"] == proof), default=FIRST_SEED)
 
 
 # The ledger
@@ -180,12 +181,7 @@ def page(ledger: Ledger, corpora: Mapping[str, tuple[int, int]]) -> str:
             "",
             *_table(("target", "CPU minutes", "inputs", "kept"), _fuzzing(of[FUZZ], corpora)),
             "",
-            "## The simulated broker",
-            "",
-            "`python -m scripts.simulate --more 1000 --record` goes on with seeds that nobody had.",
-            "",
-            *_table(("commit", "date", "seeds", "lives of a broker", "events of clients", "simulated hours"), _simulated(of)),
-            "",
+            *_of_simulations(of),
             "## The checker outside",
             "",
             "`python -m scripts.check_outside --runs 10 --record`: real clients of three libraries at a real broker. Things",
@@ -228,6 +224,8 @@ def _in_short(of: Mapping[str, list[Run]], ledger: Ledger) -> Iterable[Sequence[
     cpu_hours = _sum(of[FUZZ], "cpu_seconds") / 3600
     yield "fuzzing", "8 hours of CPU", f"{cpu_hours:.1f} hours, {_sum(of[FUZZ], 'inputs'):,.0f} inputs", _found(found[FUZZ])
     yield "simulated broker", "100,000 seeds", f"{_seeds(of[SIMULATION]):,} seeds", _found(found[SIMULATION])
+    seeds = f"{_seeds(of[SIMULATED_CLUSTER]):,} seeds"
+    yield "simulated cluster", "10,000 seeds", seeds, _found(found[SIMULATED_CLUSTER])
     runs = _sum([run for run in of[OUTSIDE] if run["broker"] == "ottla" and run["seconds each"] == "100"], "runs")
     of_clusters = sum(each["proof"] == OUTSIDE and _names_a_cluster(each["what"].split(",")[0]) for each in ledger.findings)
     of_brokers = found[OUTSIDE] - of_clusters
@@ -271,8 +269,24 @@ def _fuzzing(runs: Iterable[Run], corpora: Mapping[str, tuple[int, int]]) -> Ite
         yield f"`{target}`", minutes, f"{_sum(of[target], 'inputs'):,.0f}", f"{inputs:,} inputs, {size / 1024:,.0f} KiB"
 
 
-def _simulated(of: Mapping[str, list[Run]]) -> Iterable[Sequence[str]]:
-    for run in of[SIMULATION]:
+def _of_simulations(of: Mapping[str, list[Run]]) -> list[str]:
+    head = "commit", "date", "seeds", "lives of a broker", "events of clients", "simulated hours"
+    return [
+        "## The simulated broker",
+        "",
+        "`python -m scripts.simulate --more 1000 --record` goes on with seeds that nobody had.",
+        "",
+        *_table(head, _simulated(of[SIMULATION])),
+        "",
+        "With `--cluster`, three brokers of ottla and a model of their controllers are simulated:",
+        "",
+        *_table(head, _simulated(of[SIMULATED_CLUSTER])),
+        "",
+    ]
+
+
+def _simulated(runs: Iterable[Run]) -> Iterable[Sequence[str]]:
+    for run in runs:
         hours = f"{run['virtual_s'] / 3600:.1f}"
         yield run["commit"], run["date"], run["seeds"], f"{run['lives']:,.0f}", f"{run['events']:,.0f}", hours
 

@@ -4,7 +4,7 @@
     python -m scripts.simulate --seed 4711 --verbose          the same run again, with everything that happens
     python -m scripts.simulate --seeds 0-199 --planted NAME   with a fault planted in the broker
     python -m scripts.simulate --more 1000 --record           with seeds that nobody had, and noted in docs/proofs.md
-    python -m scripts.simulate --cluster --seeds 0-9999       several brokers and a model of their controllers, in place of one
+    python -m scripts.simulate --cluster --more 1000 --record  several brokers and a model of their controllers, in place of one
 
 A seed decides everything: the clients, what breaks and when (tests/sim/simulation.py, tests/sim/cluster/simulation.py). Seeds
 that find something are printed with what they found, and the exit code is then 1. The same seed of the same sources is the same
@@ -97,11 +97,11 @@ class Tally:
             f"{self.events} events of clients, {self.virtual_s / 3600:.1f} simulated hours; {len(self.bad)} seeds found something"
         )
 
-    def record(self, origin: dict[str, str]) -> None:
+    def record(self, origin: dict[str, str], proof: str = proofs.SIMULATION) -> None:
         """Adds the run to the ledger of proofs."""
         found = [f"seed {bad['seed']}: {name} at {where}" for bad in self.bad for name, where, _ in bad["found"]]
         counts = {"lives": self.lives, "events": self.events, "virtual_s": self.virtual_s}
-        proofs.record(proofs.SIMULATION, origin, counts, seeds=self.seeds, found=found)
+        proofs.record(proof, origin, counts, seeds=self.seeds, found=found)
 
 
 def main() -> int:
@@ -120,8 +120,8 @@ def main() -> int:
     arguments = parser.parse_args()
     if arguments.verbose and arguments.seed is None:
         parser.error("--verbose is for one --seed")
-    if (arguments.record or arguments.more) and (arguments.planted or arguments.cluster or arguments.seed is not None):
-        parser.error("--record and --more are for many seeds of one broker as it is")
+    if (arguments.record or arguments.more) and (arguments.planted or arguments.seed is not None):
+        parser.error("--record and --more are for many seeds of brokers as they are")
     more = [*(("--planted", arguments.planted) if arguments.planted else ()), *(("--verbose",) if arguments.verbose else ())]
     more += ["--cluster"] if arguments.cluster else []
     if arguments.history is not None:
@@ -151,15 +151,20 @@ def _simulate_all(arguments: Namespace, more: list[str]) -> int:
     finally:
         outcomes.close()
         if arguments.record and tally.seeds:
-            tally.record(origin)
+            tally.record(origin, _proof(arguments))
     print(tally)
     return int(bool(tally.bad))
+
+
+def _proof(arguments: Namespace) -> str:
+    """Returns the name under which the ledger keeps such runs."""
+    return proofs.SIMULATED_CLUSTER if arguments.cluster else proofs.SIMULATION
 
 
 def _range(arguments: Namespace) -> tuple[int, int]:
     """Returns the first and the last seed."""
     if arguments.more is not None:
-        first = proofs.next_seed(proofs.Ledger().runs)
+        first = proofs.next_seed(proofs.Ledger().runs, _proof(arguments))
         return first, first + arguments.more - 1
     first, _, last = arguments.seeds.partition("-")
     return int(first), int(last or first)

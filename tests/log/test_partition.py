@@ -406,8 +406,8 @@ def test_what_was_flushed_survives_power_cuts() -> None:
 
 @pytest.mark.parametrize("flushed", [0, 3])
 def test_a_log_that_began_anew_survives_a_power_cut_before_its_flush(flushed: int) -> None:
-    """Found by the simulated cluster: the recovery point named what was not durable, so a lost partition.metadata was damage, and a
-    lost segment, too."""
+    """Found by the simulated cluster: the recovery point named what was not durable, so a lost partition.metadata was damage, and
+    so was a lost segment."""
     for seed in range(40):
         rig = Rig()
         rig.fill(flushed, producer=None)

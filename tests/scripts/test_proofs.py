@@ -10,7 +10,20 @@ from typing import Any
 import pytest
 
 from scripts import fuzz, proofs, simulate
-from scripts.proofs import FUZZ, OUTSIDE, PAGE, SIMULATION, SOAK, Ledger, as_ranges, kept_corpora, next_seed, page, seeds_in
+from scripts.proofs import (
+    FUZZ,
+    OUTSIDE,
+    PAGE,
+    SIMULATED_CLUSTER,
+    SIMULATION,
+    SOAK,
+    Ledger,
+    as_ranges,
+    kept_corpora,
+    next_seed,
+    page,
+    seeds_in,
+)
 from scripts.soak.__main__ import record as record_soak
 
 ROOT = Path(__file__).parents[2]
@@ -37,6 +50,9 @@ def test_the_next_seeds_are_above_all_that_anybody_had() -> None:
     assert next_seed([]) == proofs.FIRST_SEED
     runs = [{"proof": SIMULATION, "seeds": "2000-2099,4"}, {"proof": OUTSIDE, "seeds": "9000"}, {"proof": FUZZ}]
     assert next_seed(runs) == 2100
+    assert next_seed(runs, SIMULATED_CLUSTER) == proofs.FIRST_SEED
+    runs.append({"proof": SIMULATED_CLUSTER, "seeds": "1000-4999"})
+    assert (next_seed(runs), next_seed(runs, SIMULATED_CLUSTER)) == (2100, 5000)
 
 
 def test_a_run_is_added_to_one_that_differs_in_counts_and_seeds_only(tmp_path: Path) -> None:
@@ -60,7 +76,7 @@ def test_a_run_is_added_to_one_that_differs_in_counts_and_seeds_only(tmp_path: P
 def test_there_is_a_page_before_there_is_a_run(tmp_path: Path) -> None:
     text = page(Ledger(tmp_path / "none"), {})
     assert "| soak | 2 hours in one go | not yet | nothing |" in text
-    assert text.count("Nothing yet.") == 6
+    assert text.count("Nothing yet.") == 7
 
 
 def test_what_scripts_add(recorded: Path, tmp_path: Path) -> None:
@@ -72,6 +88,7 @@ def test_what_scripts_add(recorded: Path, tmp_path: Path) -> None:
         found: list[Any] = [["lost-write", "q-0", "more"]] * (seed == 6)
         tally.add({"seed": seed, "found": found, "events": 10, "lives": 2, "virtual_s": 1800})
     tally.record(ORIGIN)
+    tally.record(ORIGIN, SIMULATED_CLUSTER)
     about = {"broker": "ottla", "faults": "pause, power (xfs)", "seconds each": "100"}
     counts = {"runs": 1, "lives": 3, "sends": 7, "transactions": 2, "anomalies": 1}
     proofs.record(OUTSIDE, {**ORIGIN, **about}, counts, seeds=[3], found=["ottla, seed 3: stuck"])
@@ -83,12 +100,13 @@ def test_what_scripts_add(recorded: Path, tmp_path: Path) -> None:
     record_soak(lives, [], ORIGIN)
 
     ledger = Ledger(recorded)
-    assert [run["proof"] for run in ledger.runs] == [FUZZ, SIMULATION, OUTSIDE, SOAK]
+    assert [run["proof"] for run in ledger.runs] == [FUZZ, SIMULATION, SIMULATED_CLUSTER, OUTSIDE, SOAK]
     assert {key: ledger.runs[0][key] for key in ("target", "cpu_seconds", "inputs")} == {
         "target": "cleaning", "cpu_seconds": 120.0, "inputs": 6000,
     }  # fmt: skip
     assert [finding["what"] for finding in ledger.findings] == [
         "cleaning: AssertionError: (9, 769)",
+        "seed 6: lost-write at q-0",
         "seed 6: lost-write at q-0",
         "ottla, seed 3: stuck",
     ]
@@ -99,6 +117,7 @@ def test_what_scripts_add(recorded: Path, tmp_path: Path) -> None:
     assert "| ottla | pause, power (xfs) | 100 | 1 | 3 | 7 | 2 | 1 |" in text
     assert "| 1a2b3c4 | 2026-11-26 | 1.97 | 80 | 0 | 10 | nothing failed, and no slope" in text
     assert "| soak | 2 hours in one go | 1.97 hours | nothing |" in text
+    assert "| simulated cluster | 10,000 seeds | 2 seeds | 1 finding |" in text
 
 
 def test_runs_on_clusters_are_counted_by_what_they_are_made_of(tmp_path: Path) -> None:

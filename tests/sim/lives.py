@@ -12,6 +12,7 @@ import asyncio
 import contextvars
 import errno
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from random import Random
 from typing import Final
 

@@ -69,6 +69,10 @@ class ClusterClient(Client):
         """Takes a broker for the leader of a partition."""
         self._leaders[place] = leader
 
+    def leader_of(self, place: Place) -> int | None:
+        """Returns whom it takes for the leader of a partition, if it knows one."""
+        return self._leaders.get(place)
+
     def send(self, messages: Any, version: int, request: Any) -> asyncio.Future[Any]:
         place = next(_places(request), None)
         connection = self._connections[self._whom_to_ask(place)]

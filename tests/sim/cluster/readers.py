@@ -1,4 +1,7 @@
-"""Clients that ask again and again where partitions end, which must never be less than before (KIP-207)."""
+"""Clients that ask again and again where partitions end, which must never be less than before (KIP-207).
+
+What a broker says that does not know yet that another one leads does not count: no broker can help that, Kafka's neither.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +56,11 @@ class EndWatcher:
             operation.info(error=answer.error_code)
             return False
         self.latest = answer.offset
-        operation.ok(latest={key: answer.offset})
+        assert isinstance(self.client, ClusterClient)
+        if self.world.is_unaware(key, self.client.leader_of(place_of(key))):
+            operation.info(unaware={key: answer.offset})
+        else:
+            operation.ok(latest={key: answer.offset})
         return True
 
     def restart(self) -> None:

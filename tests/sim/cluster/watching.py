@@ -74,7 +74,8 @@ class Watcher:
         for node in self._world.nodes.values():
             with node.disk_works():
                 for replica in node.replicas():
-                    self._look_at(node, replica)
+                    if replica.log.directory.failed is None:  # else it cannot be read
+                        self._look_at(node, replica)
         self._look_at_claims()
 
     def _look_at_claims(self) -> None:

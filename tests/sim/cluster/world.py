@@ -180,6 +180,16 @@ class ClusterWorld(Stage):
         logs = [replica.log for replica in led if replica.partition == state.index]
         return any(log.high_watermark == log.log_end_offset for log in logs)
 
+    def is_unaware(self, key: str, node_id: int | None) -> bool:
+        """Returns whether a node believes that it leads a partition, and the controllers have let another lead. It is cut off
+        from them, and serves what it has, as Kafka's broker does."""
+        (state,) = (each for each in self.partitions() if each.key == key)
+        broker = self.nodes[node_id].broker if node_id in self.nodes else None
+        if broker is None or broker.context is None or state.leader == node_id:
+            return False
+        known = broker.context.metadata.partition(state.topic, state.index)
+        return known is not None and known.leader == node_id
+
     def describe(self) -> str:
         """Returns what `is_whole` looks at, for people."""
         nodes = [f"{node.host} {'serves' if node.broker is not None else 'does not serve'}" for node in self.nodes.values()]
