@@ -17,6 +17,8 @@ UNKNOWN: Final = "unknown"
 WRITTEN: Final = (
     "compat_tests/results",
     "compat_tests/kafka_tests/results.*",
+    "compat_tests/kafka_tests/several.*",
+    "docs/benchmarks.*",
     "docs/compatibility.*",
     "docs/proofs.*",
     "tests/fuzz/corpora",

@@ -10,8 +10,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from compat_tests.provenance import stamp
 from scripts.bench.rows import ALL_ROWS, ROWS, Row
 
+UNKNOWN = "at some time before 2026-11-28"
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 NAMES = {"ottla": "ottla", "kafka": "Apache Kafka 4.4.0", "kfake": "kfake", "floor": "floor"}
 COLOURS = {"ottla": "#1f77b4", "kfake": "#bbbbbb"}
@@ -100,27 +102,37 @@ def tell(found: Mapping[str, Any], rows: Sequence[Row], *, docs: bool) -> int:
 
 def add_docs(found: Mapping[str, Any]) -> None:
     """Puts the figures of some loads beside those of the last full comparison, and writes docs/benchmarks.* anew."""
-    figures = _documented()
-    rounds = json.loads((DOCS / "benchmarks.json").read_text())["rounds"]
+    before = _documented()
+    figures = {kind: dict(loads) for kind, loads in before["figures"].items()}
     for kind, loads in found.items():
         figures.setdefault(kind, {}).update(loads)
-    write_docs(figures, rounds)
-
-
-def _documented() -> dict[str, Any]:
-    """Returns the figures that were last written: by broker, load and figure one value a round."""
-    path = DOCS / "benchmarks.json"
-    figures: dict[str, Any] = json.loads(path.read_text())["figures"] if path.exists() else {}
-    return figures
+    _write(figures, before["rounds"], before["measured"] | _measured_now(found))
 
 
 def write_docs(found: Mapping[str, Any], rounds: int) -> None:
     """Writes docs/benchmarks.md, .svg and .json. Loads that were not measured this time stay as they were."""
-    figures = {kind: dict(loads) for kind, loads in found.items()}
-    for kind, loads in _documented().items():
+    figures, before = {kind: dict(loads) for kind, loads in found.items()}, _documented()
+    for kind, loads in before["figures"].items():
         for load in {row.load for row in ALL_ROWS} - {row.load for row in ROWS}:
             if load in loads:
                 figures.setdefault(kind, {}).setdefault(load, loads[load])
+    _write(figures, rounds, before["measured"] | _measured_now(found))
+
+
+def _documented() -> dict[str, Any]:
+    """Returns what was last written: `figures`, by broker, load and figure one value a round; `rounds`; and `measured`, by load
+    when, and of which commit."""
+    path = DOCS / "benchmarks.json"
+    written: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
+    return {"figures": {}, "rounds": 0, "measured": {}} | written
+
+
+def _measured_now(found: Mapping[str, Any]) -> dict[str, str]:
+    now = stamp()
+    return dict.fromkeys((load for loads in found.values() for load in loads), f"{now['date']} at {now['commit']}")
+
+
+def _write(figures: Mapping[str, Any], rounds: int, measured: Mapping[str, str]) -> None:
     medians = medians_of(figures)
     DOCS.mkdir(exist_ok=True)
     machine = f"{os.cpu_count()} cores, {platform.system()} {platform.release()}, Python {platform.python_version()}"
@@ -137,11 +149,25 @@ nearly all its CPU is the kernel's.
 
 {table(medians, shown)[0]}
 
+{_when(shown, measured)}
+
 ![ratios to Apache Kafka](benchmarks.svg)
 """
     (DOCS / "benchmarks.md").write_text(text)
-    (DOCS / "benchmarks.json").write_text(json.dumps({"machine": machine, "rounds": rounds, "figures": figures}, indent=1) + "\n")
+    content = {"machine": machine, "rounds": rounds, "measured": measured, "figures": figures}
+    (DOCS / "benchmarks.json").write_text(json.dumps(content, indent=1) + "\n")
     plot(medians, DOCS / "benchmarks.svg")
+
+
+def _when(rows: Sequence[Row], measured: Mapping[str, str]) -> str:
+    """Returns when the rows were measured, and of which commit, as a list: first the run of most rows, which are not named."""
+    titles = {row.load: row.title for row in reversed(rows)}  # a load's first row has its name
+    runs: dict[str, list[str]] = {}
+    for load in reversed(titles):
+        runs.setdefault(measured.get(load, UNKNOWN), []).append(titles[load])
+    most = max(runs, key=lambda run: len(runs[run]))
+    others = [f"- Measured {run}: {'; '.join(runs[run])}." for run in sorted(runs, reverse=True) if run != most]
+    return "\n".join([f"- Measured {most}: all{' but the following' if others else ''}.", *others])
 
 
 def plot(medians: Medians, path: Path) -> None:

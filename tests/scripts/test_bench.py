@@ -42,6 +42,8 @@ def test_what_holds_a_target(
 def test_loads_that_were_run_again_alone_replace_their_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(report, "DOCS", tmp_path)
     monkeypatch.setattr(report, "plot", lambda _medians, _path: None)
+    days = iter(("2026-11-01", "2026-11-02"))
+    monkeypatch.setattr(report, "stamp", lambda: {"date": next(days), "commit": "1a2b3c4"})
 
     def figures(p50_ms: float, stable_s: float) -> dict[str, dict[str, list[float]]]:
         return {"e2e": {"e2e_p50_ms": [p50_ms]}, "group": {"stable_s": [stable_s]}}
@@ -53,6 +55,8 @@ def test_loads_that_were_run_again_alone_replace_their_rows(tmp_path: Path, monk
     shown = (tmp_path / "benchmarks.md").read_text()
     assert "| 0.20 ms | 0.40 ms | 0.50 | at most 0.5 × |" in shown
     assert "| 2.00 s | 1.00 s | 2.00 | at most 1 × **missed** |" in shown
+    assert written["measured"] == {"e2e": "2026-11-02 at 1a2b3c4", "group": "2026-11-01 at 1a2b3c4"}
+    assert "- Measured 2026-11-02 at 1a2b3c4: end to end at 500/s: p50." in shown
 
 
 def kload(broker: Broker, *arguments: str) -> subprocess.CompletedProcess[str]:
