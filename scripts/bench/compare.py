@@ -8,7 +8,7 @@ ratios are to Kafka's in the same run, for absolute numbers say as much of the m
 server.properties; Kafka has the heap and collector of its own start script.
 
 With --docs the table, the plot and the raw figures are written to docs/benchmarks.{md,svg,json} (the plot by matplotlib: the
-extra `bench`); with --loads only their rows are new. Exit code 1 where a target of rows.py is missed. Takes some twenty-five minutes.
+extra `bench`); with --loads only their rows are new. Exit code 1 where a target of rows.py is missed. Takes about 25 minutes.
 """
 
 from __future__ import annotations
