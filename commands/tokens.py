@@ -57,16 +57,16 @@ def described(connection: direct.Connection) -> list[tuple[Token, bytes]]:
 
 
 def _token(one: Any) -> Token:
-    requester = Principal(one.token_requester_principal_type, one.token_requester_principal_name)
-    return Token(
-        one.token_id,
-        f"{one.principal_type}:{one.principal_name}",
-        str(requester) if any(requester) else None,
-        tuple(f"{each.principal_type}:{each.principal_name}" for each in one.renewers),
-        one.issue_timestamp,
-        one.expiry_timestamp,
-        one.max_timestamp,
-    )
+    renewers = [Principal(each.principal_type, each.principal_name) for each in one.renewers]
+    return _of(one, renewers, one.issue_timestamp, one.expiry_timestamp, one.max_timestamp)
+
+
+def _of(answer: Any, renewers: Sequence[Principal], issued_ms: int, expires_ms: int, latest_ms: int) -> Token:
+    """Returns the token of an answer that describes it, or that says it was made; these name its times in two ways."""
+    owner = Principal(answer.principal_type, answer.principal_name)
+    requester = Principal(answer.token_requester_principal_type, answer.token_requester_principal_name)
+    told = str(requester) if any(requester) else None
+    return Token(answer.token_id, str(owner), told, tuple(map(str, renewers)), issued_ms, expires_ms, latest_ms)
 
 
 def create(
@@ -83,16 +83,7 @@ def create(
     )
     answer = connection.call(request)
     check(answer.error_code)
-    requester = Principal(answer.token_requester_principal_type, answer.token_requester_principal_name)
-    token = Token(
-        answer.token_id,
-        f"{answer.principal_type}:{answer.principal_name}",
-        str(requester) if any(requester) else None,
-        tuple(map(str, renewers)),
-        answer.issue_timestamp_ms,
-        answer.expiry_timestamp_ms,
-        answer.max_timestamp_ms,
-    )
+    token = _of(answer, renewers, answer.issue_timestamp_ms, answer.expiry_timestamp_ms, answer.max_timestamp_ms)
     return token, bytes(answer.hmac)
 
 

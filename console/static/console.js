@@ -1,5 +1,5 @@
-// Keyboard shortcuts, colours, sorted tables, live tails and pages that renew themselves. Every page works without this file; what a stranger wrote is only
-// ever set as textContent, or comes in a page that the server has escaped.
+// Keyboard shortcuts, colours, sorted tables, live tails and pages that renew themselves. Every page works without this file; what a
+// stranger wrote is only ever set as textContent, or comes in a page that the server has escaped.
 "use strict";
 
 const places = { o: "/", t: "/topics", g: "/groups", b: "/brokers" };

@@ -89,7 +89,7 @@ class Watcher:
         """Checks, at the moment at which the controllers write down who is in sync, that this is so."""
         if state.leader > 0:
             leader = self._world.nodes[state.leader]
-            replica = _replica_of(leader, state)
+            replica = leader.replica_of(state)
             if replica is not None:
                 self._look_at_in_sync(leader, replica)
 
@@ -162,7 +162,7 @@ class Watcher:
                 self._look_for_losses(state.key, node_id, log)
 
     def _log_of(self, node_id: int, state: PartitionState) -> PartitionLog | None:
-        replica = _replica_of(self._world.nodes[node_id], state)
+        replica = self._world.nodes[node_id].replica_of(state)
         return None if replica is None else replica.log
 
     def _compare(self, state: PartitionState, logs: dict[int, PartitionLog]) -> None:
@@ -181,14 +181,6 @@ class Watcher:
                 self._note(
                     "lost-replicated", key, f"node {by} had {batch} at {base_offset}; node {node_id} has {there.get(base_offset)}"
                 )
-
-
-def _replica_of(node: Node, state: PartitionState) -> Replica | None:
-    """Returns a node's replica of a partition, if it has one."""
-    for replica in node.replicas():
-        if (replica.topic, replica.partition) == (state.topic, state.index):
-            return replica
-    return None
 
 
 def batches(log: PartitionLog, offset: int) -> list[tuple[int, Batch]]:

@@ -104,6 +104,13 @@ class Node(BrokerLives):
             return []
         return [replica for replica in broker.context.replicas if not replica.topic.startswith("__")]
 
+    def replica_of(self, state: PartitionState) -> Replica | None:
+        """Returns the node's replica of a partition, if it has one."""
+        for replica in self.replicas():
+            if (replica.topic, replica.partition) == (state.topic, state.index):
+                return replica
+        return None
+
     @contextmanager
     def disk_works(self) -> Iterator[None]:
         """Keeps the faults that are ordered of the disk for the broker itself."""
@@ -176,9 +183,8 @@ class ClusterWorld(Stage):
         return self.is_whole() and all(self._is_replicated(each) for each in self.partitions())
 
     def _is_replicated(self, state: PartitionState) -> bool:
-        led = [replica for replica in self.nodes[state.leader].replicas() if replica.topic_id == state.topic_id]
-        logs = [replica.log for replica in led if replica.partition == state.index]
-        return any(log.high_watermark == log.log_end_offset for log in logs)
+        leader = self.nodes[state.leader].replica_of(state)
+        return leader is not None and leader.log.high_watermark == leader.log.log_end_offset
 
     def is_unaware(self, key: str, node_id: int | None) -> bool:
         """Returns whether a node believes that it leads a partition, and the controllers have let another lead. It is cut off
