@@ -54,6 +54,14 @@ class Brokers:
         return found
 
 
+def by_broker(pairs: Iterable[tuple[int, str]]) -> dict[int, list[str]]:
+    """Returns the names by the broker that each comes with, so that a broker is asked for all of its own at once."""
+    found: dict[int, list[str]] = {}
+    for broker, name in pairs:
+        found.setdefault(broker, []).append(name)
+    return found
+
+
 def check(code: int, message: str | None = None) -> None:
     """Raises direct.Refused, a Failure, if the answer carries an error code."""
     if code:

@@ -6,12 +6,12 @@ moved, does not answer or is too old for it, are left to librdkafka.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from contextlib import suppress
 from typing import Any, Final
 
 from ottla.commands import direct
-from ottla.commands.brokers import Brokers
+from ottla.commands.brokers import Brokers, by_broker
 from ottla.commands.consumer_protocol import PROTOCOL_TYPE, assigned_partitions
 from ottla.commands.group_kinds import CLASSIC, Listed
 from ottla.commands.group_rows import NO_SUCH_GROUP, Coordinator, GroupState, MemberState
@@ -34,7 +34,7 @@ def described(brokers: Brokers, groups: Iterable[Listed]) -> tuple[dict[str, Gro
     """Describes classic groups, without their offsets; returns the errors by group, too. Groups that are in neither are left."""
     found: dict[str, GroupState] = {}
     wrong: dict[str, str] = {}
-    for broker, names in _by_broker(groups).items():
+    for broker, names in by_broker(_placed(groups)).items():
         try:
             answer = brokers.at(broker).call(DescribeGroupsRequest(names))
         except Failure:
@@ -53,7 +53,7 @@ def committed_of(brokers: Brokers, groups: Iterable[Listed]) -> tuple[dict[str, 
     """Returns what each group has committed, and the errors by group. Groups that are in neither are left."""
     found: dict[str, dict[Partition, int]] = {}
     wrong: dict[str, str] = {}
-    for broker, names in _by_broker(groups).items():
+    for broker, names in by_broker(_placed(groups)).items():
         try:
             connection = brokers.at(broker)
             version = min(NAMED_UNTIL, connection.versions.get(offset_fetch.API_KEY, (0, 0))[1])
@@ -86,12 +86,8 @@ def ends_of(brokers: Brokers, wanted: Iterable[Partition]) -> dict[Partition, in
     return found
 
 
-def _by_broker(groups: Iterable[Listed]) -> Mapping[int, list[str]]:
-    found: dict[int, list[str]] = {}
-    for one in groups:
-        if one.broker is not None:
-            found.setdefault(one.broker, []).append(one.name)
-    return found
+def _placed(groups: Iterable[Listed]) -> Iterable[tuple[int, str]]:
+    return ((one.broker, one.name) for one in groups if one.broker is not None)
 
 
 def _state(brokers: Brokers, broker: int, one: Any) -> GroupState:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ottla.commands import client, direct
-from ottla.commands.brokers import Brokers, check
+from ottla.commands.brokers import Brokers, by_broker, check
 from ottla.commands.group_rows import NO_SUCH_GROUP, Coordinator, GroupState, MemberState, Tasks, state_name, type_name
 from ottla.commands.output import Failure
 from ottla.commands.positions import Partition
@@ -95,8 +95,7 @@ def described(brokers: Brokers, groups: Iterable[Listed]) -> tuple[dict[str, Gro
     """Describes groups of the newer kinds, without their offsets; returns the errors by group, too. Raises Failure."""
     asked: dict[tuple[int, str], list[str]] = {}
     for group in groups:
-        assert group.broker is not None, f"{group} is not of a listing of ours"
-        asked.setdefault((group.broker, group.kind), []).append(group.name)
+        asked.setdefault((_broker(group), group.kind), []).append(group.name)
     found: dict[str, GroupState] = {}
     wrong: dict[str, str] = {}
     for (broker, kind), names in asked.items():
@@ -106,6 +105,11 @@ def described(brokers: Brokers, groups: Iterable[Listed]) -> tuple[dict[str, Gro
             else:
                 found[one.group_id] = _state(brokers, broker, kind, one)
     return found, wrong
+
+
+def _broker(group: Listed) -> int:
+    assert group.broker is not None, f"{group} is not of a listing of ours"
+    return group.broker
 
 
 def _state(brokers: Brokers, broker: int, kind: str, one: Any) -> GroupState:
@@ -180,13 +184,9 @@ def _tasks(tasks: Iterable[Any]) -> tuple[Partition, ...]:
 
 def share_offsets(brokers: Brokers, groups: Iterable[Listed]) -> tuple[dict[str, dict[Partition, Held]], dict[str, str]]:
     """Returns where share groups are in the partitions that they have begun to read, and the errors by group. Raises Failure."""
-    asked: dict[int, list[str]] = {}
-    for group in groups:
-        assert group.broker is not None, f"{group} is not of a listing of ours"
-        asked.setdefault(group.broker, []).append(group.name)
     found: dict[str, dict[Partition, Held]] = {}
     wrong: dict[str, str] = {}
-    for broker, names in asked.items():
+    for broker, names in by_broker((_broker(group), group.name) for group in groups).items():
         make = describe_share_group_offsets.DescribeShareGroupOffsetsRequestGroup
         request = describe_share_group_offsets.DescribeShareGroupOffsetsRequest([make(name, None) for name in names])
         for one in brokers.at(broker).call(request).groups:
@@ -204,13 +204,12 @@ def share_offsets(brokers: Brokers, groups: Iterable[Listed]) -> tuple[dict[str,
 
 def alter_share_offsets(brokers: Brokers, group: Listed, after: Mapping[Partition, int]) -> None:
     """Alters the offsets of a share group. Raises Failure if the group or, as the first such error, a partition is refused."""
-    assert group.broker is not None, f"{group} is not of a listing of ours"
     topics: dict[str, list[Any]] = {}
     for partition, offset in after.items():
         entry = alter_share_group_offsets.AlterShareGroupOffsetsRequestPartition(partition.number, offset)
         topics.setdefault(partition.topic, []).append(entry)
     asked = [alter_share_group_offsets.AlterShareGroupOffsetsRequestTopic(*topic) for topic in topics.items()]
-    answer = brokers.at(group.broker).call(alter_share_group_offsets.AlterShareGroupOffsetsRequest(group.name, asked))
+    answer = brokers.at(_broker(group)).call(alter_share_group_offsets.AlterShareGroupOffsetsRequest(group.name, asked))
     check(answer.error_code, answer.error_message)
     for topic in answer.responses:
         for one in topic.partitions:

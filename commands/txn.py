@@ -18,7 +18,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from ottla.commands import admin, client, output
-from ottla.commands.brokers import Brokers, check
+from ottla.commands.brokers import Brokers, by_broker, check
 from ottla.commands.output import Cell, Failure
 from ottla.commands.positions import Partition
 from ottla.wire.errors import ErrorCode
@@ -232,11 +232,8 @@ class TxnBrokers(Brokers):
     def describe_all(self, coordinators: Mapping[str, int]) -> dict[str, Any]:
         """Describes transactional ids, given with their coordinators, many at a time. Those that have been forgotten since are
         left out."""
-        by_broker: dict[int, list[str]] = {}
-        for name, broker in coordinators.items():
-            by_broker.setdefault(broker, []).append(name)
         found: dict[str, Any] = {}
-        for broker, names in by_broker.items():
+        for broker, names in by_broker((broker, name) for name, broker in coordinators.items()).items():
             for batch in admin.batches(names, admin.NAMES_AT_ONCE):
                 for one in self.at(broker).call(DescribeTransactionsRequest(list(batch))).transaction_states:
                     if one.error_code != ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:

@@ -76,11 +76,12 @@ class Tally:
         self.began = time.monotonic()
         self.seeds: list[int] = []
         self.bad: list[dict[str, Any]] = []
-        self.events = self.lives = self.virtual_s = 0
+        self.events = self.excused = self.lives = self.virtual_s = 0
 
     def add(self, outcome: dict[str, Any]) -> None:
         self.seeds.append(outcome["seed"])
         self.events += outcome["events"]
+        self.excused += outcome["excused"]
         self.lives += outcome["lives"]
         self.virtual_s += outcome["virtual_s"]
         if outcome["found"]:
@@ -92,15 +93,17 @@ class Tally:
 
     def __str__(self) -> str:
         done = len(self.seeds)
+        excused = f" ({self.excused} excused: of brokers that did not know of a new leader yet)" if self.excused else ""
         return (
             f"{done} seeds in {self.seconds:.0f} s ({done / self.seconds:.1f} a second), {self.lives} lives of the broker, "
-            f"{self.events} events of clients, {self.virtual_s / 3600:.1f} simulated hours; {len(self.bad)} seeds found something"
+            f"{self.events} events of clients{excused}, {self.virtual_s / 3600:.1f} simulated hours; "
+            f"{len(self.bad)} seeds found something"
         )
 
     def record(self, origin: dict[str, str], proof: str = proofs.SIMULATION) -> None:
         """Adds the run to the ledger of proofs."""
         found = [f"seed {bad['seed']}: {name} at {where}" for bad in self.bad for name, where, _ in bad["found"]]
-        counts = {"lives": self.lives, "events": self.events, "virtual_s": self.virtual_s}
+        counts = {"lives": self.lives, "events": self.events, "excused": self.excused, "virtual_s": self.virtual_s}
         proofs.record(proof, origin, counts, seeds=self.seeds, found=found)
 
 

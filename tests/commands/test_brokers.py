@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
 import ottla.testing
-from ottla.commands.brokers import Brokers, check
+from ottla.commands.brokers import Brokers, by_broker, check
 from ottla.commands.client import Cluster
 from ottla.commands.output import Failure
 from ottla.commands.positions import Partition
@@ -79,3 +79,7 @@ def test_an_error_code_becomes_a_failure_in_words() -> None:
         check(ErrorCode.INVALID_REQUEST, "it is full")
     with pytest.raises(Failure, match="Not coordinator"):
         check(ErrorCode.NOT_COORDINATOR)
+
+
+def test_names_are_grouped_by_broker_in_order() -> None:
+    assert by_broker([(2, "b"), (1, "a"), (2, "a")]) == {2: ["b", "a"], 1: ["a"]}

@@ -86,7 +86,7 @@ def test_what_scripts_add(recorded: Path, tmp_path: Path) -> None:
     tally = simulate.Tally()
     for seed in (5, 6):
         found: list[Any] = [["lost-write", "q-0", "more"]] * (seed == 6)
-        tally.add({"seed": seed, "found": found, "events": 10, "lives": 2, "virtual_s": 1800})
+        tally.add({"seed": seed, "found": found, "events": 10, "excused": seed, "lives": 2, "virtual_s": 1800})
     tally.record(ORIGIN)
     tally.record(ORIGIN, SIMULATED_CLUSTER)
     about = {"broker": "ottla", "faults": "pause, power (xfs)", "seconds each": "100"}
@@ -118,6 +118,9 @@ def test_what_scripts_add(recorded: Path, tmp_path: Path) -> None:
     assert "| 1a2b3c4 | 2026-11-26 | 1.97 | 80 | 0 | 10 | nothing failed, and no slope" in text
     assert "| soak | 2 hours in one go | 1.97 hours | nothing |" in text
     assert "| simulated cluster | 10,000 seeds | 2 seeds | 1 finding |" in text
+    assert "Of 20 events 11 were latest offsets of brokers that did not know of a new leader yet: excused." in text
+    excused = "(11 excused: of brokers that did not know of a new leader yet)"
+    assert str(tally).endswith(f" 20 events of clients {excused}, 1.0 simulated hours; 1 seeds found something")
 
 
 def test_runs_on_clusters_are_counted_by_what_they_are_made_of(tmp_path: Path) -> None:

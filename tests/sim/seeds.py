@@ -56,6 +56,7 @@ def main() -> int:
             "seed": seed,
             "found": [list(anomaly) for anomaly in outcome.found],
             "events": len(outcome.events),
+            "excused": sum("unaware" in event for event in outcome.events),
             "lives": outcome.lives,
             "virtual_s": round(outcome.seconds),
             "took_ms": round((time.monotonic() - began) * 1000),
