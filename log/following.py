@@ -145,7 +145,9 @@ def _append_run(log: PartitionLog, view: memoryview, batches: list[_Batch], at: 
     if filled == 0:
         first_timestamp = header.max_timestamp
     run = [batches[at]]
-    for batch in batches[at + 1 : at + max(segment.index_room, 1)]:
+    with log.directory.guard(f"appending to {log.path}"):  # the room in its indexes, which may have to be read first
+        room = segment.index_room
+    for batch in batches[at + 1 : at + max(room, 1)]:
         filled += run[-1].header.size
         if _is_full(log, segment, filled, first_timestamp, batch.header, now_ms):
             break

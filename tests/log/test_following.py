@@ -268,12 +268,12 @@ def test_a_write_that_fails_leaves_the_log_as_it_was() -> None:
     assert [header.base_offset for data in rig.log.iterate_batches(0) for header, _ in iter_batches(data)] == [0, 1]
 
 
-@pytest.mark.parametrize("operation", ["open", "pread"])
-def test_a_segment_whose_age_cannot_be_read_now_is_a_fault_of_the_disk(operation: str) -> None:
+@pytest.mark.parametrize(("operation", "suffix"), [("open", "log"), ("pread", "log"), ("read_bytes", "index")])
+def test_a_segment_whose_age_or_index_cannot_be_read_now_is_a_fault_of_the_disk(operation: str, suffix: str) -> None:
     rig = Rig()
     append_as_follower(rig.log, stamped(batch(), 0))
     rig.restart(clean=True)
-    rig.memory.fail(operation, errno.EMFILE, path=f"{rig.path}/00000000000000000000.log")
+    rig.memory.fail(operation, errno.EMFILE, path=f"{rig.path}/00000000000000000000.{suffix}")
     with pytest.raises(StorageError):
         append_as_follower(rig.log, stamped(batch(), 1))
     assert append_as_follower(rig.log, stamped(batch(), 1)) == 2

@@ -111,6 +111,13 @@ class Node(BrokerLives):
                 return replica
         return None
 
+    def lost_directories(self) -> list[str]:
+        """Returns the log directories that the broker has taken offline, because it could not cut a log that is in them."""
+        broker = self.starting
+        if broker is None or broker.context is None:
+            return []
+        return [each.path for each in broker.context.replicas.logs.directories if each.failed is not None]
+
     @contextmanager
     def disk_works(self) -> Iterator[None]:
         """Keeps the faults that are ordered of the disk for the broker itself."""
@@ -233,3 +240,5 @@ class ClusterWorld(Stage):
         for node in self.nodes.values():
             node.resume()
             node.heal()
+            if node.lost_directories():  # it serves what is in the others, until somebody starts it again
+                node.kill()
