@@ -87,7 +87,8 @@ class PartitionLog(Appending):
         self.recovery_point = log_end_offset if opening.clean else max(0, min(opening.recovery_point, log_end_offset))
         self.on_append = None
         self.high_watermark = log_end_offset
-        self.saved_high_watermark = max(log_start_offset, min(opening.high_watermark, log_end_offset))
+        saved = max(log_start_offset, opening.high_watermark)
+        self.saved_high_watermark: int | None = saved if saved < log_end_offset else None
         self.unsynced = self.local.unsynced
         self.joined = None
         self._awaiting_flush = []
@@ -243,13 +244,23 @@ class PartitionLog(Appending):
         """
         self.on_append = on_append
 
-    def restore_high_watermark(self) -> None:
-        """Lowers the high watermark to the one that was saved, because it is not known yet what the other replicas have."""
-        self.high_watermark = self.saved_high_watermark
+    def settle_high_watermark(self, *, alone: bool) -> None:
+        """Begins with the high watermark that was saved, because it is not known yet what the other replicas have; `alone`, with
+        no others, with the log's end. Until this is called after a start, the checkpoint keeps the one that was saved: a crash
+        before this broker knows of the others must not make all that it has count as replicated.
+        """
+        saved, self.saved_high_watermark = self.saved_high_watermark, None
+        if saved is not None and not alone:
+            self.high_watermark = min(saved, self.high_watermark)
 
     def forget_high_watermark(self) -> None:
         """Begins with nothing that is known to be replicated, as a log does whose leader has not been asked yet."""
-        self.high_watermark = self.log_start_offset
+        self.high_watermark, self.saved_high_watermark = self.log_start_offset, None
+
+    @property
+    def checkpointed_high_watermark(self) -> int:
+        """The high watermark for the checkpoint."""
+        return self.high_watermark if self.saved_high_watermark is None else self.saved_high_watermark
 
     def raise_high_watermark(self, offset: int) -> bool:
         """Raises the high watermark to `offset`, which all replicas have, and returns whether it moved. It never moves back, and

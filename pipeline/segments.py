@@ -234,7 +234,7 @@ def _open(place: Place, scans: Scans | None) -> PartitionLog:
     with _silence():
         log = open_log(directory, opening)
     if place.up_to_high_watermark:
-        log.restore_high_watermark()
+        log.settle_high_watermark(alone=False)
     return log
 
 

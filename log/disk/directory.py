@@ -45,7 +45,7 @@ class Checkpointed(Protocol):
     @property
     def first_base_offset(self) -> int: ...
     @property
-    def high_watermark(self) -> int: ...
+    def checkpointed_high_watermark(self) -> int: ...
 
 
 class LogDirectory:
@@ -190,7 +190,8 @@ class LogDirectory:
 
     def save_high_watermarks(self) -> None:
         """Writes the high watermarks. Raises StorageError."""
-        self._save(checkpoint.HIGH_WATERMARKS, {name: log.high_watermark for name, log in self._checkpointed().items()})
+        logs = self._checkpointed().items()
+        self._save(checkpoint.HIGH_WATERMARKS, {name: log.checkpointed_high_watermark for name, log in logs})
 
     def save_cleaned(self) -> None:
         """Writes up to which offset each partition that still exists is clean. Raises StorageError."""

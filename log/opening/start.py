@@ -66,12 +66,12 @@ class Job:
 class _Unopened:
     """The checkpointed offsets of a partition that could not be opened."""
 
-    __slots__ = ("first_base_offset", "high_watermark", "log_start_offset", "recovery_point")
+    __slots__ = ("checkpointed_high_watermark", "first_base_offset", "log_start_offset", "recovery_point")
 
     def __init__(self, opening: Opening) -> None:
         self.recovery_point = opening.recovery_point
         self.log_start_offset = opening.log_start_offset
-        self.high_watermark = opening.high_watermark
+        self.checkpointed_high_watermark = opening.high_watermark
         self.first_base_offset = 0
 
 

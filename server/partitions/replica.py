@@ -180,8 +180,8 @@ class Replica:
         """Takes over what the metadata says about this partition: who leads it, and which replicas are in sync. `nodes` are the
         broker ids that stand for this broker: its own, or several if a test has it simulate a cluster."""
         is_new_epoch = image.leader_epoch != self.leader_epoch
-        if self.leader_epoch < 0 and len(image.replicas) > 1:  # what followers have is not known: begin with what they had
-            self.log.restore_high_watermark()
+        if self.leader_epoch < 0:
+            self.log.settle_high_watermark(alone=len(image.replicas) == 1)
         self.leader, self.leader_epoch = image.leader, image.leader_epoch
         if image.leader in nodes:
             self._lead(image, nodes, is_new_epoch)

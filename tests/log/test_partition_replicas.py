@@ -59,8 +59,38 @@ def test_a_start_among_replicas_goes_back_to_the_high_watermark_that_was_saved(r
     rig.log.raise_high_watermark(2)
     rig.restart(clean=True)
     assert rig.log.high_watermark == 3, "as long as nobody says that there are other replicas"
-    rig.log.restore_high_watermark()
+    rig.log.settle_high_watermark(alone=False)
     assert rig.log.high_watermark == 2
+
+
+@pytest.mark.parametrize("saves", ["checkpoint_pass", "high_watermark_pass"])
+def test_a_crash_before_the_other_replicas_are_known_keeps_the_high_watermark_that_was_saved(rig: Rig, saves: str) -> None:
+    rig.log.replicate_by(lambda end_offset: True)
+    rig.fill(3)
+    rig.log.raise_high_watermark(2)
+    rig.restart(clean=True)
+    getattr(rig.manager, saves)()
+    rig.restart(clean=False)
+    rig.log.settle_high_watermark(alone=False)
+    assert rig.log.high_watermark == 2
+
+
+def test_without_other_replicas_the_high_watermark_is_the_end_and_is_saved_again(rig: Rig) -> None:
+    rig.fill(3)
+    rig.restart(clean=True)
+    rig.log.settle_high_watermark(alone=True)
+    rig.fill(1)
+    rig.restart(clean=True)
+    assert (rig.log.high_watermark, rig.log.saved_high_watermark) == (4, None)
+
+
+def test_a_cut_before_the_other_replicas_are_known_counts(rig: Rig) -> None:
+    rig.fill(3)
+    rig.log.settle_high_watermark(alone=True)
+    rig.restart(clean=True)
+    rig.log.truncate_to(1)
+    rig.log.settle_high_watermark(alone=False)
+    assert rig.log.high_watermark == 1
 
 
 # Batches as they are

@@ -119,7 +119,7 @@ def test_a_failing_removal(disk: MemDisk, directory: LogDirectory) -> None:
 
 
 class _Log:
-    recovery_point, log_start_offset, first_base_offset, high_watermark = 7, 5, 3, 9
+    recovery_point, log_start_offset, first_base_offset, checkpointed_high_watermark = 7, 5, 3, 9
 
 
 def test_checkpoints(disk: MemDisk, directory: LogDirectory) -> None:
@@ -249,4 +249,4 @@ def test_checkpoints_are_durable_when_they_are_saved() -> None:
     rig.log.delete_records_before(2)
     rig.manager.checkpoint_pass()
     assert after_power_cut(rig).log.log_start_offset == 2
-    assert (rig.log.recovery_point, rig.log.saved_high_watermark) == (3, 3)
+    assert (rig.log.recovery_point, rig.log.saved_high_watermark) == (3, None)

@@ -57,8 +57,8 @@ _LEADING: Final = (
         _LOST,
         "log/partition.py",
         (
-            "        self.high_watermark = self.saved_high_watermark\n\n",
-            "        self.high_watermark = self.log_end_offset\n\n",
+            "        if saved is not None and not alone:\n",
+            "        if saved is None:\n",
         ),
     ),
     # Who is in sync
