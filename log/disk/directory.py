@@ -239,7 +239,8 @@ class LogDirectory:
         data = checkpoint.encode_offsets(offsets)
         self.mentioned |= offsets.keys()
         with self.guard(f"writing {name}"):
-            if self._saved.get(name) != data:  # if nothing moved, spare the fsyncs
+            # If nothing moved, spare the fsyncs; but this is how a full directory finds out that it has room again.
+            if self.full or self._saved.get(name) != data:
                 self.disk.write_bytes(f"{self.path}/{name}", data)
                 if self.full:
                     self.full = False

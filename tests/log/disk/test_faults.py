@@ -85,6 +85,19 @@ def test_the_producer_of_a_refused_batch_sends_it_again(rig: Rig) -> None:
     assert (again.base_offset, again.duplicate) == (1, False)
 
 
+def test_a_full_directory_in_which_nothing_moves_finds_out_that_it_has_room_again(rig: Rig) -> None:
+    rig.fill(3)
+    rig.manager.checkpoint_pass()
+    rig.memory.fail("append", errno.ENOSPC, path=".log")
+    refused(rig.append, "no room")
+    assert rig.log.directory.full
+    rig.memory.fail("write_bytes", errno.ENOSPC, path="checkpoint")
+    rig.manager.high_watermark_pass()
+    assert rig.log.directory.full
+    rig.manager.high_watermark_pass()
+    assert not rig.log.directory.full
+
+
 def test_a_full_disk_and_its_end_are_logged_once_each(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "ottla.log.directory")
     rig.fill(1)
