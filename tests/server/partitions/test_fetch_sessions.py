@@ -131,12 +131,14 @@ def test_what_counts_as_news(found: PartitionData) -> None:
     assert indexes(client.fetch(ask(session, 1), {0: found})) == [0]
 
 
-def test_an_error_is_answered_each_time_and_its_end_too() -> None:
+@pytest.mark.parametrize(
+    "answer", [PartitionData(0, ErrorCode.KAFKA_STORAGE_ERROR, -1), data(diverging_epoch=EpochEndOffset(0, 5))]
+)
+def test_what_a_client_takes_no_offsets_from_is_answered_each_time_and_its_end_too(answer: PartitionData) -> None:
     client = Client()
     session = client.open(0)
-    error = PartitionData(0, ErrorCode.KAFKA_STORAGE_ERROR, -1)
-    assert indexes(client.fetch(ask(session, 1), {0: error})) == [0]
-    assert indexes(client.fetch(ask(session, 2), {0: error})) == [0]
+    assert indexes(client.fetch(ask(session, 1), {0: answer})) == [0]
+    assert indexes(client.fetch(ask(session, 2), {0: answer})) == [0]
     assert indexes(client.fetch(ask(session, 3))) == [0]
     assert indexes(client.fetch(ask(session, 4))) == []
 
