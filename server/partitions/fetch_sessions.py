@@ -75,8 +75,8 @@ class CachedPartition:
     def remember(self, answer: PartitionData) -> bool:
         """Returns whether the answer says anything that the client does not know, and remembers what it says."""
         is_news = self.is_news(answer)
-        # After an error the partition is in the next answer without one, whatever its high watermark. So it is after an answer that
-        # the logs part: the follower cuts its log then, and takes over no offsets.
+        # After an error the partition is in the next answer without one, whatever its high watermark. So it is after an answer
+        # that the logs part: the follower cuts its log then, and takes over no offsets.
         is_taken_over = answer.error_code == ErrorCode.NONE and answer.diverging_epoch is None
         self.high_watermark = answer.high_watermark if is_taken_over else -1
         self.log_start_offset = answer.log_start_offset
