@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import re
 import socket
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from compat_tests.certificates import Holder, issue
+from compat_tests.security.tls_files import ROOT
 from ottla.log.config_def import ConfigError
 from ottla.server.base.network import OsNetwork
 from ottla.server.base.randomness import from_seed
 from ottla.server.console.opening import OpenedConsole
 from tests.in_loop import in_loop
+from tests.password_files import line, write
 from tests.server.console.test_settings import config
 
 
@@ -52,3 +57,38 @@ def test_a_port_that_is_taken_is_named_with_the_remedy() -> None:
         taken.listen()
         with pytest.raises(ConfigError, match=r"^ottla\.console\.port: 127\.0\.0\.1:\d+: .*; choose another \(--console-port N"):
             OpenedConsole(config(ottla_console_port=str(taken.getsockname()[1])), OsNetwork(), from_seed(1))
+
+
+def encrypted(directory: Path, holder: Holder, **more: str) -> OpenedConsole:
+    """Opens the console of a broker for other machines, at a free port."""
+    users, keys = directory / "users", directory / "console.pem"
+    write(users, line("alice"))
+    keys.write_text(holder.pem())
+    given = {"listener_name_console_ssl_keystore_location": str(keys), "listener_name_console_ssl_keystore_type": "PEM"}
+    settings = config(ottla_console_host="0.0.0.0", ottla_console_users=str(users), **given, **more)
+    return OpenedConsole(settings, OsNetwork(), from_seed(1))
+
+
+@in_loop
+async def test_for_other_machines_its_address_is_of_the_certificate_which_may_be_renewed(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    opened = encrypted(tmp_path, issue("console", ROOT, hosts=("*.pods.test", "kafka.test")))
+    assert re.fullmatch(r"https://kafka\.test:\d+/", opened.url)
+    broker: Any = SimpleNamespace(listeners=[SimpleNamespace(port=9)], endpoints=[SimpleNamespace(host="h", port=9)])
+    opened.watch(lambda: broker)
+    assert opened._port is not None
+    orders = opened._port._orders()
+    assert (orders["token"], orders["names"], orders["users"]) == (None, ("*.pods.test", "kafka.test"), str(tmp_path / "users"))
+    renewed = issue("console", ROOT, hosts=("kafka.test",))
+    (tmp_path / "console.pem").write_text(renewed.pem())
+    assert renewed.chain_pem() in opened._port._orders()["tls"]
+    (tmp_path / "console.pem").write_text("nonsense")
+    assert renewed.chain_pem() in opened._port._orders()["tls"]
+    assert len(caplog.messages) == 1
+    await opened.close()
+
+
+def test_a_certificate_that_no_browser_takes_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"^listener\.name\.console\.ssl\.keystore\.location: the certificate names no host"):
+        encrypted(tmp_path, issue("console", ROOT, hosts=()))
