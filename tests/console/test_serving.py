@@ -17,10 +17,10 @@ from urllib.parse import urlencode
 
 import pytest
 
+from compat_tests.password_files import PASSWORD, line, write
 from compat_tests.security.tls_files import BROKER, ROOT
 from ottla.commands.output import Failure
 from ottla.console.serving import listen
-from tests.password_files import PASSWORD, line, write
 
 TOKEN = "0123&56=789#ab%c+"
 Connect = Callable[[http.client.HTTPConnection], http.client.HTTPConnection]

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from compat_tests.password_files import PASSWORD, line, write
 from ottla.console.users import Users
 from ottla.security.password_file import BadPasswordFile, Credential
-from tests.password_files import PASSWORD, line, write
 
 
 def test_users_come_and_go(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 
 from compat_tests.certificates import Holder, issue
+from compat_tests.password_files import line, write
 from compat_tests.security.tls_files import ROOT
 from ottla.log.config_def import ConfigError
 from ottla.server.base.network import OsNetwork
 from ottla.server.base.randomness import from_seed
 from ottla.server.console.opening import OpenedConsole
 from tests.in_loop import in_loop
-from tests.password_files import line, write
 from tests.server.console.test_settings import config
 
 

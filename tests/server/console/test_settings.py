@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from compat_tests.password_files import line, write
 from ottla.log.config_def import ConfigError
 from ottla.server.console.settings import addresses_for, read_settings
 from ottla.server.metadata.image import Endpoint
 from ottla.server.settings.broker_config import BrokerConfig
 from ottla.server.settings.listeners import ListenerAddress
-from tests.password_files import line, write
 
 
 def config(**settings: str) -> BrokerConfig:
