@@ -95,6 +95,24 @@ def test_a_token_of_the_environment_and_read_only(connect: Connect) -> None:
         assert process.wait(30) == 0
 
 
+def test_a_browser_is_opened_with_an_address_that_lets_in_once(tmp_path: Path, connect: Connect) -> None:
+    pipe, program = tmp_path / "pipe", tmp_path / "browser"
+    os.mkfifo(pipe)
+    program.write_text(f'#!/bin/sh\necho "$1" > {pipe}\n')
+    program.chmod(0o700)
+    with console("--open", OTTLA_CONSOLE_TOKEN=TOKEN, BROWSER=f"{program} %s") as (_, ready):
+        port, _ = place(ready)
+        url = pipe.read_text().rstrip()
+        assert url.startswith(f"http://127.0.0.1:{port}/?token=")
+        assert TOKEN not in url
+        connection = connect(http.client.HTTPConnection("127.0.0.1", port, timeout=30))
+        for status in (303, 401):
+            connection.request("GET", url.partition(str(port))[2])
+            answer = connection.getresponse()
+            assert answer.status == status
+            answer.read()
+
+
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1"])
 def test_other_machines_need_tls_and_users(host: str) -> None:
     for pem, has_users in ((None, True), (None, False), (BROKER.pem().encode(), False)):
