@@ -93,7 +93,7 @@ def parse(text: str) -> dict[str, Credential]:
     return users
 
 
-def read_users(path: Path) -> dict[str, Credential]:
+def read_users(path: str | Path) -> dict[str, Credential]:
     """Returns the users of a file. Raises BadPasswordFile, whose text names it, also if others than its owner may write to it."""
     try:
         with open(path, "rb") as file:

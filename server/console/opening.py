@@ -4,9 +4,7 @@ be had is said at once, and watched once it serves."""
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
@@ -20,7 +18,7 @@ from ottla.server.settings.listeners import CONSOLE
 if TYPE_CHECKING:
     from random import Random
 
-    from ottla.security.keystores import Identity
+    from ottla.security.keystores import Identity, ReadFile
     from ottla.server.base.network import Network
     from ottla.server.broker.broker import Broker
     from ottla.server.settings.broker_config import BrokerConfig
@@ -31,11 +29,14 @@ _log: Final = logging.getLogger("ottla.server.console")
 
 
 class OpenedConsole:
-    """The console of a broker. `random` is for what nobody can guess."""
+    """The console of a broker. `random` is for what nobody can guess; `read` returns the bytes of a file, and `now_ms` the time
+    of day, by which a certificate is valid or not."""
 
-    def __init__(self, config: BrokerConfig, network: Network, random: Random) -> None:
+    def __init__(self, config: BrokerConfig, network: Network, random: Random, read: ReadFile, now_ms: Callable[[], int]) -> None:
         """Binds the port. Raises ConfigError."""
         self._config = config
+        self._read = read
+        self._now_ms = now_ms
         self._settings = read_settings(config)
         self._keys = self._load_keys() if self._settings.has_tls else None
         host = "127.0.0.1" if self._settings.host == "localhost" else self._settings.host
@@ -70,7 +71,7 @@ class OpenedConsole:
         from ottla.server.security.settings import ListenerSecurity
 
         security = ListenerSecurity(CONSOLE, "SSL", self._config.texts, self._config.values)
-        found = load_identity(security, lambda path: Path(path).read_bytes(), int(time.time() * 1000))
+        found = load_identity(security, self._read, self._now_ms())
         if self._settings.is_remote and not found.host_names:
             raise ConfigError(
                 f"{security.written_name('ssl.keystore.location')}: the certificate names no host (subjectAltName), so no "

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.util
 import ipaddress
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ottla.log.config_def import ConfigError, Secret
@@ -106,7 +105,7 @@ def _check_who(found: ConsoleSettings) -> None:
         from ottla.security.password_file import BadPasswordFile, read_users
 
         try:
-            read_users(Path(found.users))
+            read_users(found.users)
         except BadPasswordFile as error:
             raise ConfigError(f"{USERS}: {error}") from None
 

@@ -10,15 +10,21 @@ from typing import Any
 
 import pytest
 
-from compat_tests.certificates import Holder, issue
+from compat_tests.certificates import NOW_MS, Holder, issue
 from compat_tests.password_files import line, write
 from compat_tests.security.tls_files import ROOT
 from ottla.log.config_def import ConfigError
+from ottla.log.disk.files import OsDisk
 from ottla.server.base.network import OsNetwork
 from ottla.server.base.randomness import from_seed
 from ottla.server.console.opening import OpenedConsole
+from ottla.server.settings.broker_config import BrokerConfig
 from tests.in_loop import in_loop
 from tests.server.console.test_settings import config
+
+
+def opening(settings: BrokerConfig) -> OpenedConsole:
+    return OpenedConsole(settings, OsNetwork(), from_seed(1), OsDisk().read_bytes, lambda: NOW_MS)
 
 
 @pytest.mark.parametrize(
@@ -30,7 +36,7 @@ from tests.server.console.test_settings import config
     ],
 )
 def test_the_address_has_a_new_token_in_it_and_no_other(settings: dict[str, str], end: str) -> None:
-    opened = OpenedConsole(config(**settings), OsNetwork(), from_seed(1))
+    opened = opening(config(**settings))
     port = opened._socket.getsockname()[1]
     assert opened.url == f"http://127.0.0.1:{port}/{end}"
     opened.end()
@@ -43,7 +49,7 @@ async def test_with_an_authorizer_and_no_token_the_broker_s_own_end_answers_noth
     authorizer = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
     without = str(not needs_token).lower()
     settings = config(authorizer_class_name=authorizer, ottla_console_no_token=without)
-    opened = OpenedConsole(settings, OsNetwork(), from_seed(1))
+    opened = opening(settings)
     broker: Any = SimpleNamespace(listeners=[SimpleNamespace(port=9)], endpoints=[SimpleNamespace(host="h", port=9)])
     opened.watch(lambda: broker)
     assert opened._port is not None
@@ -56,7 +62,13 @@ def test_a_port_that_is_taken_is_named_with_the_remedy() -> None:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         with pytest.raises(ConfigError, match=r"^ottla\.console\.port: 127\.0\.0\.1:\d+: .*; choose another \(--console-port N"):
-            OpenedConsole(config(ottla_console_port=str(taken.getsockname()[1])), OsNetwork(), from_seed(1))
+            OpenedConsole(
+                config(ottla_console_port=str(taken.getsockname()[1])),
+                OsNetwork(),
+                from_seed(1),
+                OsDisk().read_bytes,
+                lambda: NOW_MS,
+            )
 
 
 def encrypted(directory: Path, holder: Holder, **more: str) -> OpenedConsole:
@@ -66,7 +78,7 @@ def encrypted(directory: Path, holder: Holder, **more: str) -> OpenedConsole:
     keys.write_text(holder.pem())
     given = {"listener_name_console_ssl_keystore_location": str(keys), "listener_name_console_ssl_keystore_type": "PEM"}
     settings = config(ottla_console_host="0.0.0.0", ottla_console_users=str(users), **given, **more)
-    return OpenedConsole(settings, OsNetwork(), from_seed(1))
+    return opening(settings)
 
 
 @in_loop
