@@ -25,6 +25,9 @@ from ottla.console.inside import SocketInside
 from ottla.console.serving import Listening, Until, log_to_stderr, serve
 from ottla.console.sessions import Sessions
 from ottla.console.threads import leave
+from ottla.console.tls import context_of
+from ottla.console.users import Users
+from ottla.security.password_file import BadPasswordFile
 
 NEEDS_TOKEN: Final = (
     "This broker checks access rules, and its console lets everybody in (ottla.console.no.token); what is inside the broker, "
@@ -46,11 +49,19 @@ def main() -> int:
     except (Failure, typer.BadParameter) as error:
         _log.error("ottla.console.command.config: %s", error)
         return 1
-    sessions = Sessions(orders["token"], secrets.token_bytes, time.monotonic, bytes.fromhex(orders["key"]))
+    try:
+        users = None if orders["users"] is None else Users(Path(orders["users"]))
+    except BadPasswordFile as error:  # it has been changed since the broker started
+        _log.error("ottla.console.users: %s", error)
+        return 1
+    sessions = Sessions(orders["token"], secrets.token_bytes, time.monotonic, bytes.fromhex(orders["key"]), users)
     shown = Beside(_directories(orders["directories"]), inside=inside, is_under_test=orders["is_under_test"])
     beside = shown if orders["shows_inside"] else Beside(without_inside=NEEDS_TOKEN)
-    at = Listening(listening, orders["host"], orders["port"])
-    if serve(cluster, at, sessions, read_only=orders["read_only"], beside=beside, until=until):
+    context = None if orders["tls"] is None else context_of(orders["tls"].encode())
+    at = Listening(listening, orders["host"], orders["port"], context, tuple(orders["names"]))
+    seen_by = None if orders["seen_by"] is None else frozenset(orders["seen_by"])
+    read_only = orders["read_only"]
+    if serve(cluster, at, sessions, read_only=read_only, users=users, seen_by=seen_by, beside=beside, until=until):
         leave(0)
     return 0
 

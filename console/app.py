@@ -27,10 +27,11 @@ from ottla.console.ask import Answer, Ask, BadInput, Download, Page, Redirect, S
 from ottla.console.calls import Busy, Calls, Ending, TooSlow
 from ottla.console.directory import Directory
 from ottla.console.inside import NO_BROKER, Inside
+from ottla.console.login import Login
 from ottla.console.missing import Missing
 from ottla.console.pages import ACTIONS, FORMS, PAGES, TEST_ACTIONS, TEST_PAGES, WITHOUT_CLUSTER
 from ottla.console.rendering import Templates
-from ottla.console.security import READ_ONLY, STATIC, Guard
+from ottla.console.security import READ_ONLY, STATIC, Guard, Place
 from ottla.console.sessions import Sessions
 from ottla.console.source import Source
 from ottla.console.streams import StreamResponse
@@ -46,13 +47,6 @@ _audit: Final = logging.getLogger("ottla.console.audit")
 Work = Callable[[Ask], Answer]
 
 
-class Place(NamedTuple):
-    """Where a console listens: the values of `Host` that it answers to, and the name of its cookie."""
-
-    hosts: frozenset[str]
-    cookie: str
-
-
 class Beside(NamedTuple):
     """What a console looks at beside the cluster, or instead of it: data directories, and the inside of the broker that runs
     it, or why there is none (`Ask`), and whether that has a test kit."""
@@ -63,21 +57,49 @@ class Beside(NamedTuple):
     without_inside: str = NO_BROKER
     is_under_test: bool = False
 
+    @property
+    def without(self) -> Beside:
+        """What is left for who may see nothing but the cluster."""
+        return Beside(has_cluster=self.has_cluster, without_inside=NOT_YOURS)
 
+
+NOT_YOURS: Final = (
+    "This broker checks access rules. What is inside it, which no rule covers, is only shown to its super users, and to who has "
+    "the console's token."
+)
 CLUSTER_ONLY: Final = Beside()
+
+
+class Who(NamedTuple):
+    """Who is let in: by which sessions, how somebody gets one, and which users see what lies beside the cluster; all, if that is
+    None."""
+
+    sessions: Sessions
+    login: Login
+    seen_by: frozenset[str] | None = None
+
+    @property
+    def login_fields(self) -> dict[str, bool]:
+        """What the page asks for that lets in."""
+        return {
+            "has_token": self.sessions.has_token,
+            "has_users": self.sessions.has_users,
+            "from_here_only": self.login.from_here_only,
+        }
 
 
 class Console:
     """Turns requests into asks, and answers into responses."""
 
-    def __init__(self, source: Source, calls: Calls, beside: Beside, *, read_only: bool) -> None:
+    def __init__(self, source: Source, calls: Calls, beside: Beside, who: Who, *, read_only: bool) -> None:
         self._source = source
         self._calls = calls
         self._beside = beside
+        self._seen_by = who.seen_by
         self._read_only = read_only
         at = source.bootstrap if beside.has_cluster else ", ".join(str(one.path) for one in beside.directories)
         known = {"cluster_at": at, "read_only": read_only, "has_cluster": beside.has_cluster}
-        self._templates = Templates({**known, "has_directory": bool(beside.directories)})
+        self._templates = Templates({**known, **who.login_fields})
 
     def routes(self) -> list[BaseRoute]:
         """Returns the routes of the pages, and of the style sheet and the script, which are read now."""
@@ -104,10 +126,10 @@ class Console:
             given["query"],
             given.get("form", {}),
             partial(_write_audit, given["session"], request.client.host if request.client else "?"),
-            *self._beside,
+            *self._seen(given["user"]),
             resume=request.headers.get("last-event-id", ""),
         )
-        known = {"form_token": given["form_token"], "path": ask.path, "ask": ask}
+        known = {"form_token": given["form_token"], "path": ask.path, "ask": ask, "user": given["user"]}
         try:
             return await self._calls.run(partial(self._made, work, ask, known))
         except Busy:
@@ -128,6 +150,11 @@ class Console:
         if request.method == "POST":
             ask.audit(f"{'refused' if status in {400, 404, 503} else 'not known'}: {request.url.path!a}: {why}")
         return self._refusal(status, title, why, known)
+
+    def _seen(self, user: str) -> Beside:
+        """Returns what this user may see beside the cluster; `user` is empty for who came by the token."""
+        may_see = not user or self._seen_by is None or user in self._seen_by
+        return self._beside if may_see else self._beside.without
 
     def _made(self, work: Work, ask: Ask, known: Mapping[str, Any]) -> ASGIApp:
         """Runs in a thread. Raises Failure for what the cluster refuses, and whatever a page raises."""
@@ -165,7 +192,9 @@ class Console:
         why = "The console has no such page." if status == 404 else f"This page does not accept {request.method}."
         if "form_token" not in given:
             return self.refuse(status, "Not there", why)
-        known = {"form_token": given["form_token"], "path": request.url.path, "ask": Ask(self._source, request.url.path)}
+        beside = self._seen(given["user"])
+        ask = Ask(self._source, request.url.path, directories=beside.directories, inside=beside.inside)
+        known = {"form_token": given["form_token"], "path": request.url.path, "ask": ask, "user": given["user"]}
         return self._refusal(status, "Not there", why, known)
 
 
@@ -199,9 +228,9 @@ def _write_audit(session: str, address: str, done: str) -> None:
 
 
 def application(
-    source: Source, calls: Calls, sessions: Sessions, place: Place, *, read_only: bool, beside: Beside = CLUSTER_ONLY
+    source: Source, calls: Calls, who: Who, place: Place, *, read_only: bool, beside: Beside = CLUSTER_ONLY
 ) -> ASGIApp:
     """Returns the whole application, guarded."""
-    console = Console(source, calls, beside, read_only=read_only)
+    console = Console(source, calls, beside, who, read_only=read_only)
     pages = Starlette(routes=console.routes(), exception_handlers={404: console.not_found, 405: console.not_found})
-    return Guard(pages, sessions, place.hosts, console.refuse, _write_audit, cookie=place.cookie, read_only=read_only)
+    return Guard(pages, who.sessions, who.login, place, console.refuse, _write_audit, read_only=read_only)

@@ -7,7 +7,8 @@ A request is refused, in this order:
 | 421 | `Host` is not this console: a foreign name that somebody let point here (DNS rebinding) |
 | 405 | a method other than GET, HEAD and POST |
 | 403 | a page of another site asks, other than by a link that the user followed |
-| 401 | no session, where a token is needed: the page that asks for it |
+| 401 | no session, where a login is needed: the page that asks for it |
+| 429 | too many wrong passwords (attempts.py) |
 | 403 | POST while the console is read-only, from another origin, or without the session's form token |
 | 408, 413, 415 | a form that is too slow or too large, or something that is no form |
 
@@ -17,14 +18,15 @@ Style sheet and script are served without a session; they hold no data. GET chan
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final, NamedTuple
 from urllib.parse import parse_qsl
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from ottla.console.login import Login, NotLetIn
 from ottla.console.sessions import EVERYBODY, Sessions, name_of
 
 POLICY: Final = "; ".join(
@@ -56,12 +58,31 @@ MAX_FIELDS: Final = 64
 FORM: Final = "application/x-www-form-urlencoded"
 STATIC: Final = "/static/"
 LOGIN: Final = "/login"
+LOGOUT: Final = "/logout"
 READ_ONLY: Final = "This console was started with --read-only and changes nothing."
 
 Refuse = Callable[[int, str, str], Response]
 """Makes the page of a refusal: its status, its title, and a sentence that says what to do."""
 Audit = Callable[[str, str, str], None]
 """Writes a line of what was done: by which session, from which address, and what."""
+
+
+class Place(NamedTuple):
+    """Where a console listens: the values of `Host` that it answers to, of which one that begins with `*.` stands for each name
+    of one more word, and the name of its cookie; and whether it speaks TLS."""
+
+    hosts: frozenset[str]
+    cookie: str
+    is_encrypted: bool = False
+
+    @property
+    def scheme(self) -> str:
+        return "https" if self.is_encrypted else "http"
+
+    def answers_to(self, host: str) -> bool:
+        """Returns whether this value of `Host` is the console's."""
+        word, dot, rest = host.partition(".")
+        return "*" not in host and (host in self.hosts or bool(word and dot and f"*.{rest}" in self.hosts))
 
 
 class Refused(Exception):
@@ -73,26 +94,26 @@ class Refused(Exception):
 
 
 class Guard:
-    """The ASGI application around the pages. Those find in `scope["state"]` the `query`, the `session`, its `form_token`, and of
-    a POST the `form`."""
+    """The ASGI application around the pages. Those find in `scope["state"]` the `query`, the `session`, its `user` (empty for who
+    came by the token), its `form_token`, and of a POST the `form`."""
 
     def __init__(
         self,
         pages: ASGIApp,
         sessions: Sessions,
-        hosts: frozenset[str],
+        login: Login,
+        place: Place,
         refuse: Refuse,
         audit: Audit,
         *,
-        cookie: str,
         read_only: bool,
     ) -> None:
         self._pages = pages
         self._sessions = sessions
-        self._hosts = hosts
+        self._login = login
+        self._place = place
         self._refuse = refuse
         self._audit = audit
-        self._cookie = cookie
         self._read_only = read_only
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -114,59 +135,90 @@ class Guard:
         """Returns what answers the request. Raises Refused."""
         headers = Headers(scope=scope)
         method, path = scope["method"], scope["path"]
-        if headers.getlist("host") not in [[host] for host in self._hosts]:
-            known = ", ".join(sorted(self._hosts))
+        hosts = headers.getlist("host")
+        if len(hosts) != 1 or not self._place.answers_to(hosts[0]):
+            known = ", ".join(sorted(self._place.hosts))
             raise Refused(421, "Not this console", f"This console answers to {known} only; open it by one of these.")
         if method not in {"GET", "HEAD", "POST"}:
             raise Refused(405, "Not possible", "The console knows GET, HEAD and POST.")
-        _check_site(method, headers)
+        _check_site(method, headers, self._place.scheme)
         state: dict[str, Any] = scope.setdefault("state", {})
         if path.startswith(STATIC):
             return self._pages
         query = state["query"] = _fields(scope["query_string"])
         session = EVERYBODY
-        if self._sessions.needs_token:
+        if not self._sessions.is_for_all:
             if path == LOGIN and method == "POST":
-                return self._log_in((await _form(headers, receive)).get("token", ""), scope)
+                return await self._log_in(await _form(headers, receive), scope)
             if method == "GET" and path == "/" and "token" in query:
-                return self._log_in(query["token"], scope)
-            session = _cookies(headers).get(self._cookie, "")
+                return await self._log_in({"token": query["token"]}, scope)
+            session = _cookies(headers).get(self._place.cookie, "")
             if not self._sessions.is_open(session):
                 raise Refused(401, "Who are you?", "")
-        state["session"] = name_of(session)
+        user = state["user"] = self._sessions.user_of(session)
+        state["session"] = _who(session, user)
         state["form_token"] = self._sessions.form_token(session)
         if method == "POST":
-            if self._read_only:
+            if self._read_only and path != LOGOUT:
                 raise Refused(403, "Read-only", READ_ONLY)
             form = await _form(headers, receive)
             if not self._sessions.fits(session, form.pop("form_token", "")):
                 raise Refused(403, "Not sent", "The form is not of this session; go back, load the page again and repeat it.")
+            if path == LOGOUT:
+                return self._log_out(session, user, scope)
             state["form"] = form
         return self._pages
 
-    def _log_in(self, token: str, scope: Scope) -> Response:
-        session, address = self._sessions.open(token), (scope.get("client") or "?")[0]
-        self._audit(name_of(session or ""), address, "wrong token" if session is None else "session opened")
-        if session is None:
-            raise Refused(401, "Who are you?", "That is not the token.")
+    async def _log_in(self, fields: Mapping[str, str], scope: Scope) -> Response:
+        address = _address_of(scope)
+        try:
+            session, user = await self._login.let_in(fields, address)
+        except NotLetIn as why:
+            if why.log:
+                self._audit(name_of(""), address, why.log)
+            title = "Who are you?" if why.status == 401 else "Not now"
+            raise Refused(why.status, title, why.advice) from None
+        self._audit(_who(session, user), address, "session opened")
         answer = RedirectResponse("/", status_code=303)
-        answer.set_cookie(self._cookie, session, path="/", httponly=True, samesite="strict")
+        self._set_cookie(answer, session)
         return answer
 
+    def _log_out(self, session: str, user: str, scope: Scope) -> Response:
+        self._sessions.close(session)
+        self._audit(_who(session, user), _address_of(scope), "session ended")
+        answer = RedirectResponse("/", status_code=303)
+        self._set_cookie(answer, "", max_age=0)
+        return answer
 
-def hosts_of(host: str, port: int) -> frozenset[str]:
-    """Returns the values of `Host` under which a console at this address is asked for."""
-    names = {"127.0.0.1", "localhost", "[::1]", f"[{host}]" if ":" in host else host}
-    return frozenset({f"{name}:{port}" for name in names} | (names if port == 80 else set()))
+    def _set_cookie(self, answer: Response, session: str, max_age: int | None = None) -> None:
+        is_encrypted = self._place.is_encrypted
+        name = self._place.cookie
+        answer.set_cookie(name, session, max_age, path="/", httponly=True, samesite="strict", secure=is_encrypted)
 
 
-def _check_site(method: str, headers: Headers) -> None:
+def hosts_of(host: str, port: int, names: Iterable[str] = (), default_port: int = 80) -> frozenset[str]:
+    """Returns the values of `Host` under which a console at this address is asked for; `names` are those of its certificate. A
+    browser leaves the default port out."""
+    known = {"127.0.0.1", "localhost", "[::1]", *(f"[{name}]" if ":" in name else name.lower() for name in (host, *names))}
+    known -= {"0.0.0.0", "[::]"}
+    return frozenset({f"{name}:{port}" for name in known} | (known if port == default_port else set()))
+
+
+def _who(session: str, user: str) -> str:
+    return f"{name_of(session)} of {user}" if user else name_of(session)
+
+
+def _address_of(scope: Scope) -> str:
+    return str((scope.get("client") or "?")[0])
+
+
+def _check_site(method: str, headers: Headers, scheme: str) -> None:
     """Raises Refused for what a page of another site asks for. Browsers say whose page it was."""
     site = headers.get("sec-fetch-site")
     if method == "POST":
-        origin = headers.get("origin")
-        own = site == "same-origin" if site is not None else origin == f"http://{headers['host']}"
-        if not own or (origin is not None and origin != f"http://{headers['host']}"):
+        origin, expected = headers.get("origin"), f"{scheme}://{headers['host']}"
+        own = site == "same-origin" if site is not None else origin == expected
+        if not own or (origin is not None and origin != expected):
             raise Refused(403, "Not sent", "The form was not on a page of this console.")
     elif site in {"cross-site", "same-site"}:
         follows_a_link = headers.get("sec-fetch-mode") == "navigate" and headers.get("sec-fetch-dest") == "document"

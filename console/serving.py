@@ -12,23 +12,34 @@ import ipaddress
 import logging
 import signal
 import socket
+import ssl
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
-from typing import Final, NamedTuple
+from functools import partial
+from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
 import uvicorn
 
 from ottla.commands.client import Cluster
 from ottla.commands.output import Failure
-from ottla.console.app import CLUSTER_ONLY, Beside, Place, application
+from ottla.console.app import CLUSTER_ONLY, Beside, Who, application
+from ottla.console.attempts import Attempts
 from ottla.console.calls import Calls
-from ottla.console.connection import MAX_CONNECTIONS, Connection
+from ottla.console.connection import MAX_CONNECTIONS, Connection, Handshake
 from ottla.console.idle import Idle
-from ottla.console.security import hosts_of
+from ottla.console.login import Login, source_of
+from ottla.console.security import Place, hosts_of
 from ottla.console.sessions import Sessions
 from ottla.console.source import Source
+from ottla.console.tls import context_of
 
+if TYPE_CHECKING:
+    from ottla.console.users import Users
+
+HTTPS_PORT: Final = 443
+NO_NAMES: Final = "its certificate names no host (subjectAltName), so no browser takes it; make one with this machine's name"
 MAX_HEAD_BYTES: Final = 64 << 10
 _STOP_S: Final = 2
 _MORE_S: Final = 5.0
@@ -36,40 +47,71 @@ _MORE_S: Final = 5.0
 
 
 class Listening(NamedTuple):
+    """Where the console listens. With TLS, `context` has its key, and `names` are those of its certificate."""
+
     socket: socket.socket
     host: str
     port: int
+    context: ssl.SSLContext | None = None
+    names: tuple[str, ...] = ()
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether other machines reach it."""
+        return not ipaddress.ip_address(self.host).is_loopback
 
     @property
     def url(self) -> str:
-        return f"http://{f'[{self.host}]' if ':' in self.host else self.host}:{self.port}/"
+        """The address for browsers: where other machines ask, by a name of the certificate."""
+        name = next((name for name in self.names if "*" not in name), self.host) if self.is_remote else self.host
+        scheme = "http" if self.context is None else "https"
+        return f"{scheme}://{f'[{name}]' if ':' in name else name}:{self.port}/"
+
+    @property
+    def place(self) -> Place:
+        """What the console answers to. With TLS no page without it can set or read its cookie."""
+        if self.context is None:
+            return Place(hosts_of(self.host, self.port), f"ottla-console-{self.port}")
+        hosts = hosts_of(self.host, self.port, self.names, HTTPS_PORT)
+        return Place(hosts, f"__Host-ottla-console-{self.port}", is_encrypted=True)
 
 
-def listen(host: str, port: int) -> Listening:
-    """Opens the port. Raises Failure if the address is not this machine's own, or taken."""
+def listen(host: str, port: int, pem: bytes | None = None, names: tuple[str, ...] = (), *, has_users: bool = False) -> Listening:
+    """Opens the port, with TLS if there is a key (tls.py). Raises Failure if the address is taken, not this machine's, or reached
+    by others without TLS or users."""
     try:
         address = ipaddress.ip_address("127.0.0.1" if host == "localhost" else host)
     except ValueError:
         raise Failure(f"--host {host!a} is not an address; the console listens on 127.0.0.1 or ::1") from None
-    if not address.is_loopback:
+    if not address.is_loopback and (pem is None or not has_users):
         raise Failure(
-            f"--host {host}: the console has no TLS, so it listens on this machine only, 127.0.0.1 or ::1; "
-            f"from another one, use ssh -L {port}:127.0.0.1:{port}"
+            f"--host {host}: other machines reach that, so it takes TLS and users of its own, --keystore and --users; "
+            f"or listen on 127.0.0.1, and from another machine use ssh -L {port}:127.0.0.1:{port}"
         )
+    if not address.is_loopback and address.is_unspecified and not names:
+        raise Failure(f"--host {host}: {NO_NAMES}")
+    context = None if pem is None else context_of(pem)
     made = socket.socket(socket.AF_INET6 if address.version == 6 else socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if made.family == socket.AF_INET6 and address.is_unspecified:
+            made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
         made.bind((str(address), port))
         made.listen(MAX_CONNECTIONS)
     except OSError as error:
         made.close()
         raise Failure(f"{host}:{port}: {error.strerror or error}; --port 0 picks a free port") from None
-    return Listening(made, str(address), made.getsockname()[1])
+    return Listening(made, str(address), made.getsockname()[1], context, names)
 
 
 def log_to_stderr() -> None:
     """Has the console log to standard error; a second call changes nothing."""
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+
+
+def _encrypted(context: ssl.SSLContext) -> type[asyncio.Protocol]:
+    """Returns what uvicorn calls for each connection."""
+    return cast("type[asyncio.Protocol]", partial(Handshake, context, set(), source_of, Connection))
 
 
 class _Server(uvicorn.Server):
@@ -111,22 +153,24 @@ def serve(
     sessions: Sessions,
     *,
     read_only: bool,
+    users: Users | None = None,
+    seen_by: frozenset[str] | None = None,
     ready: Callable[[], None] = lambda: None,
     beside: Beside = CLUSTER_ONLY,
     until: Until | None = None,
 ) -> bool:
-    """Serves until a signal; `ready` is called once the port answers. With `until` it is a broker that has started this console:
-    it ends with it, and when nobody has looked for a while (idle.py). Returns whether a thread is still in a call: the process
-    then has to end by `leave` (threads.py)."""
+    """Serves until a signal; `ready` is called once the port answers. `seen_by` are the users who see what lies beside the
+    cluster, None for all. With `until` it is a broker that has started this console: it ends with it, and when nobody has looked
+    for a while (idle.py). Returns whether a thread is still in a call: the process then has to end by `leave` (threads.py)."""
     log_to_stderr()
     calls = Calls(cluster.timeout_s + _MORE_S)
-    place = Place(hosts_of(at.host, at.port), f"ottla-console-{at.port}")
     source = Source(cluster)
-    app = application(source, calls, sessions, place, read_only=read_only, beside=beside)
+    login = Login(sessions, users, Attempts(time.monotonic), from_here_only=at.is_remote)
+    app = application(source, calls, Who(sessions, login, seen_by), at.place, read_only=read_only, beside=beside)
     idle = Idle(app)
     config = uvicorn.Config(
         app if until is None else idle,
-        http=Connection,
+        http=Connection if at.context is None else _encrypted(at.context),
         ws="none",
         loop="asyncio",
         lifespan="off",

@@ -1,6 +1,7 @@
-"""Who is let in: whoever knows the token that the console printed when it started gets a session, by a cookie.
+"""Who is let in: whoever knows the token that the console printed when it started gets a session, by a cookie, and so does a user
+whose password was right (login.py). A user's session ends when the user is taken out, or has another password.
 
-Without a token, everybody is let in, all in one session that needs no cookie and does not end.
+Without a token and without users, everybody is let in, all in one session that needs no cookie and does not end.
 
 A session ends after twelve hours without a request, and the oldest one when there are too many. With it goes a form token, which
 a page of another site cannot know: it is derived from the session by a key that lives as long as the process, or as the broker
@@ -13,43 +14,103 @@ from __future__ import annotations
 import hashlib
 import hmac
 from collections.abc import Callable
-from typing import Final
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+if TYPE_CHECKING:
+    from ottla.console.users import Users
 
 EVERYBODY: Final = ""
 """The session of all, where no token is needed."""
 MAX_SESSIONS: Final = 64
 IDLE_S: Final = 12 * 3600.0
+ONCE_S: Final = 60.0
+"""So long a token counts that opens one session."""
+
+
+class Holder(NamedTuple):
+    """Whose a session is: a user's, with a mark of the password, or of whoever had the token."""
+
+    user: str = ""
+    mark: str = ""
+
+
+BY_TOKEN: Final = Holder()
 
 
 class Sessions:
-    """`token` is None if everybody is let in. `random` returns so many bytes that nobody can guess; `clock` counts seconds."""
+    """Without `token` and `users` everybody is let in. `random` returns so many bytes that nobody can guess; `clock` counts
+    seconds."""
 
     def __init__(
-        self, token: str | None, random: Callable[[int], bytes], clock: Callable[[], float], key: bytes | None = None
+        self,
+        token: str | None,
+        random: Callable[[int], bytes],
+        clock: Callable[[], float],
+        key: bytes | None = None,
+        users: Users | None = None,
     ) -> None:
         self._token = None if token is None else token.encode()
+        self._users = users
+        self._once: tuple[bytes, float] | None = None
         self._random = random
         self._clock = clock
         self._is_one_of_several = key is not None
         self._key = key or random(32)
         self._began = clock()
         self._last_seen: dict[str, float] = {}
+        self._holders: dict[str, Holder] = {}
 
     @property
-    def needs_token(self) -> bool:
+    def is_for_all(self) -> bool:
+        """Whether everybody is let in."""
+        return not (self.has_token or self.has_users)
+
+    @property
+    def has_token(self) -> bool:
         return self._token is not None
+
+    @property
+    def has_users(self) -> bool:
+        return self._users is not None
 
     def open(self, token: str) -> str | None:
         """Returns a new session if the token is right, else None."""
-        if self._token is None or not hmac.compare_digest(self._token, token.encode("utf-8", "surrogatepass")):
+        given, once = token.encode("utf-8", "surrogatepass"), self._once
+        if once is not None and hmac.compare_digest(once[0], given):
+            self._once = None
+            return self._open(BY_TOKEN) if self._clock() - once[1] <= ONCE_S else None
+        if self._token is None or not hmac.compare_digest(self._token, given):
             return None
+        return self._open(BY_TOKEN)
+
+    def open_once(self) -> str:
+        """Returns a token that opens one session, soon: it may stand on a command line, which other users of a machine see."""
+        token = self._random(24).hex()
+        self._once = token.encode(), self._clock()
+        return token
+
+    def open_for(self, user: str, mark: str) -> str:
+        """Returns a new session for a user whose password was right; `mark` is the password's (users.py)."""
+        return self._open(Holder(user, mark))
+
+    def _open(self, holder: Holder) -> str:
         session = self._random(32).hex()
         if self._is_one_of_several:
-            session = self._sign(f"{session}-{self._clock():.3f}")
-        self._last_seen[session] = self._clock()
+            whose = f"-{holder.user.encode().hex()}-{holder.mark}" if holder.user else ""
+            session = self._sign(f"{session}{whose}-{self._clock():.3f}")
+        self._last_seen[session], self._holders[session] = self._clock(), holder
         if len(self._last_seen) > MAX_SESSIONS:
-            del self._last_seen[min(self._last_seen, key=lambda each: self._last_seen[each])]
+            self.close(min(self._last_seen, key=lambda each: self._last_seen[each]))
         return session
+
+    def close(self, session: str) -> None:
+        """Ends a session, if there is one."""
+        self._last_seen.pop(session, None)
+        self._holders.pop(session, None)
+
+    def user_of(self, session: str) -> str:
+        """Returns whose this open session is, empty for who came by the token."""
+        return self._holders.get(session, BY_TOKEN).user
 
     def is_open(self, session: str) -> bool:
         """Returns whether there is such a session, which counts as used then."""
@@ -58,11 +119,17 @@ class Sessions:
             seen = self._seen_by_an_earlier_one(session)
             if seen is None:
                 return False
-        if now - seen > IDLE_S:
-            self._last_seen.pop(session, None)
+            self._holders[session] = _holder_in(session)
+        if now - seen > IDLE_S or not self._counts(self._holders.get(session, BY_TOKEN)):
+            self.close(session)
             return False
         self._last_seen[session] = now
         return True
+
+    def _counts(self, holder: Holder) -> bool:
+        if not holder.user:
+            return True
+        return self._users is not None and self._users.mark(holder.user) == holder.mark
 
     def _sign(self, text: str) -> str:
         return f"{text}-{hmac.new(self._key, b'session ' + text.encode('utf-8', 'surrogatepass'), hashlib.sha256).hexdigest()}"
@@ -83,6 +150,12 @@ class Sessions:
 
     def fits(self, session: str, form_token: str) -> bool:
         return hmac.compare_digest(self.form_token(session).encode(), form_token.encode("utf-8", "surrogatepass"))
+
+
+def _holder_in(session: str) -> Holder:
+    """Returns whose a session is that an earlier process has signed: what stands between its number and its time."""
+    _, *whose, _, _ = session.split("-")
+    return Holder(bytes.fromhex(whose[0]).decode(), whose[1]) if whose else BY_TOKEN
 
 
 def name_of(session: str) -> str:

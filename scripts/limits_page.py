@@ -127,8 +127,8 @@ SECTIONS: Final[dict[str, Section]] = {
 NO_LIMITS: Final = frozenset((
     "java.security.auth.login.config", "java.security.krb5.conf", "org.apache.kafka.sasl.oauthbearer.allowed.urls",
     "ottla.client.metrics", "ottla.console.command.config", "ottla.console.host", "ottla.console.no.token", "ottla.console.port",
-    "ottla.console.read.only", "ottla.console.token", "ottla.metrics.host", "ottla.metrics.port", "ottla.test.disk",
-    "ottla.test.host", "ottla.test.nodes", "ottla.test.port", "ottla.test.seed", "ottla.test.token",
+    "ottla.console.read.only", "ottla.console.token", "ottla.console.users", "ottla.metrics.host", "ottla.metrics.port",
+    "ottla.test.disk", "ottla.test.host", "ottla.test.nodes", "ottla.test.port", "ottla.test.seed", "ottla.test.token",
 ))  # fmt: skip
 """Settings of ottla's own that bound nothing."""
 _AS_GOOD_AS_NONE: Final = frozenset(("2147483647", "2147483639", "-1", "1.7976931348623157E308"))

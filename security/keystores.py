@@ -108,6 +108,17 @@ class Identity(NamedTuple):
             return frozenset()
         return frozenset(f"{type(each).__name__}:{each.value}" for each in names)
 
+    @property
+    def host_names(self) -> tuple[str, ...]:
+        """The names and addresses of hosts among those, which a browser takes for the server's, the names first; one may begin
+        with `*.`, which stands for one word."""
+        try:
+            names = self.chain[0].extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+        except x509.ExtensionNotFound:
+            return ()
+        addresses = map(str, names.get_values_for_type(x509.IPAddress))
+        return (*names.get_values_for_type(x509.DNSName), *addresses)
+
 
 def pem_of(certificates: Iterable[x509.Certificate]) -> bytes:
     """Returns certificates as OpenSSL reads them."""

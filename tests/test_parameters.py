@@ -119,6 +119,7 @@ def test_the_disk_is_a_parameter() -> None:
     assert modules_using(DISK) == {
         "log/disk/files.py",
         "log/compaction/process.py",  # its standard output
+        "security/password_file.py",  # who may write to the file, which no disk tells
         "security/pem.py",  # memory through which a key reaches OpenSSL
         "server/console/child.py",  # the descriptor that tells of a process's end
         "server/dispatch/reserved_descriptors.py",  # holds descriptors, not data

@@ -16,9 +16,10 @@ from urllib.parse import urlencode, urlsplit
 
 from compat_tests.commands import environment
 
-_READY: Final = re.compile(r"ottla console ready: (http://\S+) (?:cluster|directory) .+\n")
+_READY: Final = re.compile(r"ottla console ready: (https?://\S+) (?:cluster|directory) .+\n")
 _BROKER_READY: Final = re.compile(
-    r"ottla \S+ ready: bootstrap (\S+), .*console (http://[^\s,]+)(?:, UNDER TEST at http://[^\s,]+(?:, \d+ SIMULATED nodes)?)?\n"
+    r"ottla \S+ ready: bootstrap (\S+), .*console (https?://[^\s,]+)"
+    r"(?:, UNDER TEST at http://[^\s,]+(?:, \d+ SIMULATED nodes)?)?\n"
 )
 _CELL: Final = re.compile(r"<t[hd][^>]*>(.*?)</t[hd]>", re.DOTALL)
 _TAG: Final = re.compile(r"<[^>]*>")

@@ -6,26 +6,22 @@ The browser is Debian's, or the one that OTTLA_CHROMIUM names. A picture of each
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
-from axe_playwright_python.sync_playwright import Axe
 from confluent_kafka import Consumer, Producer, TopicPartition
 from playwright.sync_api import Browser, Page
 
 from compat_tests.brokers import SharedBrokers
 from compat_tests.commands import made
+from compat_tests.console.axe import PICTURES, check, pictured, violations
 from compat_tests.console.chromium import chromium
 from compat_tests.console.hostile import HOSTILE
 from compat_tests.console.running import Visitor, broker, console
 from compat_tests.console.test_secured import COMMAND_CONFIG, WITH_LOGIN, broker_words, client_properties
 from compat_tests.test_commands_txn import open_transaction
 from compat_tests.waiting import wait_for
-
-PICTURES = Path(__file__).resolve().parents[2] / "build" / "console"
-AXE = Axe()
 
 
 @pytest.fixture(scope="module", name="chromium")
@@ -141,16 +137,6 @@ def paths(topic: str) -> list[str]:
     ]
 
 
-@contextmanager
-def pictured(page: Page, name: str) -> Iterator[None]:
-    try:
-        yield
-    except BaseException:
-        PICTURES.mkdir(parents=True, exist_ok=True)
-        page.screenshot(path=PICTURES / f"{name}.png")
-        raise
-
-
 def visit(page: Page, address: str, path: str) -> None:
     parts = urlsplit(address)
     page.goto(f"{parts.scheme}://{parts.netloc}{path}")
@@ -172,21 +158,6 @@ def test_axe_finds_nothing_in_light_and_dark_and_it_is_narrow_where_the_screen_i
     for at, path in [*((address, path) for path in paths(hostile)), *((within, path) for path in INSIDE)]:
         visit(page, at, path)
         check(page, path)
-
-
-def check(page: Page, path: str) -> None:
-    """Checks the page that is open, with axe in both schemes, and whether it is as narrow as a telephone."""
-    with pictured(page, "axe-light"):
-        page.emulate_media(color_scheme="light")
-        assert violations(page, None) == [], path
-        assert page.locator("h1").count() == 1
-    with pictured(page, "axe-dark"):
-        page.emulate_media(color_scheme="dark")
-        assert violations(page, {"runOnly": ["color-contrast"]}) == [], path  # the rest is the same
-    with pictured(page, "narrow"):
-        page.set_viewport_size({"width": 360, "height": 800})
-        assert page.evaluate("document.documentElement.scrollWidth") <= 360, path
-        page.set_viewport_size({"width": 1200, "height": 800})
 
 
 def test_axe_and_partitions_that_would_move(look: Callable[..., Page], tmp_path: Path) -> None:
@@ -227,12 +198,6 @@ def test_axe_and_tokens(look: Callable[..., Page], tmp_path: Path) -> None:
         for path in SECURED:
             visit(page, url, path.replace("TOKEN", token))
             check(page, path)
-
-
-def violations(page: Page, options: dict[str, list[str]] | None) -> list[tuple[str, list[str]]]:
-    """Returns the rules of axe that the page breaks, each with the first elements that do."""
-    found = AXE.run(page, options=options).response["violations"]
-    return [(one["id"], [node["html"] for node in one["nodes"]][:3]) for one in found]
 
 
 def test_hostile_records_are_text(look: Callable[..., Page], address: str, hostile: str) -> None:
@@ -301,7 +266,7 @@ def test_the_switch_of_colours(look: Callable[..., Page]) -> None:
     visit(page, page.url, "/topics")
     page.get_by_role("button", name="Colours: dark").wait_for()
     assert paper() == dark
-    assert violations(page, None) == []
+    assert violations(page, []) == []
 
 
 def test_a_table_is_sorted_by_its_heads(look: Callable[..., Page], address: str, hostile: str) -> None:

@@ -56,7 +56,7 @@ def test_a_port_that_is_taken_and_another_host_are_one_line(tmp_path: Path) -> N
             (("--console-port", str(taken.getsockname()[1])), "ottla: ottla.console.port: 127.0.0.1:"),
             (
                 ("--console-port", "0", "--override", "ottla.console.host=0.0.0.0"),
-                "ottla: ottla.console.host: the console",
+                "ottla: ottla.console.host: other machines reach 0.0.0.0",
             ),
         ):
             command = [sys.executable, "-m", "ottla", "--port", "0", "--data-dir", str(tmp_path / "data"), *words]

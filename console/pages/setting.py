@@ -82,9 +82,10 @@ def unset(ask: Ask) -> Answer:
 def group_settings(ask: Ask) -> Answer:
     """Shows the settings of the group `?id=`."""
     name = _group(ask.query.get("id", ""))
-    entries = ask.source.settings(Kind.GROUP, name)
-    mine = own(Kind.GROUP, entries)
-    return Page("group_settings.html", {"name": name, "mine": mine, "others": [one for one in entries if one not in mine]})
+    entries = subject.of_group(ask.source, name)
+    mine, why = own(Kind.GROUP, entries or []), subject.NO_GROUP_SETTINGS if entries is None else None
+    others = [one for one in entries or [] if one not in mine]
+    return Page("group_settings.html", {"name": name, "mine": mine, "others": others, "why": why})
 
 
 def _group(name: str) -> str:

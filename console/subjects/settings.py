@@ -13,6 +13,7 @@ from ottla.commands.config_rows import SOURCES, Entry, Kind, Target, from_wire
 from ottla.commands.output import Failure
 from ottla.console.missing import Missing
 from ottla.console.source import Source
+from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 
 _NUMBERS: Final = {Kind.TOPIC: 2, Kind.BROKER: direct.BROKER, Kind.BROKER_DEFAULTS: direct.BROKER, Kind.GROUP: 32}
@@ -20,6 +21,11 @@ _TYPES: Final = ("", "true or false", "text", "a number", "a number", "a number"
 _BLOCKS: Final = re.compile(r"</?(?:p|ul|ol|br|div)\b[^<>]*>|</li>", re.IGNORECASE)
 _ITEMS: Final = re.compile(r"<li\b[^<>]*>", re.IGNORECASE)
 _TAGS: Final = re.compile(r"</?[a-z][^<>]*>", re.IGNORECASE)
+
+
+NO_GROUP_SETTINGS: Final = "This cluster has no settings of groups, which came with Apache Kafka 4.0."
+_NO_SUCH_KIND: Final = ErrorCode.INVALID_REQUEST
+"""What an older Kafka answers that is asked for the settings of a group."""
 
 
 class Step(NamedTuple):
@@ -49,6 +55,8 @@ def detail(source: Source, target: Target, key: str) -> Detail:
     with Brokers(source.cluster, metadata) as brokers:
         answer = brokers.at(broker).call(DescribeConfigsRequest([resource], include_synonyms=True, include_documentation=True))
     (result,) = answer.results
+    if target.kind is Kind.GROUP and result.error_code == _NO_SUCH_KIND:
+        raise Missing(NO_GROUP_SETTINGS)
     check(result.error_code, result.error_message)
     found = [one for one in result.configs if one.name == key]
     if not found:
@@ -63,6 +71,16 @@ def _detail(one: Any) -> Detail:
     ]
     kind = _TYPES[one.config_type] if 0 <= one.config_type < len(_TYPES) else ""
     return Detail(entry, kind, without_markup(one.documentation or ""), steps)
+
+
+def of_group(source: Source, name: str) -> list[Entry] | None:
+    """Returns the settings of a group, None if the cluster has no settings of groups. Raises Failure."""
+    try:
+        return source.settings(Kind.GROUP, name)
+    except Failure as failure:
+        if not str(failure).endswith(f"({_NO_SUCH_KIND.name})"):
+            raise
+        return None
 
 
 def without_markup(text: str) -> str:

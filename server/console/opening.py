@@ -3,8 +3,9 @@ be had is said at once, and watched once it serves."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
 from ottla.log.config_def import ConfigError
@@ -12,25 +13,32 @@ from ottla.server.base.clock import LoopClock
 from ottla.server.console.port import ConsolePort
 from ottla.server.console.settings import HOST, PORT, addresses_for, read_settings
 from ottla.server.inspect.subject import Subject
+from ottla.server.settings.listeners import CONSOLE
 
 if TYPE_CHECKING:
     from random import Random
 
+    from ottla.security.keystores import Identity, ReadFile
     from ottla.server.base.network import Network
     from ottla.server.broker.broker import Broker
     from ottla.server.settings.broker_config import BrokerConfig
     from ottla.server.testkit.console_questions import ConsoleQuestions
 
 BACKLOG: Final = 64
+_log: Final = logging.getLogger("ottla.server.console")
 
 
 class OpenedConsole:
-    """The console of a broker. `random` is for what nobody can guess."""
+    """The console of a broker. `random` is for what nobody can guess; `read` returns the bytes of a file, and `now_ms` the time
+    of day, by which a certificate is valid or not."""
 
-    def __init__(self, config: BrokerConfig, network: Network, random: Random) -> None:
+    def __init__(self, config: BrokerConfig, network: Network, random: Random, read: ReadFile, now_ms: Callable[[], int]) -> None:
         """Binds the port. Raises ConfigError."""
         self._config = config
+        self._read = read
+        self._now_ms = now_ms
         self._settings = read_settings(config)
+        self._keys = self._load_keys() if self._settings.has_tls else None
         host = "127.0.0.1" if self._settings.host == "localhost" else self._settings.host
         try:
             self._socket = network.bind(host, self._settings.port)
@@ -42,7 +50,7 @@ class OpenedConsole:
             ) from error
         self._socket.setblocking(False)
         self._host = host
-        self._token = self._settings.token or random.randbytes(24).hex()
+        self._token = random.randbytes(24).hex() if self._settings.makes_token else self._settings.token
         self._key = random.randbytes(32).hex()
         self._port: ConsolePort | None = None
 
@@ -50,10 +58,26 @@ class OpenedConsole:
     def url(self) -> str:
         """The address for browsers, with the token if it is a new one: whoever chose one knows it, and may not want it
         in a log."""
-        settings = self._settings
-        shown = f"?token={quote(self._token, safe='')}" if settings.needs_token and settings.token is None else ""
-        host = f"[{self._host}]" if ":" in self._host else self._host
-        return f"http://{host}:{self._bound}/{shown}"
+        shown = f"?token={quote(self._token or '', safe='')}" if self._settings.makes_token else ""
+        name, names = self._host, () if self._keys is None else self._keys.host_names
+        if self._settings.is_remote:
+            name = next((name for name in names if "*" not in name), name)
+        scheme = "http" if self._keys is None else "https"
+        return f"{scheme}://{f'[{name}]' if ':' in name else name}:{self._bound}/{shown}"
+
+    def _load_keys(self) -> Identity:
+        """Returns the key for TLS, with its certificate. Raises ConfigError."""
+        from ottla.security.keystores import load_identity  # a console without TLS has no use for it
+        from ottla.server.security.settings import ListenerSecurity
+
+        security = ListenerSecurity(CONSOLE, "SSL", self._config.texts, self._config.values)
+        found = load_identity(security, self._read, self._now_ms())
+        if self._settings.is_remote and not found.host_names:
+            raise ConfigError(
+                f"{security.written_name('ssl.keystore.location')}: the certificate names no host (subjectAltName), so no "
+                "browser takes it; make one with the name by which browsers ask for this machine"
+            )
+        return found
 
     @property
     def _bound(self) -> int:
@@ -66,9 +90,11 @@ class OpenedConsole:
         broker, settings, clock = living(), self._settings, LoopClock()
         ports = [listener.port for listener in broker.listeners]
         orders = {
+            "users": settings.users,
+            "seen_by": None if settings.seen_by is None else sorted(settings.seen_by),
             "host": self._host,
             "port": self._bound,
-            "token": self._token if settings.needs_token else None,
+            "token": self._token,
             "key": self._key,
             "read_only": settings.read_only,
             "command_config": settings.command_config,
@@ -84,7 +110,17 @@ class OpenedConsole:
         if under_test is not None:
             under_test.mark_faults_for(subject)
         self._port = ConsolePort(self._socket, subject, clock)
-        self._port.watch(orders)
+        self._port.watch(lambda: orders | self._tls_orders())
+
+    def _tls_orders(self) -> dict[str, Any]:
+        """Returns what a process is told of TLS: the key and the certificate as they are now, if they can be used."""
+        if self._keys is not None:
+            try:
+                self._keys = self._load_keys()
+            except ConfigError as error:
+                _log.error("the console goes on with the certificate that it has: %s", error)
+        keys = self._keys
+        return {"tls": None, "names": []} if keys is None else {"tls": keys.pem().decode(), "names": keys.host_names}
 
     def end(self) -> None:
         """Stops listening, and asks the console's process to end."""

@@ -12,7 +12,7 @@ import contextlib
 import logging
 import socket
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -50,7 +50,7 @@ class ConsolePort:
         self._subject = subject
         self._clock = clock
         self._launch = launch
-        self._orders: Mapping[str, Any] = {}
+        self._orders: Callable[[], Mapping[str, Any]] = dict
         self._deaths: deque[float] = deque(maxlen=DEATHS)
         self._child: Child | None = None
         self._running: asyncio.Task[None] | None = None
@@ -58,8 +58,8 @@ class ConsolePort:
         self._is_watched = False
         self._is_closed = False
 
-    def watch(self, orders: Mapping[str, Any]) -> None:
-        """Waits for the first connection, without a thread or a task. `orders` is what processes are told when they start."""
+    def watch(self, orders: Callable[[], Mapping[str, Any]]) -> None:
+        """Waits for the first connection, without a thread or a task. `orders` returns what a process is told when it starts."""
         self._orders = orders
         asyncio.get_running_loop().add_reader(self._listening, self._asked)
         self._is_watched = True
@@ -87,7 +87,7 @@ class ConsolePort:
         """Runs a process to its end, and watches again."""
         began = self._clock.monotonic()
         try:
-            child = self._child = await Child.start(self._listening, self._orders, self._subject, self._launch)
+            child = self._child = await Child.start(self._listening, self._orders(), self._subject, self._launch)
             if self._is_closed:
                 child.terminate()
             code = await child.wait()

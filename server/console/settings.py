@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import importlib.util
+import ipaddress
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ottla.log.config_def import ConfigError, Secret
 from ottla.server.broker.open_listeners import is_loopback
+from ottla.server.settings.authorizer_settings import AuthorizerSettings
+from ottla.server.settings.broker_settings import LISTENER_PREFIX
 from ottla.server.settings.listeners import ANY_HOST
 
 if TYPE_CHECKING:
@@ -20,26 +23,45 @@ TOKEN: Final = "ottla.console.token"
 NO_TOKEN: Final = "ottla.console.no.token"
 READ_ONLY: Final = "ottla.console.read.only"
 COMMAND_CONFIG: Final = "ottla.console.command.config"
+USERS: Final = "ottla.console.users"
+KEYSTORE: Final = f"{LISTENER_PREFIX}console.ssl.keystore.location"
+OF_USER: Final = "User:"
+KEYSTORES: Final = ("ssl.keystore.location", "ssl.keystore.key")
 MIN_TOKEN: Final = 16
 _NEEDED: Final = ("starlette", "uvicorn", "jinja2", "h11", "confluent_kafka")
 
 
 class ConsoleSettings(NamedTuple):
-    """`token` is that of the settings, None for a new one; `needs_token` is False if everybody on this machine is let in."""
+    """`token` is that of the settings; `lets_all_in` says that everybody on this machine needs none. `seen_by` are the users who
+    see what is inside the broker and its files, which no access rule covers: with an authorizer its super users, else None for
+    all."""
 
     port: int
     host: str
     token: str | None
-    needs_token: bool
+    lets_all_in: bool
     read_only: bool
     command_config: str | None
     has_authorizer: bool
+    users: str | None
+    has_tls: bool
+    seen_by: frozenset[str] | None
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether other machines reach the console."""
+        return not is_loopback(self.host)
+
+    @property
+    def makes_token(self) -> bool:
+        """Whether each start makes a token and prints it. Where other machines ask, there are users instead."""
+        return self.token is None and not self.lets_all_in and not self.is_remote
 
     @property
     def shows_inside(self) -> bool:
-        """Whether pages may show what is inside the broker and its files, which no access rule covers: where there are rules,
-        only to who has the token, who is whoever runs the broker."""
-        return self.needs_token or not self.has_authorizer
+        """Whether pages may show what is inside the broker and its files: where there are access rules, only to who has the
+        token, who is whoever runs the broker, and to super users."""
+        return not (self.has_authorizer and self.lets_all_in)
 
 
 def read_settings(config: BrokerConfig) -> ConsoleSettings:
@@ -50,20 +72,17 @@ def read_settings(config: BrokerConfig) -> ConsoleSettings:
         values[PORT],
         values[HOST],
         token,
-        not values[NO_TOKEN],
+        values[NO_TOKEN],
         values[READ_ONLY],
         values[COMMAND_CONFIG],
         bool(values["authorizer.class.name"]),
+        values[USERS] or None,
+        has_tls=not is_loopback(values[HOST]) or any(f"{LISTENER_PREFIX}console.{name}" in config.texts for name in KEYSTORES),
+        seen_by=_super_users(config),
     )
-    if not is_loopback(found.host):
-        raise ConfigError(
-            f"{HOST}: the console has no TLS, so it listens on this machine only, 127.0.0.1 or ::1, not {found.host!a}; "
-            "from another one, use ssh -L"
-        )
-    if token is not None and (len(token) < MIN_TOKEN or not token.isascii() or not token.isprintable() or " " in token):
-        raise ConfigError(f"{TOKEN}: has to be {MIN_TOKEN} letters or more, in ASCII, without spaces")
-    if token is not None and not found.needs_token:
-        raise ConfigError(f"{NO_TOKEN}: lets everybody on this machine in, but {TOKEN} is set; set one of them")
+    _check_who(found)
+    if found.is_remote:
+        _check_remote(found, config)
     if missing := [name for name in _NEEDED if importlib.util.find_spec(name) is None]:
         raise ConfigError(f"{PORT}: the console needs {', '.join(missing)}; pip install '.[console]', or start without it")
     if found.command_config is None and not any(each.protocol == "PLAINTEXT" for each in config.listeners):
@@ -72,6 +91,52 @@ def read_settings(config: BrokerConfig) -> ConsoleSettings:
             f"{COMMAND_CONFIG}, or add a PLAINTEXT listener on 127.0.0.1"
         )
     return found
+
+
+def _check_who(found: ConsoleSettings) -> None:
+    """Raises ConfigError if it is not clear who is let in, or the users cannot be read."""
+    token = found.token
+    if token is not None and (len(token) < MIN_TOKEN or not token.isascii() or not token.isprintable() or " " in token):
+        raise ConfigError(f"{TOKEN}: has to be {MIN_TOKEN} letters or more, in ASCII, without spaces")
+    for name, value in ((TOKEN, token), (USERS, found.users)):
+        if value is not None and found.lets_all_in:
+            raise ConfigError(f"{NO_TOKEN}: lets everybody on this machine in, but {name} is set; set one of them")
+    if found.users is not None:
+        from ottla.security.password_file import BadPasswordFile, read_users
+
+        try:
+            read_users(found.users)
+        except BadPasswordFile as error:
+            raise ConfigError(f"{USERS}: {error}") from None
+
+
+def _check_remote(found: ConsoleSettings, config: BrokerConfig) -> None:
+    """Raises ConfigError if other machines reach the console, and it has no TLS or no users of its own."""
+    try:
+        ipaddress.ip_address(found.host)
+    except ValueError:
+        raise ConfigError(
+            f"{HOST}: {found.host!a} is not an address; use 127.0.0.1, or 0.0.0.0 for all of this machine's"
+        ) from None
+    if found.lets_all_in:
+        raise ConfigError(f"{NO_TOKEN}: lets everybody in who reaches the console, and other machines reach {found.host}")
+    missing = (
+        [] if any(config.values[name] or f"{LISTENER_PREFIX}console.{name}" in config.texts for name in KEYSTORES) else [KEYSTORE]
+    )
+    missing += [] if found.users else [USERS]
+    if missing:
+        raise ConfigError(
+            f"{HOST}: other machines reach {found.host}, so the console takes TLS and users of its own; set "
+            f"{' and '.join(missing)} (docs/console.md), or listen on 127.0.0.1 and use ssh -L"
+        )
+
+
+def _super_users(config: BrokerConfig) -> frozenset[str] | None:
+    """Returns the names of the authorizer's super users, None without an authorizer."""
+    if not config.values["authorizer.class.name"]:
+        return None
+    principals = AuthorizerSettings.from_texts(config.texts).super_users
+    return frozenset(each.removeprefix(OF_USER) for each in principals if each.startswith(OF_USER))
 
 
 def addresses_for(listeners: Sequence[ListenerAddress], ports: Sequence[int], advertised: Sequence[Any]) -> dict[str, str]:

@@ -251,12 +251,13 @@ def _open_console(config: BrokerConfig) -> OpenedConsole | None:
     """Binds the port of the console if there is one; its code is loaded only then. Raises CannotStart."""
     if config.values[CONSOLE_PORT] is None:
         return None
+    from ottla.server.base.clock import LoopClock
     from ottla.server.base.network import OsNetwork
     from ottla.server.base.randomness import from_system
     from ottla.server.console.opening import OpenedConsole
 
     try:
-        return OpenedConsole(config, OsNetwork(), from_system())
+        return OpenedConsole(config, OsNetwork(), from_system(), OsDisk().read_bytes, LoopClock().now_ms)
     except ConfigError as error:
         raise CannotStart(str(error)) from error
 

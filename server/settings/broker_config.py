@@ -22,6 +22,8 @@ from typing import TYPE_CHECKING, Any
 from ottla.log.config_def import ConfigError
 from ottla.server.settings.broker_settings import BROKER_SETTINGS, OWN_SETTINGS, base_name, is_of_listener
 from ottla.server.settings.listeners import (
+    CONSOLE,
+    OF_CONSOLE,
     ListenerAddress,
     check_advertised,
     check_open,
@@ -152,6 +154,8 @@ class BrokerConfig:
             if setting == key or setting not in BROKER_SETTINGS:
                 continue
             listener = key.split(".", 3)[2].upper()
+            if listener == CONSOLE and setting in OF_CONSOLE and self.values["ottla.console.port"] is not None:
+                continue
             if listener not in names:
                 raise ConfigError(f"{key}: no listener has the name {listener}; use one of listeners, or remove it")
             if not is_of_listener(setting):

@@ -226,13 +226,19 @@ OWN_SETTINGS: Final[dict[str, Setting]] = {
             "ottla.console.host",
             ConfigType.STRING,
             "127.0.0.1",
-            doc="The address of that port: 127.0.0.1 or ::1, as the console listens on this machine only.",
+            doc="The address of that port. One that other machines reach takes TLS and ottla.console.users (docs/console.md).",
         ),
         Setting(
             "ottla.console.token",
             ConfigType.PASSWORD,
             None,
             doc="What lets a browser into the console. If it is not set, each start makes a new one and prints it.",
+        ),
+        Setting(
+            "ottla.console.users",
+            ConfigType.STRING,
+            None,
+            doc="A file of who may log in to the console, a line each, as `ottla console --new-user NAME` prints it.",
         ),
         Setting(
             "ottla.console.no.token",

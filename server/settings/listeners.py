@@ -35,6 +35,21 @@ _ADDRESS: Final = re.compile(
 )
 
 
+CONSOLE: Final = "CONSOLE"
+"""The console has settings of TLS as a listener of this name would have: `listener.name.console.ssl.keystore.location`."""
+OF_CONSOLE: Final = frozenset(
+    (
+        "ssl.key.password",
+        "ssl.keystore.certificate.chain",
+        "ssl.keystore.key",
+        "ssl.keystore.location",
+        "ssl.keystore.password",
+        "ssl.keystore.type",
+    )
+)
+"""Those that count for it. Any other of them is refused: it would have no effect."""
+
+
 class ListenerAddress(NamedTuple):
     """One listener. An empty `host` means all interfaces, `port` 0 a free port; `protocol` is the name of a security protocol."""
 

@@ -12,9 +12,11 @@ from html.parser import HTMLParser
 from typing import Any, Final, NamedTuple
 from urllib.parse import unquote, urlencode
 
-from ottla.console.app import CLUSTER_ONLY, Beside, Place, application
+from ottla.console.app import CLUSTER_ONLY, Beside, Who, application
+from ottla.console.attempts import Attempts
 from ottla.console.calls import Calls
-from ottla.console.security import FORM, HEADERS, hosts_of
+from ottla.console.login import Login
+from ottla.console.security import FORM, HEADERS, Place, hosts_of
 from ottla.console.sessions import EVERYBODY, Sessions
 
 TOKEN: Final = "the token of the tests"
@@ -65,12 +67,17 @@ class Browser:
         within_s: float = 30,
         beside: Beside = CLUSTER_ONLY,
         needs_token: bool = True,
+        users: Any = None,
+        seen_by: frozenset[str] | None = None,
+        place: Place | None = None,
     ) -> None:
         self.calls = Calls(within_s)
         numbers = iter(range(1, 10_000))
-        self.sessions = Sessions(TOKEN if needs_token else None, lambda count: next(numbers).to_bytes(count, "big"), lambda: 0.0)
-        place = Place(hosts_of("127.0.0.1", 8080), COOKIE)
-        self.app = application(source, self.calls, self.sessions, place, read_only=read_only, beside=beside)
+        token = TOKEN if needs_token else None
+        self.sessions = Sessions(token, lambda count: next(numbers).to_bytes(count, "big"), lambda: 0.0, users=users)
+        who = Who(self.sessions, Login(self.sessions, users, Attempts(lambda: 0.0), from_here_only=False), seen_by)
+        place = place or Place(hosts_of("127.0.0.1", 8080), COOKIE)
+        self.app = application(source, self.calls, who, place, read_only=read_only, beside=beside)
         self.session = self.sessions.open(TOKEN) or EVERYBODY
 
     def ask(
@@ -129,9 +136,26 @@ class Browser:
 
 @contextmanager
 def browsing(
-    source: Any, *, read_only: bool = False, within_s: float = 30, beside: Beside = CLUSTER_ONLY, needs_token: bool = True
+    source: Any,
+    *,
+    read_only: bool = False,
+    within_s: float = 30,
+    beside: Beside = CLUSTER_ONLY,
+    needs_token: bool = True,
+    users: Any = None,
+    seen_by: frozenset[str] | None = None,
+    place: Place | None = None,
 ) -> Iterator[Browser]:
-    browser = Browser(source, read_only=read_only, within_s=within_s, beside=beside, needs_token=needs_token)
+    browser = Browser(
+        source,
+        read_only=read_only,
+        within_s=within_s,
+        beside=beside,
+        needs_token=needs_token,
+        users=users,
+        seen_by=seen_by,
+        place=place,
+    )
     try:
         yield browser
     finally:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 from contextlib import suppress
 from typing import Any
 
 import pytest
 import uvicorn
 
+from compat_tests.security.tls_files import BROKER, ROOT
 from ottla.console import connection, security
 from ottla.console.security import FORM
+from ottla.console.tls import context_of
 from tests.console.browser import HOST, browsing
 
 HEAD = b"GET / HTTP/1.1\r\nHost: x\r\n"
@@ -95,3 +98,103 @@ def test_a_form_that_does_not_arrive_is_given_up(monkeypatch: pytest.MonkeyPatch
 
 class _Nobody:
     bootstrap = "nobody:9092"
+
+
+async def _encrypting(use: Any) -> None:
+    """Calls `use(open, state)` while a server runs that speaks TLS; `open()` returns the reader and the writer of a connection,
+    which does not speak it itself unless it is told to."""
+    config = uvicorn.Config(_hello, http=connection.Connection, lifespan="off", log_config=None)
+    config.load()
+    state, opened = uvicorn.server.ServerState(), []
+    under_way: set[Any] = set()
+    context = context_of(BROKER.pem().encode())
+    given = {"config": config, "server_state": state, "app_state": {}}
+
+    def accepted() -> asyncio.Protocol:
+        return connection.Handshake(context, under_way, lambda host: host, connection.Connection, **given)
+
+    server = await asyncio.get_running_loop().create_server(accepted, "127.0.0.1", 0)
+
+    async def open_(source: str = "127.0.0.1", **tls: Any) -> Any:
+        reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname(), local_addr=(source, 0), **tls)
+        opened.append(writer)
+        return reader, writer
+
+    async with asyncio.timeout(30):
+        await use(open_, under_way)
+    for writer in opened:
+        writer.close()
+    server.close()
+
+
+def client() -> ssl.SSLContext:
+    return ssl.create_default_context(cadata=ROOT.chain_pem())
+
+
+def test_tls_comes_first_and_then_a_page() -> None:
+    async def use(open_: Any, under_way: set[Any]) -> None:
+        reader, writer = await open_(ssl=client(), server_hostname="localhost")
+        writer.write(HEAD + b"\r\n")
+        assert (await reader.readuntil(b"hello")).startswith(b"HTTP/1.1 200")
+        writer.write(HEAD + b"\r\n")
+        await reader.readuntil(b"hello")
+        assert under_way == set()
+
+    asyncio.run(_encrypting(use))
+
+
+def test_what_a_browser_sends_with_the_end_of_its_handshake_is_read() -> None:
+    """A client of its own, whose last bytes of the handshake and first ones of a request arrive together."""
+
+    async def use(open_: Any, _: set[Any]) -> None:
+        reader, writer = await open_()
+        incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        end = client().wrap_bio(incoming, outgoing, server_hostname="localhost")
+        while True:
+            with suppress(ssl.SSLWantReadError):
+                end.do_handshake()
+                break
+            writer.write(outgoing.read())
+            incoming.write(await reader.read(1 << 16))
+        end.write(HEAD + b"\r\n")
+        writer.write(outgoing.read())
+        text = b""
+        while b"hello" not in text:
+            incoming.write(await reader.read(1 << 16))
+            with suppress(ssl.SSLWantReadError):
+                text += end.read(1 << 16)
+
+    asyncio.run(_encrypting(use))
+
+
+def test_a_handshake_that_does_not_come_is_not_waited_for() -> None:
+    async def use(open_: Any, under_way: set[Any]) -> None:
+        silent, _ = await open_()
+        plain, writer = await open_()
+        writer.write(HEAD + b"\r\n")
+        assert await is_closed(plain)
+        assert await is_closed(silent)
+        assert under_way == set()
+
+    asyncio.run(_encrypting(use))
+
+
+def test_handshakes_and_connections_are_so_many_in_all_and_of_one_source(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection, "HEAD_S", 20)
+    monkeypatch.setattr(connection, "MAX_OF_SOURCE", 2)
+
+    async def use(open_: Any, under_way: set[Any]) -> None:
+        reader, writer = await open_(ssl=client(), server_hostname="localhost")
+        writer.write(HEAD + b"\r\n")
+        await reader.readuntil(b"hello")
+        await open_()
+        of_source, _ = await open_()
+        assert await is_closed(of_source)
+        await open_("127.0.0.2")
+        beyond, _ = await open_("127.0.0.3")
+        assert await is_closed(beyond)
+        assert len(under_way) == 2
+        writer.write(HEAD + b"\r\n")
+        await reader.readuntil(b"hello")
+
+    asyncio.run(_encrypting(use))

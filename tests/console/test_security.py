@@ -13,8 +13,9 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from ottla.commands.output import Failure
+from ottla.console.app import NOT_YOURS, Beside
 from ottla.console.pages import ACTIONS, PAGES
-from ottla.console.security import FORM, MAX_FORM_BYTES, hosts_of
+from ottla.console.security import FORM, MAX_FORM_BYTES, Place, hosts_of
 from ottla.console.sessions import MAX_SESSIONS
 from tests.console.browser import COOKIE, HOST, TOKEN, Browser, browsing, check_headers, check_page
 from tests.console.fakes import FakeSource
@@ -273,3 +274,106 @@ def test_without_a_token_all_share_a_session_and_forms_are_guarded_all_the_same(
         (line,) = caplog.messages
         assert line.endswith("(session -, from 127.0.0.1)")
         assert browser.ask("GET", "/topics", {"Host": "evil.test"}).status == 421
+
+
+ENCRYPTED = Place(
+    hosts_of("0.0.0.0", 8443, ("kafka.test", "*.pods.test", "192.0.2.1", "2001:db8::1"), 443), "__Host-c", is_encrypted=True
+)
+
+
+def test_with_tls_it_answers_to_the_names_of_its_certificate() -> None:
+    ours = ["kafka.test:8443", "a.pods.test:8443", "192.0.2.1:8443", "[2001:db8::1]:8443", "localhost:8443"]
+    foreign = ["kafka.test", "b.kafka.test:8443", "a.b.pods.test:8443", ".pods.test:8443", "*.pods.test:8443", "pods.test:8443"]
+    foreign += ["0.0.0.0:8443", "[::]:8443", "192.0.2.2:8443", "kafka.test:443"]
+    assert [host for host in [*ours, *foreign] if ENCRYPTED.answers_to(host)] == ours
+    assert Place(hosts_of("0.0.0.0", 443, ("kafka.test",), 443), "").answers_to("kafka.test")
+    with browsing(NOBODY, place=ENCRYPTED) as browser:
+        assert browser.ask("GET", "/", {"Host": "evil.test:8443"}).status == 421
+
+
+def test_with_tls_the_cookie_is_for_tls_and_forms_come_from_there() -> None:
+    with browsing(NOBODY, place=ENCRYPTED) as browser:
+        answer = browser.ask("GET", "/?" + urlencode({"token": TOKEN}), {"Host": "kafka.test:8443"})
+        name, *attributes = answer.headers["set-cookie"].split("; ")
+        assert name.startswith("__Host-c=")
+        assert {"HttpOnly", "SameSite=strict", "Path=/", "Secure"} == set(attributes)
+        body = urlencode({"token": TOKEN}).encode()
+        for origin, status in (
+            ("https://kafka.test:8443", 303),
+            ("http://kafka.test:8443", 403),
+            ("https://a.pods.test:8443", 403),
+        ):
+            given = {"Host": "kafka.test:8443", "Origin": origin, "Content-Type": FORM}
+            assert browser.ask("POST", "/login", given, body).status == status
+
+
+class Doorkeeper:
+    """Users whose password is their name backwards."""
+
+    names = ("alice", "root")
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.names
+
+    def mark(self, name: str) -> str | None:
+        return "1" if name in self.names else None
+
+    def fits(self, name: str, password: str) -> bool:
+        return name in self.names and password == name[::-1]
+
+
+def log_in(browser: Browser, name: str, password: str) -> int:
+    """Logs in, and has the browser keep that session; returns the status."""
+    answer = browser.ask("POST", "/login", SAME, urlencode({"name": name, "password": password}).encode())
+    browser.session = answer.headers.get("set-cookie", "").partition("=")[2].partition(";")[0]
+    return answer.status
+
+
+def test_a_user_comes_in_is_named_in_the_log_and_leaves(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "ottla.console.audit")
+    with browsing(FakeSource(), users=Doorkeeper(), needs_token=False, read_only=True) as browser:
+        page = browser.ask("GET", "/", {"Host": HOST})
+        assert 'name="password"' in page.text
+        assert 'name="token"' not in page.text
+        assert log_in(browser, "alice", "wrong") == 401
+        assert log_in(browser, "alice", "ecila") == 303
+        session = browser.session
+        assert "Log out alice" in browser.get("/topics").text
+        assert browser.ask("POST", "/logout", {**SAME, **cookie(browser)}, b"form_token=x").status == 403
+        answer = browser.post("/logout")
+        assert (answer.status, answer.headers["location"]) == (303, "/")
+        assert "Max-Age=0" in answer.headers["set-cookie"]
+        assert browser.ask("GET", "/topics", {"Host": HOST, "Cookie": f"{COOKIE}={session}"}).status == 401
+    lines = [re.sub(r"session \w{8}", "session S", message) for message in caplog.messages]
+    assert lines == [
+        "wrong password of 'alice' (session -, from 127.0.0.1)",
+        "session opened (session S of alice, from 127.0.0.1)",
+        "session ended (session S of alice, from 127.0.0.1)",
+    ]
+
+
+def test_after_too_many_wrong_passwords_the_page_says_when_to_come_back() -> None:
+    with browsing(NOBODY, users=Doorkeeper()) as browser:
+        assert [log_in(browser, "alice", "wrong") for _ in range(11)] == [401] * 10 + [429]
+        answer = browser.ask("POST", "/login", SAME, urlencode({"name": "alice", "password": "ecila"}).encode())
+        assert (answer.status, "Try again in 15 min." in answer.text) == (429, True)
+        check_headers(answer)
+        check_page(answer.text)
+        assert browser.ask("POST", "/login", SAME, urlencode({"token": TOKEN}).encode()).status == 303  # which nobody guesses
+
+
+def test_with_an_authorizer_its_super_users_see_what_no_rule_covers_and_other_users_do_not() -> None:
+    beside = Beside(inside=NOBODY, is_under_test=True)
+    for seen_by, sees in ((frozenset({"root"}), ("root", "")), (None, ("root", "alice", ""))):
+        with browsing(FakeSource(), users=Doorkeeper(), beside=beside, seen_by=seen_by) as browser:
+            for name in ("root", "alice", ""):
+                if name:
+                    assert log_in(browser, name, name[::-1]) == 303
+                else:
+                    browser.session = browser.sessions.open(TOKEN) or ""
+                assert ('href="/inside"' in browser.get("/topics").text) == (name in sees)
+                if name not in sees:
+                    for path in ("/inside", "/requests", "/test"):
+                        assert NOT_YOURS.replace("'", "&#39;") in browser.get(path).text
+                    assert browser.get("/files").status == 404
+                    assert NOT_YOURS.replace("'", "&#39;") in browser.post("/test", act="reset").text

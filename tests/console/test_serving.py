@@ -7,14 +7,18 @@ import os
 import re
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
+from pathlib import Path
 from urllib.parse import urlencode
 
 import pytest
 
+from compat_tests.password_files import PASSWORD, line, write
+from compat_tests.security.tls_files import BROKER, ROOT
 from ottla.commands.output import Failure
 from ottla.console.serving import listen
 
@@ -91,10 +95,74 @@ def test_a_token_of_the_environment_and_read_only(connect: Connect) -> None:
         assert process.wait(30) == 0
 
 
-@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "example.com", "", "127.0.0.1:80"])
-def test_only_this_machine(host: str) -> None:
-    with pytest.raises(Failure, match=r"listens on"):
+def test_a_browser_is_opened_with_an_address_that_lets_in_once(tmp_path: Path, connect: Connect) -> None:
+    pipe, program = tmp_path / "pipe", tmp_path / "browser"
+    os.mkfifo(pipe)
+    program.write_text(f'#!/bin/sh\necho "$1" > {pipe}\n')
+    program.chmod(0o700)
+    with console("--open", OTTLA_CONSOLE_TOKEN=TOKEN, BROWSER=f"{program} %s") as (_, ready):
+        port, _ = place(ready)
+        url = pipe.read_text().rstrip()
+        assert url.startswith(f"http://127.0.0.1:{port}/?token=")
+        assert TOKEN not in url
+        connection = connect(http.client.HTTPConnection("127.0.0.1", port, timeout=30))
+        for status in (303, 401):
+            connection.request("GET", url.partition(str(port))[2])
+            answer = connection.getresponse()
+            assert answer.status == status
+            answer.read()
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1"])
+def test_other_machines_need_tls_and_users(host: str) -> None:
+    for pem, has_users in ((None, True), (None, False), (BROKER.pem().encode(), False)):
+        with pytest.raises(Failure, match=r"takes TLS and users of its own, --keystore and --users; .*ssh -L 0:127"):
+            listen(host, 0, pem, ("a.test",), has_users=has_users)
+
+
+@pytest.mark.parametrize("host", ["example.com", "", "127.0.0.1:80"])
+def test_what_is_no_address_is_said(host: str) -> None:
+    with pytest.raises(Failure, match=r"is not an address"):
         listen(host, 0)
+
+
+def test_a_certificate_without_a_name_is_for_no_browser() -> None:
+    with pytest.raises(Failure, match=r"^--host 0\.0\.0\.0: its certificate names no host"):
+        listen("0.0.0.0", 0, BROKER.pem().encode(), (), has_users=True)
+
+
+def test_with_tls_and_users_other_machines_are_let_in_by_a_name_of_the_certificate(tmp_path: Path, connect: Connect) -> None:
+    """Python's own client checks the certificate against the name, as a browser does."""
+    keystore, users = tmp_path / "console.pem", tmp_path / "users"
+    keystore.write_text(BROKER.pem())
+    write(users, line("alice"))
+    words = ("--host", "0.0.0.0", "--keystore", str(keystore), "--users", str(users))
+    with console(*words) as (process, ready):
+        found = re.fullmatch(r"ottla console ready: https://localhost:(\d+)/ cluster 127\.0\.0\.1:1\n", ready)
+        assert found is not None, ready
+        port = int(found[1])
+        context = ssl.create_default_context(cadata=ROOT.chain_pem())
+        connection = connect(http.client.HTTPSConnection("localhost", port, timeout=30, context=context))
+        connection.request("GET", "/")
+        answer = connection.getresponse()
+        assert answer.status == 401
+        assert b'name="password"' in answer.read()
+        own = {"Origin": f"https://localhost:{port}", "Content-Type": "application/x-www-form-urlencoded"}
+        connection.request("POST", "/login", urlencode({"name": "alice", "password": PASSWORD}), own)
+        answer = connection.getresponse()
+        cookie = answer.headers["Set-Cookie"]
+        assert (answer.status, cookie.startswith(f"__Host-ottla-console-{port}=")) == (303, True)
+        answer.read()
+        connection.request("GET", "/new-topic", headers={"Cookie": cookie.partition(";")[0]})
+        answer = connection.getresponse()
+        assert answer.status == 200
+        assert b"Log out alice" in answer.read()
+        plain = connect(http.client.HTTPConnection("127.0.0.1", port, timeout=30))
+        plain.request("GET", "/")
+        with pytest.raises((http.client.HTTPException, OSError)):
+            plain.getresponse()
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(30) == 0
 
 
 def test_a_port_that_is_taken_is_said() -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from ottla.console.sessions import EVERYBODY, IDLE_S, MAX_SESSIONS, Sessions, name_of
+from typing import Any
+
+from ottla.console.sessions import EVERYBODY, IDLE_S, MAX_SESSIONS, ONCE_S, Sessions, name_of
 
 
 class Now:
@@ -94,8 +96,68 @@ def test_a_console_does_not_take_back_a_session_that_it_has_ended_itself() -> No
 
 def test_without_a_token_nobody_opens_a_session_and_all_have_the_same_form_token() -> None:
     one, other = (Sessions(None, lambda count: b"r" * count, Now(), key) for key in (b"k", b"another"))
-    assert not one.needs_token
+    assert one.is_for_all
     assert [one.open(token) for token in ("", "None", "sesame")] == [None] * 3
     assert one.fits(EVERYBODY, one.form_token(EVERYBODY))
     assert not other.fits(EVERYBODY, one.form_token(EVERYBODY))
     assert name_of(EVERYBODY) == "-"
+
+
+class Marks:
+    """Users whose passwords have these marks."""
+
+    def __init__(self, **marks: str) -> None:
+        self.marks = marks
+
+    def mark(self, name: str) -> str | None:
+        return self.marks.get(name)
+
+
+def with_users(now: Now, users: Any, key: bytes | None = None) -> Sessions:
+    numbers = iter(range(1000))
+    return Sessions(None, lambda count: next(numbers).to_bytes(count, "big"), now, key, users)
+
+
+def test_a_user_s_session_ends_with_the_user_and_with_the_password() -> None:
+    users = Marks(alice="1", bob="2")
+    sessions = with_users(Now(), users)
+    alice, bob = sessions.open_for("alice", "1"), sessions.open_for("bob", "2")
+    assert not sessions.is_for_all
+    assert [sessions.user_of(one) for one in (alice, bob, "none")] == ["alice", "bob", ""]
+    users.marks["alice"] = "3"
+    assert not sessions.is_open(alice)
+    users.marks["alice"] = "1"
+    assert not sessions.is_open(alice)  # it has ended
+    assert sessions.is_open(bob)
+    sessions.close(bob)
+    assert not sessions.is_open(bob)
+    assert (sessions._last_seen, sessions._holders) == ({}, {})
+
+
+def test_a_user_s_session_goes_on_in_the_next_console_of_its_broker_as_that_user_s() -> None:
+    now, users = Now(), Marks(**{"Ali-ce Ü": "1"})
+    now.s = 10
+    session = with_users(now, users, b"k").open_for("Ali-ce Ü", "1")
+    now.s = 20
+    second = with_users(now, users, b"k")
+    assert not second.is_open(session.replace("-1-", "-2-"))
+    assert second.is_open(session)
+    assert second.user_of(session) == "Ali-ce Ü"
+    users.marks.clear()
+    assert not second.is_open(session)
+    assert not with_users(now, users, b"k").is_open(session)
+    assert not with_users(now, None, b"k").is_open(session)
+
+
+def test_a_token_that_opens_once_does_so_soon_or_not_at_all() -> None:
+    sessions, now = made()
+    once = sessions.open_once()
+    assert sessions.open(once[:-1]) is None
+    session = sessions.open(once)
+    assert session is not None
+    assert sessions.is_open(session)
+    assert sessions.open(once) is None
+    once = sessions.open_once()
+    now.s = ONCE_S + 1
+    assert sessions.open(once) is None
+    assert sessions.open("sesame") is not None

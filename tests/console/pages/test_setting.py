@@ -133,3 +133,19 @@ def test_a_group_without_a_name_has_no_settings(browser: Browser) -> None:
     for path in ("/group/settings?id=", "/setting?of=group&name=&key=k", "/setting/set?of=group&name=&key=k"):
         answer = browser.get(path)
         assert (answer.status, "A group without a name has no settings" in answer.text) == (404, True), path
+
+
+@pytest.mark.parametrize(
+    ("why", "status"), [("group g: malformed (INVALID_REQUEST)", 200), ("group INVALID_REQUEST: timed out", 502)]
+)
+def test_a_cluster_without_settings_of_groups_says_so(monkeypatch: pytest.MonkeyPatch, why: str, status: int) -> None:
+    """Apache Kafka 3.9 answers so."""
+    older = FakeSource()
+
+    def refused(*_: object) -> list[Entry]:
+        raise Failure(why)
+
+    monkeypatch.setattr(older, "settings", refused)
+    with browsing(older) as browser:
+        answer = browser.get("/group/settings?id=g")
+    assert (answer.status, subject.NO_GROUP_SETTINGS in answer.text) == (status, status == 200)

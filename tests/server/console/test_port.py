@@ -75,7 +75,7 @@ class Rig:
         self.started = asyncio.Event()
         self.clock = Clock()
         self.port = ConsolePort(self.listening, Subject(lambda: NO_BROKER, self.clock), self.clock, self.launch)
-        self.port.watch({"token": "secret"})
+        self.port.watch(lambda: {"token": "secret"})
 
     def launch(self, words: Sequence[str], environment: Mapping[str, str], descriptors: Sequence[int]) -> FakeProcess:
         assert "secret" not in repr((words, environment))

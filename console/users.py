@@ -1,0 +1,62 @@
+"""Who may log in with a name and a password: the users of a file (security/password_file.py), as it is now.
+
+The file is looked at with every request, and read again when it is another one: a user who is taken out, or whose password is
+another one, has no session any more. While what is there cannot be read, those count who were there before, and the log says so
+once.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+from pathlib import Path
+from typing import Final
+
+from ottla.security.password_file import ITERATIONS, BadPasswordFile, Credential, credential_of, read_users
+
+_log: Final = logging.getLogger("ottla.console")
+_NOBODY_SALT: Final = bytes(16)
+
+
+class Users:
+    """The users of the file at `path`. Raises BadPasswordFile if it cannot be used now."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._seen = self._look()
+        self._users = read_users(path)
+        # Whoever is not there takes as long as most of those who are.
+        iterations = max((each.iterations for each in self._users.values()), default=ITERATIONS)
+        self._nobody = credential_of("", _NOBODY_SALT, iterations)
+
+    def _look(self) -> tuple[int, ...]:
+        """Returns something that is another one when the file is; nothing while there is none."""
+        try:
+            found = os.stat(self._path)
+        except OSError:
+            return ()
+        return found.st_ino, found.st_mtime_ns, found.st_size, found.st_mode
+
+    def _current(self) -> dict[str, Credential]:
+        seen = self._look()
+        if seen != self._seen:
+            self._seen = seen
+            try:
+                self._users = read_users(self._path)
+            except BadPasswordFile as error:
+                _log.error("users of the console: %s; those who were in it before count on", error)
+        return self._users
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._current()
+
+    def mark(self, name: str) -> str | None:
+        """Returns what a session of this user keeps, and which is another one with another password; None without such a user."""
+        found = self._current().get(name)
+        return None if found is None else hashlib.sha256(found.line(name).encode()).hexdigest()[:16]
+
+    def fits(self, name: str, password: str) -> bool:
+        """Returns whether this is the user's password, after some 100 ms of work, as long if there is no such user."""
+        found = self._current().get(name)
+        return (found or self._nobody).fits(password) and found is not None

@@ -1,0 +1,59 @@
+"""Wrong passwords are bounded by source and by user, and right ones take nothing back but themselves."""
+
+from __future__ import annotations
+
+from ottla.console.attempts import FOR_USER, FROM_SOURCE, MOST_KEPT, WITHIN_S, Attempts
+
+
+class Now:
+    s = 0.0
+
+    def __call__(self) -> float:
+        return self.s
+
+
+def test_a_source_has_so_many_attempts() -> None:
+    now = Now()
+    attempts = Attempts(now)
+    for number in range(FROM_SOURCE):
+        now.s = float(number)
+        assert attempts.begin("a", None) == 0
+    assert attempts.begin("a", "alice") == WITHIN_S - now.s
+    assert attempts.begin("b", "alice") == 0
+    now.s = WITHIN_S
+    assert attempts.begin("a", None) == 0  # the first one is forgotten
+    assert attempts.begin("a", None) > 0
+
+
+def test_a_user_has_so_many_from_everywhere() -> None:
+    attempts = Attempts(Now())
+    assert [attempts.begin(f"a{number}", "alice") for number in range(FOR_USER)] == [0] * FOR_USER
+    assert attempts.begin("another", "alice") == WITHIN_S
+    assert attempts.begin("another", "bob") == 0
+
+
+def test_what_was_refused_counts_for_nothing() -> None:
+    now = Now()
+    attempts = Attempts(now)
+    for _ in range(3 * FROM_SOURCE):
+        attempts.begin("a", "alice")
+    assert attempts.begin("b", "alice") == 0  # 10 of a's counted for alice, not 30
+    now.s = WITHIN_S
+    assert attempts.begin("a", "alice") == 0
+
+
+def test_a_password_of_one_s_own_does_not_reset_the_count() -> None:
+    attempts = Attempts(Now())
+    for _ in range(FROM_SOURCE - 1):
+        assert attempts.begin("a", "alice") == 0
+        assert attempts.begin("a", "mallory") == 0
+        attempts.succeeded("a", "mallory")
+    assert attempts.begin("a", "alice") == 0
+    assert attempts.begin("a", "alice") > 0
+
+
+def test_only_so_many_are_remembered() -> None:
+    attempts = Attempts(Now())
+    for number in range(2 * MOST_KEPT):
+        attempts.begin(f"a{number}", None)
+    assert len(attempts._times) == MOST_KEPT

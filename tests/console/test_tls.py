@@ -1,0 +1,48 @@
+"""The key and the certificate of the console, of each kind of file, and the names in it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from compat_tests.certificates import PASSWORD, Holder
+from compat_tests.security.tls_files import BROKER, ROOT
+from ottla.commands.output import Failure
+from ottla.console.tls import context_of, load_keystore
+
+VARIABLE = "KEYSTORE_PASSWORD"
+
+
+def written(directory: Path, name: str, holder: Holder = BROKER) -> Path:
+    path = directory / name
+    data = {".p12": holder.pkcs12, ".jks": holder.jks, ".pem": lambda: holder.pem().encode()}[path.suffix]()
+    path.write_bytes(data)
+    return path
+
+
+@pytest.mark.parametrize("name", ["a.pem", "a.p12", "a.jks"])
+def test_each_kind_of_file(tmp_path: Path, name: str) -> None:
+    password = None if name == "a.pem" else PASSWORD
+    pem, names = load_keystore(written(tmp_path, name), password, VARIABLE)
+    assert names == ("localhost", "127.0.0.1")
+    context = context_of(pem)
+    assert context.minimum_version.name == "TLSv1_2"
+
+
+def test_a_key_that_is_encrypted(tmp_path: Path) -> None:
+    path = tmp_path / "a.pem"
+    path.write_text(BROKER.pem("secret"))
+    assert load_keystore(path, "secret", VARIABLE)[1] == ("localhost", "127.0.0.1")
+    for wrong in ("wrong", None):
+        with pytest.raises(Failure, match=f"^{VARIABLE}: "):
+            load_keystore(path, wrong, VARIABLE)
+
+
+def test_an_authority_names_no_host(tmp_path: Path) -> None:
+    assert load_keystore(written(tmp_path, "a.pem", ROOT), None, VARIABLE)[1] == ()
+
+
+def test_a_key_of_another_certificate_cannot_be_used() -> None:
+    with pytest.raises(Failure, match="cannot be used"):
+        context_of((BROKER.key_pem() + ROOT.chain_pem()).encode())
