@@ -17,6 +17,8 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
+from mypy_extensions import mypyc_attr
+
 from ottla.server.base.clock import Cancellable, Clock
 from ottla.server.base.promise import Promise
 from ottla.server.coordination.shard import NO_PRODUCER_ID, CoordinatorShard
@@ -70,6 +72,7 @@ class MarkerWriter(Protocol):
         ...
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)  # for a test
 class TransactionShard(CoordinatorShard[Change]):
     """The transactional ids of one partition. Its leader epoch is the coordinator epoch: a partition refuses a marker whose
     coordinator epoch is older than one it has seen.
@@ -140,7 +143,8 @@ class TransactionShard(CoordinatorShard[Change]):
             self._begin_completion(transaction.transactional_id, ErrorCode.NONE)
         else:
             self.when_replicated(partial(self._begin_completion, transaction.transactional_id))
-        return state.complete(transaction, self.clock.now_ms())
+        known = self.transactions[transaction.transactional_id]
+        return state.complete(transaction, self.clock.now_ms()) if known is transaction else known
 
     def _begin_completion(self, transactional_id: str, code: ErrorCode) -> None:
         """Goes on once the decision is replicated. With any other code than NONE this broker has lost the partition, and the new

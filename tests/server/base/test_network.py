@@ -10,7 +10,7 @@ import tempfile
 import pytest
 
 from compat_tests.certificates import authority, client_context, issue
-from ottla.server.base.network import OsNetwork
+from ottla.server.base.network import LOOPBACK_SEND_BYTES, OsNetwork
 
 
 def test_an_address_in_use_is_an_error() -> None:
@@ -33,6 +33,14 @@ def test_what_the_settings_say_of_buffers_is_set() -> None:
             for option, size in ((socket.SO_SNDBUF, 20_000), (socket.SO_RCVBUF, 30_000)):
                 assert sock.getsockopt(socket.SOL_SOCKET, option) >= size
                 assert sock.getsockopt(socket.SOL_SOCKET, option) != plain.getsockopt(socket.SOL_SOCKET, option)
+
+
+@pytest.mark.parametrize(("host", "is_fixed"), [("127.0.0.1", True), ("127.0.0.2", True), ("localhost", True), ("", False)])
+def test_only_at_a_loopback_address_the_send_buffer_does_not_grow(host: str, is_fixed: bool) -> None:
+    with OsNetwork().bind(host, 0) as sock, socket.socket() as untouched:
+        size, default = (each.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) for each in (sock, untouched))
+        assert (size > default) == is_fixed
+        assert size <= 2 * LOOPBACK_SEND_BYTES
 
 
 def test_a_server_accepts_from_its_start_on() -> None:
