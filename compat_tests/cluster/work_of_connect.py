@@ -24,6 +24,8 @@ from compat_tests.waiting import wait_for
 LINES_AT_ONCE: Final = 20
 MOST_LINES: Final = 1_000
 """So many lines at most are written and not through: the source looks once a second whether there are more."""
+_OF_THE_SOURCE: Final = {"batch_size": str(2 * MOST_LINES)}
+"""Of Kafka's FileStreamSource: what it has read and did not return, because that was a whole batch, waits for the file to grow."""
 AGAIN: Final = ("came to the topic again", "came to the file again")
 """What `told` counts of lines that are there more than once, besides errors."""
 _LOOK_S: Final = 0.2
@@ -53,10 +55,13 @@ class Connecting(Work):
             place.mkdir()
             self.workers.append(Worker(self.cluster.bootstrap, place, **_REPLICATED, **support))
             self.workers[-1].start()
-        self._connectors = self.files.connectors(**(EXACTLY_ONCE if self.exactly_once else {}))
+        self._connectors = self.files.connectors(**self.source_settings())
         for name, settings in self._connectors.items():
             self.workers[0].create(name, settings)
         self._spawn(self._operate)
+
+    def source_settings(self) -> dict[str, str]:
+        return _OF_THE_SOURCE | (EXACTLY_ONCE if self.exactly_once else {})
 
     def _operate(self) -> None:
         """Restarts tasks that have failed, as an operator does, and counts why they had."""

@@ -143,6 +143,15 @@ def test_tasks_that_failed_are_restarted_by_a_worker_that_is_there(cluster: Mixe
     assert _reason("a.b.ConnectException: x\n\tat c") == "ConnectException"
 
 
+@pytest.mark.parametrize("kind", [Connecting, ConnectingOnce])
+def test_a_batch_of_the_source_takes_all_that_may_wait_in_its_file(
+    kind: type[Connecting], cluster: Mixed, tmp_path: Path
+) -> None:
+    """Lines that Kafka's FileStreamSource has read beyond a whole batch wait until the file grows."""
+    most = work_of_connect.MOST_LINES + work_of_connect.LINES_AT_ONCE
+    assert int(kind(cluster, tmp_path).source_settings()["batch_size"]) > most
+
+
 def test_a_word_that_is_counted_twice_or_not_is_found(cluster: Mixed, tmp_path: Path) -> None:
     work = ClassicWordCounting(cluster, tmp_path)
     work._words.update({"a": 2, "b": 1})
