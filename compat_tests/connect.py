@@ -1,4 +1,5 @@
-"""A worker of Kafka Connect 4.3.1 in distributed mode, and its REST interface; compat_tests/test_connect.py drives it.
+"""A worker of Kafka Connect 4.3.1 in distributed mode, and its REST interface; compat_tests/test_connect.py drives it, and
+compat_tests/cluster/work_of_connect.py drives two of them.
 
 The worker is a process on a port of its own; its properties stay the same over its lives, so one that is started after a kill is
 the same worker again.
@@ -21,7 +22,43 @@ JARS: Final = "kafka-connect"
 GROUP: Final = "connect"
 TOPICS: Final = {"connect-configs": 1, "connect-offsets": 3, "connect-status": 2}
 """Internal topic -> its partitions, as the worker is told to make them; Connect makes the first one's always 1."""
+LINES_TOPIC: Final = "lines"
+CHUNK: Final = 2_000
+"""Lines that are written at a time."""
+EXACTLY_ONCE: Final = {"exactly_once_support": "required", "transaction_boundary": "poll"}
+"""Settings of a source whose worker has exactly.once.source.support."""
 _REST_TIMEOUT_S: Final = 30
+
+
+class Files:
+    """The source's file, which grows, and the sink's."""
+
+    def __init__(self, directory: Path, topic: str = LINES_TOPIC) -> None:
+        self.source, self.sink, self.topic = directory / "source.txt", directory / "sink.txt", topic
+        self.written: list[str] = []
+        self.source.touch()
+
+    def write(self, count: int = CHUNK) -> None:
+        """So many lines more. A source reads whole lines only, so where a write is cut in two does not matter."""
+        lines = [f"line {len(self.written) + number}" for number in range(count)]
+        self.written += lines
+        with open(self.source, "a") as file:
+            file.writelines(f"{line}\n" for line in lines)
+
+    def sunk(self) -> list[str]:
+        return self.sink.read_text().splitlines() if self.sink.exists() else []
+
+    def connectors(self, **source: str) -> dict[str, dict[str, str]]:
+        """Returns the settings of the connectors `source` and `sink`; more of those of the source may be given."""
+        files = {"tasks.max": "1"}
+        return {
+            "source": files
+            | {"connector.class": "FileStreamSource", "file": str(self.source), "topic": self.topic, "batch.size": "100"}
+            | {name.replace("_", "."): value for name, value in source.items()},
+            "sink": files
+            | {"connector.class": "FileStreamSink", "file": str(self.sink), "topics": self.topic}
+            | {"consumer.override.isolation.level": "read_committed"},
+        }
 
 
 class Refused(Exception):
@@ -131,10 +168,11 @@ class Worker:
 
     def states(self, name: str) -> list[str]:
         """Of the connector and its tasks; none while nobody knows it."""
-        status = self._status(name)
+        status = self.status(name)
         return [] if status is None else [status["connector"]["state"], *(task["state"] for task in status["tasks"])]
 
-    def _status(self, name: str) -> Any:
+    def status(self, name: str) -> Any:
+        """A connector's status and its tasks', None while nobody knows it."""
         try:
             return self.ask("GET", f"/connectors/{name}/status")
         except Refused as refused:
@@ -149,11 +187,15 @@ class Worker:
         transaction's first batch, since its sender asks whether there are batches before it looks for requests, and the
         application may write and commit in between; the coordinator knows of no transaction then.
         """
-        status = self._status(name) or {"tasks": []}
+        status = self.status(name) or {"tasks": []}
         failed = [task for task in status["tasks"] if task["state"] == "FAILED"]
         if failed:
             assert all("InvalidTxnState" in task["trace"] for task in failed), failed
-            self.settled("POST", f"/connectors/{name}/restart?includeTasks=true&onlyFailed=true")
+            self.restart(name, only_failed=True)
+
+    def restart(self, name: str, *, only_failed: bool = False) -> None:
+        """A connector and its tasks, or those of them that have failed."""
+        self.settled("POST", f"/connectors/{name}/restart?includeTasks=true&onlyFailed={str(only_failed).lower()}")
 
     def offsets(self, name: str) -> list[Any]:
         """What the connector has committed: a source's positions, or a sink's offsets."""

@@ -15,7 +15,7 @@ from typing import Final
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
-from compat_tests.connect import TOPICS, Worker
+from compat_tests.connect import EXACTLY_ONCE, LINES_TOPIC, TOPICS, Files, Worker
 from compat_tests.forms import FULL, LONGER_IN_FULL
 from compat_tests.reference.kafka import BrokerProcess
 from compat_tests.topics import committed_records, described
@@ -23,20 +23,14 @@ from compat_tests.waiting import collect, wait_for
 
 pytestmark = LONGER_IN_FULL
 
-LINES_TOPIC: Final = "lines"
 KILLS: Final = 10 if FULL else 2
-CHUNK: Final = 2_000
-"""Lines that are written at a time."""
 BROKER: Final = {
     "offsets_topic_num_partitions": "2",
     "transaction_state_log_num_partitions": "2",
     "transaction_abort_timed_out_transaction_cleanup_interval_ms": "500",
 }
-EXACTLY_ONCE: Final = {
-    "exactly_once_support": "required",
-    "transaction_boundary": "poll",
-    "producer_override_transaction_timeout_ms": "3000",  # a new worker waits for what a killed one began
-}
+WAITS_BRIEFLY: Final = {"producer_override_transaction_timeout_ms": "3000"}
+"""Of a source: a new worker waits for what a killed one began."""
 
 
 @pytest.fixture
@@ -52,36 +46,6 @@ def worker_on(tmp_path: Path) -> Iterator[Callable[..., Worker]]:
     yield make
     for worker in made:
         worker.kill()
-
-
-class Files:
-    """The source's file, which grows, and the sink's."""
-
-    def __init__(self, directory: Path) -> None:
-        self.source, self.sink = directory / "source.txt", directory / "sink.txt"
-        self.written: list[str] = []
-        self.source.touch()
-
-    def write(self) -> None:
-        """A chunk more. A source reads whole lines only, so where a write is cut in two does not matter."""
-        lines = [f"line {len(self.written) + number}" for number in range(CHUNK)]
-        self.written += lines
-        with open(self.source, "a") as file:
-            file.writelines(f"{line}\n" for line in lines)
-
-    def sunk(self) -> list[str]:
-        return self.sink.read_text().splitlines() if self.sink.exists() else []
-
-    def connectors(self, **source: str) -> dict[str, dict[str, str]]:
-        files = {"tasks.max": "1"}
-        return {
-            "source": files
-            | {"connector.class": "FileStreamSource", "file": str(self.source), "topic": LINES_TOPIC, "batch.size": "100"}
-            | {name.replace("_", "."): value for name, value in source.items()},
-            "sink": files
-            | {"connector.class": "FileStreamSink", "file": str(self.sink), "topics": LINES_TOPIC}
-            | {"consumer.override.isolation.level": "read_committed"},
-        }
 
 
 def committed(worker: Worker, files: Files) -> bool:
@@ -145,7 +109,7 @@ def test_a_source_writes_each_line_exactly_once_though_its_worker_is_killed(
     """Killed anywhere, committed or not: what the topic shows to readers of committed records is the file."""
     broker = fresh_broker(**BROKER)
     worker, files = worker_on(broker, exactly_once_source_support="enabled"), Files(tmp_path)
-    for name, settings in files.connectors(**EXACTLY_ONCE).items():
+    for name, settings in files.connectors(**EXACTLY_ONCE, **WAITS_BRIEFLY).items():
         worker.create(name, settings)
     for _ in range(KILLS):
         before = len(files.sunk())

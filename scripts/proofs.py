@@ -29,8 +29,9 @@ DOCS: Final = Path(__file__).resolve().parents[1] / "docs"
 LEDGER: Final = DOCS / "proofs.json"
 PAGE: Final = DOCS / "proofs.md"
 FUZZ, SIMULATION, OUTSIDE, SOAK, CLUSTER, MOVE = "fuzz", "simulation", "outside", "soak", "cluster", "move"
+APPLICATIONS: Final = "applications"
 SIMULATED_CLUSTER: Final = "cluster simulation"
-PROOFS: Final = (FUZZ, SIMULATION, SIMULATED_CLUSTER, OUTSIDE, SOAK, CLUSTER, MOVE)
+PROOFS: Final = (FUZZ, SIMULATION, SIMULATED_CLUSTER, OUTSIDE, SOAK, CLUSTER, MOVE, APPLICATIONS)
 KEPT: Final = Path("tests/fuzz/corpora")
 FIRST_SEED: Final = 1000
 """The unit tests simulate the seeds below this (tests/sim/test_simulation.py)."""
@@ -346,6 +347,15 @@ def _of_clusters(of: Mapping[str, list[Run]]) -> list[str]:
         "",
         *_table(("commit", "date", "MB at first", "load", "there", "back", "records written and read once"), _moves(of)),
         "",
+        "`python -m scripts.application_kills --record`: Kafka Streams with exactly_once_v2, and two workers of Kafka Connect,",
+        "with exactly.once.source.support (connect-once) and without, while each broker is killed in turn and started again, and",
+        "then the application or a worker. Each word has to be counted once, and each line has to come once, or at least once",
+        "where Connect promises no more: `again` are lines that came to the topic or, from there, to the file more than once.",
+        "",
+        *_table(
+            ("application", "brokers", "kills of a broker", "other rounds", "records", "again", "slowest kill"), _applications(of)
+        ),
+        "",
     ]
 
 
@@ -363,6 +373,15 @@ def _moves(of: Mapping[str, list[Run]]) -> Iterable[Sequence[str]]:
     for run in of[MOVE]:
         seconds = (f"{run[name]:.1f} s" for name in ("there_s", "back_s"))
         yield run["commit"], run["date"], run["megabytes"], run["load"], *seconds, f"{run['records']:,.0f}"
+
+
+def _applications(of: Mapping[str, list[Run]]) -> Iterable[Sequence[str]]:
+    groups: dict[tuple[str, str], list[Run]] = defaultdict(list)
+    for run in of[APPLICATIONS]:
+        groups[run["application"], run["brokers"]].append(run)
+    for kind, runs in sorted(groups.items()):
+        counts = (f"{_sum(runs, name):,.0f}" for name in ("kills", "others", "records", "again"))
+        yield *kind, *counts, f"{max(run['slowest_s'] for run in runs):.1f} s"
 
 
 def _findings(findings: Iterable[Mapping[str, str]]) -> list[str]:

@@ -167,6 +167,23 @@ class Mixed:
 
         wait_for(lambda: not wrong(), lambda: f"{wrong()}\n{self.tails()}")
 
+    def wait_until_led_without(self, node: int) -> None:
+        """Waits until every partition of the cluster has a leader, and that is another broker."""
+
+        def wrong() -> list[str]:
+            try:
+                topics = self.admin.list_topics(timeout=5).topics
+            except KafkaException as error:
+                return [str(error)]
+            return [
+                f"{name}-{index}: {each.leader} leads"
+                for name, topic in topics.items()
+                for index, each in topic.partitions.items()
+                if each.leader in (-1, node)
+            ]
+
+        wait_for(lambda: not wrong(), lambda: f"{wrong()}\n{self.tails()}")
+
     def wait_for_full_isr(self, timeout_s: float = TIMEOUT_S) -> None:
         """Waits until all replicas of all topics are in sync, whoever leads."""
         wait_for(lambda: not self._not_in_sync(), lambda: f"{self._not_in_sync()}\n{self.tails()}", timeout_s)

@@ -1,4 +1,6 @@
-"""Transactions at work: copiers, and a Kafka Streams application that counts words exactly once as a streams group (KIP-1071)."""
+"""Transactions at work: copiers, and a Kafka Streams application that counts words exactly once, as a streams group
+(KIP-1071) or as a classic one.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,7 @@ from functools import partial
 from io import StringIO
 from pathlib import Path
 from random import Random
-from typing import Final
+from typing import ClassVar, Final
 
 from confluent_kafka import Consumer, TopicPartition
 
@@ -17,10 +19,10 @@ from compat_tests.cluster.coordinators import Described
 from compat_tests.cluster.copying import Copier, committed_values
 from compat_tests.cluster.mixed import Mixed
 from compat_tests.cluster.traffic import QUIET
-from compat_tests.cluster.work import PARTITIONS, SPREAD, Work, counted
+from compat_tests.cluster.work import PARTITIONS, PATIENCE_S, SPREAD, Work, counted
 from compat_tests.java_client import compiled
 from compat_tests.java_process import JavaProcess
-from compat_tests.word_count import APPLICATION, JARS, WORDS
+from compat_tests.word_count import APPLICATION, JARS, WORDS, settings
 
 A_TRANSACTION: Final = 10
 """So many records at most."""
@@ -93,6 +95,8 @@ class WordCounting(Work):
     """An instance of the word count with two threads. Of each word, the counts 1, 2, ... n are what a reader must see."""
 
     kind = "streams"
+    protocol: ClassVar = "streams"
+    """Of the group: streams or classic."""
     shares = 2 * PARTITIONS
     """Lines are read by one subtopology, and words counted by the other."""
 
@@ -117,14 +121,30 @@ class WordCounting(Work):
     def open(self) -> None:
         self.cluster.create("counts", SPREAD)
         self._directory.mkdir(parents=True, exist_ok=True)
-        classes = compiled(self._directory, "WordCount", JARS)
+        compiled(self._directory, "WordCount", JARS)
+        self._start()
+        self._spawn(self._read)
+
+    def _start(self) -> None:
         where = [self.cluster.bootstrap, APPLICATION, str(self._directory / "state")]
         # a machine that is busy with other things may take longer for a transaction than the 10 s of Streams
-        settings = ["group.protocol=streams", "reconnect.backoff.max.ms=200", "producer.transaction.timeout.ms=60000"]
+        own = [*settings(self.protocol), "producer.transaction.timeout.ms=60000"]
         log = self._directory / "streams.log"
-        self._process = JavaProcess(JARS, "WordCount", *where, *settings, log=log, classes=classes)
-        self._process.wait_for_text("state RUNNING")
-        self._spawn(self._read)
+        self._process = JavaProcess(JARS, "WordCount", *where, *own, log=log, classes=self._directory)
+        self._process.wait_for_text("state RUNNING", PATIENCE_S)
+
+    def kill_application(self) -> None:
+        """Kills the application (kill -9) and starts it again, until its threads have the tasks of those that were killed, which
+        are missed after their session."""
+        self._end_process()
+        self._start()
+        self.settle()
+
+    def _end_process(self) -> None:
+        if self._process is not None:
+            with redirect_stdout(StringIO()), self._process:  # what it has said is in the failure, if there is one
+                self._process.kill()
+            self._process = None
 
     def _read(self) -> None:
         consumer = Consumer(
@@ -141,7 +161,7 @@ class WordCounting(Work):
         consumer.close()
 
     def described(self) -> Described:
-        return self.coordinators.described(self.kind, APPLICATION)
+        return self.coordinators.described(self.protocol, APPLICATION)
 
     @property
     def done(self) -> int:
@@ -165,5 +185,12 @@ class WordCounting(Work):
         """See Work."""
         super().end()
         if self._process is not None:
-            with redirect_stdout(StringIO()), self._process:  # what it has said is in the failure, if there is one
-                self._process.stop()
+            self._process.stop()
+            self._end_process()
+
+
+class ClassicWordCounting(WordCounting):
+    """The same as a classic group, whose leader shares the tasks. Not beside the other: both have the same topics."""
+
+    kind = "classic-streams"
+    protocol = "classic"

@@ -8,8 +8,9 @@ when all records are worked off.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -17,10 +18,15 @@ from compat_tests.cluster.coordinators import OFFSETS, SHARES, TRANSACTIONS
 from compat_tests.cluster.features import finalized
 from compat_tests.cluster.mixed import Mixed
 from compat_tests.cluster.work import Work
+from compat_tests.cluster.work_of_connect import Connecting, ConnectingOnce
 from compat_tests.cluster.work_of_groups import ClassicGroup, ConsumerGroup, ShareGroup
-from compat_tests.cluster.work_of_transactions import Copies, WordCounting
+from compat_tests.cluster.work_of_transactions import ClassicWordCounting, Copies, WordCounting
 
 KINDS: Final = ("classic", "consumer", "share", "streams", "transactions")
+APPLICATIONS: Final[Mapping[str, type[WordCounting | Connecting]]] = {
+    each.kind: each for each in (ClassicWordCounting, WordCounting, ConnectingOnce, Connecting)
+}
+"""Programs of Apache Kafka, by kind of work: Streams and Connect."""
 KINDS_SINCE: Final = {"classic": "3.9", "consumer": "4.0", "share": "4.2", "streams": "4.2", "transactions": "3.9"}
 """With which release's features (features.py) each begins."""
 SOME: Final = 10
@@ -33,8 +39,8 @@ two of the three topics change in opposite directions."""
 
 def make_work(kind: str, cluster: Mixed, directory: Path) -> Work:
     """Returns work of a kind; `directory` is for what it keeps."""
-    if kind == "streams":
-        return WordCounting(cluster, directory / "streams")
+    if kind in APPLICATIONS:
+        return APPLICATIONS[kind](cluster, directory / kind)
     if kind == "transactions":
         return Copies(cluster, ["classic", "consumer"] if "group.version" in finalized(cluster, 1) else ["classic"])
     groups: dict[str, type[ClassicGroup | ConsumerGroup | ShareGroup]] = {
@@ -78,14 +84,18 @@ class Workload:
         seconds = time.monotonic() - began
         lost = [each for work, acknowledged in noted.items() for each in work.lost(acknowledged)]
         assert not lost, lost
-        after = {work: work.done for work in works}
-        for work, done in after.items():
-            work.wait_for(done + SOME)
+        self.wait_for_more()
         for work in works:
             work.stop_feeding()
         for work in works:
             work.wait_for(work.fed)
         return Round(seconds, {work.kind: work.done - before[work.kind] for work in works})
+
+    def wait_for_more(self) -> None:
+        """Waits until every work has done with some more, while records are written."""
+        before = {work: work.done for work in self.works.values()}
+        for work, done in before.items():
+            work.wait_for(done + SOME)
 
     def end(self) -> None:
         """Ends all works, as after a failure, too."""
@@ -131,3 +141,33 @@ def replace_broker(cluster: Mixed, node: int, kind: str) -> None:
     partition is led by its first one again."""
     cluster.take_over(node, kind)
     cluster.wait_until_whole()
+
+
+def kill_broker(load: Workload, node: int) -> None:
+    """Kills a broker (kill -9). When others lead all that it led, and every work has gone on without it, it is started again,
+    until all replicas are in sync and each partition is led by its first one again."""
+    load.cluster.brokers[node].kill()
+    load.cluster.wait_until_led_without(node)
+    load.wait_for_more()
+    load.cluster.brokers[node].start()
+    load.cluster.wait_until_whole()
+
+
+class Disturbance(NamedTuple):
+    """`is_kill`: whether a broker is killed, and not only something of the application."""
+
+    said: str
+    action: Callable[[], None]
+    is_kill: bool = False
+
+
+def disturbances(load: Workload, work: Work) -> Iterator[Disturbance]:
+    """Yields what is done to an application: each broker is killed; then an application of Streams, or of Connect a worker, and
+    its connectors restart."""
+    for node, broker in load.cluster.brokers.items():
+        yield Disturbance(f"kill of {node}, {broker.kind}", partial(kill_broker, load, node), is_kill=True)
+    if isinstance(work, WordCounting):
+        yield Disturbance("kill of the application", work.kill_application)
+    if isinstance(work, Connecting):
+        yield Disturbance("kill of a worker", partial(work.kill_worker, 0))
+        yield Disturbance("restart of the connectors", work.restart_connectors)
