@@ -25,7 +25,7 @@ LINES_AT_ONCE: Final = 20
 MOST_LINES: Final = 1_000
 """So many lines at most are written and not through: the source looks once a second whether there are more."""
 _OF_THE_SOURCE: Final = {"batch_size": str(2 * MOST_LINES)}
-"""Of Kafka's FileStreamSource: what it has read and did not return, because that was a whole batch, waits till the file grows."""
+"""Of Kafka's FileStreamSource: lines that it has read beyond a whole batch wait until the file grows."""
 AGAIN: Final = ("came to the topic again", "came to the file again")
 """What `told` counts of lines that are there more than once, besides errors."""
 _LOOK_S: Final = 0.2
