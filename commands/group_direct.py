@@ -76,12 +76,15 @@ def committed_of(brokers: Brokers, groups: Iterable[Listed]) -> tuple[dict[str, 
     return found, wrong
 
 
-def ends_of(brokers: Brokers, wanted: Iterable[Partition]) -> dict[Partition, int]:
-    """Returns the end offsets of these partitions, of those that are in the metadata and whose leader tells them."""
+def ends_of(
+    brokers: Brokers, wanted: Iterable[Partition], isolation_level: int = direct.READ_UNCOMMITTED
+) -> dict[Partition, int]:
+    """Returns the end offsets of these partitions as this isolation level sees them, of those that are in the metadata and whose
+    leader tells them."""
     found: dict[Partition, int] = {}
     for leader, topics in brokers.by_leader(wanted).items():
         with suppress(Failure):
-            ends = direct.offsets(brokers.at(leader), topics, direct.LATEST)
+            ends = direct.offsets(brokers.at(leader), topics, direct.LATEST, isolation_level=isolation_level)
             found |= {where: end.offset for where, end in ends.items()}
     return found
 

@@ -48,9 +48,20 @@ class Chart(NamedTuple):
     last_ms: int
     rows: Sequence[tuple[int, Sequence[float | None]]]
     """The newest points by time, with a value of each line or None."""
+    width: int
+
+    @property
+    def left(self) -> int:
+        """Returns where the first point is."""
+        return _LEFT
+
+    @property
+    def right(self) -> int:
+        """Returns where the last point is."""
+        return self.width - _RIGHT
 
 
-def chart(title: str, unit: str, lines: Sequence[tuple[str, Sequence[Point]]]) -> Chart | None:
+def chart(title: str, unit: str, lines: Sequence[tuple[str, Sequence[Point]]], *, width: int = WIDTH) -> Chart | None:
     """Returns the chart of up to a few lines that share their times; None if there are fewer than two points to draw."""
     times = sorted({point.time_ms for _, points in lines for point in points})
     if len(times) < 2:
@@ -59,7 +70,7 @@ def chart(title: str, unit: str, lines: Sequence[tuple[str, Sequence[Point]]]) -
     top = _round_up(max(point.value for _, points in lines for point in points))
 
     def x(time_ms: int) -> float:
-        return round(_LEFT + (WIDTH - _LEFT - _RIGHT) * (time_ms - first) / (last - first), 1)
+        return round(_LEFT + (width - _LEFT - _RIGHT) * (time_ms - first) / (last - first), 1)
 
     def y(value: float) -> float:
         return round(HEIGHT - _BOTTOM - (HEIGHT - _TOP - _BOTTOM) * value / top, 1)
@@ -68,7 +79,7 @@ def chart(title: str, unit: str, lines: Sequence[tuple[str, Sequence[Point]]]) -
     ticks = [Tick(y(top * step / _STEPS), amount(top * step / _STEPS)) for step in range(_STEPS + 1)]
     by_time = [dict(points) for _, points in lines]
     rows = [(at, [one.get(at) for one in by_time]) for at in reversed(times[-MAX_ROWS:])]
-    return Chart(title, unit, drawn, ticks, first, last, rows)
+    return Chart(title, unit, drawn, ticks, first, last, rows, width)
 
 
 def _round_up(value: float) -> float:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict, deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from itertools import pairwise
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 MAX_SAMPLES: Final = 600
 MAX_SERIES: Final = 64
@@ -50,6 +50,29 @@ class History:
             if not samples or now - samples[-1].at >= MIN_S:
                 samples.append(Sample(now, self._now_ms(), dict(values)))
             return tuple(samples)
+
+
+class Rises:
+    """Adds up how much many numbers have risen since the first look at each; where one fell, as when a topic was made anew, it
+    begins again. One that is not known at a look is compared with when it was. Used by threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._last: dict[object, int] = {}
+        self._total = 0
+
+    def add(self, numbers: Mapping[Any, int]) -> int:
+        """Takes what the numbers are now, and returns how much they have risen in all."""
+        with self._lock:
+            for key, number in numbers.items():
+                self._total += max(0, number - self._last.get(key, number))
+            self._last |= numbers
+            return self._total
+
+    def keep_only(self, keys: Set[Any]) -> None:
+        """Forgets numbers that are no more."""
+        with self._lock:
+            self._last = {key: number for key, number in self._last.items() if key in keys}
 
 
 def rates(samples: Sequence[Sample], name: str) -> list[Rate]:

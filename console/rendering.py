@@ -1,8 +1,8 @@
 """Templates: everything that they put out is made visible (text.py), then escaped. `|safe` is forbidden, by a test.
 
 Filters: `number` 1,234; `size` 1.2 KiB; `when` a time in ms since 1970 on this computer's clock, `utc` the same in UTC; `seg`
-one part of an address; `preview` and `shown` of bytes; `plural`; `as_typed` for what goes back into a field; `amount` of a
-number in a chart. What is not known is a dash.
+one part of an address; `preview` and `shown` of bytes, `folded` of JSON that is shown; `plural`; `as_typed` for what goes back
+into a field; `amount` of a number in a chart. What is not known is a dash.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from ottla.commands.output import counted
 from ottla.commands.topic_rows import human_bytes
 from ottla.commands.why.verdicts import human_seconds
 from ottla.console.charts import amount
+from ottla.console.folding import folded
 from ottla.console.text import preview, shown, visible
 
 FOLDER: Final = Path(__file__).parent / "templates"
@@ -98,6 +99,7 @@ class Templates:
             "seg": segment,
             "preview": preview,
             "shown": shown,
+            "folded": folded,
             "plural": counted,
             "as_typed": AsTyped,
             "amount": amount,

@@ -11,14 +11,16 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final, NamedTuple
+from functools import partial
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
-from ottla.commands import admin, config, direct, group_kinds, group_states
+from ottla.commands import admin, config, direct, group_direct, group_kinds, group_states
 from ottla.commands.brokers import Brokers
 from ottla.commands.client import Cluster
 from ottla.commands.config_rows import Entry, Kind, Target
 from ottla.commands.group_rows import GroupState
-from ottla.commands.output import Failure
+from ottla.commands.output import Failure, counted
 from ottla.commands.positions import Partition
 from ottla.commands.topic_rows import PartitionState, total
 from ottla.commands.why.facts import GroupFacts
@@ -26,15 +28,21 @@ from ottla.commands.why.gathering import Asked, gather
 from ottla.commands.why.inside import Asking
 from ottla.console.cache import Cache
 from ottla.console.gatherings import Gathering, Gatherings, Tell
-from ottla.console.history import History
+from ottla.console.history import History, Rises
+from ottla.console.lags import Furthest, commits_of, furthest
 from ottla.console.missing import Missing
 
 if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient
     from confluent_kafka.admin._metadata import ClusterMetadata, PartitionMetadata, TopicMetadata
 
+T = TypeVar("T")
+
 KEPT_S: Final = 3.0
 """For how long metadata and listings are kept: a page and the next look at the same ones."""
+MOST_RISING: Final = 10_000
+"""How many partitions are looked at each time for the chart of all that is produced."""
+NO_ANSWER: Final = "its coordinator does not answer, or is too old to be asked for many groups"
 
 
 class Node(NamedTuple):
@@ -78,10 +86,12 @@ class Summary:
 
 
 class Held(NamedTuple):
-    """How many offsets a topic holds, and how many bytes the leaders' logs have; None if not known."""
+    """How many offsets a topic holds, and how many bytes the leaders' logs have; None if not known. `ends` are the end offsets
+    that are known."""
 
     offsets: int | None
     size_bytes: int | None
+    ends: Mapping[Partition, int] = MappingProxyType({})
 
 
 class Groups(NamedTuple):
@@ -103,10 +113,14 @@ class Source:
 
     def __init__(self, cluster: Cluster, clock: Callable[[], float] = time.monotonic) -> None:
         self.cluster = cluster
+        self._clock = clock
         self._cache = Cache(KEPT_S, clock)
         self._admin = Cache(float("inf"), clock)
         self.gatherings = Gatherings(clock)
-        self.history = History(clock, lambda: time.time_ns() // 1_000_000)
+        self.history = History(clock, _now_ms)
+        self.begun_ms = _now_ms()
+        """Since when this console has looked at the cluster, in ms since 1970."""
+        self._rises = Rises()
 
     @property
     def bootstrap(self) -> str:
@@ -117,6 +131,10 @@ class Source:
         """The client that is kept for what every page asks. Groups have one of their own each time, which is let go
         after an answer that did not come (see `GROUP_TIMEOUT_S` in commands/admin.py)."""
         return self._admin.get("admin", self.cluster.admin)
+
+    def kept(self, key: str, ask: Callable[[], T]) -> T:
+        """Returns what `ask` returns, or has returned for this key within KEPT_S. Raises what it raises."""
+        return self._cache.get(key, ask)
 
     def lost(self) -> None:
         """Lets go of the client that is kept, after something failed: the next page asks by a new one."""
@@ -154,16 +172,57 @@ class Source:
         metadata = self.summary().metadata
         wanted = {name: list(metadata.topics[name].partitions.values()) for name in names if name in metadata.topics}
         states, notes = self._partition_states(wanted)
-        held = {
-            name: Held(total(one.offsets_held for one in of), total(one.size_bytes for one in of)) for name, of in states.items()
-        }
-        return held, notes
+        return {name: _held(name, of) for name, of in states.items()}, notes
+
+    def furthest(self, ends: Mapping[Partition, int]) -> tuple[dict[str, Furthest], list[str]]:
+        """Returns which group is the furthest behind in each topic, in the partitions with these end offsets, and notes of what
+        is not known. Topics that no group has committed in are left out."""
+        try:
+            known = self.groups()
+        except Failure as failure:
+            return {}, [f"groups are not known: {failure}"]
+        with Brokers(self.cluster, self.summary().metadata) as brokers:
+            commits = commits_of(known.by_name.values(), partial(group_direct.committed_of, brokers), self._clock)
+        wrong = [f"what {name} has committed is not known: {why or NO_ANSWER}" for name, why in commits.unknown.items()]
+        if commits.left_out:
+            left_out = counted(commits.left_out, "more group")
+            wrong.insert(0, f"{left_out} not asked how far behind they are; a topic's own page has its groups")
+        return furthest(commits.by_group, ends), [*known.notes, *_few(wrong)]
 
     def partitions(self, name: str, numbers: Sequence[int]) -> tuple[list[PartitionState], list[str]]:
         """Returns these partitions of a topic with their offsets and sizes, and notes of what is not known. Raises Missing."""
         there = self._metadata_of(name)
         states, notes = self._partition_states({name: [there[number] for number in numbers if number in there]})
         return states[name], notes
+
+    def last_stable(self, name: str, numbers: Sequence[int]) -> tuple[dict[int, int], list[str]]:
+        """Returns the last stable offset of these partitions of a topic, up to which a consumer gets records that reads committed
+        ones only, and notes of what is not known. Raises Missing."""
+        there = self._metadata_of(name)
+        led = [Partition(name, number) for number in numbers if number in there and there[number].leader >= 0]
+        with Brokers(self.cluster, self.summary().metadata) as brokers:
+            found = group_direct.ends_of(brokers, led, direct.READ_COMMITTED)
+        left = len(led) - len(found)
+        notes = [f"how far committed records are to be read is not known of {counted(left, 'partition')}"] if left else []
+        return {where.number: offset for where, offset in found.items()}, notes
+
+    def risen(self) -> tuple[int | None, list[str]]:
+        """Returns by how much the end offsets of all topics but Kafka's own have risen since the first call, and notes of what is
+        not known. None if they are too many to be asked for each time. Raises Failure."""
+        summary = self.summary()
+        led = [
+            Partition(name, one.id)
+            for name, topic in summary.metadata.topics.items()
+            if name not in admin.INTERNAL_TOPICS
+            for one in topic.partitions.values()
+            if one.leader >= 0
+        ]
+        if len(led) > MOST_RISING:
+            return None, [f"what is produced is drawn for up to {counted(MOST_RISING, 'partition')}, and there are more"]
+        with Brokers(self.cluster, summary.metadata) as brokers:
+            ends = group_direct.ends_of(brokers, led)
+        self._rises.keep_only(set(led))
+        return self._rises.add(ends), []
 
     def end_offsets(self, name: str) -> tuple[dict[Partition, int], list[str]]:
         """Returns the end offset of each partition of a topic as far as they are known, and notes for the others. Raises
@@ -269,10 +328,19 @@ class Source:
 
         def find_out(tell: Tell) -> GroupFacts:
             metadata, wait = self.summary().metadata, threading.Event().wait
-            asked = Asked(self.cluster, self.cluster.admin(), metadata, wait, lambda: time.time_ns() // 1_000_000, inside)
+            asked = Asked(self.cluster, self.cluster.admin(), metadata, wait, _now_ms, inside)
             return gather(replace(asked, tell=tell), name, watch_s)
 
         return self.gatherings.find_or_begin((name, watch_s), find_out, number)
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def _held(name: str, partitions: Sequence[PartitionState]) -> Held:
+    ends = {Partition(name, one.number): one.end_offset for one in partitions if one.end_offset is not None}
+    return Held(total(one.offsets_held for one in partitions), total(one.size_bytes for one in partitions), ends)
 
 
 def no_topic(name: str) -> Missing:

@@ -44,7 +44,7 @@ class Picture(NamedTuple):
 
 
 PAGES: Final = (
-    Picture("overview", "/"),
+    Picture("overview", "/", "svg.chart"),
     Picture("topics", "/topics"),
     Picture("topic", "/topics/orders"),
     Picture("messages", "/topics/orders/messages?n=14"),

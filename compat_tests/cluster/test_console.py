@@ -44,7 +44,7 @@ def test_partitions_are_moved_as_was_looked_at(cluster: Mixed) -> None:
         assert visitor.get(AT).status == 200
         cluster.wait_for_isr("moved", [[1, 3], [1, 3]])
         wait_for(lambda: visitor.get(AT).cells[7:] == ["None."], lambda: str(visitor.get(AT).cells))
-        wait_for(lambda: visitor.get("/topics/moved").cells[10::8] == ["3, 1", "1, 3"], "the console sees the new replicas")
+        wait_for(lambda: visitor.get("/topics/moved").cells[11::9] == ["3, 1", "1, 3"], "the console sees the new replicas")
         page = visitor.post(path, preview, typed="moved")
         assert (page.status, "by now; look at it again" in page.text) == (400, True)
 
@@ -65,5 +65,5 @@ def test_a_move_is_cancelled(cluster: Mixed) -> None:
         assert "stays [0]: from 1, 3, 2 back to 1, 2" in form.text
         assert visitor.post(path, form, typed="stays").status == 303
         wait_for(lambda: visitor.get(AT).cells[7:] == ["None."], lambda: str(visitor.get(AT).cells))
-        wait_for(lambda: visitor.get("/topics/stays").cells[10] == "1, 2", "the replicas are those of before")
+        wait_for(lambda: visitor.get("/topics/stays").cells[11] == "1, 2", "the replicas are those of before")
     cluster.brokers[3].start()

@@ -269,6 +269,41 @@ def test_the_switch_of_colours(look: Callable[..., Page]) -> None:
     assert violations(page, []) == []
 
 
+def test_json_is_folded_without_script_and_by_keyboard(look: Callable[..., Page], address: str, at: str) -> None:
+    topic, producer = made(at, 1), Producer({"bootstrap.servers": at})
+    items = ", ".join(f'"</summary><img src=x onerror=alert({number})>"' for number in range(20))
+    producer.produce(topic, f'{{"short": [1, 2, 3], "long": [{items}]}}')
+    assert producer.flush(60) == 0
+    page = look(script=False)
+    visit(page, address, f"/topics/{topic}/0/0")
+    value = page.locator(".json")
+    assert value.locator("img").count() == 0
+    assert value.inner_text().split("\n")[:6] == ["{", '"short": [', "    1,", "    2,", "    3", "  ],"]
+    long = value.locator("details").last
+    assert long.get_attribute("open") is None
+    assert long.locator("summary").inner_text().endswith("[ … 20 elements")
+    assert not long.locator("div").is_visible()
+    long.locator("summary").focus()
+    page.keyboard.press("Enter")
+    assert long.locator("div").inner_text().count("<img src=x onerror=alert") == 20
+    assert long.locator("summary").inner_text().endswith("[")
+    page = look()
+    visit(page, address, f"/topics/{topic}/0/0")
+    check(page, "JSON that can be folded")
+    page.locator(".json details").last.locator("summary").click()
+    check(page, "JSON that is not folded")
+
+
+def test_the_overview_renews_itself(look: Callable[..., Page], within: str) -> None:
+    page = look()
+    page.goto(within)
+    page.locator("#look").focus()
+    page.locator("svg.chart").nth(2).wait_for()  # there is one more look every five seconds, and a chart needs three
+    assert page.evaluate("document.activeElement.id") == "look"
+    page.locator("details summary").first.click()
+    check(page, "the overview with its charts")
+
+
 def test_a_table_is_sorted_by_its_heads(look: Callable[..., Page], address: str, hostile: str) -> None:
     page = look()
     visit(page, address, f"/topics/{hostile}/settings")

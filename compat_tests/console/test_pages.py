@@ -35,7 +35,7 @@ def test_a_topic_from_its_form_to_its_end(visitor: Visitor, unique: Unique) -> N
     name = unique("console")
     page = visitor.post("/new-topic", visitor.get("/new-topic"), name=name, partitions="2", settings="retention.ms=86400000")
     assert (page.status, page.location) == (303, f"/topics/{name}")
-    wait_for(lambda: visitor.get(f"/topics/{name}").cells[8::8] == ["0", "1"], "the topic has its partitions")
+    wait_for(lambda: visitor.get(f"/topics/{name}").cells[9::9] == ["0", "1"], "the topic has its partitions")
     assert visitor.get(f"/topics/{name}/settings").cells[4:8] == ["retention.ms", "86400000", "topic", "while it runs"]
     form = {"partition": "1", "key": "<b>", "value": '{"a": "\u202e"}', "headers": "trace=1"}
     answers = []
@@ -50,7 +50,7 @@ def test_a_topic_from_its_form_to_its_end(visitor: Visitor, unique: Unique) -> N
     assert "&#34;a&#34;: &#34;⟨U+202E⟩&#34;" in record.text
     (row,) = [visitor.get(f"/topics/{name}/messages").cells[6:]]
     assert [row[0], row[3], row[4], row[5]] == ["1", "<b>", '{"a": "⟨U+202E⟩"}', "trace: 1"]
-    assert [name, "2", "1", "1"] == visitor.get(f"/topics?q={name}").cells[6:10]
+    assert [name, "2", "1", "1"] == visitor.get(f"/topics?q={name}").cells[8:12]
     page = visitor.post(f"/topics/{name}/delete", visitor.get(f"/topics/{name}/delete"), typed=name)
     assert (page.status, page.location) == (303, "/topics")
     wait_for(lambda: visitor.get(f"/topics/{name}").status == 404, "the topic is gone")
@@ -79,11 +79,75 @@ def test_the_pages_of_the_cluster(visitor: Visitor, broker: Address) -> None:
     for path in ("/", "/inside", "/requests"):
         assert "Only a broker that runs the console itself shows" in visitor.get(path).text
     assert "Every partition has a leader" in overview.text
+    assert "This console looks since" in overview.text
+    directory, number, state, *sizes = overview.cells[overview.cells.index("Of") + 1 :][:6]
+    assert (directory[:1], number, state) == ("/", "1", "● online")
+    assert all(size.endswith("iB") for size in sizes), sizes
     brokers = visitor.get("/brokers").cells
     assert brokers[5:8] == ["1", f"127.0.0.1:{broker.port}", "● yes"]
     settings = visitor.get("/brokers/1").cells
     assert settings[settings.index("log.dirs") + 2] == "file"
     assert visitor.get("/topics?internal=1&q=__consumer_offsets").status == 200
+
+
+def test_what_is_produced_is_drawn_on_the_overview(visitor: Visitor, bootstrap: str) -> None:
+    topic = made(bootstrap, 1)
+    producer = Producer({"bootstrap.servers": bootstrap})
+
+    def is_drawn() -> bool:
+        producer.produce(topic, b"x")
+        assert producer.flush(60) == 0
+        page = visitor.get("/")
+        at = page.cells.index("records") if "records" in page.cells else None
+        return at is not None and page.cells[at + 2] != "0"  # below the heads: the newest time and its rate
+
+    wait_for(is_drawn, "the rise of the end offset is on the chart")
+
+
+def test_the_furthest_behind_in_the_list_of_topics(visitor: Visitor, bootstrap: str, unique: Unique) -> None:
+    topic, near, far = made(bootstrap, 2), unique("near"), unique("far")
+    producer = Producer({"bootstrap.servers": bootstrap})
+    for number in range(6):
+        producer.produce(topic, b"x", partition=number % 2)
+    assert producer.flush(60) == 0
+    for group, offset in ((near, 2), (far, 1)):
+        with Consumer({"bootstrap.servers": bootstrap, "group.id": group}) as consumer:
+            consumer.commit(offsets=[TopicPartition(topic, number, offset) for number in (0, 1)], asynchronous=False)
+
+    def is_there() -> bool:
+        cells = visitor.get(f"/topics?q={topic}").cells
+        return [*cells[8:9], *cells[11:12], *cells[13:15]] == [topic, "6", "4", f"{far} of 2"]
+
+    wait_for(is_there, lambda: str(visitor.get(f"/topics?q={topic}").cells))
+
+
+def test_an_open_transaction_is_seen_between_the_offsets_of_its_partition(
+    visitor: Visitor, bootstrap: str, unique: Unique
+) -> None:
+    topic = made(bootstrap, 1)
+    producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": unique("open")})
+    producer.init_transactions(60)
+    producer.begin_transaction()
+    for _ in range(3):
+        producer.produce(topic, b"x")
+    assert producer.flush(60) == 0
+
+    def offsets() -> list[str]:
+        return visitor.get(f"/topics/{topic}").cells[13:16]
+
+    wait_for(lambda: offsets() == ["0", "0 ○ 3 held back", "3"], lambda: str(offsets()))
+    producer.commit_transaction(60)
+    wait_for(lambda: offsets() == ["0", "4", "4"], lambda: str(offsets()))
+
+
+def test_json_of_a_record_can_be_folded(visitor: Visitor, bootstrap: str) -> None:
+    topic = made(bootstrap, 1)
+    producer = Producer({"bootstrap.servers": bootstrap})
+    producer.produce(topic, '{"items": [1, 2, "</details>"]}')
+    assert producer.flush(60) == 0
+    page = visitor.get(f"/topics/{topic}/0/0")
+    assert "<details open><summary>&#34;items&#34;: [" in page.text
+    assert "&#34;&lt;/details&gt;&#34;" in page.text
 
 
 def test_a_group_is_shown_and_moved(visitor: Visitor, bootstrap: str, ten: str, unique: Unique) -> None:

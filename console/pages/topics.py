@@ -1,4 +1,4 @@
-"""The list of topics: searched, sorted, a page at a time. Offsets and sizes are asked for those on the page only."""
+"""The list of topics: searched, sorted, a page at a time. Offsets, sizes and lag are asked for those on the page."""
 
 from __future__ import annotations
 
@@ -30,7 +30,16 @@ def topics(ask: Ask) -> Answer:
     found.sort(key=_BY[sort.removeprefix("-")], reverse=sort.startswith("-"))
     page = paged(ask, found, SIZE)
     held, notes = ask.source.held([topic.name for topic in page.shown])
+    furthest, more = ask.source.furthest({where: end for one in held.values() for where, end in one.ends.items()})
     return Page(
         "topics.html",
-        {"page": page, "held": held, "notes": notes, "q": ask.text("q"), "internal": internal, "sort": sort},
+        {
+            "page": page,
+            "held": held,
+            "furthest": furthest,
+            "notes": [*notes, *more],
+            "q": ask.text("q"),
+            "internal": internal,
+            "sort": sort,
+        },
     )

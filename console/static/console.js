@@ -186,12 +186,13 @@ switchScheme();
 prepare();
 const tail = document.querySelector("[data-tail]");
 if (tail !== null) startTail(tail);
-if (document.querySelector("main[data-live]") !== null) {
+const live = document.querySelector("main[data-live]");
+if (live !== null) {
   let busy = false;
   setInterval(async () => {
     if (busy || document.hidden || document.querySelector("dialog") !== null || String(getSelection())) return;
     busy = true;
     await swap(window.location.href).catch(() => false);
     busy = false;
-  }, 2000);
+  }, 1000 * (live.dataset.live || 2));
 }

@@ -34,6 +34,16 @@ class Directory(NamedTuple):
     replicas: Sequence[Replica]
 
     @property
+    def used_bytes(self) -> int | None:
+        """Returns how much of the disk is in use, by whatever it is."""
+        return None if self.total_bytes is None or self.usable_bytes is None else max(0, self.total_bytes - self.usable_bytes)
+
+    @property
+    def is_nearly_full(self) -> bool:
+        """Returns whether less than a twentieth of the disk is free."""
+        return self.total_bytes is not None and self.usable_bytes is not None and self.usable_bytes * 20 < self.total_bytes
+
+    @property
     def size_bytes(self) -> int:
         return sum(one.size_bytes for one in self.replicas)
 
@@ -42,9 +52,9 @@ class Directory(NamedTuple):
         return sum(one.is_future for one in self.replicas)
 
 
-def directories(source: Source, broker: int | None = None) -> tuple[list[Directory], list[str]]:
+def directories(source: Source, broker: int | None = None, *, with_replicas: bool = True) -> tuple[list[Directory], list[str]]:
     """Returns the log directories of all brokers or one, and notes of brokers that did not answer. Raises Refused, Unsupported
-    if none did."""
+    if none did. Without replicas, each directory is as if it had none, and the answer is short."""
     summary = source.summary()
     found: list[Directory] = []
     notes: list[str] = []
@@ -53,7 +63,7 @@ def directories(source: Source, broker: int | None = None) -> tuple[list[Directo
     with Brokers(source.cluster, summary.metadata) as brokers:
         for number in asked:
             try:
-                answer = brokers.at(number).call(DescribeLogDirsRequest(None))
+                answer = brokers.at(number).call(DescribeLogDirsRequest(None if with_replicas else []))
                 check(answer.error_code)
             except Failure as failure:
                 failures.append(failure)

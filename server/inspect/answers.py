@@ -11,13 +11,14 @@ from ottla.server.inspect.transactions import describe_transaction, describe_tra
 
 
 def who(subject: Subject) -> dict[str, Any]:
-    """Returns which broker this is."""
+    """Returns which broker this is, and since when it is up; None while it starts or stops."""
     broker = subject.broker
     return {
         "version": __version__,
         "node": broker.config.node_id,
         "cluster": broker.cluster_id,
         "directories": list(broker.config.log_dirs),
+        "started_ms": None if broker.context is None else broker.context.started_ms,
     }
 
 

@@ -119,8 +119,11 @@ class BrokerContext:
     kept_answers: KeptAnswers = field(default_factory=KeptAnswers)
     long_answers: LongAnswers = field(init=False)
     purgatory: Purgatory = field(init=False)
+    started_ms: int = field(init=False)
+    """When the broker started, in ms since 1970 by its clock."""
 
     def __post_init__(self) -> None:
+        self.started_ms = self.clock.now_ms()
         self.long_answers = LongAnswers(self.config.values["ottla.response.max.bytes"])
         self.purgatory = Purgatory(self.clock)
 

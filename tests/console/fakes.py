@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,8 +15,10 @@ from ottla.commands.topic_rows import PartitionState
 from ottla.commands.why.facts import GroupFacts
 from ottla.console.gatherings import Gathering
 from ottla.console.history import History
+from ottla.console.lags import Furthest
 from ottla.console.missing import Missing
 from ottla.console.source import Groups, Held, Node, States, Summary, TopicSummary
+from ottla.console.subjects.storage import Directory
 
 NO_METADATA: Any = None
 
@@ -62,6 +64,12 @@ class FakeSource:
     states_of: Sequence[GroupState] = ()
     entries: Sequence[Entry] = ()
     held_of: dict[str, Held] = field(default_factory=dict)
+    furthest_of: dict[str, Furthest] = field(default_factory=dict)
+    asked_ends: list[dict[Partition, int]] = field(default_factory=list)
+    stable_of: dict[int, int] = field(default_factory=dict)
+    rising: Iterator[int | None] = field(default_factory=lambda: itertools.count(0, 10))
+    directories_of: Sequence[Directory] | Exception = ()
+    begun_ms: int = 0
     notes: tuple[str, ...] = ()
     cluster_id: str = "the-cluster"
     host: str = "host"
@@ -87,6 +95,22 @@ class FakeSource:
     def held(self, names: Sequence[str]) -> tuple[dict[str, Held], list[str]]:
         self.asked.append(list(names))
         return self.held_of, list(self.notes)
+
+    def furthest(self, ends: Mapping[Partition, int]) -> tuple[dict[str, Furthest], list[str]]:
+        self.asked_ends.append(dict(ends))
+        return self.furthest_of, []
+
+    def last_stable(self, name: str, numbers: Sequence[int]) -> tuple[dict[int, int], list[str]]:
+        return {number: self.stable_of[number] for number in numbers if number in self.stable_of}, []
+
+    def risen(self) -> tuple[int | None, list[str]]:
+        return next(self.rising), []
+
+    def kept(self, key: str, ask: Callable[[], Any]) -> Any:
+        assert key == "directories"
+        if isinstance(self.directories_of, Exception):
+            raise self.directories_of
+        return self.directories_of, [*self.notes]
 
     def partitions(self, name: str, numbers: Sequence[int]) -> tuple[list[PartitionState], list[str]]:
         self.asked.append(list(numbers))

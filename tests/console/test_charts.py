@@ -36,3 +36,10 @@ def test_the_top_is_a_round_number(value: float, top: str) -> None:
 
 def test_amounts() -> None:
     assert [amount(value) for value in (0, 0.25, 3, 12.6, 123456)] == ["0", "0.25", "3", "13", "123,456"]
+
+
+def test_a_narrow_chart() -> None:
+    made = chart("t", "u", [("a", [Point(0, 0), Point(1000, 1)])], width=520)
+    assert made is not None
+    assert made.lines[0].points == "74.0,194.0 510.0,14.0"
+    assert (made.left, made.right) == (74, 510)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ottla.console import history
-from ottla.console.history import History, Rate, rates
+from ottla.console.history import History, Rate, Rises, rates
 
 
 def test_rates_between_looks(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -37,3 +37,13 @@ def test_it_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     it.add("c", {"n": 0})  # "b" was looked at longest ago
     assert len(it.add("a", {"n": 6})) == 3
     assert len(it.add("b", {"n": 1})) == 1
+
+
+def test_rises_are_added_up() -> None:
+    rises = Rises()
+    assert rises.add({"a": 10, "b": 5}) == 0  # they were not seen before
+    assert rises.add({"a": 12}) == 2
+    assert rises.add({"a": 3, "b": 6}) == 3  # a was made anew
+    assert rises.add({"a": 4, "c": 100}) == 4
+    rises.keep_only({"a"})
+    assert rises.add({"a": 4, "b": 9, "c": 300}) == 4

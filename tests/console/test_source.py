@@ -7,16 +7,19 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, Producer, TopicPartition
 
 import ottla.testing
-from ottla.commands import admin, direct, group_kinds, group_states
+from ottla.commands import admin, direct, group_direct, group_kinds, group_states
 from ottla.commands.client import Cluster
 from ottla.commands.config_rows import Kind
 from ottla.commands.output import Failure
 from ottla.commands.positions import Partition
+from ottla.console import lags
+from ottla.console import source as source_module
+from ottla.console.lags import Furthest
 from ottla.console.missing import Missing
-from ottla.console.source import Held, Source, summary_of
+from ottla.console.source import NO_ANSWER, Held, Source, summary_of
 from tests.console.conftest import Records
 
 
@@ -62,7 +65,7 @@ def test_what_topics_hold(source: Source, topic: Callable[..., str], produced: R
     source.changed()
     held, notes = source.held([name, empty, "source-none"])
     assert notes == []
-    assert held[empty] == Held(0, 0)
+    assert held[empty] == Held(0, 0, {Partition(empty, 0): 0})
     assert held[name].offsets == 2
     assert (held[name].size_bytes or 0) > 60
     (first, second), notes = source.partitions(name, [0, 1])
@@ -73,7 +76,7 @@ def test_what_topics_hold(source: Source, topic: Callable[..., str], produced: R
 
     monkeypatch.setattr(direct, "log_sizes", closed)
     held, notes = source.held([name])
-    assert held == {name: Held(2, None)}
+    assert held == {name: Held(2, None, {Partition(name, 0): 0, Partition(name, 1): 2})}
     assert notes == ["sizes are not known: closed"]
     assert source.end_offsets(name) == ({Partition(name, 0): 0, Partition(name, 1): 2}, [])  # no size is asked for
 
@@ -148,3 +151,79 @@ def test_a_group_that_is_new_is_found(broker: ottla.testing.Broker, topic: Calla
     consumer.close()
     state, notes = source.state("source-new")
     assert (state.state, state.kind, notes) == ("Empty", "classic", ())
+
+
+def test_who_is_the_furthest_behind_in_topics(
+    broker: ottla.testing.Broker, topic: Callable[..., str], produced: Records, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name, other = topic("source-lag", 2), topic("source-lag-none")
+    produced(name, b"1", b"2", b"3")
+    for group, offset in (("source-near", 2), ("source-far", 1)):
+        with Consumer({"bootstrap.servers": broker.bootstrap, "group.id": group}) as consumer:
+            consumer.commit(offsets=[TopicPartition(name, 0, offset)], asynchronous=False)
+    source = Source(Cluster({"bootstrap.servers": broker.bootstrap}))
+    ends = {Partition(name, 0): 3, Partition(name, 1): 0, Partition(other, 0): 0}
+    found, notes = source.furthest(ends)
+    assert found == {name: Furthest("source-far", 2, 2)}
+    assert not any("source-" in note for note in notes)  # other tests have groups that librdkafka cannot name
+
+    def nothing(_: Any, groups: Any) -> Any:
+        return {}, {"source-near": "not allowed"}
+
+    monkeypatch.setattr(group_direct, "committed_of", nothing)
+    found, notes = source.furthest(ends)
+    assert found == {}
+    assert any(NO_ANSWER in note for note in notes)
+    monkeypatch.setattr(lags, "MOST_GROUPS", 0)
+    assert any("not asked how far behind" in note for note in source.furthest(ends)[1])
+
+    def closed() -> Any:
+        raise Failure("closed")
+
+    monkeypatch.setattr(source, "groups", closed)
+    assert source.furthest(ends) == ({}, ["groups are not known: closed"])
+
+
+def test_the_last_stable_offsets(
+    broker: ottla.testing.Broker, topic: Callable[..., str], produced: Records, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = topic("source-stable", 2)
+    produced(name, b"1", b"2")
+    producer = Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": "source-stable"})
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    producer.produce(name, b"3", partition=0)
+    assert producer.flush(30) == 0
+    source = Source(Cluster({"bootstrap.servers": broker.bootstrap}))
+    assert source.last_stable(name, [0, 1, 7]) == ({0: 2, 1: 0}, [])
+    assert source.partitions(name, [0])[0][0].end_offset == 3
+    producer.abort_transaction(30)
+    assert source.last_stable(name, [0]) == ({0: 4}, [])
+    with pytest.raises(Missing):
+        source.last_stable("source-none", [0])
+    monkeypatch.setattr(group_direct, "ends_of", lambda *_: {})
+    assert source.last_stable(name, [0, 1]) == ({}, ["how far committed records are to be read is not known of 2 partitions"])
+
+
+def test_how_much_is_produced_in_all(
+    broker: ottla.testing.Broker, topic: Callable[..., str], produced: Records, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = topic("source-risen", 2)
+    source = Source(Cluster({"bootstrap.servers": broker.bootstrap}))
+    assert source.risen() == (0, [])
+    produced(name, b"1", b"2")
+    produced(name, b"3", partition=1)
+    with Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "source-risen"}) as consumer:
+        consumer.commit(offsets=[TopicPartition(name, 0, 1)], asynchronous=False)  # which is no record of theirs
+    assert source.risen() == (3, [])
+    monkeypatch.setattr(source_module, "MOST_RISING", 1)
+    assert source.risen() == (None, ["what is produced is drawn for up to 1 partition, and there are more"])
+
+
+def test_what_is_kept_for_a_moment() -> None:
+    now, asked = [0.0], iter(range(9))
+    source = Source(Cluster({"bootstrap.servers": "127.0.0.1:1"}), lambda: now[0])
+    assert [source.kept("a", lambda: next(asked)) for _ in range(2)] == [0, 0]
+    assert source.kept("b", lambda: next(asked)) == 1
+    now[0] = 3.0
+    assert source.kept("a", lambda: next(asked)) == 2

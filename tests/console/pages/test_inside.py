@@ -30,7 +30,7 @@ TRAFFIC = {"topic": "busy", "records_in": 1400, "bytes_in": 3072, "bytes_out": 0
 
 def answers(**more: Any) -> dict[str, Any]:
     return {
-        "who": {"version": "1", "node": 1, "cluster": "c", "directories": ["/d"]},
+        "who": {"version": "1", "node": 1, "cluster": "c", "directories": ["/d"], "started_ms": 0},
         "health": {"reasons": [], "connections": 1, "refused": 0, "partitions": 51, "is_measured": True},
         "traffic": {"records_in": 1500, "bytes_in": 4096, "bytes_out": 0, "topics": [TRAFFIC], "left_off": 2},
         "requests": {"apis": None},
@@ -98,13 +98,41 @@ def test_the_overview_and_a_group_with_an_inside() -> None:
     ]
     inside = FakeInside(answers(group={"timers": timers}))
     with browsing(FakeSource(states_of=[group_state("g")]), beside=Beside(inside=inside, without_inside="")) as browser:
-        assert '<a href="/inside">This broker</a> serves clients' in browser.get("/").text
+        page = browser.get("/").text
+        assert '<a href="/inside">This broker</a> serves clients' in page
+        assert "start the broker with --metrics-port 0 to have them counted" in page
+        assert NO_BROKER not in page
         assert cells(browser.get("/group?id=g").text)[-6:] == ["session", "m", "4.5", "rebalance", "", "0.0"]
         for error in (Missing("This broker coordinates no group g."), Failure("late")):
             inside.answers["group"] = error
             assert "Another broker coordinates this group" in browser.get("/group?id=g").text
         inside.answers["health"] = Failure("late")
-        assert "health is not known: late" in browser.get("/").text
+        page = browser.get("/").text
+        assert "what is inside the broker is not known: late" in page
+        assert "This console looks since" in page
+
+
+def test_the_overview_has_the_brokers_age_its_requests_and_its_traffic() -> None:
+    inside = FakeInside()
+    with browsing(FakeSource(), beside=Beside(inside=inside, without_inside="")) as browser:
+        for look in range(3):
+            apis = [{"api": f"Api{at}", "requests": 1000 * look, "p50_us": 500, "p99_us": 12_345} for at in range(8)]
+            errors = [{"api": "Fetch", "error": f"E{at}", "times": 2} for at in range(8)]
+            traffic = {"records_in": look, "bytes_in": look, "bytes_out": look, "topics": [], "left_off": 3}
+            inside.answers = answers(traffic=traffic, requests={"apis": apis, "errors": errors})
+            page = browser.get("/").text
+        inside.answers = answers(requests={"apis": apis, "errors": []})
+        assert "No error was answered." in browser.get("/").text
+    assert ("traffic", {"limit": 0}) in inside.asked
+    assert "<dt>This broker</dt><dd>1, ottla 1</dd>" in page
+    assert '<dt>Up since</dt><dd><time title="1970-01-01 00:00:00.000+00:00 (0 ms)">' in page
+    assert "days)</span>" in page
+    found = cells(page)
+    at = found.index("Api0")
+    assert found[at : at + 4] == ["Api0", "2,000", "0.50", "12.35"]
+    assert ("Api5" in found, "Api6" in found, "E5" in found, "E6" in found) == (True, False, True, False)
+    assert page.count("<svg") == 3
+    assert "Requests in requests/s" in page
 
 
 def test_hostile_values_are_text() -> None:

@@ -28,6 +28,22 @@ def test_a_record_in_full(browser: Browser, record: str) -> None:
     assert "1970-01-01 00:00:01.000+00:00" in page
 
 
+def test_json_of_some_lines_can_be_folded(browser: Browser, topic: Callable[..., str], produced: Records) -> None:
+    attack = b'"</div></details><script>alert(1)</script>"'
+    name = topic("record-folded")
+    produced(name, b'{"a": [1, 2, 3], "long": [' + b", ".join([attack] * 13) + b"]}", b"[" * 70 + b"]" * 70)
+    page = browser.get(f"/topics/{name}/0/0").text
+    assert (
+        '<div class="json" role="group" tabindex="0" aria-label="Value"><div>{</div>'
+        '<details open><summary>&#34;a&#34;: [<span class="folded"> … 3 elements</span></summary>'
+        "<div>    1,\n    2,\n    3\n  ],</div></details>"
+        '<details><summary>&#34;long&#34;: [<span class="folded"> … 13 elements</span></summary><div>    '
+    ) in page
+    assert "&lt;script&gt;" in page
+    assert "</div></details><div>}</div></div>" in page
+    assert f'aria-label="Value">{"[" * 70}' in browser.get(f"/topics/{name}/0/1").text
+
+
 def test_what_is_large_is_cut_and_saved_whole(browser: Browser, record: str) -> None:
     page = browser.get(f"/topics/{record}/0/1").text
     assert len(page) < MAX_SHOWN_BYTES + 25_000

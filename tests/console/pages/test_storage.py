@@ -63,3 +63,25 @@ def test_if_no_broker_answers_that_is_a_failure(source: Source, monkeypatch: pyt
     monkeypatch.setattr(Brokers, "at", closed)
     with pytest.raises(Failure, match="closed"):
         subject.directories(source)
+
+
+def test_without_replicas_the_disks_are_there_all_the_same(source: Source, topic: Callable[..., str]) -> None:
+    topic("storage-short")
+    source.changed()
+    (whole,), _ = subject.directories(source)
+    (short,), notes = subject.directories(source, with_replicas=False)
+    assert whole.replicas
+    assert notes == []
+    assert (short.path, short.total_bytes, list(short.replicas)) == (whole.path, whole.total_bytes, [])
+    assert short.used_bytes is not None
+
+
+def test_how_full_a_disk_is() -> None:
+    def disk(total: int | None, usable: int | None) -> tuple[int | None, bool]:
+        one = subject.Directory(1, "/a", None, total, usable, False, [])
+        return one.used_bytes, one.is_nearly_full
+
+    assert disk(100, 5) == (95, False)
+    assert disk(1000, 49) == (951, True)
+    assert disk(None, None) == (None, False)
+    assert disk(100, 101) == (0, False)

@@ -8,26 +8,20 @@ from tests.console.fakes import FakeSource, topic_summary
 
 
 def test_partitions_with_what_is_wrong_with_them() -> None:
-    with browsing(FakeSource([topic_summary("t", 2, under=2, offline=1)])) as browser:
+    with browsing(FakeSource([topic_summary("t", 2, under=2, offline=1)], stable_of={0: 12})) as browser:
         page = browser.get("/topics/t").text
-    assert cells(page)[8:] == [
-        "0",
-        "1",
-        "1, 2",
-        "▲ 1",
-        "5",
-        "12",
-        "7",
-        "2.0 KiB",
-        "1",
-        "✕ none",
-        "1, 2",
-        "▲ 1",
-        "5",
-        "12",
-        "7",
-        "2.0 KiB",
+    assert cells(page)[9:] == [
+        *("0", "1", "1, 2", "▲ 1", "5", "12", "12", "7", "2.0 KiB"),
+        *("1", "✕ none", "1, 2", "▲ 1", "5", "–", "12", "7", "2.0 KiB"),
     ]
+    assert "held back" not in page
+
+
+def test_what_an_open_transaction_holds_back_is_seen_and_what_came_meanwhile_is_not() -> None:
+    with browsing(FakeSource([topic_summary("t", 3)], stable_of={0: 9, 1: 12, 2: 15})) as browser:
+        page = browser.get("/topics/t").text
+    assert cells(page)[14::9] == ["9 ○ 3 held back", "12", "12"]
+    assert '<a href="/topics/t/producers" aria-label="Producers, partition 0">' in page
 
 
 def test_many_partitions_are_shown_in_pages() -> None:

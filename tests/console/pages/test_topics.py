@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from ottla.commands.positions import Partition
+from ottla.console.lags import Furthest
 from ottla.console.source import Held
 from tests.console.browser import browsing, cells
 from tests.console.fakes import FakeSource, topic_summary
@@ -18,7 +20,7 @@ TOPICS = [
 
 def names(query: str) -> list[str]:
     with browsing(FakeSource(TOPICS)) as browser:
-        return cells(browser.get(f"/topics{query}").text)[6::6]
+        return cells(browser.get(f"/topics{query}").text)[8::8]
 
 
 @pytest.mark.parametrize(
@@ -43,9 +45,21 @@ def test_only_what_is_on_the_page_is_asked_for() -> None:
         page = browser.get("/topics?page=3&q=t").text
         browser.get("/topics?page=2")
     assert many.asked == [[f"t{number:03}" for number in range(100, 120)], [f"t{number:03}" for number in range(50, 100)]]
-    assert cells(page)[6:12] == ["t100", "1", "1", "7", "–", "● well"]
+    assert cells(page)[8:16] == ["t100", "1", "1", "7", "–", "–", "", "● well"]
     assert "101–120 of 120 topics" in page
     assert 'href="?page=2&amp;q=t"' in page
+
+
+def test_who_is_the_furthest_behind() -> None:
+    ends = {Partition("a", 0): 9, Partition("a", 1): 7}
+    far = {"a": Furthest("bill/ing", 12, 3), "B": Furthest("alone", 2, 1), "c": Furthest("near", 0, 2)}
+    source = FakeSource(TOPICS, held_of={"a": Held(16, None, ends), "B": Held(None, None)}, furthest_of=far)
+    with browsing(source) as browser:
+        page = browser.get("/topics?sort=name").text
+    assert source.asked_ends == [ends]
+    assert [cells(page)[at : at + 2] for at in (13, 21, 29)] == [["2", "alone"], ["12", "bill/ing of 3"], ["0", "nobody of 2"]]
+    assert '<a href="/group?id=bill%2Fing">' in page
+    assert '<a href="/topics/a/groups" aria-label="Lag in a">12</a>' in page
 
 
 def test_an_order_that_is_none() -> None:

@@ -39,7 +39,8 @@ def test_what_is_asked_wrongly_is_refused_and_ends_nothing(monkeypatch: pytest.M
             assert ask(subject, "wow") == ("refused", "The broker knows no question 'wow'.")
             assert ask(subject, "group", name="g") == ("missing", "This broker coordinates no group g.")
             assert ask(subject, "group", nonsense=1) == ("refused", "The broker failed to answer; its log says why.")
-            assert ask(subject, "who")["node"] == 1
+            said = ask(subject, "who")
+            assert (said["node"], said["started_ms"]) == (1, subject.context.started_ms)
             monkeypatch.setitem(questions.QUESTIONS, "bug", lambda subject: {"is no JSON": b""})
             assert ask(subject, "bug") == ("refused", "The broker failed to answer; its log says why.")
             monkeypatch.setattr(questions, "MAX_ANSWER_BYTES", 10)
