@@ -17,8 +17,6 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
-from mypy_extensions import mypyc_attr
-
 from ottla.server.base.clock import Cancellable, Clock
 from ottla.server.base.promise import Promise
 from ottla.server.coordination.shard import NO_PRODUCER_ID, CoordinatorShard
@@ -72,7 +70,6 @@ class MarkerWriter(Protocol):
         ...
 
 
-@mypyc_attr(allow_interpreted_subclasses=True)  # for a test
 class TransactionShard(CoordinatorShard[Change]):
     """The transactional ids of one partition. Its leader epoch is the coordinator epoch: a partition refuses a marker whose
     coordinator epoch is older than one it has seen.

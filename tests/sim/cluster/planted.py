@@ -57,8 +57,8 @@ _LEADING: Final = (
         _LOST,
         "log/partition.py",
         (
-            "        if saved is not None and not alone:\n",
-            "        if saved is None:\n",
+            "            self.high_watermark = min(saved, self.high_watermark)\n",
+            "            pass\n",
         ),
     ),
     # Who is in sync
