@@ -49,11 +49,13 @@ class Channel:
         request: WireStruct | Callable[[Peer], WireStruct],
         timeout_ms: int,
         *,
+        attempt_ms: int | None = None,
         min_version: int = 0,
         is_refused: Callable[[Any], bool] = is_not_controller,
     ) -> Any:
         """Returns the active controller's answer. A request that depends on what the controller knows is given as a function of
         the peer, which is connected then. `is_refused` says of an answer whether it came from a controller that is not active.
+        With `attempt_ms`, a connection that swallows the request is given up after that time, and another one is tried.
 
         Raises ControllerUnreachable when the time is over, or if the controller has no version of the request.
         """
@@ -69,7 +71,8 @@ class Channel:
                 continue
             peer = self._controllers.at(leader.address)
             try:
-                answer = await self._ask(peer, request, left_ms, min_version)
+                wait_ms = left_ms if attempt_ms is None else min(left_ms, attempt_ms)
+                answer = await self._ask(peer, request, wait_ms, min_version)
             except (UnsupportedVersion, Closed) as error:
                 raise ControllerUnreachable(str(error)) from error
             except PeerError as error:

@@ -192,7 +192,8 @@ class QuorumCluster(Cluster):
             previous_epoch=UNKNOWN_EPOCH if previous is None else previous,
         )
         timeout_ms = values["initial.broker.registration.timeout.ms"]
-        self._broker_epoch = await self._unless_it_fails(register(self._channel, request, self._clock, timeout_ms))
+        attempt_ms = values["broker.session.timeout.ms"] // 2  # as long as Kafka's broker waits for one answer
+        self._broker_epoch = await self._unless_it_fails(register(self._channel, request, self._clock, timeout_ms, attempt_ms))
         logger.info("registered with the controllers as node %d, broker epoch %d", node_id, self._broker_epoch)
         self._begin_heartbeat()
         await self._until_image(self._is_registered)

@@ -39,8 +39,10 @@ def _describe_delay(node_id: int, timeout_ms: int, said: ErrorCode) -> str:
     return f"{text}; another broker of this node.id seems to run: stop it, or give this one another node.id"
 
 
-async def register(channel: Channel, request: BrokerRegistrationRequest, clock: Clock, timeout_ms: int) -> int:
-    """Registers the broker and returns its epoch. Raises CannotJoin, also when the time is over."""
+async def register(channel: Channel, request: BrokerRegistrationRequest, clock: Clock, timeout_ms: int, attempt_ms: int) -> int:
+    """Registers the broker and returns its epoch. An answer that does not come within `attempt_ms` is asked for again, by another
+    connection: controllers know a broker's incarnation, and answer the same twice. Raises CannotJoin, also when the time is over.
+    """
     deadline = clock.monotonic() + timeout_ms / 1000
     said = 0
     while True:
@@ -48,7 +50,9 @@ async def register(channel: Channel, request: BrokerRegistrationRequest, clock: 
         if left_ms <= 0:
             raise CannotJoin(_describe_delay(request.broker_id, timeout_ms, ErrorCode(said)))
         try:
-            answer: BrokerRegistrationResponse = await channel.ask(request, left_ms, is_refused=_is_elsewhere)
+            answer: BrokerRegistrationResponse = await channel.ask(
+                request, left_ms, attempt_ms=attempt_ms, is_refused=_is_elsewhere
+            )
         except ControllerUnreachable as error:
             if said:  # only the last attempt has no answer, because its time was short
                 raise CannotJoin(_describe_delay(request.broker_id, timeout_ms, ErrorCode(said))) from error

@@ -15,12 +15,13 @@ from tests.server.quorum.played import Played, run, turns
 from tests.server.quorum.test_registration import made
 
 TIMEOUT_MS = 3_000
+ATTEMPT_MS = 1_000
 BUSY = BrokerRegistrationResponse(error_code=ErrorCode.DUPLICATE_BROKER_REGISTRATION)
 
 
 def begin(played: Played) -> asyncio.Future[int]:
     played.finder.learn(3, 1)
-    return asyncio.ensure_future(register(played.channel, made(), played.clock, TIMEOUT_MS))
+    return asyncio.ensure_future(register(played.channel, made(), played.clock, TIMEOUT_MS, ATTEMPT_MS))
 
 
 def test_the_epoch_is_the_answer_s() -> None:
@@ -76,6 +77,21 @@ def test_a_last_attempt_without_an_answer_does_not_hide_what_was_said() -> None:
         await played.pass_time(TIMEOUT_MS / 1000)
         with pytest.raises(CannotJoin, match=r"DUPLICATE_BROKER_REGISTRATION; another broker of this node.id"):
             await registering
+
+    run(scenario)
+
+
+def test_a_connection_that_swallows_the_request_is_given_up() -> None:
+    async def scenario(played: Played) -> None:
+        registering = begin(played)
+        await turns()
+        assert [each.timeout_ms for each in played.asked] == [ATTEMPT_MS]
+        played.answer(Disconnected("did not answer"))
+        played.finder.learn(4, 1)
+        await played.pass_time(0.3)
+        assert len(played.asked) == 2
+        played.answer(BrokerRegistrationResponse(broker_epoch=73))
+        assert await registering == 73
 
     run(scenario)
 

@@ -197,7 +197,7 @@ class ClusterWorld(Stage):
         """Returns whether a node believes that it leads a partition, and the controllers have let another lead. It is cut off
         from them, and serves what it has, as Kafka's broker does."""
         (state,) = (each for each in self.partitions() if each.key == key)
-        broker = self.nodes[node_id].broker if node_id in self.nodes else None
+        broker = self.nodes[node_id].starting if node_id in self.nodes else None
         if broker is None or broker.context is None or state.leader == node_id:
             return False
         known = broker.context.metadata.partition(state.topic, state.index)
