@@ -20,6 +20,7 @@ from ottla.log.flush import Unsynced
 from ottla.log.index import CorruptIndex
 from ottla.log.names import SNAPSHOT_SUFFIX, TXN_INDEX_SUFFIX, offset_name, retired_directory_name
 from ottla.log.rebuild import rebuild_txn_index
+from ottla.log.scan import walk
 from ottla.log.segment import Segment
 from ottla.log.segments import Segments
 from ottla.log.txn_index import AbortedTransaction, TxnIndex
@@ -178,6 +179,22 @@ class LocalLog:
         for segment in self.segments.drop_first(count):
             self.drop([segment])
             self.directory.disk.sync_dir(self.path)
+
+    def end_below(self, offset: int) -> int:
+        """Returns where the batches end that a cut at `offset` leaves, as far as its segment says. That is less than `offset`
+        if a batch spans it, or if the records before it were compacted away. A recovery point in that gap would make damage to
+        what was fsynced of a write that is torn there. Raises CorruptRecord and OSError.
+        """
+        segment = self.segments[self.segments.floor(offset)]
+        if offset <= segment.base_offset:
+            return offset
+        segment.locate(offset)  # or the index, by which the walk begins, may be wrong
+        found = segment.base_offset
+        for batch in walk(segment.file or segment.open_file(), segment.offset_index.lookup(offset - 1), segment.size):
+            if batch.last_offset >= offset:
+                break
+            found = batch.last_offset + 1
+        return found
 
     def cut(self, offset: int) -> None:
         """Ends the segments at `offset`; where they all begin later, one empty segment there takes their place. Raises OSError.

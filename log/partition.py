@@ -435,7 +435,9 @@ class PartitionLog(Appending):
                 self._latest_epoch = self.epochs.latest_epoch
             return False
         _log.info("%s-%d is truncated from %d to %d", self.topic, self.partition, self.log_end_offset, offset)
-        self._begin_cut(self._end_below(offset))
+        with self.directory.guard(f"truncating {self.path}"):
+            end = self.local.end_below(offset)
+        self._begin_cut(end)
         with self.directory.guard(f"truncating {self.path}", whole=True):
             self.local.cut(offset)
             self.unsynced.epochs |= self.epochs.truncate_from_end(offset)
@@ -465,15 +467,6 @@ class PartitionLog(Appending):
             self.producers.clear(offset)
             self.log_end_offset = self.high_watermark = self._roll_flush_upto = offset
             self.log_start_offset, self._snapshots.newest = max(offset, log_start_offset), offset
-
-    def _end_below(self, offset: int) -> int:
-        """Returns where the batches that a cut at `offset` leaves end. That is less if a batch spans it, or nothing ends there.
-        A recovery point in that gap would make of a torn write behind it damage to what was fsynced. Raises StorageError.
-        """
-        if offset <= self.segments.first.base_offset:
-            return offset
-        with self.directory.guard(f"truncating {self.path}"):
-            return self.segments[self.segments.floor(offset)].end_below(offset)
 
     def _begin_cut(self, offset: int) -> None:
         """Lowers the recovery point on disk before a cut, because bytes beyond it are written again and must not count as

@@ -378,17 +378,6 @@ class Segment:
             raise CorruptIndex(f"{self!r}: the entry at position {start} is wrong")
         return found
 
-    def end_below(self, offset: int) -> int:
-        """Returns the offset after the last batch that ends below `offset`; the base offset if there is none. Raises
-        CorruptRecord as `locate` does."""
-        found = self.base_offset
-        self.locate(offset)  # or the index, by which the walk begins, may be wrong
-        for batch in walk(self.file or self.open_file(), self.offset_index.lookup(offset - 1), self.size):
-            if batch.last_offset >= offset:
-                break
-            found = batch.last_offset + 1
-        return found
-
     def next_offset(self) -> int:
         """Returns the offset after the last one in the segment; the base offset if it is empty. Raises CorruptRecord as `locate`
         does."""

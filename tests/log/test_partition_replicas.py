@@ -93,6 +93,26 @@ def test_a_cut_before_the_other_replicas_are_known_counts(rig: Rig) -> None:
     assert rig.log.high_watermark == 1
 
 
+# Cuts
+
+
+@pytest.mark.parametrize("offset", [4, 5, 6, 7])
+def test_a_write_that_is_torn_behind_a_cut_within_a_batch_is_no_damage(offset: int) -> None:
+    rig = Rig()
+    rig.append(batch(4))
+    rig.append(batch(4))
+    rig.log.flush()
+    rig.log.truncate_to(offset)
+    assert (rig.log.log_end_offset, rig.log.recovery_point) == (offset, 4)
+    size = rig.disk.size(f"{rig.path}/{0:020d}.log")
+    rig.append(batch(4))
+    rig.restart(clean=False)
+    assert rig.log.log_end_offset == offset + 4
+    rig.memory.open(f"{rig.path}/{0:020d}.log").truncate(size + 9)
+    rig.restart(clean=False)
+    assert rig.log.log_end_offset == 4
+
+
 # Batches as they are
 
 

@@ -269,12 +269,23 @@ def test_half_a_write_that_cannot_be_cut_off_is_final_even_without_room(rig: Rig
 def test_a_truncation_is_not_left_half_done(code: int) -> None:
     rig = Rig(settings(segment_bytes=2 * SIZE))
     rig.fill(6)
-    for segment in rig.log.segments:
-        segment.release_file()
-    rig.memory.fail("open", code, path=offset_name(2))
+    rig.memory.fail("truncate", code, path=offset_name(2))
     refused(lambda: rig.log.truncate_to(3), "offline")
     rig.restart(clean=False)
     assert rig.read() == list(range(4))[: rig.log.log_end_offset]
+
+
+@pytest.mark.parametrize("code", [errno.EMFILE, errno.ENOSPC])
+def test_a_truncation_that_cannot_look_where_to_cut_changes_nothing(code: int) -> None:
+    rig = Rig(settings(segment_bytes=2 * SIZE))
+    rig.fill(6)
+    for segment in rig.log.segments:
+        segment.release_file()
+    rig.memory.fail("open", code, path=offset_name(2))
+    refused(lambda: rig.log.truncate_to(3), "truncating")
+    assert rig.read() == list(range(6))
+    rig.log.truncate_to(3)
+    assert rig.read() == [0, 1, 2]
 
 
 def test_others_go_on(rig: Rig) -> None:
