@@ -14,8 +14,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from operator import itemgetter
 
-from mypy_extensions import mypyc_attr
-
 from ottla.server.group.group import Group
 from ottla.server.group.records import OffsetRecord, offset_tombstone
 from ottla.server.group.requests import Commit
@@ -44,7 +42,6 @@ IsMissing = Callable[[str, bytes], bool]
 """Returns whether the topic of a committed offset is not there, given its name and the topic id that was committed with it."""
 
 
-@mypyc_attr(allow_interpreted_subclasses=True)  # for a test
 class Offsets:
     """The offsets of all groups of one shard."""
 
