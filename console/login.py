@@ -7,7 +7,6 @@ are checked one after the other in a thread, and wrong ones are counted (attempt
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import math
 from collections.abc import Mapping
 from typing import Final, NamedTuple
@@ -15,10 +14,10 @@ from typing import Final, NamedTuple
 from ottla.console.attempts import Attempts
 from ottla.console.sessions import Sessions
 from ottla.console.users import Users
+from ottla.security.addresses import is_loopback, source_of
 
 WAITING: Final = 8
 """So many passwords wait to be checked, at some 100 ms each."""
-_PREFIX_BITS: Final = 64
 
 
 class LetIn(NamedTuple):
@@ -83,19 +82,4 @@ class Login:
 
 def is_here(address: str) -> bool:
     """Returns whether a connection from this address is from this machine."""
-    try:
-        found = ipaddress.ip_address(address)
-    except ValueError:
-        return False
-    return (getattr(found, "ipv4_mapped", None) or found).is_loopback
-
-
-def source_of(address: str) -> str:
-    """Returns what counts as one source: an IPv4 address, and of IPv6 the network of 64 bits that a line is given."""
-    try:
-        found = ipaddress.ip_address(address.partition("%")[0])
-    except ValueError:
-        return address
-    if isinstance(found, ipaddress.IPv4Address):
-        return str(found)
-    return str(found.ipv4_mapped or ipaddress.IPv6Network((int(found) >> _PREFIX_BITS << _PREFIX_BITS, _PREFIX_BITS)))
+    return is_loopback(address.removeprefix("::ffff:"))

@@ -29,11 +29,12 @@ from ottla.console.attempts import Attempts
 from ottla.console.calls import Calls
 from ottla.console.connection import MAX_CONNECTIONS, Connection, Handshake
 from ottla.console.idle import Idle
-from ottla.console.login import Login, source_of
+from ottla.console.login import Login
 from ottla.console.security import Place, hosts_of
 from ottla.console.sessions import Sessions
 from ottla.console.source import Source
 from ottla.console.tls import context_of
+from ottla.security.addresses import source_of
 
 if TYPE_CHECKING:
     from ottla.console.users import Users

@@ -11,6 +11,8 @@ import socket
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from ottla.security.addresses import is_loopback
+
 if TYPE_CHECKING:
     import ssl
 
@@ -133,7 +135,7 @@ class OsNetwork:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             if family == socket.AF_INET6 and address[0] == "::":
                 sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
-            if send_buffer_bytes < 0 and _is_loopback(address[0]):
+            if send_buffer_bytes < 0 and is_loopback(address[0]):
                 send_buffer_bytes = LOOPBACK_SEND_BYTES
             if send_buffer_bytes > 0:
                 sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_buffer_bytes)
@@ -212,10 +214,6 @@ class OsNetwork:
         except OSError:
             return "localhost"
         return name
-
-
-def _is_loopback(host: str) -> bool:
-    return host.startswith("127.") or host == "::1"
 
 
 def _address(host: str | None, port: int) -> tuple[socket.AddressFamily, Any]:

@@ -9,6 +9,7 @@ import logging
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
+from ottla.security.addresses import is_loopback
 from ottla.server.settings.broker_settings import LISTENER_PREFIX
 from ottla.server.settings.listeners import LOGS_IN
 
@@ -20,11 +21,6 @@ logger = logging.getLogger("ottla.server.listener")
 
 _UNPROVEN: Final = "OAUTHBEARER"
 """The mechanism whose tokens anybody can write, unless a callback handler is named that checks signed ones."""
-
-
-def is_loopback(host: str) -> bool:
-    """Returns whether only this machine reaches a listener at this host."""
-    return host in ("localhost", "::1") or (host.startswith("127.") and host.replace(".", "").isdecimal())
 
 
 def warn_of_open_listeners(listeners: Iterable[ListenerAddress], settings: CurrentSettings) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ottla.log.config_def import ConfigError, Secret
-from ottla.server.broker.open_listeners import is_loopback
+from ottla.security.addresses import is_loopback
 from ottla.server.settings.authorizer_settings import AuthorizerSettings
 from ottla.server.settings.broker_settings import LISTENER_PREFIX
 from ottla.server.settings.listeners import ANY_HOST

@@ -1,6 +1,6 @@
 """Decides whose TLS handshake begins next, so that no address keeps the others from theirs.
 
-At most HANDSHAKES are under way, and at most OF_ONE_SOURCE of them for clients of one source (server/base/addresses.py): however
+At most HANDSHAKES are under way, and at most OF_ONE_SOURCE of them for clients of one source (security/addresses.py): however
 many connections one of them opens, another can begin at once. All others wait in line. The sources come in turn there, and the
 clients of a source in the order in which they came.
 

@@ -29,8 +29,8 @@ from collections import Counter
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from ottla.security.addresses import source_of
 from ottla.security.der import NotDer
-from ottla.server.base.addresses import source_of
 from ottla.server.base.clock import sleep
 from ottla.server.network.connection import Connection
 from ottla.server.network.handshake_turns import PATIENCE_S, HandshakeTurns

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from ottla.server.base.addresses import source_of
+from ottla.security.addresses import source_of
 from ottla.server.base.clock import Clock
 
 MAX_SECONDS: Final = 5.0

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import parse_qsl, unquote
 
 from ottla.log.config_def import ConfigError
-from ottla.server.broker.open_listeners import is_loopback
+from ottla.security.addresses import is_loopback
 from ottla.server.http.port import HttpPort
 from ottla.server.http.responder import HttpServer, LongPoll, Page, Request
 from ottla.server.http.responder import Refused as HttpRefused

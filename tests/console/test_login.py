@@ -12,9 +12,10 @@ import pytest
 
 from compat_tests.password_files import PASSWORD, line, write
 from ottla.console.attempts import FROM_SOURCE, WITHIN_S, Attempts
-from ottla.console.login import WAITING, LetIn, Login, NotLetIn, is_here, source_of
+from ottla.console.login import WAITING, LetIn, Login, NotLetIn, is_here
 from ottla.console.sessions import Sessions
 from ottla.console.users import Users
+from ottla.security.addresses import source_of
 
 TOKEN = "the token of the tests"
 

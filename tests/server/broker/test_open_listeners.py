@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from ottla.server.broker.open_listeners import is_loopback, warn_of_open_listeners
+from ottla.server.broker.open_listeners import warn_of_open_listeners
 from ottla.server.settings.broker_config import BrokerConfig
 from ottla.server.settings.current import ALL_BROKERS, CurrentSettings
 from ottla.server.settings.listeners import ListenerAddress
@@ -17,25 +17,6 @@ HANDLERS = "org.apache.kafka.common.security.oauthbearer."
 VALIDATOR = f"{HANDLERS}OAuthBearerValidatorCallbackHandler"
 UNSECURED = f"{HANDLERS}internals.unsecured.OAuthBearerUnsecuredValidatorCallbackHandler"
 TRUSTING = {"ssl.client.auth": "required"}
-
-
-@pytest.mark.parametrize(
-    ("host", "loopback"),
-    [
-        ("127.0.0.1", True),
-        ("127.1.2.3", True),
-        ("localhost", True),
-        ("::1", True),
-        ("", False),
-        ("0.0.0.0", False),
-        ("::", False),
-        ("10.0.0.1", False),
-        ("127.example.com", False),
-        ("broker.test", False),
-    ],
-)
-def test_what_only_this_machine_reaches(host: str, loopback: bool) -> None:
-    assert is_loopback(host) is loopback
 
 
 @pytest.mark.parametrize(
