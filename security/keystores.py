@@ -102,22 +102,24 @@ class Identity(NamedTuple):
     @property
     def alternative_names(self) -> frozenset[str]:
         """The names and addresses for which the certificate is valid, besides its subject."""
-        try:
-            names = self.chain[0].extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-        except x509.ExtensionNotFound:
-            return frozenset()
-        return frozenset(f"{type(each).__name__}:{each.value}" for each in names)
+        return frozenset(f"{type(each).__name__}:{each.value}" for each in self._names or ())
 
     @property
     def host_names(self) -> tuple[str, ...]:
         """The names and addresses of hosts among those, which a browser takes for the server's, the names first; one may begin
         with `*.`, which stands for one word."""
-        try:
-            names = self.chain[0].extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-        except x509.ExtensionNotFound:
+        names = self._names
+        if names is None:
             return ()
         addresses = map(str, names.get_values_for_type(x509.IPAddress))
         return (*names.get_values_for_type(x509.DNSName), *addresses)
+
+    @property
+    def _names(self) -> x509.SubjectAlternativeName | None:
+        try:
+            return self.chain[0].extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+        except x509.ExtensionNotFound:
+            return None
 
 
 def pem_of(certificates: Iterable[x509.Certificate]) -> bytes:

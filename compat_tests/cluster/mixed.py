@@ -6,10 +6,10 @@ from __future__ import annotations
 
 import json
 from argparse import ArgumentTypeError
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from confluent_kafka import ElectionType, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -25,6 +25,9 @@ from ottla.wire.messages.alter_partition_reassignments import (
     ReassignablePartition,
     ReassignableTopic,
 )
+
+if TYPE_CHECKING:
+    from confluent_kafka.admin._metadata import PartitionMetadata
 
 LETTERS: Final = {"o": "ottla", "k": "kafka"}
 """By which the clusters of scripts are named, as in `ook`."""
@@ -171,16 +174,7 @@ class Mixed:
         """Waits until every partition of the cluster has a leader, and that is another broker."""
 
         def wrong() -> list[str]:
-            try:
-                topics = self.admin.list_topics(timeout=5).topics
-            except KafkaException as error:
-                return [str(error)]
-            return [
-                f"{name}-{index}: {each.leader} leads"
-                for name, topic in topics.items()
-                for index, each in topic.partitions.items()
-                if each.leader in (-1, node)
-            ]
+            return self._partitions(lambda each: each.leader in (-1, node))
 
         wait_for(lambda: not wrong(), lambda: f"{wrong()}\n{self.tails()}")
 
@@ -189,6 +183,12 @@ class Mixed:
         wait_for(lambda: not self._not_in_sync(), lambda: f"{self._not_in_sync()}\n{self.tails()}", timeout_s)
 
     def _not_in_sync(self, *, led_by_first: bool = False) -> list[str]:
+        return self._partitions(
+            lambda each: len(each.isrs) != len(each.replicas) or (led_by_first and each.leader != each.replicas[0])
+        )
+
+    def _partitions(self, are: Callable[[PartitionMetadata], bool]) -> list[str]:
+        """Returns what there is to say of the partitions of all topics that are so, or why nothing is known of them."""
         try:
             topics = self.admin.list_topics(timeout=5).topics
         except KafkaException as error:
@@ -197,7 +197,7 @@ class Mixed:
             f"{name}-{index}: {each.leader} leads, {each.isrs} of {each.replicas} are in sync"
             for name, topic in topics.items()
             for index, each in topic.partitions.items()
-            if len(each.isrs) != len(each.replicas) or (led_by_first and each.leader != each.replicas[0])
+            if are(each)
         ]
 
     def call(self, node: int, request: Any, version: int) -> Any:

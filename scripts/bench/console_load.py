@@ -25,6 +25,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from compat_tests.console.running import Visitor, broker
 from compat_tests.console.test_process import children
+from scripts.soak.samples import kib
 
 _TIMES: Final = 13
 _AT_ONCE: Final = 100
@@ -71,11 +72,6 @@ def time_pages(visitor: Visitor) -> None:
         print(f"{path:28} {page.status} median {statistics.median(took):6.1f} ms, slowest {max(took):6.1f} ms, {size:5.1f} kB")
 
 
-def resident_mib(pid: int) -> float:
-    """Returns how much memory a process has, without what is swapped out."""
-    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * 4096 / (1 << 20)
-
-
 def tail(visitor: Visitor, bootstrap: str, pids: tuple[int, int], minutes: int, rate: int) -> None:
     """Produces and follows, and prints each minute how many records were sent, and what memory the processes hold."""
     came = [0]
@@ -98,7 +94,7 @@ def tail(visitor: Visitor, bootstrap: str, pids: tuple[int, int], minutes: int, 
                 producer.produce("t-0000", _VALUE, str(number))
             sent = max(sent, due)
             producer.poll(_STEP_S)
-        broker_mib, console_mib = (resident_mib(pid) for pid in pids)
+        broker_mib, console_mib = (kib(Path(f"/proc/{pid}/status").read_text(), "VmRSS") / 1024 for pid in pids)
         print(
             f"minute {minute:3}: {sent:9,} records, {came[0]:9,} came by the tail; console {console_mib:5.1f} MiB, "
             f"broker {broker_mib:6.1f} MiB",

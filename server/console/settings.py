@@ -77,7 +77,7 @@ def read_settings(config: BrokerConfig) -> ConsoleSettings:
         values[COMMAND_CONFIG],
         bool(values["authorizer.class.name"]),
         values[USERS] or None,
-        has_tls=not is_loopback(values[HOST]) or any(f"{LISTENER_PREFIX}console.{name}" in config.texts for name in KEYSTORES),
+        has_tls=not is_loopback(values[HOST]) or _has_own_keystore(config),
         seen_by=_super_users(config),
     )
     _check_who(found)
@@ -120,15 +120,19 @@ def _check_remote(found: ConsoleSettings, config: BrokerConfig) -> None:
         ) from None
     if found.lets_all_in:
         raise ConfigError(f"{NO_TOKEN}: lets everybody in who reaches the console, and other machines reach {found.host}")
-    missing = (
-        [] if any(config.values[name] or f"{LISTENER_PREFIX}console.{name}" in config.texts for name in KEYSTORES) else [KEYSTORE]
-    )
+    has_keystore = _has_own_keystore(config) or any(config.values[name] for name in KEYSTORES)
+    missing = [] if has_keystore else [KEYSTORE]
     missing += [] if found.users else [USERS]
     if missing:
         raise ConfigError(
             f"{HOST}: other machines reach {found.host}, so the console takes TLS and users of its own; set "
             f"{' and '.join(missing)} (docs/console.md), or listen on 127.0.0.1 and use ssh -L"
         )
+
+
+def _has_own_keystore(config: BrokerConfig) -> bool:
+    """Returns whether the console has a keystore that is not the broker's."""
+    return any(f"{LISTENER_PREFIX}console.{name}" in config.texts for name in KEYSTORES)
 
 
 def _super_users(config: BrokerConfig) -> frozenset[str] | None:

@@ -192,8 +192,8 @@ class QuorumCluster(Cluster):
             previous_epoch=UNKNOWN_EPOCH if previous is None else previous,
         )
         timeout_ms = values["initial.broker.registration.timeout.ms"]
-        attempt_ms = values["broker.session.timeout.ms"] // 2  # as long as Kafka's broker waits for one answer
-        self._broker_epoch = await self._unless_it_fails(register(self._channel, request, self._clock, timeout_ms, attempt_ms))
+        registering = register(self._channel, request, self._clock, timeout_ms, self._attempt_ms)
+        self._broker_epoch = await self._unless_it_fails(registering)
         logger.info("registered with the controllers as node %d, broker epoch %d", node_id, self._broker_epoch)
         self._begin_heartbeat()
         await self._until_image(self._is_registered)
@@ -217,13 +217,17 @@ class QuorumCluster(Cluster):
         self._say_alive()
         self._heartbeat.start()
 
+    @property
+    def _attempt_ms(self) -> int:
+        """How long one controller may take to be connected, or to answer a registration: half a session."""
+        return int(self._config.values["broker.session.timeout.ms"]) // 2
+
     def _dial(self, address: Address) -> BlockingConnection:
         """Opens a connection for the heartbeat's thread. Raises PeerError."""
-        timeout_s = self._config.values["broker.session.timeout.ms"] / 2000
         security, name = self._security, f"broker-{self._config.node_id}-heartbeat"
         context, login = (None, None) if security is None else (security.context(), security.login)
         try:
-            sock = self._network.dial(address.host, address.port, timeout_s, context)
+            sock = self._network.dial(address.host, address.port, self._attempt_ms / 1000, context)
         except (OSError, UnicodeError) as error:
             raise Disconnected(f"cannot connect to {address}: {error}") from error
         return BlockingConnection(sock, str(address), name, self._clock.monotonic, login)

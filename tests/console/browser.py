@@ -135,27 +135,9 @@ class Browser:
 
 
 @contextmanager
-def browsing(
-    source: Any,
-    *,
-    read_only: bool = False,
-    within_s: float = 30,
-    beside: Beside = CLUSTER_ONLY,
-    needs_token: bool = True,
-    users: Any = None,
-    seen_by: frozenset[str] | None = None,
-    place: Place | None = None,
-) -> Iterator[Browser]:
-    browser = Browser(
-        source,
-        read_only=read_only,
-        within_s=within_s,
-        beside=beside,
-        needs_token=needs_token,
-        users=users,
-        seen_by=seen_by,
-        place=place,
-    )
+def browsing(source: Any, **given: Any) -> Iterator[Browser]:
+    """Gives a Browser, made with what is given, whose calls are ended afterwards."""
+    browser = Browser(source, **given)
     try:
         yield browser
     finally:

@@ -28,6 +28,7 @@ from tests.sim.stage import Stage
 
 if TYPE_CHECKING:
     from ottla.server.partitions.replica import Replica
+    from ottla.server.requests.context import BrokerContext
 
 BROKERS: Final = 3
 LAG_S: Final = 2.0
@@ -97,12 +98,15 @@ class Node(BrokerLives):
     def is_paused(self) -> bool:
         return self._world.loop_of_nodes.is_paused(self.life)
 
+    @property
+    def context(self) -> BrokerContext | None:
+        """What the broker of the life under way works with; None before it has that, and while there is no life."""
+        return None if self.starting is None else self.starting.context
+
     def replicas(self) -> list[Replica]:
         """Returns the replicas that the broker has open; none while there is no broker."""
-        broker = self.starting
-        if broker is None or broker.context is None:
-            return []
-        return [replica for replica in broker.context.replicas if not replica.topic.startswith("__")]
+        context = self.context
+        return [] if context is None else [replica for replica in context.replicas if not replica.topic.startswith("__")]
 
     def replica_of(self, state: PartitionState) -> Replica | None:
         """Returns the node's replica of a partition, if it has one."""
@@ -113,10 +117,8 @@ class Node(BrokerLives):
 
     def lost_directories(self) -> list[str]:
         """Returns the log directories that the broker has taken offline, because it could not cut a log that is in them."""
-        broker = self.starting
-        if broker is None or broker.context is None:
-            return []
-        return [each.path for each in broker.context.replicas.logs.directories if each.failed is not None]
+        context = self.context
+        return [] if context is None else [each.path for each in context.replicas.logs.directories if each.failed is not None]
 
     @contextmanager
     def disk_works(self) -> Iterator[None]:
@@ -197,10 +199,10 @@ class ClusterWorld(Stage):
         """Returns whether a node believes that it leads a partition, and the controllers have let another lead. It is cut off
         from them, and serves what it has, as Kafka's broker does."""
         (state,) = (each for each in self.partitions() if each.key == key)
-        broker = self.nodes[node_id].starting if node_id in self.nodes else None
-        if broker is None or broker.context is None or state.leader == node_id:
+        context = self.nodes[node_id].context if node_id in self.nodes else None
+        if context is None or state.leader == node_id:
             return False
-        known = broker.context.metadata.partition(state.topic, state.index)
+        known = context.metadata.partition(state.topic, state.index)
         return known is not None and known.leader == node_id
 
     def describe(self) -> str:
