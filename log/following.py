@@ -140,13 +140,13 @@ def _append_run(log: PartitionLog, view: memoryview, batches: list[_Batch], at: 
     """Appends the batches from index `at` on that go into one segment, in one write; returns how many. Raises StorageError."""
     now_ms = log.now_ms()
     header = batches[at].header
-    segment = _segment_for(log, header, now_ms)
+    with log.directory.guard(f"appending to {log.path}"):  # how old its segment is, and its indexes, may have to be read first
+        segment = _segment_for(log, header, now_ms)
+        room = segment.index_room
     filled, first_timestamp = segment.size, segment.first_timestamp
     if filled == 0:
         first_timestamp = header.max_timestamp
     run = [batches[at]]
-    with log.directory.guard(f"appending to {log.path}"):  # the room in its indexes, which may have to be read first
-        room = segment.index_room
     for batch in batches[at + 1 : at + max(room, 1)]:
         filled += run[-1].header.size
         if _is_full(log, segment, filled, first_timestamp, batch.header, now_ms):
@@ -157,11 +157,10 @@ def _append_run(log: PartitionLog, view: memoryview, batches: list[_Batch], at: 
 
 
 def _segment_for(log: PartitionLog, header: BatchHeader, now_ms: int) -> Segment:
-    """Returns the segment that the batch goes into, rolled if the active one is full. Raises StorageError."""
+    """Returns the segment that the batch goes into, rolled if the active one is full. Raises OSError and StorageError."""
     segment = log.segments.active
     if segment.size:
-        with log.directory.guard(f"appending to {log.path}"):  # how old the segment is, its first batch may have to say
-            is_full = _is_full(log, segment, segment.size, segment.first_timestamp, header, now_ms)
+        is_full = _is_full(log, segment, segment.size, segment.first_timestamp, header, now_ms)
     else:
         is_full = not segment.can_hold(header.last_offset)
     if not is_full:

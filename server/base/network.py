@@ -21,9 +21,9 @@ Socket = socket.socket
 """An address that listens, or a connection that no protocol has yet."""
 LOOPBACK_SEND_BYTES: Final = 256 * 1024
 """The send buffer of connections at a loopback address, if the settings say nothing. There the kernel's own grows until an answer
-of 1 MB fits in. It wakes the client in the middle of `sendfile`, which then takes turns with it every few packets, and that was
-half of the cost of a fetch: 0.45 s of CPU a GiB, and 0.20 with a buffer that is full before. On the way to another machine no
-such client takes the sender's core, and a buffer of a fixed size would bound what is under way."""
+of 1 MB fits in. It may wake the client in the middle of `sendfile`, which then takes turns with it every few packets; with a
+buffer that is full before, a fetch of 1 MB batches took 0.59 to 1.16 of the CPU in eight pairs, 0.79 in the median. On the way to
+another machine no such client takes the sender's core, and a buffer of a fixed size would bound what is under way."""
 
 
 class BlockingSocket(Protocol):
