@@ -202,6 +202,9 @@ func (f franz) Transact(ctx context.Context, args Args, done func([]int64)) erro
 	return nil
 }
 
+// commitWithin is how long a member waits for one commit: its broker may be away.
+const commitWithin = 20 * time.Second
+
 func (f franz) Join(ctx context.Context, args Args) error {
 	var lock sync.Mutex
 	owned := map[int32]bool{}
@@ -250,8 +253,11 @@ func (f franz) Join(ctx context.Context, args Args) error {
 			return err
 		}
 		fetches.EachRecord(func(record *kgo.Record) { emitRecord(recordOfFranz(record)) })
-		err := client.CommitRecords(ctx, fetches.Records()...)
-		if err != nil && !errors.Is(err, context.Canceled) && args.Balancer != "server" { // there, the broker dies and comes back
+		// What was told is committed, also if this member is to leave meanwhile.
+		committing, end := context.WithTimeout(context.WithoutCancel(ctx), commitWithin)
+		err := client.CommitRecords(committing, fetches.Records()...)
+		end()
+		if err != nil && args.Balancer != "server" { // there, the broker dies and comes back
 			return fmt.Errorf("commit: %w", err)
 		}
 		client.AllowRebalance()
