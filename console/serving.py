@@ -27,6 +27,7 @@ from ottla.commands.output import Failure
 from ottla.console.app import CLUSTER_ONLY, Beside, Who, application
 from ottla.console.attempts import Attempts
 from ottla.console.calls import Calls
+from ottla.console.collector import run_less_often
 from ottla.console.connection import MAX_CONNECTIONS, Connection, Handshake
 from ottla.console.idle import Idle
 from ottla.console.login import Login
@@ -204,6 +205,7 @@ def serve(
         ready()
         await server.serve(sockets=[at.socket])
 
+    run_less_often()
     is_busy = False
     try:
         asyncio.run(run())

@@ -10,17 +10,21 @@ import socket
 import ssl
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlencode
 
 import pytest
 
 from compat_tests.password_files import PASSWORD, line, write
 from compat_tests.security.tls_files import BROKER, ROOT
+from ottla.commands.client import Cluster
 from ottla.commands.output import Failure
-from ottla.console.serving import listen
+from ottla.console import serving
+from ottla.console.serving import listen, serve
+from ottla.console.sessions import Sessions
 
 TOKEN = "0123&56=789#ab%c+"
 Connect = Callable[[http.client.HTTPConnection], http.client.HTTPConnection]
@@ -178,3 +182,18 @@ def test_addresses(host: str, url: str) -> None:
     with at.socket:
         assert at.url == url.format(at.port)
         assert at.socket.proto == socket.IPPROTO_TCP  # or asyncio does not turn Nagle's algorithm off
+
+
+def test_the_collector_runs_less_often_before_the_port_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    came: list[str] = []
+
+    def run(main: Coroutine[Any, Any, None]) -> None:
+        main.close()
+        came.append("serves")
+
+    monkeypatch.setattr(serving, "run_less_often", lambda: came.append("less often"))
+    monkeypatch.setattr("asyncio.run", run)
+    at = listen("127.0.0.1", 0)
+    with at.socket:
+        assert not serve(Cluster({}), at, Sessions(None, os.urandom, lambda: 0.0), read_only=False)
+    assert came == ["less often", "serves"]
