@@ -84,8 +84,8 @@ def ends_of(
     found: dict[Partition, int] = {}
     for leader, topics in brokers.by_leader(wanted).items():
         with suppress(Failure):
-            ends = direct.offsets(brokers.at(leader), topics, direct.LATEST, isolation_level=isolation_level)
-            found |= {where: end.offset for where, end in ends.items()}
+            ends = direct.ends(brokers.at(leader), topics, isolation_level)
+            found |= {Partition(topic, number): end for topic, of in ends.items() for number, end in of.items()}
     return found
 
 

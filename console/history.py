@@ -6,7 +6,7 @@ import threading
 from collections import OrderedDict, deque
 from collections.abc import Callable, Mapping, Sequence, Set
 from itertools import pairwise
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 MAX_SAMPLES: Final = 600
 MAX_SERIES: Final = 64
@@ -53,26 +53,29 @@ class History:
 
 
 class Rises:
-    """Adds up how much many numbers have risen since the first look at each; where one fell, as when a topic was made anew, it
-    begins again. One that is not known at a look is compared with when it was. Used by threads."""
+    """Adds up how much the offsets of many partitions have risen since the first look at each; where one fell, as when a topic
+    was made anew, it begins again. One that is not known at a look is compared with when it was. Used by threads."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._last: dict[object, int] = {}
-        self._total = 0
+        self._last: dict[str, dict[int, int]] = {}
+        self.total = 0
+        """How much they have risen in all."""
 
-    def add(self, numbers: Mapping[Any, int]) -> int:
-        """Takes what the numbers are now, and returns how much they have risen in all."""
+    def add(self, offsets: Mapping[str, Mapping[int, int]]) -> None:
+        """Takes what the offsets are now, by topic and partition."""
         with self._lock:
-            for key, number in numbers.items():
-                self._total += max(0, number - self._last.get(key, number))
-            self._last |= numbers
-            return self._total
+            for topic, now in offsets.items():
+                last = self._last.setdefault(topic, {})
+                if now != last:  # most topics are as they were, and that is seen at once
+                    self.total += sum(max(0, offset - last.get(number, offset)) for number, offset in now.items())
+                    last |= now
 
-    def keep_only(self, keys: Set[Any]) -> None:
-        """Forgets numbers that are no more."""
+    def keep_only(self, topics: Set[str]) -> None:
+        """Forgets topics that are no more."""
         with self._lock:
-            self._last = {key: number for key, number in self._last.items() if key in keys}
+            for gone in self._last.keys() - topics:
+                del self._last[gone]
 
 
 def rates(samples: Sequence[Sample], name: str) -> list[Rate]:

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from types import MappingProxyType
@@ -210,19 +211,16 @@ class Source:
         """Returns by how much the end offsets of all topics but Kafka's own have risen since the first call, and notes of what is
         not known. None if they are too many to be asked for each time. Raises Failure."""
         summary = self.summary()
-        led = [
-            Partition(name, one.id)
-            for name, topic in summary.metadata.topics.items()
-            if name not in admin.INTERNAL_TOPICS
-            for one in topic.partitions.values()
-            if one.leader >= 0
-        ]
-        if len(led) > MOST_RISING:
+        topics = {name: topic for name, topic in summary.metadata.topics.items() if name not in admin.INTERNAL_TOPICS}
+        led = _by_leader({name: topic.partitions.values() for name, topic in topics.items()})
+        if sum(len(numbers) for of in led.values() for numbers in of.values()) > MOST_RISING:
             return None, [f"what is produced is drawn for up to {counted(MOST_RISING, 'partition')}, and there are more"]
         with Brokers(self.cluster, summary.metadata) as brokers:
-            ends = group_direct.ends_of(brokers, led)
-        self._rises.keep_only(set(led))
-        return self._rises.add(ends), []
+            for leader, of in led.items():
+                with suppress(Failure):
+                    self._rises.add(direct.ends(brokers.at(leader), of))
+        self._rises.keep_only(topics.keys())
+        return self._rises.total, []
 
     def end_offsets(self, name: str) -> tuple[dict[Partition, int], list[str]]:
         """Returns the end offset of each partition of a topic as far as they are known, and notes for the others. Raises
@@ -263,15 +261,10 @@ class Source:
 
     def sizes(self, wanted: Mapping[str, Sequence[PartitionMetadata]]) -> tuple[dict[Partition, int], list[str]]:
         """Returns the bytes of the leader's log of each partition as far as they are known, and notes for the others."""
-        by_leader: dict[int, dict[str, list[int]]] = {}
-        for name, partitions in wanted.items():
-            for one in partitions:
-                if one.leader >= 0:
-                    by_leader.setdefault(one.leader, {}).setdefault(name, []).append(one.id)
         sizes: dict[Partition, int] = {}
         notes: list[str] = []
         with Brokers(self.cluster, self.summary().metadata) as brokers:
-            for leader, partitions_of in by_leader.items():
+            for leader, partitions_of in _by_leader(wanted).items():
                 try:
                     sizes |= direct.log_sizes(brokers.at(leader), partitions_of)
                 except Failure as failure:
@@ -336,6 +329,16 @@ class Source:
 
 def _now_ms() -> int:
     return time.time_ns() // 1_000_000
+
+
+def _by_leader(wanted: Mapping[str, Iterable[PartitionMetadata]]) -> dict[int, dict[str, list[int]]]:
+    """Returns the numbers of these partitions by leader and topic, without those that have no leader."""
+    found: dict[int, dict[str, list[int]]] = {}
+    for name, partitions in wanted.items():
+        for one in partitions:
+            if one.leader >= 0:
+                found.setdefault(one.leader, {}).setdefault(name, []).append(one.id)
+    return found
 
 
 def _held(name: str, partitions: Sequence[PartitionState]) -> Held:

@@ -73,6 +73,9 @@ def test_places_in_logs(broker: ottla.testing.Broker) -> None:
         assert offset_and_time(direct.NEWEST) == (1, 9_000)
         assert offset_and_time(8_000) == (1, 9_000)
         assert offset_and_time(9_001) == (-1, -1)
+        asked = {"places": [0, 1, 1, 7], "none": [0]}
+        assert direct.ends(connection, asked) == {"places": {0: 0, 1: 3}, "none": {}}
+        assert direct.ends(connection, asked, direct.READ_COMMITTED) == {"places": {0: 0, 1: 0}, "none": {}}
         assert direct.log_ends(connection, {"places": [0, 1]}) == {Partition("places", 0): 0, Partition("places", 1): 3}
     begun.abort_transaction(10)
 

@@ -41,9 +41,15 @@ def test_it_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_rises_are_added_up() -> None:
     rises = Rises()
-    assert rises.add({"a": 10, "b": 5}) == 0  # they were not seen before
-    assert rises.add({"a": 12}) == 2
-    assert rises.add({"a": 3, "b": 6}) == 3  # a was made anew
-    assert rises.add({"a": 4, "c": 100}) == 4
+
+    def total_with(**offsets: dict[int, int]) -> int:
+        rises.add(offsets)
+        return rises.total
+
+    assert total_with(a={0: 10, 1: 7}, b={0: 5}) == 0  # they were not seen before
+    assert total_with(a={0: 12, 1: 7}) == 2
+    assert total_with(a={0: 3}, b={0: 6}) == 3  # a was made anew
+    assert total_with(a={0: 4, 1: 9}, c={0: 100}) == 6  # its partition 1 was not known in between
     rises.keep_only({"a"})
-    assert rises.add({"a": 4, "b": 9, "c": 300}) == 4
+    assert total_with(a={0: 4}, b={0: 9}, c={0: 300}) == 6
+    assert total_with(a={}, b={0: 10}) == 7
