@@ -6,7 +6,7 @@ moved, does not answer or is too old for it, are left to librdkafka.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable, Mapping
 from contextlib import suppress
 from typing import Any, Final
 
@@ -49,8 +49,11 @@ def described(brokers: Brokers, groups: Iterable[Listed]) -> tuple[dict[str, Gro
     return found, wrong
 
 
-def committed_of(brokers: Brokers, groups: Iterable[Listed]) -> tuple[dict[str, dict[Partition, int]], dict[str, str]]:
-    """Returns what each group has committed, and the errors by group. Groups that are in neither are left."""
+def committed_of(
+    brokers: Brokers, groups: Iterable[Listed], topics: Container[str] | None = None
+) -> tuple[dict[str, dict[Partition, int]], dict[str, str]]:
+    """Returns what each group has committed, in these topics or in all, and the errors by group. Groups that are in neither are
+    left. Coordinators are asked for all topics: a request that names many topics for each of many groups is larger than that."""
     found: dict[str, dict[Partition, int]] = {}
     wrong: dict[str, str] = {}
     for broker, names in by_broker(_placed(groups)).items():
@@ -70,6 +73,7 @@ def committed_of(brokers: Brokers, groups: Iterable[Listed]) -> tuple[dict[str, 
                 found[one.group_id] = {
                     Partition(topic.name, each.partition_index): each.committed_offset
                     for topic in one.topics
+                    if topics is None or topic.name in topics
                     for each in topic.partitions
                     if not each.error_code and each.committed_offset >= 0
                 }
@@ -85,8 +89,24 @@ def ends_of(
     for leader, topics in brokers.by_leader(wanted).items():
         with suppress(Failure):
             ends = direct.ends(brokers.at(leader), topics, isolation_level)
-            found |= {Partition(topic, number): end for topic, of in ends.items() for number, end in of.items()}
+            found |= _flat(ends)
     return found
+
+
+def first_and_end_of(brokers: Brokers, wanted: Iterable[Partition]) -> tuple[dict[Partition, int], dict[Partition, int]]:
+    """Returns the first and the end offset of each of these partitions, likewise."""
+    first: dict[Partition, int] = {}
+    end: dict[Partition, int] = {}
+    for leader, topics in brokers.by_leader(wanted).items():
+        with suppress(Failure):
+            connection = brokers.at(leader)
+            first |= _flat(direct.begins(connection, topics))
+            end |= _flat(direct.ends(connection, topics))
+    return first, end
+
+
+def _flat(by_topic: Mapping[str, Mapping[int, int]]) -> dict[Partition, int]:
+    return {Partition(topic, number): offset for topic, of in by_topic.items() for number, offset in of.items()}
 
 
 def _placed(groups: Iterable[Listed]) -> Iterable[tuple[int, str]]:

@@ -183,7 +183,8 @@ class Source:
         except Failure as failure:
             return {}, [f"groups are not known: {failure}"]
         with Brokers(self.cluster, self.summary().metadata) as brokers:
-            commits = commits_of(known.by_name.values(), partial(group_direct.committed_of, brokers), self._clock)
+            ask = partial(group_direct.committed_of, brokers, topics={where.topic for where in ends})
+            commits = commits_of(known.by_name.values(), ask, self._clock)
         wrong = [f"what {name} has committed is not known: {why or NO_ANSWER}" for name, why in commits.unknown.items()]
         if commits.left_out:
             left_out = counted(commits.left_out, "more group")
@@ -226,8 +227,10 @@ class Source:
         """Returns the end offset of each partition of a topic as far as they are known, and notes for the others. Raises
         Missing."""
         led = [Partition(name, one.id) for one in self._metadata_of(name).values() if one.leader >= 0]
-        _, end, notes = self.offsets(led)
-        return end, notes
+        with Brokers(self.cluster, self.summary().metadata) as brokers:
+            end = group_direct.ends_of(brokers, led)
+        _, more, notes = self._left([one for one in led if one not in end])
+        return end | more, notes
 
     def _metadata_of(self, name: str) -> Mapping[int, PartitionMetadata]:
         self.topic(name)
@@ -241,8 +244,9 @@ class Source:
     ) -> tuple[dict[str, list[PartitionState]], list[str]]:
         """Returns these partitions by topic, with their offsets and sizes, and notes of what is not known."""
         led = [Partition(name, one.id) for name, partitions in wanted.items() for one in partitions if one.leader >= 0]
-        first, end, notes = self.offsets(led)
-        sizes, more = self.sizes(wanted)
+        with Brokers(self.cluster, self.summary().metadata) as brokers:
+            first, end, notes = self.offsets(brokers, led)
+            sizes, more = _sizes(brokers, wanted)
 
         def state(where: Partition, one: PartitionMetadata) -> PartitionState:
             leader = one.leader if one.leader >= 0 else None
@@ -252,8 +256,19 @@ class Source:
         states = {name: [state(Partition(name, one.id), one) for one in partitions] for name, partitions in wanted.items()}
         return states, [*notes, *more]
 
-    def offsets(self, partitions: Sequence[Partition]) -> tuple[dict[Partition, int], dict[Partition, int], list[str]]:
+    def offsets(
+        self, brokers: Brokers, partitions: Sequence[Partition]
+    ) -> tuple[dict[Partition, int], dict[Partition, int], list[str]]:
         """Returns the first and the end offset of each partition as far as they are known, and notes for the others."""
+        first, end = group_direct.first_and_end_of(brokers, partitions)
+        more, more_too, notes = self._left([one for one in partitions if one not in first or one not in end])
+        return first | more, end | more_too, notes
+
+    def _left(self, partitions: Sequence[Partition]) -> tuple[dict[Partition, int], dict[Partition, int], list[str]]:
+        """Returns the same by librdkafka. That takes more time for each partition, but it finds leaders that have moved, knows
+        more ways to log in, and has a reason for what is not known."""
+        if not partitions:
+            return {}, {}, []
         first, end, wrong = admin.first_and_end(self.cluster, self.admin, partitions)
         if wrong:
             self.lost()
@@ -261,15 +276,8 @@ class Source:
 
     def sizes(self, wanted: Mapping[str, Sequence[PartitionMetadata]]) -> tuple[dict[Partition, int], list[str]]:
         """Returns the bytes of the leader's log of each partition as far as they are known, and notes for the others."""
-        sizes: dict[Partition, int] = {}
-        notes: list[str] = []
         with Brokers(self.cluster, self.summary().metadata) as brokers:
-            for leader, partitions_of in _by_leader(wanted).items():
-                try:
-                    sizes |= direct.log_sizes(brokers.at(leader), partitions_of)
-                except Failure as failure:
-                    notes.append(f"sizes are not known: {failure}")
-        return sizes, notes
+            return _sizes(brokers, wanted)
 
     # Settings
 
@@ -339,6 +347,17 @@ def _by_leader(wanted: Mapping[str, Iterable[PartitionMetadata]]) -> dict[int, d
             if one.leader >= 0:
                 found.setdefault(one.leader, {}).setdefault(name, []).append(one.id)
     return found
+
+
+def _sizes(brokers: Brokers, wanted: Mapping[str, Iterable[PartitionMetadata]]) -> tuple[dict[Partition, int], list[str]]:
+    sizes: dict[Partition, int] = {}
+    notes: list[str] = []
+    for leader, topics in _by_leader(wanted).items():
+        try:
+            sizes |= direct.log_sizes(brokers.at(leader), topics)
+        except Failure as failure:
+            notes.append(f"sizes are not known: {failure}")
+    return sizes, notes
 
 
 def _held(name: str, partitions: Sequence[PartitionState]) -> Held:

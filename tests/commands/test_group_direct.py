@@ -62,6 +62,19 @@ def test_it_is_what_librdkafka_gets(cluster: Cluster) -> None:
         wanted = [Partition(TOPIC, number) for number in range(3)]
         specs: dict[Partition, Any] = dict.fromkeys(wanted, admin.offset_specs().latest())
         assert group_direct.ends_of(brokers, wanted) == admin.list_offsets(cluster, ours, specs)[0]
+        (cut,) = ours.delete_records([TopicPartition(TOPIC, 2, 1)]).values()
+        cut.result(30)
+        first, end, _ = admin.first_and_end(cluster, ours, wanted)
+        assert set(first.values()) == {0, 1}
+        assert group_direct.first_and_end_of(brokers, wanted) == (first, end)
+
+
+def test_commits_are_those_in_the_topics_that_are_named(cluster: Cluster) -> None:
+    with Brokers(cluster) as brokers:
+        groups = list(listed(brokers).values())
+        all_of_them = group_direct.committed_of(brokers, groups)
+        assert group_direct.committed_of(brokers, groups, {TOPIC}) == all_of_them
+        assert group_direct.committed_of(brokers, groups, {"other"}) == ({"read": {}, "reads": {}}, {})
 
 
 def test_what_is_not_there_is_an_error_or_left_out(cluster: Cluster) -> None:

@@ -11,6 +11,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 
 import ottla.testing
 from ottla.commands import admin, direct, group_direct, group_kinds, group_states
+from ottla.commands.brokers import Brokers
 from ottla.commands.client import Cluster
 from ottla.commands.config_rows import Kind
 from ottla.commands.output import Failure
@@ -81,6 +82,43 @@ def test_what_topics_hold(source: Source, topic: Callable[..., str], produced: R
     assert source.end_offsets(name) == ({Partition(name, 0): 0, Partition(name, 1): 2}, [])  # no size is asked for
 
 
+def test_what_is_asked_for_of_a_topic(broker: ottla.testing.Broker, source: Source, topic: Callable[..., str]) -> None:
+    name = topic("source-asked", 2)
+    source.changed()
+    source.summary()
+    beside = {"ApiVersions", "Metadata"}  # of a client that connects
+
+    def asked(ask: Callable[[], object]) -> list[str]:
+        broker.record(1000)
+        ask()
+        seen = [one.api for one in broker.requests(client_id="ottla")]
+        broker.record(0)
+        return sorted(api for api in seen if api not in beside)
+
+    assert asked(lambda: source.held([name])) == ["DescribeLogDirs", "ListOffsets", "ListOffsets"]
+    assert asked(lambda: source.end_offsets(name)) == ["ListOffsets"]
+
+
+def test_offsets_that_a_leader_does_not_tell_at_once_are_left_to_librdkafka(
+    source: Source, topic: Callable[..., str], produced: Records, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = topic("source-left", 2)
+    produced(name, b"1", partition=1)
+    source.changed()
+    known = source.held([name]), source.end_offsets(name)
+    asked: list[list[Partition]] = []
+    first_and_end = admin.first_and_end
+
+    def ask(*given: Any) -> Any:
+        asked.append(given[2])
+        return first_and_end(*given)
+
+    monkeypatch.setattr(admin, "first_and_end", ask)
+    monkeypatch.setattr(direct, "ends", lambda *_: {name: {1: 1}})
+    assert (source.held([name]), source.end_offsets(name)) == known
+    assert asked == [[Partition(name, 0)], [Partition(name, 0)]]
+
+
 def test_a_topic_that_goes_while_its_page_is_made(source: Source, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(source, "topic", lambda _: None)  # it is there still when it is looked for
     with pytest.raises(Missing, match="no topic source-gone"):
@@ -98,7 +136,8 @@ def test_of_many_notes_there_are_a_few(source: Source, monkeypatch: pytest.Monke
     source.changed()
     partitions = [Partition("source-none", number) for number in range(4)]
     monkeypatch.setattr(admin, "first_and_end", lambda *_: ({}, {}, dict.fromkeys(partitions[:3], "closed")))
-    first, end, notes = source.offsets(partitions)
+    with Brokers(source.cluster, source.summary().metadata) as brokers:
+        first, end, notes = source.offsets(brokers, partitions)
     assert (first, end) == ({}, {})
     assert notes == [f"the offsets of source-none [{number}] are not known: closed" for number in range(3)]
 
@@ -167,7 +206,8 @@ def test_who_is_the_furthest_behind_in_topics(
     assert found == {name: Furthest("source-far", 2, 2)}
     assert not any("source-" in note for note in notes)  # other tests have groups that librdkafka cannot name
 
-    def nothing(_: Any, groups: Any) -> Any:
+    def nothing(_: Any, groups: Any, topics: Any) -> Any:
+        assert topics == {name, other}
         return {}, {"source-near": "not allowed"}
 
     monkeypatch.setattr(group_direct, "committed_of", nothing)
