@@ -39,6 +39,12 @@ class History:
         self._lock = threading.Lock()
         self._series: OrderedDict[object, deque[Sample]] = OrderedDict()
 
+    def recent(self, key: object) -> Sequence[Sample] | None:
+        """Returns all samples of the key if the last one is so new that another look would count as the same; else None."""
+        with self._lock:
+            samples = self._series.get(key)
+            return tuple(samples) if samples and self._clock() - samples[-1].at < MIN_S else None
+
     def add(self, key: object, values: Mapping[str, int]) -> Sequence[Sample]:
         """Adds what numbers are now, and returns all samples that are kept of the key, the earliest first."""
         with self._lock:

@@ -24,6 +24,20 @@ def test_rates_between_looks(monkeypatch: pytest.MonkeyPatch) -> None:
     assert rates(samples, "other") == []
 
 
+def test_a_look_that_would_not_count_is_not_due() -> None:
+    now = [100.0]
+    it = History(lambda: now[0], lambda: 0)
+    assert it.recent("t") is None
+    it.add("other", {"end": 1})
+    assert it.recent("t") is None
+    samples = it.add("t", {"end": 10})
+    now[0] += 0.9
+    assert it.recent("t") == samples
+    now[0] += 0.1
+    assert it.recent("t") is None
+    assert len(it.add("t", {"end": 11})) == 2
+
+
 def test_it_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(history, "MAX_SAMPLES", 3)
     monkeypatch.setattr(history, "MAX_SERIES", 2)

@@ -6,6 +6,7 @@ from typing import Any, cast
 
 from ottla.commands.output import Failure
 from ottla.console.ask import Ask
+from ottla.console.history import History
 from ottla.console.source import Source
 from ottla.console.traffic import WIDTH, Traffic, of_broker, of_cluster
 from tests.console.fakes import FakeSource
@@ -38,11 +39,22 @@ def test_requests_that_are_not_counted_are_not_drawn() -> None:
 
 
 def test_any_cluster_has_its_offsets() -> None:
-    ask = ask_of(FakeSource(rising=iter([7, 9, 15])))
+    ask = ask_of(FakeSource(rising=iter([7, 11, 23])))  # its clock is read before and after each look
     assert not of_cluster(ask).charts
     of_cluster(ask)
     found = of_cluster(ask)
     assert (found.is_inside, numbers(found)) == (False, {"Records in": [[1, 3]]})
+
+
+def test_offsets_are_not_asked_for_twice_in_a_second() -> None:
+    now = [0.0]
+    ask = ask_of(FakeSource(rising=iter([7, 9]), history=History(lambda: now[0], lambda: round(now[0] * 1000))))
+    first = of_cluster(ask)
+    now[0] = 0.5
+    assert of_cluster(ask) == first
+    now[0] = 1.0
+    found = of_cluster(ask)
+    assert [one.values["offsets"] for one in found.samples] == [7, 9]
 
 
 def test_what_is_not_known_is_no_chart() -> None:
