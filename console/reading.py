@@ -36,6 +36,8 @@ MAX_BYTES: Final = 64 << 20
 MAX_S: Final = 5.0
 _AT_ONCE: Final = 500
 _POLL_S: Final = 0.1
+REST_S: Final = 0.1
+"""For how long a tail rests when it has taken all that has come."""
 _WIDER: Final = 8
 """How many times more offsets are looked at when too few records were found."""
 _FIRST: Final = 32
@@ -108,10 +110,19 @@ class Budget:
 
 
 class Reader:
-    """Reads a topic with a consumer of its own, which is closed at the end of `with`."""
+    """Reads a topic with a consumer of its own, which is closed at the end of `with`. A broker that has no records may wait for
+    `wait_ms`; the consumer asks for more as long as fewer than `ahead` records of a partition wait to be taken."""
 
     def __init__(
-        self, cluster: Cluster, admin: AdminClient, topic: str, *, committed: bool, clock: Callable[[], float], wait_ms: int = 50
+        self,
+        cluster: Cluster,
+        admin: AdminClient,
+        topic: str,
+        *,
+        committed: bool,
+        clock: Callable[[], float],
+        wait_ms: int = 50,
+        ahead: int = 1000,
     ) -> None:
         from confluent_kafka import IsolationLevel
 
@@ -133,7 +144,7 @@ class Reader:
                 "fetch.wait.max.ms": str(wait_ms),
                 "fetch.message.max.bytes": "1048576",
                 "fetch.max.bytes": "8388608",
-                "queued.min.messages": "1000",
+                "queued.min.messages": str(ahead),
                 "fetch.queue.backoff.ms": "5",
                 "queued.max.messages.kbytes": str(MAX_BYTES // AT_ONCE >> 10),  # of all pages that read at once: MAX_BYTES
             }
@@ -245,9 +256,16 @@ class Reader:
         self._scan({number: max(offset, have.begin)}, {number: have.end}, Budget(self.clock), take)
         return found[0] if found else None
 
-    def follow(self, starts: Mapping[int, int], is_over: Callable[[], bool]) -> Iterator[list[Message]]:
+    def follow(
+        self, starts: Mapping[int, int], is_over: Callable[[], bool], rest: Callable[[float], object]
+    ) -> Iterator[list[Message]]:
         """Yields the records from the given offset of each partition on as they come; no records if none came for a moment.
-        Raises Failure."""
+        Raises Failure.
+
+        With `ahead` 1 the consumer asks for no more until it is looked at again. So it rests after some have come, or where many
+        clients write little, there would be a request for each few records, which cost the broker several times what their
+        writing does. The second look takes what came first in the rest, and makes room for the others.
+        """
         from confluent_kafka import TopicPartition
 
         self._consumer.assign([TopicPartition(self.topic, number, offset) for number, offset in sorted(starts.items())])
@@ -255,6 +273,9 @@ class Reader:
             first = self._consumer.poll(_POLL_S)
             found = [] if first is None else [first, *self._consumer.consume(_AT_ONCE, 0)]
             yield [message for message in found if not self._is_event(message)]
+            if 0 < len(found) <= _AT_ONCE:
+                rest(REST_S)
+                yield [message for message in self._consumer.consume(_AT_ONCE, 0) if not self._is_event(message)]
 
     def _scan(
         self,

@@ -56,6 +56,10 @@ class Outlet:
         self._wake()
         return True
 
+    def rest(self, seconds: float) -> None:
+        """Has the thread wait for so long, or until the browser has gone."""
+        self._over.wait(seconds)
+
     def end(self) -> None:
         """Has the thread end soon."""
         self._over.set()

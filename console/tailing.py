@@ -38,7 +38,7 @@ class Tail:
 
     def run(self, outlet: Outlet) -> None:
         """Puts events into the outlet until it is over. Raises Failure."""
-        for batch in self._reader.follow(self._next, lambda: outlet.is_over):
+        for batch in self._reader.follow(self._next, lambda: outlet.is_over, outlet.rest):
             self.take(batch, outlet)
 
     def take(self, batch: Sequence[Message], outlet: Outlet) -> None:

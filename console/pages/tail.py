@@ -58,7 +58,7 @@ def events(ask: Ask) -> Answer:
     def follow(outlet: Outlet) -> None:
         source = ask.source
         with Reader(
-            source.cluster, source.admin, topic.name, committed=asked.committed, clock=time.monotonic, wait_ms=WAIT_MS
+            source.cluster, source.admin, topic.name, committed=asked.committed, clock=time.monotonic, wait_ms=WAIT_MS, ahead=1
         ) as reader:
             have = reader.spans(asked.numbers)
             at = cursor_of(cursor, "at", have)

@@ -17,7 +17,7 @@ from ottla.commands.positions import Span
 from ottla.console import reading
 from ottla.console.filters import Filter
 from ottla.console.missing import Missing
-from ottla.console.reading import Budget, Read, Reader
+from ottla.console.reading import REST_S, Budget, Read, Reader
 from ottla.console.source import Source
 from tests.console.conftest import Records
 
@@ -248,3 +248,30 @@ def test_a_budget_is_records_bytes_or_seconds() -> None:
 def test_a_topic_that_has_gone_is_no_hang(source: Source) -> None:
     with pytest.raises(Missing, match="no topic reading-none"), reader(source, "reading-none"):
         raise AssertionError("it was entered")
+
+
+def test_a_tail_asks_for_many_records_at_once(
+    broker: ottla.testing.Broker, source: Source, topic: Callable[..., str], produced: Records
+) -> None:
+    """In each of two rests, twenty records are written one after the other; a consumer asks anew after each."""
+    name = topic("reading-tail")
+    source.changed()
+    rests: list[float] = []
+
+    def write(seconds: float) -> None:
+        rests.append(seconds)
+        if len(rests) <= 2:
+            for number in range(20):
+                produced(name, b"%d" % (20 * len(rests) + number))
+
+    broker.record(1000)
+    came: list[bytes | None] = []
+    with Reader(source.cluster, source.admin, name, committed=False, clock=time.monotonic, wait_ms=10_000, ahead=1) as reader:
+        produced(name, b"first")
+        for batch in reader.follow({0: 0}, lambda: len(came) == 41, write):
+            came.extend(message.value() for message in batch)
+    asked = [one for one in broker.requests(client_id="ottla") if one.api == "Fetch"]
+    broker.record(0)
+    assert came == [b"first", *(b"%d" % number for number in range(20, 60))]
+    assert set(rests) == {REST_S}
+    assert len(asked) <= 8, len(asked)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -93,6 +94,15 @@ def test_what_fails_is_an_event(caplog: pytest.LogCaptureFixture) -> None:
 def test_an_outlet_never_grows() -> None:
     outlet = Outlet(lambda: None, float("inf"))
     assert [outlet.offer({}) for _ in range(MAX_WAITING + 2)] == [True] * MAX_WAITING + [False] * 2
+
+
+def test_a_rest_ends_with_its_time_or_when_the_browser_goes() -> None:
+    outlet = Outlet(lambda: None, float("inf"))
+    begun = time.monotonic()
+    outlet.rest(0.02)
+    assert time.monotonic() - begun >= 0.02
+    outlet.end()
+    outlet.rest(3600)
 
 
 def test_an_hour_is_the_longest(monkeypatch: pytest.MonkeyPatch) -> None:

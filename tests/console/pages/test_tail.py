@@ -9,6 +9,11 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
+from ottla.console.pages import tail
+from ottla.console.pages.tail import WAIT_MS
+from ottla.console.reading import Reader
 from tests.console.browser import COOKIE, HOST, Browser, cells
 from tests.console.conftest import Records
 
@@ -60,6 +65,24 @@ def test_what_comes_after_the_page_is_followed(browser: Browser, topic: Callable
     assert [row[:2] + row[4:5] for one in found for row in one["rows"]] == [[1, 0, "one"], [1, 1, "<b>"]]
     again = followed(browser, path, 1, {"Last-Event-ID": "0.1-1.1"})
     assert [row[4] for one in again for row in one["rows"]] == ["<b>"]
+
+
+def test_the_stream_leaves_with_the_broker_what_it_does_not_look_at(
+    browser: Browser, topic: Callable[..., str], produced: Records, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = topic("tail-ahead")
+    given: list[tuple[int, int]] = []
+
+    class Noted(Reader):
+        def __init__(self, *which: Any, wait_ms: int, ahead: int, **more: Any) -> None:
+            given.append((wait_ms, ahead))
+            super().__init__(*which, wait_ms=wait_ms, ahead=ahead, **more)
+
+    path = events_of(browser.get(f"/topics/{name}/tail").text)
+    monkeypatch.setattr(tail, "Reader", Noted)
+    produced(name, b"one")
+    followed(browser, path, 1)
+    assert given == [(WAIT_MS, 1)]
 
 
 def test_without_script_a_link_shows_what_came(browser: Browser, topic: Callable[..., str], produced: Records) -> None:
