@@ -42,6 +42,9 @@ _WIDER: Final = 8
 """How many times more offsets are looked at when too few records were found."""
 _FIRST: Final = 32
 """How many offsets are looked at first: their records fit into the budget also if they are as large as a topic usually allows."""
+WAIT_MS: Final = 5
+"""How long a broker may wait for records while a page is made, which knows how far it reads: when a page looks at more offsets,
+what it asked for at the end of those before is still waiting, and the answers come one after the other."""
 HEADERS_SHOWN: Final = 3
 """How many headers of a record a list shows."""
 NAME_SHOWN: Final = 60
@@ -121,7 +124,7 @@ class Reader:
         *,
         committed: bool,
         clock: Callable[[], float],
-        wait_ms: int = 50,
+        wait_ms: int = WAIT_MS,
         ahead: int = 1000,
     ) -> None:
         from confluent_kafka import IsolationLevel

@@ -250,6 +250,22 @@ def test_a_topic_that_has_gone_is_no_hang(source: Source) -> None:
         raise AssertionError("it was entered")
 
 
+def test_a_second_look_does_not_wait_for_the_first(
+    broker: ottla.testing.Broker, source: Source, topic: Callable[..., str], produced: Records
+) -> None:
+    name = topic("reading-looks")
+    produced(name, *numbers(*range(100)))
+    source.changed()
+    broker.record(1000)
+    with reader(source, name) as made:
+        found = made.newest({0: 100}, made.spans([0]), 50, ALL)
+    asked = [one for one in broker.requests(client_id="ottla") if one.api == "Fetch"]
+    broker.record(0)
+    assert len(found.records) == 50  # and the first look is at 32
+    assert len(asked) >= 2
+    assert all(one.request.max_wait_ms <= 10 for one in asked)
+
+
 def test_a_tail_asks_for_many_records_at_once(
     broker: ottla.testing.Broker, source: Source, topic: Callable[..., str], produced: Records
 ) -> None:
