@@ -19,9 +19,18 @@ if TYPE_CHECKING:
 
 
 def states_of(
-    cluster: client.Cluster, ours: AdminClient, brokers: Brokers, wanted: Sequence[Listed], notes: dict[str, None]
+    cluster: client.Cluster,
+    ours: AdminClient,
+    brokers: Brokers,
+    wanted: Sequence[Listed],
+    notes: dict[str, None],
+    topic: str | None = None,
 ) -> tuple[list[GroupState], dict[str, str]]:
-    """Returns the states of these groups, and the errors by group. What is unknown without being an error goes to `notes`."""
+    """Returns the states of these groups, and the errors by group. What is unknown without being an error goes to `notes`.
+
+    With a topic, offsets are those in it: there may be ten thousand end offsets that nobody needs. Of other topics there is only
+    which partitions members have.
+    """
     newer = [one for one in wanted if one.broker is not None and one.kind != group_kinds.CLASSIC]
     shares = [one for one in newer if one.kind == group_kinds.SHARE]
     described_apart = {one.name for one in newer}
@@ -42,7 +51,9 @@ def states_of(
     dead = [name for name, group in states.items() if group.state == "Dead" and not committed.get(name)]
     errors |= unknown | dict.fromkeys(dead, NO_SUCH_GROUP) | failed | undescribed | unheld | wrong
     committed |= {name: {partition: at.start for partition, at in of.items()} for name, of in held.items()}
-    ends = ends_of(cluster, ours, brokers, states.values(), committed, notes)
+    if topic is not None:
+        committed = {name: {where: at for where, at in of.items() if where.topic == topic} for name, of in committed.items()}
+    ends = ends_of(cluster, ours, brokers, states.values(), committed, notes, topic)
     lags = {name: {partition: at.lag for partition, at in of.items()} for name, of in held.items()}
     names = [one.name for one in wanted if one.name not in errors]
     return [with_offsets(states[name], committed[name], ends, lags.get(name, {})) for name in names], errors
@@ -55,10 +66,14 @@ def ends_of(
     states: Iterable[GroupState],
     committed: Mapping[str, Mapping[Partition, int]],
     notes: dict[str, None],
+    topic: str | None = None,
 ) -> dict[Partition, int]:
-    """Returns the end offsets of all partitions that these groups have committed or read, as far as they are known."""
+    """Returns the end offsets of all partitions that these groups have committed or read, or those of one topic, as far as they
+    are known."""
     wanted = {partition for offsets in committed.values() for partition in offsets}
     wanted |= {partition for state in states for member in state.members for partition in member.partitions}
+    if topic is not None:
+        wanted = {partition for partition in wanted if partition.topic == topic}
     ends = group_direct.ends_of(brokers, sorted(wanted))
     left = sorted(wanted - ends.keys())
     more, wrong = admin.list_offsets(cluster, ours, dict.fromkeys(left, admin.offset_specs().latest()))

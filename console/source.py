@@ -302,14 +302,14 @@ class Source:
 
         return self._cache.get("groups", ask)
 
-    def states(self, names: Sequence[str]) -> States:
-        """Returns the states of these groups, without those that have gone. Raises Failure."""
+    def states(self, names: Sequence[str], topic: str | None = None) -> States:
+        """Returns the states of these groups, without those that have gone, with their offsets in all topics or in this one.
+        Raises Failure."""
         known = self.groups().by_name
         notes: dict[str, None] = {}
         with Brokers(self.cluster, self.summary().metadata) as brokers:
-            found, errors = group_states.states_of(
-                self.cluster, self.cluster.admin(), brokers, [known[name] for name in names if name in known], notes
-            )
+            wanted = [known[name] for name in names if name in known]
+            found, errors = group_states.states_of(self.cluster, self.cluster.admin(), brokers, wanted, notes, topic)
         return States({state.name: state for state in found}, (*notes, *_few([f"{name}: {why}" for name, why in errors.items()])))
 
     def state(self, name: str) -> tuple[GroupState, tuple[str, ...]]:

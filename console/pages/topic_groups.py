@@ -15,8 +15,8 @@ SIZE: Final = 100
 
 
 class Reader(NamedTuple):
-    """A group, and what it has of the topic: so many `partitions` with an offset or a member, its `lag` there in offsets, and the
-    `clients` that read them."""
+    """A group, and what it has of the topic: so many `partitions` with an offset or a member, its `lag` there in offsets, the
+    `clients` that read them, and what is wrong as far as it is seen there."""
 
     group: GroupState
     partitions: int
@@ -30,7 +30,7 @@ def groups(ask: Ask) -> Answer:
     topic = ask.source.topic(ask.args["topic"])
     known = ask.source.groups()
     names = [name for name in sorted(known.by_name) if ask.text("q").lower() in name.lower()]
-    states = ask.source.states(names[:MOST_GROUPS])
+    states = ask.source.states(names[:MOST_GROUPS], topic.name)
     offline = {topic.name} if topic.without_leader else set()
     found = [one for state in states.by_name.values() if (one := reader(state, topic.name, offline)) is not None]
     found.sort(key=lambda one: (-one.lag, one.group.name))

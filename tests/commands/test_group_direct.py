@@ -115,6 +115,34 @@ def test_however_many_groups_there_are_each_is_one_request(broker: ottla.testing
     assert sorted(api for api in seen if api not in beside) == ["DescribeGroups", "ListOffsets", "OffsetFetch"]
 
 
+def test_offsets_of_one_topic_are_all_that_is_asked_for(broker: ottla.testing.Broker, cluster: Cluster) -> None:
+    broker.create_topic("other", partitions=2)
+    with Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "read"}) as consumer:
+        consumer.commit(offsets=[TopicPartition("other", 1, 0)], asynchronous=False)
+    ours = cluster.admin()
+    with Brokers(cluster) as brokers:
+        groups = sorted(listed(brokers).values())
+
+        def ends_asked(topic: str | None) -> tuple[list[Any], list[str]]:
+            broker.record(1000)
+            states, errors = group_states.states_of(cluster, ours, brokers, groups, {}, topic)
+            asked = [one for seen in broker.requests(api="ListOffsets") for one in seen.request.topics]
+            broker.record(0)
+            assert errors == {}
+            return states, sorted(one.name for one in asked)
+
+        (read, reads), asked = ends_asked(TOPIC)
+        assert asked == [TOPIC]
+        (read_all, reads_all), asked = ends_asked(None)
+        assert asked == sorted([TOPIC, "other"])
+        assert {one.partition.topic for one in read_all.offsets} == {TOPIC, "other"}
+        assert read.offsets == tuple(one for one in read_all.offsets if one.partition.topic == TOPIC)
+        assert reads == reads_all
+        (read, reads), asked = ends_asked("other")
+        assert (len(read.offsets), read.total_lag, asked) == (1, 0, ["other"])
+        assert {(one.partition.topic, one.end_offset) for one in reads.offsets} == {(TOPIC, None)}  # its member has them
+
+
 def test_a_coordinator_that_says_it_is_none_leaves_the_group(broker: ottla.testing.Broker, cluster: Cluster) -> None:
     with Brokers(cluster) as brokers:
         groups = list(listed(brokers).values())

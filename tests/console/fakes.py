@@ -128,8 +128,8 @@ class FakeSource:
     def groups(self) -> Groups:
         return Groups({one.name: Listed(one.name, one.state, one.kind, 1) for one in self.states_of}, self.notes)
 
-    def states(self, names: Sequence[str]) -> States:
-        self.asked.append(list(names))
+    def states(self, names: Sequence[str], topic: str | None = None) -> States:
+        self.asked.append(list(names) if topic is None else (topic, list(names)))
         return States({one.name: one for one in self.states_of if one.name in names}, ())
 
     def state(self, name: str) -> tuple[GroupState, tuple[str, ...]]:

@@ -60,7 +60,7 @@ def test_only_so_many_groups_are_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     source = FakeSource([topic_summary("t")], [group_state(name) for name in "dcba"])
     with browsing(source) as browser:
         assert "2 more groups not asked" in browser.get("/topics/t/groups").text
-    assert source.asked == [["a", "b"]]
+    assert source.asked == [("t", ["a", "b"])]
 
 
 def test_a_topic_without_a_leader_is_the_trouble() -> None:
