@@ -1,4 +1,4 @@
-"""A browser's connection: who opens one has to ask for something soon, and to take the answer, and there are only so many of them.
+"""A browser's connection: who opens one has to ask for something soon and to take the answer, and there are only so many.
 
 With TLS, the handshake comes first. It counts like a connection and has the same time; and where other machines reach the
 console, one of them has so many connections at most, so that no one shuts the others out.

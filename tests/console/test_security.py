@@ -352,6 +352,21 @@ def test_a_user_comes_in_is_named_in_the_log_and_leaves(caplog: pytest.LogCaptur
     ]
 
 
+def test_a_log_out_of_which_the_broker_is_not_told_is_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "ottla.console.audit")
+
+    def fail(_: str) -> None:
+        raise Failure("the broker's inside is gone")
+
+    with browsing(FakeSource()) as browser:
+        browser.sessions.tell_end = fail  # type: ignore[method-assign]
+        assert browser.post("/logout").status == 303
+        assert browser.ask("GET", "/topics", {"Host": HOST, **cookie(browser)}).status == 401
+    assert caplog.messages[-1].startswith(
+        "session ended, but may go on in the broker's next console: the broker's inside is gone ("
+    )
+
+
 def test_after_too_many_wrong_passwords_the_page_says_when_to_come_back() -> None:
     with browsing(NOBODY, users=Doorkeeper()) as browser:
         assert [log_in(browser, "alice", "wrong") for _ in range(11)] == [401] * 10 + [429]
