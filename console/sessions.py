@@ -39,8 +39,8 @@ BY_TOKEN: Final = Holder()
 
 
 class Ended(NamedTuple):
-    """Which sessions of earlier processes have ended, by `mark_of`: those, and all that were opened up to `none_before`. `tell` has
-    the broker know of another one and when it was opened; it raises Failure, and may take seconds."""
+    """Which sessions of earlier processes have ended, by `mark_of`: those, and all that were opened up to `none_before`. `tell`
+    has the broker know of another one and when it was opened; it raises Failure, and may take seconds."""
 
     sessions: frozenset[str] = frozenset()
     none_before: float = 0.0
