@@ -4,6 +4,9 @@ An attempt counts as wrong from its begin, and no more once it was right: attemp
 Beyond it nothing is checked any more, whatever the password, so that a guess costs nothing and tells nothing. Who has logged in
 stays so; and where a user has logged in from before, what others guess elsewhere does not count, so that they do not lock out who
 is at the usual place.
+
+Wrong tokens are not bounded, since nobody guesses one, but what the log says of them is: whoever reaches the port can send
+thousands a second, and the log is on somebody's disk.
 """
 
 from __future__ import annotations
@@ -15,6 +18,8 @@ from typing import Any, Final, TypeVar
 WITHIN_S: Final = 15 * 60.0
 FROM_SOURCE: Final = 10
 FOR_USER: Final = 30
+TOKENS_IN_LOG: Final = 20
+TOKENS_WITHIN_S: Final = 60.0
 MOST_KEPT: Final = 4_096
 """So many sources, so many users and so many places of users are remembered; beyond it the one that was tried the longest ago is
 forgotten. They are kept apart, so that many sources do not make a user's attempts forgotten."""
@@ -28,6 +33,8 @@ class Attempts:
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
+        self._tokens_since = clock()
+        self._tokens = 0
         self._of_sources: Times = OrderedDict()
         self._of_users: Times = OrderedDict()
         self._places: OrderedDict[tuple[str, str], None] = OrderedDict()  # a source, and a user who has logged in from there
@@ -52,6 +59,18 @@ class Attempts:
                 found.pop()
         self._places[source, user] = None
         _keep(self._places, (source, user))
+
+    def note_wrong_token(self) -> str:
+        """Returns what the log says of one more wrong token: nothing, if there were too many in this minute, and with the first one
+        after it how many it has left out."""
+        now, left_out = self._clock(), 0
+        if now - self._tokens_since >= TOKENS_WITHIN_S:
+            left_out = max(0, self._tokens - TOKENS_IN_LOG)
+            self._tokens_since, self._tokens = now, 0
+        self._tokens += 1
+        if self._tokens > TOKENS_IN_LOG:
+            return ""
+        return f"wrong token, after {left_out:,} that are not in this log" if left_out else "wrong token"
 
     def _counts(self, source: str, user: str | None) -> list[tuple[Times, str, int]]:
         """Returns where an attempt counts: among which, as which, and how many there may be."""

@@ -176,7 +176,7 @@ def serve(
         loop="asyncio",
         lifespan="off",
         log_config=None,
-        log_level="warning",
+        log_level="error",  # a warning is what a stranger sends that is no HTTP, as often as the stranger likes
         access_log=False,
         server_header=False,
         proxy_headers=False,

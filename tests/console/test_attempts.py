@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ottla.console.attempts import FOR_USER, FROM_SOURCE, MOST_KEPT, WITHIN_S, Attempts
+from ottla.console.attempts import FOR_USER, FROM_SOURCE, MOST_KEPT, TOKENS_IN_LOG, TOKENS_WITHIN_S, WITHIN_S, Attempts
 
 
 class Now:
@@ -74,6 +74,18 @@ def test_many_sources_do_not_make_what_counts_for_a_user_forgotten() -> None:
     for number in range(2 * MOST_KEPT):
         attempts.begin(f"b{number}", None)
     assert attempts.begin("another", "alice") > 0
+
+
+def test_of_wrong_tokens_the_log_has_so_many_a_minute_and_how_many_it_has_not() -> None:
+    now = Now()
+    attempts = Attempts(now)
+    assert [attempts.note_wrong_token() for _ in range(TOKENS_IN_LOG)] == ["wrong token"] * TOKENS_IN_LOG
+    assert {attempts.note_wrong_token() for _ in range(1500)} == {""}
+    now.s = TOKENS_WITHIN_S
+    assert attempts.note_wrong_token() == "wrong token, after 1,500 that are not in this log"
+    assert attempts.note_wrong_token() == "wrong token"
+    now.s *= 2
+    assert attempts.note_wrong_token() == "wrong token"
 
 
 def test_only_so_many_are_remembered() -> None:

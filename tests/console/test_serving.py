@@ -20,6 +20,7 @@ import pytest
 from compat_tests.password_files import PASSWORD, line, write
 from compat_tests.security.tls_files import BROKER, ROOT
 from ottla.commands.output import Failure
+from ottla.console.attempts import TOKENS_IN_LOG
 from ottla.console.serving import listen
 
 TOKEN = "0123&56=789#ab%c+"
@@ -78,6 +79,28 @@ def test_the_line_leads_in_and_sigterm_ends_it(connect: Connect) -> None:
         assert re.fullmatch(
             r"\S+ \S+ INFO ottla\.console\.audit: session opened \(session \w{8}, from 127\.0\.0\.1\)\n", process.stderr.read()
         )
+
+
+def test_a_stranger_does_not_fill_the_log(connect: Connect) -> None:
+    with console() as (process, line):
+        port, _ = place(line)
+        own = {"Origin": f"http://127.0.0.1:{port}", "Content-Type": "application/x-www-form-urlencoded"}
+        connection = connect(http.client.HTTPConnection("127.0.0.1", port, timeout=30))
+        for _ in range(100):
+            connection.request("POST", "/login", "token=x", own)
+            assert connection.getresponse().read()
+            connection.request("GET", "/", headers={"Connection": "upgrade", "Upgrade": "x"})
+            assert connection.getresponse().read()
+        for _ in range(10):
+            with socket.create_connection(("127.0.0.1", port)) as nonsense:
+                nonsense.sendall(b"nonsense\r\n\r\n")
+                assert nonsense.recv(100).startswith(b"HTTP/1.1 400")
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(30) == 0
+        assert process.stderr is not None
+        lines = process.stderr.read().splitlines()
+    assert len(lines) == TOKENS_IN_LOG
+    assert all("wrong token" in line for line in lines)
 
 
 def test_a_token_of_the_environment_and_read_only(connect: Connect) -> None:
