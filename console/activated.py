@@ -63,7 +63,8 @@ def main() -> int:
     shown = Beside(_directories(orders["directories"]), inside=inside, is_under_test=orders["is_under_test"])
     beside = shown if orders["shows_inside"] else Beside(without_inside=NEEDS_TOKEN)
     context = None if orders["tls"] is None else context_of(orders["tls"].encode())
-    at = Listening(listening, orders["host"], orders["port"], context, tuple(orders["names"]))
+    tls = None if context is None else lambda: context
+    at = Listening(listening, orders["host"], orders["port"], tls, tuple(orders["names"]))
     seen_by = None if orders["seen_by"] is None else frozenset(orders["seen_by"])
     read_only = orders["read_only"]
     if serve(cluster, at, sessions, read_only=read_only, users=users, seen_by=seen_by, beside=beside, until=until):

@@ -61,8 +61,8 @@ class Attempts:
         _keep(self._places, (source, user))
 
     def note_wrong_token(self) -> str:
-        """Returns what the log says of one more wrong token: nothing, if there were too many in this minute, and with the first one
-        after it how many it has left out."""
+        """Returns what the log says of one more wrong token: nothing, if there were too many in this minute, and with the first
+        one after it how many it has left out."""
         now, left_out = self._clock(), 0
         if now - self._tokens_since >= TOKENS_WITHIN_S:
             left_out = max(0, self._tokens - TOKENS_IN_LOG)

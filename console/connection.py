@@ -92,13 +92,13 @@ class Connection(H11Protocol):
 
 
 class Handshake(asyncio.Protocol):
-    """A connection until it is encrypted; then `make` makes what speaks HTTP. `under_way` has all that are not so far, and
-    `others` are the connections that are. uvicorn's own way to TLS bounds neither their number nor, below a minute, their
-    time."""
+    """A connection until it is encrypted; then `make` makes what speaks HTTP. `context` returns what TLS is spoken with now,
+    `under_way` has all that are not so far, and `others` are the connections that are. uvicorn's own way to TLS bounds neither
+    their number nor, below a minute, their time."""
 
     def __init__(
         self,
-        context: ssl.SSLContext,
+        context: Callable[[], ssl.SSLContext],
         under_way: set[Handshake],
         source_of: Callable[[str], str],
         make: Callable[..., Connection],
@@ -132,7 +132,7 @@ class Handshake(asyncio.Protocol):
         loop = asyncio.get_running_loop()
         try:
             encrypted = await loop.start_tls(
-                transport, self, self._context, server_side=True, ssl_handshake_timeout=HEAD_S, ssl_shutdown_timeout=HEAD_S
+                transport, self, self._context(), server_side=True, ssl_handshake_timeout=HEAD_S, ssl_shutdown_timeout=HEAD_S
             )
         except (OSError, asyncio.CancelledError) as error:  # an SSLError is an OSError, and so is too late
             _log.debug("no handshake with %s: %s", self.source, error)

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import hashlib
 import logging
-import os
 from pathlib import Path
 from typing import Final
 
+from ottla.console.file_state import state_of
 from ottla.security.password_file import MECHANISM, BadPasswordFile, Credential, read_users
 
 _log: Final = logging.getLogger("ottla.console")
@@ -24,19 +24,11 @@ class Users:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._seen = self._look()
+        self._seen = state_of(path)
         self._users = read_users(path)
 
-    def _look(self) -> tuple[int, ...]:
-        """Returns something that is another one when the file is; nothing while there is none."""
-        try:
-            found = os.stat(self._path)
-        except OSError:
-            return ()
-        return found.st_ino, found.st_mtime_ns, found.st_size, found.st_mode
-
     def _current(self) -> dict[str, Credential]:
-        seen = self._look()
+        seen = state_of(self._path)
         if seen != self._seen:
             self._seen = seen
             try:

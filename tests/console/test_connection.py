@@ -179,7 +179,7 @@ async def _encrypting(use: Any, answer: Any = _hello) -> None:
     given = {"config": config, "server_state": state, "app_state": {}}
 
     def accepted() -> asyncio.Protocol:
-        return connection.Handshake(context, under_way, lambda host: host, connection.Connection, **given)
+        return connection.Handshake(lambda: context, under_way, lambda host: host, connection.Connection, **given)
 
     server = await asyncio.get_running_loop().create_server(accepted, "127.0.0.1", 0)
 

@@ -17,6 +17,7 @@ from urllib.parse import urlencode
 
 import pytest
 
+from compat_tests.certificates import issue
 from compat_tests.password_files import PASSWORD, line, write
 from compat_tests.security.tls_files import BROKER, ROOT
 from ottla.commands.output import Failure
@@ -180,6 +181,10 @@ def test_with_tls_and_users_other_machines_are_let_in_by_a_name_of_the_certifica
         answer = connection.getresponse()
         assert answer.status == 200
         assert b"Log out alice" in answer.read()
+        renewed = issue("console", ROOT, hosts=("localhost",))
+        write(keystore, renewed.pem())
+        with context.wrap_socket(socket.create_connection(("localhost", port), 30), server_hostname="localhost") as shown:
+            assert shown.getpeercert(binary_form=True) == ssl.PEM_cert_to_DER_cert(renewed.chain_pem())
         plain = connect(http.client.HTTPConnection("127.0.0.1", port, timeout=30))
         plain.request("GET", "/")
         with pytest.raises((http.client.HTTPException, OSError)):

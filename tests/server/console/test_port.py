@@ -29,11 +29,11 @@ class Clock(LoopClock):
         self.later = 0.0
         real = self.monotonic
         self.monotonic = lambda: real() + self.later
-        self._due: list[Callable[[], object]] = []
+        self._due: list[Callable[[], None]] = []
 
-    def call_later(self, delay: float, callback: Callable[[], object]) -> Any:
+    def call_later(self, seconds: float, callback: Callable[[], None]) -> Any:
         self._due.append(callback)
-        return super().call_later(delay, callback)
+        return super().call_later(seconds, callback)
 
     def run_later(self) -> None:
         """Calls at once what was to be called later."""
