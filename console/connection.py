@@ -1,7 +1,8 @@
 """A browser's connection: who opens one has to ask for something soon and to take the answer, and there are only so many.
 
 With TLS, the handshake comes first. It counts like a connection and has the same time; and where other machines reach the
-console, one of them has so many connections at most, so that no one shuts the others out.
+console, one of them has so many connections at most, and gives one up to another that has fewer when all are taken, so that no
+few shut the others out.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import ssl
+from collections import Counter
 from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
@@ -62,6 +64,11 @@ class Connection(H11Protocol):
         elif not is_idle:  # a head has come, and its request is under way
             self._stop_head_timer()
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether a request is under way."""
+        return self.conn.their_state is not h11.IDLE
+
     def _stop_head_timer(self) -> None:
         if self._head_timer is not None:
             self._head_timer.cancel()
@@ -96,6 +103,8 @@ class Handshake(asyncio.Protocol):
     `under_way` has all that are not so far, and `others` are the connections that are. uvicorn's own way to TLS bounds neither
     their number nor, below a minute, their time."""
 
+    is_busy = False
+
     def __init__(
         self,
         context: Callable[[], ssl.SSLContext],
@@ -112,18 +121,36 @@ class Handshake(asyncio.Protocol):
         self._early = bytearray()
         self._task: asyncio.Task[None] | None = None
         self.source = ""
+        self.transport: asyncio.Transport
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as in uvicorn
-        self.source = source_at(transport, self._source_of)
-        sources = [each.source for each in self._under_way]
-        sources += [source_at(each.transport, self._source_of) for each in self._others]
-        if len(sources) >= MAX_CONNECTIONS or sources.count(self.source) >= MAX_OF_SOURCE:
+        self.transport, self.source = transport, source_at(transport, self._source_of)
+        if not self._find_room():
             transport.abort()
             return
         transport.pause_reading()  # until TLS reads
         transport.set_write_buffer_limits(1)
         self._under_way.add(self)
         self._task = asyncio.get_running_loop().create_task(self._encrypt(transport))
+
+    def _find_room(self) -> bool:
+        """Returns whether there is room for one more of this source. Where all is taken, the source that has most gives up what
+        it misses least, if it still has as many as this one then."""
+        at: list[tuple[str, Any]] = [(each.source, each) for each in self._under_way]
+        at += [(source_at(each.transport, self._source_of), each) for each in self._others]
+        held = Counter(source for source, _ in at)
+        if held[self.source] >= MAX_OF_SOURCE:
+            return False
+        if len(at) < MAX_CONNECTIONS:
+            return True
+        most, count = held.most_common(1)[0]
+        if count <= held[self.source] + 1:
+            return False
+        given_up = min((each for source, each in at if source == most), key=lambda each: each.is_busy)
+        self._under_way.discard(given_up)
+        self._others.discard(given_up)
+        given_up.transport.abort()
+        return True
 
     def data_received(self, data: bytes) -> None:
         self._early += data  # what a browser sends at once comes before the end of the handshake is known here

@@ -259,10 +259,38 @@ def test_handshakes_and_connections_are_so_many_in_all_and_of_one_source(monkeyp
         of_source, _ = await open_()
         assert await is_closed(of_source)
         await open_("127.0.0.2")
-        beyond, _ = await open_("127.0.0.3")
+        beyond, _ = await open_("127.0.0.2")
         assert await is_closed(beyond)
         assert len(under_way) == 2
         writer.write(HEAD + b"\r\n")
         await reader.readuntil(b"hello")
+
+    asyncio.run(_encrypting(use))
+
+
+def test_where_all_is_taken_who_has_most_gives_one_up_to_who_has_fewer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection, "HEAD_S", 20)
+    tls = {"ssl": client(), "server_hostname": "localhost"}
+
+    async def use(open_: Any, _: set[Any]) -> None:
+        busy, writer = await open_(**tls)
+        writer.write(HEAD + b"Content-Length: 3\r\n\r\n")  # an answer comes, and the request is not over
+        await busy.readuntil(b"hello")
+        idle, idle_writer = await open_(**tls)
+        idle_writer.write(HEAD + b"\r\n")
+        await idle.readuntil(b"hello")
+        silent, _ = await open_()
+        other, other_writer = await open_("127.0.0.2", **tls)
+        assert await is_closed(silent)
+        other_writer.write(HEAD + b"\r\n")
+        await other.readuntil(b"hello")
+        assert await is_closed((await open_("127.0.0.2"))[0])  # it would have more than who gives up
+        third, third_writer = await open_("127.0.0.3", **tls)
+        third_writer.write(HEAD + b"\r\n")
+        await third.readuntil(b"hello")
+        assert await is_closed(idle)
+        assert await is_closed((await open_("127.0.0.4"))[0])  # each has one
+        writer.write(b"abc" + HEAD + b"\r\n")
+        await busy.readuntil(b"hello")
 
     asyncio.run(_encrypting(use))
