@@ -176,6 +176,7 @@ def serve(
         ws="none",
         loop="asyncio",
         lifespan="off",
+        backlog=MAX_CONNECTIONS,  # so many are accepted at once, too, each with a descriptor until it is refused
         log_config=None,
         log_level="error",  # a warning is what a stranger sends that is no HTTP, as often as the stranger likes
         access_log=False,

@@ -5,13 +5,14 @@ from __future__ import annotations
 import http.client
 import os
 import re
+import select
 import signal
 import socket
 import ssl
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 from urllib.parse import urlencode
 
@@ -22,6 +23,7 @@ from compat_tests.password_files import PASSWORD, line, write
 from compat_tests.security.tls_files import BROKER, ROOT
 from ottla.commands.output import Failure
 from ottla.console.attempts import TOKENS_IN_LOG
+from ottla.console.connection import MAX_CONNECTIONS
 from ottla.console.serving import listen
 
 TOKEN = "0123&56=789#ab%c+"
@@ -102,6 +104,23 @@ def test_a_stranger_does_not_fill_the_log(connect: Connect) -> None:
         lines = process.stderr.read().splitlines()
     assert len(lines) == TOKENS_IN_LOG
     assert all("wrong token" in line for line in lines)
+
+
+def test_connections_wait_outside_before_they_cost_descriptors(connect: Connect) -> None:
+    with console() as (process, line), ExitStack() as stack:
+        port, _ = place(line)
+        connection = connect(http.client.HTTPConnection("127.0.0.1", port, timeout=30))
+        connection.request("GET", "/")
+        assert connection.getresponse().read()  # it serves
+        process.send_signal(signal.SIGSTOP)  # it accepts none, and a kernel lets so many in by itself as it was told
+        many = [stack.enter_context(socket.socket()) for _ in range(3 * MAX_CONNECTIONS)]
+        for each in many:
+            each.setblocking(False)
+            with suppress(BlockingIOError):
+                each.connect(("127.0.0.1", port))
+        _, let_in, _ = select.select([], many, [], 30)
+        process.send_signal(signal.SIGCONT)
+        assert MAX_CONNECTIONS <= len(let_in) <= MAX_CONNECTIONS + 2
 
 
 def test_a_token_of_the_environment_and_read_only(connect: Connect) -> None:
