@@ -23,7 +23,7 @@ from ottla.console.app import Beside
 from ottla.console.directory import Directory, open_all, why_not
 from ottla.console.inside import SocketInside
 from ottla.console.serving import Listening, Until, log_to_stderr, serve
-from ottla.console.sessions import Sessions
+from ottla.console.sessions import Ended, Sessions
 from ottla.console.threads import leave
 from ottla.console.tls import context_of
 from ottla.console.users import Users
@@ -54,11 +54,17 @@ def main() -> int:
     except BadPasswordFile as error:  # it has been changed since the broker started
         _log.error("ottla.console.users: %s", error)
         return 1
-    sessions = Sessions(orders["token"], secrets.token_bytes, time.monotonic, bytes.fromhex(orders["key"]), users)
+    ended = Ended(
+        frozenset(orders["ended"]),
+        orders["none_before"],
+        lambda session, opened: inside.ask("end_session", session=session, opened=opened),
+    )
+    sessions = Sessions(orders["token"], secrets.token_bytes, time.monotonic, bytes.fromhex(orders["key"]), users, ended)
     shown = Beside(_directories(orders["directories"]), inside=inside, is_under_test=orders["is_under_test"])
     beside = shown if orders["shows_inside"] else Beside(without_inside=NEEDS_TOKEN)
     context = None if orders["tls"] is None else context_of(orders["tls"].encode())
-    at = Listening(listening, orders["host"], orders["port"], context, tuple(orders["names"]))
+    tls = None if context is None else lambda: context
+    at = Listening(listening, orders["host"], orders["port"], tls, tuple(orders["names"]))
     seen_by = None if orders["seen_by"] is None else frozenset(orders["seen_by"])
     read_only = orders["read_only"]
     if serve(cluster, at, sessions, read_only=read_only, users=users, seen_by=seen_by, beside=beside, until=until):

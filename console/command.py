@@ -23,6 +23,7 @@ from ottla.commands.output import Failure
 
 if TYPE_CHECKING:
     from ottla.console.app import Beside
+    from ottla.console.tls import RenewedKeystore
     from ottla.console.users import Users
 
 DEFAULT_PORT: Final = 8080
@@ -108,7 +109,10 @@ def run_console(
     looks_at = [f"cluster {cluster.bootstrap}"] if beside.has_cluster else []
     looks_at += [f"directory {one.path}" for one in beside.directories]
     let_in = _users_of(users)
-    at = listen(host, port, *_key_of(keystore), has_users=let_in is not None)
+    keys = _keys_of(keystore)
+    at = listen(host, port, *((keys.pem, keys.names) if keys else ()), has_users=let_in is not None)
+    if keys is not None:
+        at = at._replace(context=keys.context)
     # Whoever chose a token knows it, and may not want it in a log. Where other machines ask, there are users instead.
     made = token or (None if at.is_remote else secrets.token_urlsafe(24))
     sessions = Sessions(made, secrets.token_bytes, time.monotonic, users=let_in)
@@ -165,13 +169,13 @@ def _users_of(path: Path | None) -> Users | None:
         raise Failure(f"--users {error}") from None
 
 
-def _key_of(path: Path | None) -> tuple[bytes | None, tuple[str, ...]]:
-    """Returns the key for TLS, and for which names it is. Raises Failure."""
+def _keys_of(path: Path | None) -> RenewedKeystore | None:
+    """Returns the key for TLS, with its certificate. Raises Failure."""
     if path is None:
-        return None, ()
-    from ottla.console.tls import load_keystore
+        return None
+    from ottla.console.tls import RenewedKeystore
 
-    return load_keystore(path, os.environ.get(PASSWORD_VARIABLE), PASSWORD_VARIABLE)
+    return RenewedKeystore(path, os.environ.get(PASSWORD_VARIABLE), PASSWORD_VARIABLE)
 
 
 def open_in_browser(url: str, environment: Mapping[str, str]) -> threading.Thread:

@@ -55,7 +55,7 @@ class Login:
         if not self.from_here_only or is_here(address):
             session = self._sessions.open(fields.get("token", ""))
         if session is None:
-            raise NotLetIn(401, "That is not the token.", "wrong token")
+            raise NotLetIn(401, "That is not the token.", self._attempts.note_wrong_token())
         return LetIn(session)
 
     async def _by_password(self, users: Users, name: str, password: str, address: str) -> LetIn:

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any, Final, NamedTuple
 from urllib.parse import parse_qsl
 
@@ -26,6 +27,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from ottla.commands.output import Failure
 from ottla.console.login import Login, NotLetIn
 from ottla.console.sessions import EVERYBODY, Sessions, name_of
 
@@ -95,7 +97,7 @@ class Refused(Exception):
 
 class Guard:
     """The ASGI application around the pages. Those find in `scope["state"]` the `query`, the `session`, its `user` (empty for who
-    came by the token), its `form_token`, and of a POST the `form`."""
+    came by the token), its `form_token`, whether it `is_open` yet, and of a POST the `form`."""
 
     def __init__(
         self,
@@ -157,6 +159,7 @@ class Guard:
                 raise Refused(401, "Who are you?", "")
         user = state["user"] = self._sessions.user_of(session)
         state["session"] = _who(session, user)
+        state["is_open"] = partial(self._sessions.is_still_open, session)
         state["form_token"] = self._sessions.form_token(session)
         if method == "POST":
             if self._read_only and path != LOGOUT:
@@ -165,7 +168,7 @@ class Guard:
             if not self._sessions.fits(session, form.pop("form_token", "")):
                 raise Refused(403, "Not sent", "The form is not of this session; go back, load the page again and repeat it.")
             if path == LOGOUT:
-                return self._log_out(session, user, scope)
+                return await self._log_out(session, user, scope)
             state["form"] = form
         return self._pages
 
@@ -183,9 +186,15 @@ class Guard:
         self._set_cookie(answer, session)
         return answer
 
-    def _log_out(self, session: str, user: str, scope: Scope) -> Response:
-        self._sessions.close(session)
-        self._audit(_who(session, user), _address_of(scope), "session ended")
+    async def _log_out(self, session: str, user: str, scope: Scope) -> Response:
+        self._sessions.end(session)
+        try:
+            await asyncio.to_thread(self._sessions.tell_end, session)
+        except Failure as why:
+            done = f"session ended, but may go on in the broker's next console: {why}"
+        else:
+            done = "session ended"
+        self._audit(_who(session, user), _address_of(scope), done)
         answer = RedirectResponse("/", status_code=303)
         self._set_cookie(answer, "", max_age=0)
         return answer

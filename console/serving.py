@@ -49,12 +49,13 @@ _MORE_S: Final = 5.0
 
 
 class Listening(NamedTuple):
-    """Where the console listens. With TLS, `context` has its key, and `names` are those of its certificate."""
+    """Where the console listens. With TLS, `context` returns what has its key now, and `names` are those of its
+    certificate."""
 
     socket: socket.socket
     host: str
     port: int
-    context: ssl.SSLContext | None = None
+    context: Callable[[], ssl.SSLContext] | None = None
     names: tuple[str, ...] = ()
 
     @property
@@ -103,7 +104,7 @@ def listen(host: str, port: int, pem: bytes | None = None, names: tuple[str, ...
     except OSError as error:
         made.close()
         raise Failure(f"{host}:{port}: {error.strerror or error}; --port 0 picks a free port") from None
-    return Listening(made, str(address), made.getsockname()[1], context, names)
+    return Listening(made, str(address), made.getsockname()[1], None if context is None else lambda: context, names)
 
 
 def log_to_stderr() -> None:
@@ -111,7 +112,7 @@ def log_to_stderr() -> None:
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
 
 
-def _encrypted(context: ssl.SSLContext) -> type[asyncio.Protocol]:
+def _encrypted(context: Callable[[], ssl.SSLContext]) -> type[asyncio.Protocol]:
     """Returns what uvicorn calls for each connection."""
     return cast("type[asyncio.Protocol]", partial(Handshake, context, set(), source_of, Connection))
 
@@ -176,8 +177,9 @@ def serve(
         ws="none",
         loop="asyncio",
         lifespan="off",
+        backlog=MAX_CONNECTIONS,  # so many are accepted at once, too, each with a descriptor until it is refused
         log_config=None,
-        log_level="warning",
+        log_level="error",  # a warning is what a stranger sends that is no HTTP, as often as the stranger likes
         access_log=False,
         server_header=False,
         proxy_headers=False,

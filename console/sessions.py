@@ -6,7 +6,8 @@ Without a token and without users, everybody is let in, all in one session that 
 A session ends after twelve hours without a request, and the oldest one when there are too many. With it goes a form token, which
 a page of another site cannot know: it is derived from the session by a key that lives as long as the process, or as the broker
 that gives the same `key` to each console that it starts. With that key, a session says by itself who opened it and when, so that
-it goes on when the process is another one; its twelve hours then count from when it was opened.
+it goes on when the process is another one; its twelve hours then count from when it was opened. One that was ended does not go
+on: the broker is told of it, and tells the next process (`Ended`).
 """
 
 from __future__ import annotations
@@ -37,6 +38,18 @@ class Holder(NamedTuple):
 BY_TOKEN: Final = Holder()
 
 
+class Ended(NamedTuple):
+    """Which sessions of earlier processes have ended, by `mark_of`: those, and all that were opened up to `none_before`. `tell`
+    has the broker know of another one and when it was opened; it raises Failure, and may take seconds."""
+
+    sessions: frozenset[str] = frozenset()
+    none_before: float = 0.0
+    tell: Callable[[str, float], object] = lambda _, __: None
+
+
+NONE_ENDED: Final = Ended()
+
+
 class Sessions:
     """Without `token` and `users` everybody is let in. `random` returns so many bytes that nobody can guess; `clock` counts
     seconds."""
@@ -48,6 +61,7 @@ class Sessions:
         clock: Callable[[], float],
         key: bytes | None = None,
         users: Users | None = None,
+        ended: Ended = NONE_ENDED,
     ) -> None:
         self._token = None if token is None else token.encode()
         self._users = users
@@ -56,6 +70,8 @@ class Sessions:
         self._clock = clock
         self._is_one_of_several = key is not None
         self._key = key or random(32)
+        self._ended = set(ended.sessions)
+        self._none_before, self._tell = ended.none_before, ended.tell
         self._began = clock()
         self._last_seen: dict[str, float] = {}
         self._holders: dict[str, Holder] = {}
@@ -104,9 +120,20 @@ class Sessions:
         return session
 
     def close(self, session: str) -> None:
-        """Ends a session, if there is one."""
+        """Ends a session, if there is one, in this process."""
         self._last_seen.pop(session, None)
         self._holders.pop(session, None)
+
+    def end(self, session: str) -> None:
+        """Ends an open session for good; `tell_end` has yet to be called for those after this process."""
+        self.close(session)
+        if self._is_one_of_several and session:
+            self._ended.add(mark_of(session))
+
+    def tell_end(self, session: str) -> None:
+        """Has the broker know that this session has ended, for the processes after this one. Raises Failure. For a thread."""
+        if self._is_one_of_several and session:
+            self._tell(mark_of(session), _opened_at(session))
 
     def user_of(self, session: str) -> str:
         """Returns whose this open session is, empty for who came by the token."""
@@ -126,6 +153,13 @@ class Sessions:
         self._last_seen[session] = now
         return True
 
+    def is_still_open(self, session: str) -> bool:
+        """Returns whether this session, which was open, is so yet; it does not count as used."""
+        seen = self._last_seen.get(session)
+        if seen is None:
+            return self.is_for_all
+        return self._clock() - seen <= IDLE_S and self._counts(self._holders.get(session, BY_TOKEN))
+
     def _counts(self, holder: Holder) -> bool:
         if not holder.user:
             return True
@@ -141,7 +175,9 @@ class Sessions:
             self._sign(text).encode(), session.encode("utf-8", "surrogatepass")
         ):
             return None
-        opened = float(text.rpartition("-")[2])
+        opened = _opened_at(session)
+        if opened <= self._none_before or mark_of(session) in self._ended:
+            return None
         return opened if opened < self._began else None
 
     def form_token(self, session: str) -> str:
@@ -156,6 +192,16 @@ def _holder_in(session: str) -> Holder:
     """Returns whose a session is that an earlier process has signed: what stands between its number and its time."""
     _, *whose, _, _ = session.split("-")
     return Holder(bytes.fromhex(whose[0]).decode(), whose[1]) if whose else BY_TOKEN
+
+
+def _opened_at(session: str) -> float:
+    """Returns when a process of a broker has opened this session, which it has signed."""
+    return float(session.split("-")[-2])
+
+
+def mark_of(session: str) -> str:
+    """Returns what stands for a session where it has ended: of no use to who wants in, and of no other one."""
+    return hashlib.sha256(b"ended " + session.encode()).hexdigest()[:32]
 
 
 def name_of(session: str) -> str:

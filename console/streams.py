@@ -126,7 +126,7 @@ class Streams:
 
 
 class StreamResponse:
-    """Answers a request with a stream of events, until the browser goes or no more come."""
+    """Answers a request with a stream of events, until the browser goes, its session ends, or no more come."""
 
     def __init__(self, streams: Streams, follow: Follow) -> None:
         self._streams = streams
@@ -136,10 +136,10 @@ class StreamResponse:
         headers = [(b"content-type", b"text/event-stream; charset=utf-8")]
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         if scope["method"] == "GET":
-            await self._events(receive, send)
+            await self._events(receive, send, scope["state"]["is_open"])
         await send({"type": "http.response.body", "body": b""})
 
-    async def _events(self, receive: Receive, send: Send) -> None:
+    async def _events(self, receive: Receive, send: Send, is_open: Callable[[], bool]) -> None:
         loop, came = asyncio.get_running_loop(), asyncio.Event()
 
         def wake() -> None:
@@ -156,6 +156,8 @@ class StreamResponse:
                 waiting = asyncio.ensure_future(came.wait())
                 await asyncio.wait({gone, waiting}, timeout=_ALIVE_S, return_when=asyncio.FIRST_COMPLETED)
                 waiting.cancel()
+                if not is_open():
+                    return
                 if not came.is_set():
                     await _send(send, b": alive\n\n")
                 came.clear()

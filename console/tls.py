@@ -1,21 +1,25 @@
 """What the console needs to speak TLS: a key with its certificate, from a file, and what OpenSSL makes of them.
 
-Its names are those of the certificate: browsers would take no other, and the console answers to no other (security.py).
+Its names are those of the certificate: browsers would take no other, and the console answers to no other (security.py). They are
+read once; key and certificate are read again when the file is another one, since a certificate has to be renewed every few weeks.
 """
 
 from __future__ import annotations
 
+import logging
 import ssl
 import time
 from pathlib import Path
 from typing import Any, Final
 
 from ottla.commands.output import Failure
+from ottla.console.file_state import state_of
 from ottla.log.config_def import ConfigError, Secret
 from ottla.security.pem import load_pem
 
 _KINDS: Final = {".p12": "PKCS12", ".pfx": "PKCS12", ".jks": "JKS"}
 """By the end of the name; every other file is PEM."""
+_log: Final = logging.getLogger("ottla.console")
 
 
 class _Keystore:
@@ -64,3 +68,31 @@ def context_of(pem: bytes) -> ssl.SSLContext:
     except ssl.SSLError as error:
         raise Failure(f"the console's key and certificate cannot be used: {error.reason or error}") from None
     return context
+
+
+class RenewedKeystore:
+    """A keystore's file, as it is now: `pem` and `names` are those of the start, and `context` has the key and the certificate of
+    now. Raises Failure if it cannot be used at the start."""
+
+    def __init__(self, path: Path, password: str | None, variable: str) -> None:
+        self._path, self._password, self._variable = path, password, variable
+        self._seen = state_of(path)
+        self.pem, self.names = load_keystore(path, password, variable)
+        self._context = context_of(self.pem)
+
+    def context(self) -> ssl.SSLContext:
+        """Returns how to speak TLS with who connects now. While the file cannot be used, as it may be in the middle of being
+        written, what was there before counts on, and the log says so once."""
+        seen = state_of(self._path)
+        if seen != self._seen:
+            self._seen = seen
+            try:
+                pem, names = load_keystore(self._path, self._password, self._variable)
+                self._context = context_of(pem)
+            except Failure as error:
+                _log.error("the console goes on with the certificate that it has: %s", error)
+                return self._context
+            _log.info("the console has another certificate, as %s is another file", self._path)
+            if more := sorted(set(names) - set(self.names)):
+                _log.warning("the console answers to the names of its start only; start it again for %s", ", ".join(more))
+        return self._context

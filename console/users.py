@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import hashlib
 import logging
-import os
 from pathlib import Path
 from typing import Final
 
-from ottla.security.password_file import ITERATIONS, BadPasswordFile, Credential, credential_of, read_users
+from ottla.console.file_state import state_of
+from ottla.security.password_file import MECHANISM, BadPasswordFile, Credential, read_users
 
 _log: Final = logging.getLogger("ottla.console")
-_NOBODY_SALT: Final = bytes(16)
+_NOBODY: Final = bytes(64)
 
 
 class Users:
@@ -24,22 +24,11 @@ class Users:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._seen = self._look()
+        self._seen = state_of(path)
         self._users = read_users(path)
-        # Whoever is not there takes as long as most of those who are.
-        iterations = max((each.iterations for each in self._users.values()), default=ITERATIONS)
-        self._nobody = credential_of("", _NOBODY_SALT, iterations)
-
-    def _look(self) -> tuple[int, ...]:
-        """Returns something that is another one when the file is; nothing while there is none."""
-        try:
-            found = os.stat(self._path)
-        except OSError:
-            return ()
-        return found.st_ino, found.st_mtime_ns, found.st_size, found.st_mode
 
     def _current(self) -> dict[str, Credential]:
-        seen = self._look()
+        seen = state_of(self._path)
         if seen != self._seen:
             self._seen = seen
             try:
@@ -57,6 +46,11 @@ class Users:
         return None if found is None else hashlib.sha256(found.line(name).encode()).hexdigest()[:16]
 
     def fits(self, name: str, password: str) -> bool:
-        """Returns whether this is the user's password, after some 100 ms of work, as long if there is no such user."""
-        found = self._current().get(name)
-        return (found or self._nobody).fits(password) and found is not None
+        """Returns whether this is the user's password, after some 100 ms of work: for every name as long as for the user whose
+        password takes longest, so that the time does not tell which users there are."""
+        users = self._current()
+        found, most = users.get(name), max(each.iterations for each in users.values())
+        is_right = found is not None and found.fits(password)
+        if rest := most - (0 if found is None else found.iterations):
+            Credential(MECHANISM, rest, _NOBODY, _NOBODY, _NOBODY).fits(password)
+        return is_right

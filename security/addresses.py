@@ -6,16 +6,19 @@ whole addresses counts one client as many as it likes.
 
 from __future__ import annotations
 
-from ipaddress import IPv6Address
+from ipaddress import IPv4Address, IPv6Address, IPv6Network
 from typing import Final
 
 _PREFIX_BITS: Final = 64
 _OTHER_BITS: Final = 128 - _PREFIX_BITS
+_TRANSLATED: Final = IPv6Network("64:ff9b::/96")
+"""What a translator makes of IPv4 addresses (RFC 6052): all of them are in one network of 64 bits."""
 
 
 def source_of(host: str) -> str:
     """Returns the source of an address as connections have it: an IPv4 address as it is, also where a socket of IPv6 writes it
-    as `::ffff:192.0.2.1`, an IPv6 address as its network, such as `2001:db8::/64`. A text that is no address is its own."""
+    as `::ffff:192.0.2.1`, or a translator as `64:ff9b::192.0.2.1`; an IPv6 address as its network, such as `2001:db8::/64`. A
+    text that is no address is its own."""
     if ":" not in host:
         return host
     try:
@@ -24,6 +27,8 @@ def source_of(host: str) -> str:
         return host
     if address.ipv4_mapped is not None:
         return str(address.ipv4_mapped)
+    if address in _TRANSLATED:
+        return str(IPv4Address(address.packed[-4:]))
     return f"{IPv6Address(int(address) >> _OTHER_BITS << _OTHER_BITS)}/{_PREFIX_BITS}"
 
 

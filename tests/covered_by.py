@@ -42,6 +42,7 @@ COVERED_BY: Final[dict[str, str]] = {
     "commands/why/gathering.py": "tests/commands/why/test_staged.py",
     "commands/why/inside.py": "tests/commands/why/test_staged.py",
     "console/app.py": "tests/console/test_security.py",
+    "console/file_state.py": "tests/console/test_users.py",
     "console/kit.py": "tests/console/pages/test_kit.py",
     "console/missing.py": "tests/console/test_source.py",
     "console/subjects/access.py": "tests/console/pages/test_acls.py",

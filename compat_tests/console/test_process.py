@@ -48,6 +48,24 @@ def test_a_console_comes_with_the_first_request_and_again_after_its_death_and_go
         assert "Traceback" not in process.stderr.read()
 
 
+def test_who_logs_out_stays_so_when_the_console_is_another_process(tmp_path: Path) -> None:
+    with broker(tmp_path / "data") as (process, _, url):
+        leaves, stays = Visitor(url), Visitor(url)
+
+        def next_console() -> None:
+            (child,) = children(process)
+            os.kill(child, signal.SIGKILL)
+            assert stays.get("/topics").status == 200
+
+        next_console()
+        cookie = leaves.cookie
+        assert leaves.post("/logout", leaves.get("/new-topic")).status == 303
+        leaves.cookie = cookie  # as one who has kept it
+        assert leaves.get("/topics").status == 401
+        next_console()
+        assert leaves.get("/topics").status == 401
+
+
 def test_a_port_that_is_taken_and_another_host_are_one_line(tmp_path: Path) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))

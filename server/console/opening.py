@@ -12,6 +12,7 @@ from ottla.log.config_def import ConfigError
 from ottla.server.base.clock import LoopClock
 from ottla.server.console.port import ConsolePort
 from ottla.server.console.settings import HOST, PORT, addresses_for, read_settings
+from ottla.server.inspect.ended_sessions import EndedSessions
 from ottla.server.inspect.subject import Subject
 from ottla.server.settings.listeners import CONSOLE
 
@@ -52,6 +53,7 @@ class OpenedConsole:
         self._host = host
         self._token = random.randbytes(24).hex() if self._settings.makes_token else self._settings.token
         self._key = random.randbytes(32).hex()
+        self._ended_sessions = EndedSessions()
         self._port: ConsolePort | None = None
 
     @property
@@ -105,12 +107,16 @@ class OpenedConsole:
         }
         more = {} if under_test is None else under_test.questions
         subject = Subject(
-            living if under_test is None else under_test.living, clock, shows_inside=settings.shows_inside, more=more
+            living if under_test is None else under_test.living,
+            clock,
+            shows_inside=settings.shows_inside,
+            more=more,
+            ended_sessions=self._ended_sessions,
         )
         if under_test is not None:
             under_test.mark_faults_for(subject)
         self._port = ConsolePort(self._socket, subject, clock)
-        self._port.watch(lambda: orders | self._tls_orders())
+        self._port.watch(lambda: orders | self._tls_orders() | self._ended_sessions.orders())
 
     def _tls_orders(self) -> dict[str, Any]:
         """Returns what a process is told of TLS: the key and the certificate as they are now, if they can be used."""

@@ -64,6 +64,10 @@ class ConsolePort:
         asyncio.get_running_loop().add_reader(self._listening, self._asked)
         self._is_watched = True
 
+    def _watch_again(self) -> None:
+        if not self._is_closed:
+            self.watch(self._orders)
+
     def _ignore(self) -> None:
         if self._is_watched:
             asyncio.get_running_loop().remove_reader(self._listening)
@@ -116,7 +120,11 @@ class ConsolePort:
         for _ in range(REFUSED_AT_ONCE):
             try:
                 connection, _ = self._listening.accept()
-            except OSError:
+            except (BlockingIOError, ConnectionError):  # none waits any more
+                return
+            except OSError:  # no descriptor is left: the loop would find the connection again with every turn
+                self._ignore()
+                self._clock.call_later(REFUSED_OPEN_S, self._watch_again)
                 return
             connection.setblocking(False)
             with contextlib.suppress(OSError):

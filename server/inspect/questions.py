@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from ottla.server.inspect.answers import group, groups, transactions, who
 from ottla.server.inspect.denials import decision, denials
+from ottla.server.inspect.ended_sessions import end_session
 from ottla.server.inspect.state import connected, followers, health, open_transactions, requests, traffic
 from ottla.server.inspect.subject import BadQuestion, NoSuch, Subject
 from ottla.server.inspect.watched_groups import unwatch_group, watch_group, watched_group
@@ -43,7 +44,10 @@ QUESTIONS: Final[Mapping[str, Callable[..., Any]]] = {
     "unwatch_group": unwatch_group,
     "denials": denials,
     "decision": decision,
+    "end_session": end_session,
 }
+SHOWS_NOTHING: Final = frozenset({"end_session"})
+"""What is answered also where the inside is not shown."""
 
 _log: Final = logging.getLogger("ottla.server.inspect")
 
@@ -64,7 +68,7 @@ def _answer(subject: Subject, number: object, question: object, arguments: dict[
     function = (QUESTIONS.get(question) or subject.more.get(question)) if isinstance(question, str) else None
     if function is None:
         return _line(number, "refused", f"The broker knows no question {question!r:.60}.")
-    if not subject.shows_inside:
+    if not subject.shows_inside and question not in SHOWS_NOTHING:
         return _line(number, "refused", "This broker checks access rules, and shows its inside only to who has the token.")
     try:
         return _line(number, "answer", function(subject, **arguments))

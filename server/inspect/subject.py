@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from ottla.server.base.clock import Clock
     from ottla.server.broker.broker import Broker
+    from ottla.server.inspect.ended_sessions import EndedSessions
     from ottla.server.inspect.watching import Watching
     from ottla.server.requests.context import BrokerContext
 
@@ -24,7 +25,7 @@ class BadQuestion(Exception):
 class Subject:
     """`living` returns the broker that runs now, for a test may start it anew; it raises BadQuestion if none does. `clock` is
     that of real time. Without `shows_inside` no question is answered. `more` are questions beside those that every broker
-    answers."""
+    answers, and `ended_sessions` has the console's that were logged out, where there is one."""
 
     def __init__(
         self,
@@ -33,11 +34,13 @@ class Subject:
         *,
         shows_inside: bool = True,
         more: Mapping[str, Callable[..., Any]] = MappingProxyType({}),
+        ended_sessions: EndedSessions | None = None,
     ) -> None:
         self._living = living
         self.clock = clock
         self.shows_inside = shows_inside
         self.more = more
+        self.ended_sessions = ended_sessions
         self.watching: Watching | None = None
         """The watch of requests that runs, or has run last (watched_requests.py)."""
         self.hearers: set[Callable[[str, int], None]] = set()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import pytest
@@ -30,9 +31,9 @@ async def _hello(_: Any, __: Any, send: Any) -> None:
     await send({"type": "http.response.body", "body": b"hello"})
 
 
-async def _serving(use: Any) -> None:
+async def _serving(use: Any, answer: Any = _hello) -> None:
     """Calls `use(open)` while a server runs; `open()` returns the reader and the writer of a connection."""
-    config = uvicorn.Config(_hello, http=connection.Connection, lifespan="off", log_config=None)
+    config = uvicorn.Config(answer, http=connection.Connection, lifespan="off", log_config=None)
     config.load()
     state, opened = uvicorn.server.ServerState(), []
     loop = asyncio.get_running_loop()
@@ -85,6 +86,73 @@ def test_a_connection_too_many_is_closed_at_once(monkeypatch: pytest.MonkeyPatch
     asyncio.run(_serving(use))
 
 
+def test_a_body_that_nobody_reads_any_more_has_to_end_soon() -> None:
+    """The answer to such a request has gone out already, and a byte of the body stops uvicorn's own timer."""
+
+    async def use(open_: Any) -> None:
+        reader, writer = await open_()
+        writer.write(HEAD + b"Content-Length: 1000\r\n\r\n")
+        await reader.readuntil(b"hello")
+        writer.write(b"x")
+        assert await is_closed(reader)
+        reader, writer = await open_()
+        writer.write(HEAD + b"Content-Length: 3\r\n\r\n")
+        await reader.readuntil(b"hello")
+        writer.write(b"xyz" + HEAD + b"\r\n")  # it ends, and the connection goes on
+        assert (await reader.readuntil(b"hello")).startswith(b"HTTP/1.1 200")
+
+    asyncio.run(_serving(use))
+
+
+LARGE = 32 << 20
+
+
+async def _large(_: Any, __: Any, send: Any) -> None:
+    await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"%d" % LARGE)]})
+    await send({"type": "http.response.body", "body": bytes(LARGE)})
+
+
+def test_a_browser_that_does_not_take_its_answer_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection, "STALLED_S", 0.3)
+
+    async def use(open_: Any, *_: Any, **tls: Any) -> None:
+        reader, writer = await open_(**tls)
+        writer.write(HEAD + b"\r\n")
+        await reader.readuntil(b"\r\n\r\n")
+        with suppress(ConnectionError):
+            while True:  # the server does not read these, until somebody takes what it has written
+                writer.write(HEAD)
+                await writer.drain()
+
+    asyncio.run(_serving(use, _large))
+    asyncio.run(_encrypting(partial(use, ssl=client(), server_hostname="localhost"), _large))
+
+
+def test_a_browser_that_takes_its_answer_slowly_gets_all_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection, "STALLED_S", 0.2)
+
+    async def use(open_: Any) -> None:
+        loop = asyncio.get_running_loop()
+        reader, writer = await open_()
+        writer.write(HEAD + b"\r\n")
+        await reader.readuntil(b"\r\n\r\n")
+        began = loop.time()
+        for part in range(1, 33):
+            await reader.readexactly(LARGE // 32)
+            await until(began + part * 0.02)
+        assert loop.time() - began > 2 * connection.STALLED_S
+
+    asyncio.run(_serving(use, _large))
+
+
+async def until(when: float) -> None:
+    """Waits until the loop's clock says so: who takes something slowly is made of time."""
+    loop = asyncio.get_running_loop()
+    reached = loop.create_future()
+    loop.call_at(when, reached.set_result, None)
+    await reached
+
+
 def test_a_form_that_does_not_arrive_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(security, "FORM_S", 0.05)
 
@@ -100,10 +168,10 @@ class _Nobody:
     bootstrap = "nobody:9092"
 
 
-async def _encrypting(use: Any) -> None:
+async def _encrypting(use: Any, answer: Any = _hello) -> None:
     """Calls `use(open, state)` while a server runs that speaks TLS; `open()` returns the reader and the writer of a connection,
     which does not speak it itself unless it is told to."""
-    config = uvicorn.Config(_hello, http=connection.Connection, lifespan="off", log_config=None)
+    config = uvicorn.Config(answer, http=connection.Connection, lifespan="off", log_config=None)
     config.load()
     state, opened = uvicorn.server.ServerState(), []
     under_way: set[Any] = set()
@@ -111,7 +179,7 @@ async def _encrypting(use: Any) -> None:
     given = {"config": config, "server_state": state, "app_state": {}}
 
     def accepted() -> asyncio.Protocol:
-        return connection.Handshake(context, under_way, lambda host: host, connection.Connection, **given)
+        return connection.Handshake(lambda: context, under_way, lambda host: host, connection.Connection, **given)
 
     server = await asyncio.get_running_loop().create_server(accepted, "127.0.0.1", 0)
 
@@ -191,10 +259,38 @@ def test_handshakes_and_connections_are_so_many_in_all_and_of_one_source(monkeyp
         of_source, _ = await open_()
         assert await is_closed(of_source)
         await open_("127.0.0.2")
-        beyond, _ = await open_("127.0.0.3")
+        beyond, _ = await open_("127.0.0.2")
         assert await is_closed(beyond)
         assert len(under_way) == 2
         writer.write(HEAD + b"\r\n")
         await reader.readuntil(b"hello")
+
+    asyncio.run(_encrypting(use))
+
+
+def test_where_all_is_taken_who_has_most_gives_one_up_to_who_has_fewer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection, "HEAD_S", 20)
+    tls = {"ssl": client(), "server_hostname": "localhost"}
+
+    async def use(open_: Any, _: set[Any]) -> None:
+        busy, writer = await open_(**tls)
+        writer.write(HEAD + b"Content-Length: 3\r\n\r\n")  # an answer comes, and the request is not over
+        await busy.readuntil(b"hello")
+        idle, idle_writer = await open_(**tls)
+        idle_writer.write(HEAD + b"\r\n")
+        await idle.readuntil(b"hello")
+        silent, _ = await open_()
+        other, other_writer = await open_("127.0.0.2", **tls)
+        assert await is_closed(silent)
+        other_writer.write(HEAD + b"\r\n")
+        await other.readuntil(b"hello")
+        assert await is_closed((await open_("127.0.0.2"))[0])  # it would have more than who gives up
+        third, third_writer = await open_("127.0.0.3", **tls)
+        third_writer.write(HEAD + b"\r\n")
+        await third.readuntil(b"hello")
+        assert await is_closed(idle)
+        assert await is_closed((await open_("127.0.0.4"))[0])  # each has one
+        writer.write(b"abc" + HEAD + b"\r\n")
+        await busy.readuntil(b"hello")
 
     asyncio.run(_encrypting(use))

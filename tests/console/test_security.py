@@ -16,7 +16,7 @@ from ottla.commands.output import Failure
 from ottla.console.app import NOT_YOURS, Beside
 from ottla.console.pages import ACTIONS, PAGES
 from ottla.console.security import FORM, MAX_FORM_BYTES, Place, hosts_of
-from ottla.console.sessions import MAX_SESSIONS
+from ottla.console.sessions import MAX_SESSIONS, Sessions
 from tests.console.browser import COOKIE, HOST, TOKEN, Browser, browsing, check_headers, check_page
 from tests.console.fakes import FakeSource
 
@@ -350,6 +350,23 @@ def test_a_user_comes_in_is_named_in_the_log_and_leaves(caplog: pytest.LogCaptur
         "session opened (session S of alice, from 127.0.0.1)",
         "session ended (session S of alice, from 127.0.0.1)",
     ]
+
+
+def test_a_log_out_of_which_the_broker_is_not_told_is_in_the_log(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    caplog.set_level(logging.INFO, "ottla.console.audit")
+
+    def fail(*_: str) -> None:
+        raise Failure("the broker's inside is gone")
+
+    monkeypatch.setattr(Sessions, "tell_end", fail)
+    with browsing(FakeSource()) as browser:
+        assert browser.post("/logout").status == 303
+        assert browser.ask("GET", "/topics", {"Host": HOST, **cookie(browser)}).status == 401
+    assert caplog.messages[-1].startswith(
+        "session ended, but may go on in the broker's next console: the broker's inside is gone ("
+    )
 
 
 def test_after_too_many_wrong_passwords_the_page_says_when_to_come_back() -> None:

@@ -5,24 +5,28 @@ from __future__ import annotations
 import http.client
 import os
 import re
+import select
 import signal
 import socket
 import ssl
 import subprocess
 import sys
 from collections.abc import Callable, Coroutine, Iterator
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
 import pytest
 
+from compat_tests.certificates import issue
 from compat_tests.password_files import PASSWORD, line, write
 from compat_tests.security.tls_files import BROKER, ROOT
 from ottla.commands.client import Cluster
 from ottla.commands.output import Failure
 from ottla.console import serving
+from ottla.console.attempts import TOKENS_IN_LOG
+from ottla.console.connection import MAX_CONNECTIONS
 from ottla.console.serving import listen, serve
 from ottla.console.sessions import Sessions
 
@@ -82,6 +86,45 @@ def test_the_line_leads_in_and_sigterm_ends_it(connect: Connect) -> None:
         assert re.fullmatch(
             r"\S+ \S+ INFO ottla\.console\.audit: session opened \(session \w{8}, from 127\.0\.0\.1\)\n", process.stderr.read()
         )
+
+
+def test_a_stranger_does_not_fill_the_log(connect: Connect) -> None:
+    with console() as (process, line):
+        port, _ = place(line)
+        own = {"Origin": f"http://127.0.0.1:{port}", "Content-Type": "application/x-www-form-urlencoded"}
+        connection = connect(http.client.HTTPConnection("127.0.0.1", port, timeout=30))
+        for _ in range(100):
+            connection.request("POST", "/login", "token=x", own)
+            assert connection.getresponse().read()
+            connection.request("GET", "/", headers={"Connection": "upgrade", "Upgrade": "x"})
+            assert connection.getresponse().read()
+        for _ in range(10):
+            with socket.create_connection(("127.0.0.1", port)) as nonsense:
+                nonsense.sendall(b"nonsense\r\n\r\n")
+                assert nonsense.recv(100).startswith(b"HTTP/1.1 400")
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(30) == 0
+        assert process.stderr is not None
+        lines = process.stderr.read().splitlines()
+    assert len(lines) == TOKENS_IN_LOG
+    assert all("wrong token" in line for line in lines)
+
+
+def test_connections_wait_outside_before_they_cost_descriptors(connect: Connect) -> None:
+    with console() as (process, line), ExitStack() as stack:
+        port, _ = place(line)
+        connection = connect(http.client.HTTPConnection("127.0.0.1", port, timeout=30))
+        connection.request("GET", "/")
+        assert connection.getresponse().read()  # it serves
+        process.send_signal(signal.SIGSTOP)  # it accepts none, and a kernel lets so many in by itself as it was told
+        many = [stack.enter_context(socket.socket()) for _ in range(3 * MAX_CONNECTIONS)]
+        for each in many:
+            each.setblocking(False)
+            with suppress(BlockingIOError):
+                each.connect(("127.0.0.1", port))
+        _, let_in, _ = select.select([], many, [], 30)
+        process.send_signal(signal.SIGCONT)
+        assert MAX_CONNECTIONS <= len(let_in) <= MAX_CONNECTIONS + 2
 
 
 def test_a_token_of_the_environment_and_read_only(connect: Connect) -> None:
@@ -161,6 +204,10 @@ def test_with_tls_and_users_other_machines_are_let_in_by_a_name_of_the_certifica
         answer = connection.getresponse()
         assert answer.status == 200
         assert b"Log out alice" in answer.read()
+        renewed = issue("console", ROOT, hosts=("localhost",))
+        write(keystore, renewed.pem())
+        with context.wrap_socket(socket.create_connection(("localhost", port), 30), server_hostname="localhost") as shown:
+            assert shown.getpeercert(binary_form=True) == ssl.PEM_cert_to_DER_cert(renewed.chain_pem())
         plain = connect(http.client.HTTPConnection("127.0.0.1", port, timeout=30))
         plain.request("GET", "/")
         with pytest.raises((http.client.HTTPException, OSError)):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ottla.console.sessions import EVERYBODY, IDLE_S, MAX_SESSIONS, ONCE_S, Sessions, name_of
+from ottla.console.sessions import EVERYBODY, IDLE_S, MAX_SESSIONS, ONCE_S, Ended, Sessions, mark_of, name_of
 
 
 class Now:
@@ -63,8 +63,8 @@ def test_a_form_token_is_of_one_session_and_one_process() -> None:
     assert name_of(one) not in one
 
 
-def of_a_broker(now: Now, key: bytes = b"k") -> Sessions:
-    return Sessions("sesame", lambda count: b"r" * count, now, key)
+def of_a_broker(now: Now, key: bytes = b"k", ended: Ended = Ended()) -> Sessions:  # noqa: B008 - a tuple
+    return Sessions("sesame", lambda count: b"r" * count, now, key, ended=ended)
 
 
 def test_a_session_goes_on_in_the_next_console_of_its_broker() -> None:
@@ -82,6 +82,44 @@ def test_a_session_goes_on_in_the_next_console_of_its_broker() -> None:
         assert not second.is_open(wrong)
     now.s = 10 + IDLE_S + 1
     assert not of_a_broker(now).is_open(session)
+
+
+def test_who_has_logged_out_stays_so_in_this_console_and_in_the_next() -> None:
+    now = Now()
+    now.s = 10
+    session = of_a_broker(now).open("sesame") or ""
+    now.s = 20
+    told: list[tuple[str, float]] = []
+    second = of_a_broker(now, ended=Ended(tell=lambda mark, opened: told.append((mark, opened))))
+    assert second.is_open(session)
+    second.end(session)
+    assert not second.is_open(session)
+    second.tell_end(session)
+    assert told == [(mark_of(session), 10.0)]
+    assert mark_of(session) not in session
+    now.s = 30
+    assert of_a_broker(now).is_open(session)  # of what it is not told it does not know
+    assert not of_a_broker(now, ended=Ended(frozenset({mark_of(session)}))).is_open(session)
+    assert not of_a_broker(now, ended=Ended(none_before=10.0)).is_open(session)
+    assert of_a_broker(now, ended=Ended(none_before=9.9)).is_open(session)
+
+
+def test_whether_a_session_is_still_open_does_not_keep_it_so() -> None:
+    sessions, now = made()
+    session = sessions.open("sesame") or ""
+    now.s = IDLE_S
+    assert sessions.is_still_open(session)
+    now.s += 1
+    assert not sessions.is_still_open(session)
+    now.s = 0
+    sessions.end(session)
+    assert not sessions.is_still_open(session)
+    users = Marks(alice="1")
+    of_users = with_users(Now(), users)
+    alice = of_users.open_for("alice", "1")
+    users.marks.clear()
+    assert not of_users.is_still_open(alice)
+    assert Sessions(None, lambda count: b"r" * count, Now()).is_still_open(EVERYBODY)
 
 
 def test_a_console_does_not_take_back_a_session_that_it_has_ended_itself() -> None:

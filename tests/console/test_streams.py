@@ -14,10 +14,10 @@ from ottla.commands.output import Failure
 from ottla.console import streams
 from ottla.console.streams import MAX_WAITING, TOO_MANY, Outlet, StreamResponse, Streams, event_of
 
-GET: Any = {"type": "http", "method": "GET"}
+GET: Any = {"type": "http", "method": "GET", "state": {"is_open": lambda: True}}
 
 
-def answered(of: Streams, follow: Callable[[Outlet], None], gone_after: int = 10**6) -> bytes:
+def answered(of: Streams, follow: Callable[[Outlet], None], gone_after: int = 10**6, scope: Any = GET) -> bytes:
     """Returns the body that a browser gets that goes after so many events."""
 
     async def run() -> bytes:
@@ -33,7 +33,7 @@ def answered(of: Streams, follow: Callable[[Outlet], None], gone_after: int = 10
             if sum(one.startswith(b"data") for one in bodies) >= gone_after:
                 gone.set()
 
-        await StreamResponse(of, follow)(GET, receive, send)
+        await StreamResponse(of, follow)(scope, receive, send)
         return b"".join(bodies)
 
     return asyncio.run(run())
@@ -46,6 +46,20 @@ def test_events_come_in_order_and_then_the_end() -> None:
 
     of = Streams()
     assert answered(of, follow) == b'id: 0.1\ndata: {"n": "\\n\\u2028"}\n\ndata: {"n": 2}\n\n'
+    of.close()
+
+
+def test_it_ends_soon_when_the_session_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(streams, "_ALIVE_S", 0.01)
+    of, ended, looks = Streams(1), threading.Event(), iter([True, True, False])
+
+    def follow(outlet: Outlet) -> None:
+        while not outlet.is_over:
+            threading.Event().wait(0.001)
+        ended.set()
+
+    answered(of, follow, scope={**GET, "state": {"is_open": lambda: next(looks)}})
+    assert ended.wait(10)
     of.close()
 
 

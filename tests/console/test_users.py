@@ -9,7 +9,7 @@ import pytest
 
 from compat_tests.password_files import PASSWORD, line, write
 from ottla.console.users import Users
-from ottla.security.password_file import BadPasswordFile, Credential
+from ottla.security.password_file import BadPasswordFile, Credential, credential_of
 
 
 def test_users_come_and_go(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -41,11 +41,16 @@ def test_who_is_not_there_is_looked_for_as_long(tmp_path: Path, monkeypatch: pyt
     path = tmp_path / "users"
     write(path, line("alice"))
     users = Users(path)
+    slow = credential_of("slow and better", b"0123456789abcdef", 6000).line("carol")
     rounds: list[int] = []
     monkeypatch.setattr(Credential, "fits", lambda self, _: not rounds.append(self.iterations))  # type: ignore[func-returns-value]  # None is no answer
     assert users.fits("alice", PASSWORD)
     assert not users.fits("bob", "")  # whatever fits nobody
     assert rounds == [4096, 4096]
+    write(path, line("alice") + slow)  # the file of now counts, and the slowest in it
+    rounds.clear()
+    assert [users.fits(name, PASSWORD) for name in ("carol", "bob", "alice")] == [True, False, True]
+    assert rounds == [6000, 6000, 4096, 1904]
 
 
 def test_a_file_that_cannot_be_used_at_the_start_is_refused(tmp_path: Path) -> None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 import os
 import socket
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ottla.server.base.clock import LoopClock
@@ -28,6 +29,17 @@ class Clock(LoopClock):
         self.later = 0.0
         real = self.monotonic
         self.monotonic = lambda: real() + self.later
+        self._due: list[Callable[[], None]] = []
+
+    def call_later(self, seconds: float, callback: Callable[[], None]) -> Any:
+        self._due.append(callback)
+        return super().call_later(seconds, callback)
+
+    def run_later(self) -> None:
+        """Calls at once what was to be called later."""
+        due, self._due = self._due, []
+        for each in due:
+            each()
 
 
 async def turns(count: int = 10) -> None:
@@ -186,6 +198,36 @@ async def test_after_a_bug_the_port_is_watched_again_and_no_process_is_left(monk
         monkeypatch.setattr(process, "end", lambda code: None)
         await rig.next_process()
     assert process.calls == ["kill"]
+    await rig.close()
+
+
+@in_loop
+async def test_without_descriptors_the_port_is_left_alone_for_a_while() -> None:
+    """A connection that cannot be accepted stays there, and the loop would find it again with every turn."""
+    rig, loop = Rig(), asyncio.get_running_loop()
+    with rig.connect():
+        for _ in range(DEATHS):
+            (await rig.next_process()).end(1)
+    await turns()  # that one has been refused
+    tries: list[None] = []
+
+    class Spent:
+        """The socket in a process that has no descriptor left."""
+
+        fileno, close = rig.listening.fileno, rig.listening.close
+
+        def accept(self) -> Any:
+            tries.append(None)
+            raise OSError(errno.EMFILE, "Too many open files")
+
+    spent: Any = Spent()
+    rig.port._listening = spent
+    with rig.connect() as refused:
+        await turns(100)
+        assert len(tries) == 1
+        rig.port._listening = rig.listening
+        rig.clock.run_later()
+        assert await asyncio.wait_for(loop.sock_recv(refused, 4096), 30) == REFUSAL
     await rig.close()
 
 
