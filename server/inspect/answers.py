@@ -1,13 +1,16 @@
-"""Answers to the questions of a console about what there is: the broker itself, its groups, its transactions."""
+"""Answers to the questions of a console about what there is: the broker itself, its groups, its transactions; and the note of a
+session that has ended."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from ottla import __version__
 from ottla.server.inspect.groups import describe_group, get_group, summarize_groups
-from ottla.server.inspect.subject import NoSuch, Subject
+from ottla.server.inspect.subject import BadQuestion, NoSuch, Subject
 from ottla.server.inspect.transactions import describe_transaction, describe_transactions
+
+LONGEST_SESSION: Final = 64
 
 
 def who(subject: Subject) -> dict[str, Any]:
@@ -40,3 +43,11 @@ def transactions(subject: Subject, limit: int) -> dict[str, Any]:
     """Returns the transactional ids that this broker coordinates, with what is known of each, by id."""
     context = subject.context
     return describe_transactions(context, limit, lambda each: describe_transaction(context, each))
+
+
+def end_session(subject: Subject, session: str, opened: float) -> None:
+    """Notes the end of a session. It is answered wherever there is a console, for it shows nothing of the broker."""
+    if not isinstance(session, str) or len(session) > LONGEST_SESSION or not isinstance(opened, float):
+        raise BadQuestion("A session has a name and a time.")
+    if subject.ended_sessions is not None:
+        subject.ended_sessions.note(session, opened)

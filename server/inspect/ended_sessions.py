@@ -8,10 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from ottla.server.inspect.subject import BadQuestion, Subject
-
 MOST_KEPT: Final = 256
-LONGEST_NAME: Final = 64
 
 
 class EndedSessions:
@@ -32,11 +29,3 @@ class EndedSessions:
     def orders(self) -> dict[str, Any]:
         """Returns what the next process is told."""
         return {"ended": list(self._opened), "none_before": self._none_before}
-
-
-def end_session(subject: Subject, session: str, opened: float) -> None:
-    """Notes the end of a session. It is answered wherever there is a console, for it shows nothing of the broker."""
-    if not isinstance(session, str) or len(session) > LONGEST_NAME or not isinstance(opened, float):
-        raise BadQuestion("A session has a name and a time.")
-    if subject.ended_sessions is not None:
-        subject.ended_sessions.note(session, opened)

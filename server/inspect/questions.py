@@ -15,9 +15,8 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from ottla.server.inspect.answers import group, groups, transactions, who
+from ottla.server.inspect.answers import end_session, group, groups, transactions, who
 from ottla.server.inspect.denials import decision, denials
-from ottla.server.inspect.ended_sessions import end_session
 from ottla.server.inspect.state import connected, followers, health, open_transactions, requests, traffic
 from ottla.server.inspect.subject import BadQuestion, NoSuch, Subject
 from ottla.server.inspect.watched_groups import unwatch_group, watch_group, watched_group

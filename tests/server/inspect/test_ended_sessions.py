@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from ottla.server.inspect import ended_sessions
-from ottla.server.inspect.ended_sessions import LONGEST_NAME, EndedSessions
+from ottla.server.inspect.answers import LONGEST_SESSION
+from ottla.server.inspect.ended_sessions import EndedSessions
 from ottla.server.inspect.subject import Subject
 from tests.server.inspect.test_questions import ask
 
@@ -34,6 +35,6 @@ def test_a_console_may_say_so_whatever_it_may_show() -> None:
     ended = EndedSessions()
     subject = Subject(lambda: NOTHING, NOTHING, shows_inside=False, ended_sessions=ended)
     assert ask(subject, "end_session", session="s", opened=4.5) is None
-    for session, opened in (("x" * (LONGEST_NAME + 1), 1.0), (1, 1.0), ("s", "1"), ("s", None)):
+    for session, opened in (("x" * (LONGEST_SESSION + 1), 1.0), (1, 1.0), ("s", "1"), ("s", None)):
         assert ask(subject, "end_session", session=session, opened=opened)[0] == "refused"
     assert ended.orders() == {"ended": ["s"], "none_before": 0.0}
