@@ -35,6 +35,7 @@ from ottla.console.sessions import Sessions
 from ottla.console.source import Source
 from ottla.console.tls import context_of
 from ottla.security.addresses import source_of
+from ottla.security.console_access import address_of
 
 if TYPE_CHECKING:
     from ottla.console.users import Users
@@ -63,10 +64,8 @@ class Listening(NamedTuple):
 
     @property
     def url(self) -> str:
-        """The address for browsers: where other machines ask, by a name of the certificate."""
-        name = next((name for name in self.names if "*" not in name), self.host) if self.is_remote else self.host
-        scheme = "http" if self.context is None else "https"
-        return f"{scheme}://{f'[{name}]' if ':' in name else name}:{self.port}/"
+        """The address for browsers."""
+        return address_of(self.host, self.port, None if self.context is None else self.names)
 
     @property
     def place(self) -> Place:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
 from ottla.log.config_def import ConfigError
+from ottla.security.console_access import address_of
 from ottla.server.base.clock import LoopClock
 from ottla.server.console.port import ConsolePort
 from ottla.server.console.settings import HOST, PORT, addresses_for, read_settings
@@ -59,11 +60,7 @@ class OpenedConsole:
         """The address for browsers, with the token if it is a new one: whoever chose one knows it, and may not want it
         in a log."""
         shown = f"?token={quote(self._token or '', safe='')}" if self._settings.makes_token else ""
-        name, names = self._host, () if self._keys is None else self._keys.host_names
-        if self._settings.is_remote:
-            name = next((name for name in names if "*" not in name), name)
-        scheme = "http" if self._keys is None else "https"
-        return f"{scheme}://{f'[{name}]' if ':' in name else name}:{self._bound}/{shown}"
+        return address_of(self._host, self._bound, None if self._keys is None else self._keys.host_names) + shown
 
     def _load_keys(self) -> Identity:
         """Returns the key for TLS, with its certificate. Raises ConfigError."""
