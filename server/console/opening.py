@@ -72,7 +72,7 @@ class OpenedConsole:
         if self._settings.is_remote and not found.host_names:
             raise ConfigError(
                 f"{security.written_name('ssl.keystore.location')}: the certificate names no host (subjectAltName), so no "
-                "browser takes it; make one with the name by which browsers ask for this machine"
+                "browser accepts it; make one with this machine's name"
             )
         return found
 

@@ -123,7 +123,7 @@ def _check_remote(found: ConsoleSettings, config: BrokerConfig) -> None:
     missing += [] if found.users else [USERS]
     if missing:
         raise ConfigError(
-            f"{HOST}: other machines reach {found.host}, so the console takes TLS and users of its own; set "
+            f"{HOST}: other machines reach {found.host}, so the console needs TLS and users of its own; set "
             f"{' and '.join(missing)} (docs/console.md), or listen on 127.0.0.1 and use ssh -L"
         )
 
