@@ -88,7 +88,7 @@ def listen(host: str, port: int, pem: bytes | None = None, names: tuple[str, ...
     if not address.is_loopback and missing:
         raise Failure(
             f"--host {host}: other machines reach that, so the console needs TLS and users of its own; add "
-            f"{' and '.join(missing)} (docs/console.md), or listen on 127.0.0.1 and use ssh -L"
+            f"{' and '.join(missing)} (docs/console.md), or listen on 127.0.0.1 and reach it by ssh -L {port}:127.0.0.1:{port}"
         )
     if not address.is_loopback and not names:
         raise Failure(f"--host {host}: {NO_NAMES}")
