@@ -38,6 +38,13 @@ def test_a_verdict_with_its_evidence_and_remedy() -> None:
     assert source.asked == [("billing", 3, True)]
 
 
+def test_a_transaction_in_the_way_is_a_link_away() -> None:
+    for reason in ("blocked", "not-fetching"):
+        with browsing(FakeSource(facts=STUCK[reason][0])) as browser:
+            page = browser.get("/group/why?id=billing").text
+        assert ('href="/transactions?state=open"' in page) == (reason == "blocked")
+
+
 def test_what_is_left_in_records_and_in_time() -> None:
     with browsing(FakeSource(facts=LEFT)) as browser:
         page = browser.get("/group/why?id=billing").text
