@@ -126,10 +126,10 @@ class Console:
             given["query"],
             given.get("form", {}),
             partial(_write_audit, given["session"], request.client.host if request.client else "?"),
-            *self._seen(given["user"]),
             resume=request.headers.get("last-event-id", ""),
+            **self._seen(given["user"])._asdict(),
         )
-        known = {"form_token": given["form_token"], "path": ask.path, "ask": ask, "user": given["user"]}
+        known = _known(ask, given)
         try:
             return await self._calls.run(partial(self._made, work, ask, known))
         except Busy:
@@ -139,7 +139,7 @@ class Console:
         except Ending:
             status, title, why = 504, "The console ends", "It was stopped before the cluster had answered."
         except Missing as missing:
-            status, title, why = 404, "Not there", str(missing)
+            status, title, why = 404, "Not found", str(missing)
         except (BadInput, typer.BadParameter) as error:
             status, title, why = 400, "Not a valid value", error.args[0] if error.args else str(error)
         except Failure as failure:
@@ -190,12 +190,16 @@ class Console:
         given = request.scope["state"]
         status = error.status_code if isinstance(error, HTTPException) else 404
         why = "The console has no such page." if status == 404 else f"This page does not accept {request.method}."
+        title = "Not found" if status == 404 else "Not possible"
         if "form_token" not in given:
-            return self.refuse(status, "Not there", why)
-        beside = self._seen(given["user"])
-        ask = Ask(self._source, request.url.path, directories=beside.directories, inside=beside.inside)
-        known = {"form_token": given["form_token"], "path": request.url.path, "ask": ask, "user": given["user"]}
-        return self._refusal(status, "Not there", why, known)
+            return self.refuse(status, title, why)
+        ask = Ask(self._source, request.url.path, **self._seen(given["user"])._asdict())
+        return self._refusal(status, title, why, _known(ask, given))
+
+
+def _known(ask: Ask, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns what every page inside shows; `given` is of the guard (security.py)."""
+    return {"form_token": given["form_token"], "path": ask.path, "ask": ask, "user": given["user"]}
 
 
 def _to_files(_: Ask) -> Answer:

@@ -85,9 +85,9 @@ class Ask:
         """Returns a parameter without spaces around it."""
         return self.query.get(name, default).strip()
 
-    def number(self, name: str, default: int, low: int, high: int) -> int:
+    def number(self, name: str, default: int, low: int, high: int, *, label: str = "") -> int:
         """Returns a parameter that is a whole number from `low` to `high`. Raises BadInput."""
-        return whole(self.query.get(name, ""), name, default, low, high)
+        return whole(self.query.get(name, ""), name, default, low, high, label=label)
 
     def link(self, **changed: object) -> str:
         """Returns the address of this page with other parameters; those that are None are left out."""
@@ -96,12 +96,13 @@ class Ask:
         return f"?{words}"
 
 
-def whole(text: str, name: str, default: int, low: int, high: int) -> int:
-    """Returns a whole number from `low` to `high`, or the default if the text is empty. Raises BadInput that names the field."""
+def whole(text: str, name: str, default: int, low: int, high: int, *, label: str = "") -> int:
+    """Returns a whole number from `low` to `high`, or the default if the text is empty. Raises BadInput, which calls the field by
+    its `label` where its name would say nothing."""
     if not (text := text.strip()):
         return default
     if not (text.isascii() and text.removeprefix("-").isdecimal() and len(text) <= 20) or not low <= int(text) <= high:
-        raise BadInput(f"{name} has to be a whole number from {low} to {high}", name)
+        raise BadInput(f"{label or name} has to be a whole number from {low} to {high}", name)
     return int(text)
 
 

@@ -14,7 +14,6 @@ _LEFT: Final = 74
 _RIGHT: Final = 10
 _TOP: Final = 14
 _BOTTOM: Final = 26
-_STEPS: Final = 4
 MAX_ROWS: Final = 60
 """How many of the newest points the table has."""
 
@@ -67,7 +66,7 @@ def chart(title: str, unit: str, lines: Sequence[tuple[str, Sequence[Point]]], *
     if len(times) < 2:
         return None
     first, last = times[0], times[-1]
-    top = _round_up(max(point.value for _, points in lines for point in points))
+    top, steps = _scale(max(point.value for _, points in lines for point in points))
 
     def x(time_ms: int) -> float:
         return round(_LEFT + (width - _LEFT - _RIGHT) * (time_ms - first) / (last - first), 1)
@@ -76,24 +75,24 @@ def chart(title: str, unit: str, lines: Sequence[tuple[str, Sequence[Point]]], *
         return round(HEIGHT - _BOTTOM - (HEIGHT - _TOP - _BOTTOM) * value / top, 1)
 
     drawn = [Line(name, " ".join(f"{x(at)},{y(value)}" for at, value in points), points) for name, points in lines]
-    ticks = [Tick(y(top * step / _STEPS), amount(top * step / _STEPS)) for step in range(_STEPS + 1)]
+    ticks = [Tick(y(top * step / steps), amount(top * step / steps)) for step in range(steps + 1)]
     by_time = [dict(points) for _, points in lines]
     rows = [(at, [one.get(at) for one in by_time]) for at in reversed(times[-MAX_ROWS:])]
     return Chart(title, unit, drawn, ticks, first, last, rows, width)
 
 
-def _round_up(value: float) -> float:
-    """Returns 1, 2 or 5 times a power of ten that is not less."""
+def _scale(value: float) -> tuple[float, int]:
+    """Returns 1, 2 or 5 times a power of ten that is not less, and into how many steps of at most two digits it is divided."""
     if value <= 0:
-        return 1.0
+        return 1.0, 4
     power = 1.0
     while power < value:
         power *= 10
     while power / 10 >= value:
         power /= 10
-    return next(power * part for part in (0.2, 0.5, 1.0) if power * part >= value)
+    return next((power * part, steps) for part, steps in ((0.2, 4), (0.5, 5), (1.0, 4)) if power * part >= value)
 
 
 def amount(value: float) -> str:
-    """Returns a number with separators, and with a digit behind the point if it is small."""
+    """Returns a number with separators, and if it is small with as many digits behind the point as make two."""
     return f"{value:,.0f}" if value >= 10 or value == int(value) else f"{value:.2g}"

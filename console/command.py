@@ -5,7 +5,6 @@ What it needs beside the commands (starlette, uvicorn, jinja2) is the extra `con
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import secrets
 import sys
@@ -20,6 +19,7 @@ import typer
 
 from ottla.commands import client, output
 from ottla.commands.output import Failure
+from ottla.security.console_access import missing_packages, token_problem
 
 if TYPE_CHECKING:
     from ottla.console.app import Beside
@@ -27,11 +27,8 @@ if TYPE_CHECKING:
     from ottla.console.users import Users
 
 DEFAULT_PORT: Final = 8080
-MIN_TOKEN: Final = 16
 PASSWORD_VARIABLE: Final = "OTTLA_CONSOLE_KEYSTORE_PASSWORD"
 NO_BROWSER: Final = "there is no browser to open here; open the address above in yours"
-_NEEDED: Final = ("starlette", "uvicorn", "jinja2", "h11")
-
 
 _Port = Annotated[int, typer.Option("--port", "-p", min=0, max=65535, help="The port for browsers; 0 picks a free one.")]
 _Host = Annotated[
@@ -97,9 +94,9 @@ def run_console(
     if new_user is not None:
         _say_user(new_user)
         return
-    if token is not None and (len(token) < MIN_TOKEN or not token.isascii() or not token.isprintable() or " " in token):
-        raise typer.BadParameter(f"has to be {MIN_TOKEN} letters or more, in ASCII, without spaces", param_hint="--token")
-    if missing := [name for name in _NEEDED if importlib.util.find_spec(name) is None]:
+    if token is not None and (problem := token_problem(token)):
+        raise typer.BadParameter(problem, param_hint="--token")
+    if missing := missing_packages():
         raise Failure(f"the console needs {', '.join(missing)}; install ottla with the extra console: pip install '.[console]'")
     from ottla.console.serving import listen, serve
     from ottla.console.sessions import Sessions

@@ -121,8 +121,8 @@ class Directory:
         logs: list[LogName] = []
         files: list[FileEntry] = []
         strange: list[str] = []
-        with readable(self.path):
-            for entry in os.scandir(self.path):
+        with readable(self.path), os.scandir(self.path) as entries:
+            for entry in entries:
                 if not _is_directory(entry):
                     files += _entry_of(entry)
                 elif (found := log_name(entry.name)) and not entry.is_symlink():

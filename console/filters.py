@@ -38,6 +38,8 @@ MAX_CONDITIONS: Final = 20
 _MAX_REGEX_BYTES: Final = 8 << 20
 FIELDS: Final = ("key", "value", "header", "where", "regex")
 """The names of a form's fields for filters."""
+_LABELS: Final = {"where": "JSON fields"}
+"""What the form calls them, where that is another word."""
 
 
 class Header(NamedTuple):
@@ -103,7 +105,7 @@ def filter_of(query: Mapping[str, str]) -> Filter:
     """Returns the filter that a form's fields describe. Raises BadInput, which names the field."""
     for name in FIELDS:
         if len(query.get(name, "")) > MAX_PATTERN:
-            raise BadInput(f"{name} is longer than {MAX_PATTERN:,} characters", name)
+            raise BadInput(f"{_LABELS.get(name, name)} is longer than {MAX_PATTERN:,} characters", name)
     by_regex = query.get("regex") == "1"
     parts: dict[str, bytes] = {}
     patterns: dict[str, Matches | None] = {}
@@ -152,7 +154,7 @@ def regex(text: str, field: str) -> Matches:
         compiled = re2.compile(_encoded(text, field), options)
     except re2.error as error:
         why = error.args[0].decode(errors="replace") if error.args and isinstance(error.args[0], bytes) else str(error)
-        raise BadInput(f"{field}: {text!r} is no regular expression: {why}", field) from None
+        raise BadInput(f"{_LABELS.get(field, field)}: {text!r} is not a regular expression: {why}", field) from None
     finally:
         re2.purge()  # or it would keep the last 128, each with up to _MAX_REGEX_BYTES
     return lambda data: compiled.search(data) is not None
@@ -206,10 +208,10 @@ def conditions(text: str) -> tuple[Condition, ...]:
     parser = _Parser(text.strip())
     found = [parser.condition()]
     while not parser.is_over:
-        parser.take(_AND, "and, or the end")
+        parser.take(_AND, "and, or nothing more,")
         found.append(parser.condition())
     if len(found) > MAX_CONDITIONS:
-        raise BadInput(f"where has more than {MAX_CONDITIONS} conditions", "where")
+        raise BadInput(f"JSON fields: there are more than {MAX_CONDITIONS} conditions", "where")
     return tuple(found)
 
 
@@ -226,8 +228,8 @@ class _Parser:
         """Takes what comes next, and the space behind it. Raises BadInput if it is something else."""
         found = what.match(self._text, self._at)
         if found is None:
-            there = f"{self._text[self._at : self._at + 20]!r} is" if not self.is_over else "it ends"
-            raise BadInput(f"where: {there} where {name} is expected; write it as $.order.id = 4711", "where")
+            there = "at the end" if self.is_over else f"at {self._text[self._at : self._at + 20]!r}"
+            raise BadInput(f"JSON fields: {name} is expected {there}; write it as $.order.id = 4711", "where")
         self._at = found.end()
         self._skip_space()
         return found
@@ -289,7 +291,7 @@ def _unquoted(text: str) -> str:
     try:
         return str(json.loads(text))
     except ValueError:
-        raise BadInput(f"where: {text} is not text as JSON writes it", "where") from None
+        raise BadInput(f"JSON fields: {text} is not text as JSON writes it", "where") from None
 
 
 def _is_json(text: str) -> bool:

@@ -1,4 +1,4 @@
-"""Raised by the sources, shown by the application as a page with status 404."""
+"""How a page says that something is not there: whatever it asks raises Missing, which the application shows with status 404."""
 
 from __future__ import annotations
 

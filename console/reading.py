@@ -69,7 +69,8 @@ class Record(NamedTuple):
 
 class Read(NamedTuple):
     """Records, the newest first or in the order of their time; how many were looked at; by partition where the next page begins
-    (or, for the newest, where the earlier ones end); and whether all was looked at that should be."""
+    (or, for the newest, where the earlier ones end). `is_complete` says that the budget was enough for this page, and `has_more`
+    that there is another one."""
 
     records: list[Record]
     looked_at: int

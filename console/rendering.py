@@ -1,8 +1,8 @@
 """Templates: everything that they put out is made visible (text.py), then escaped. `|safe` is forbidden, by a test.
 
-Filters: `number` 1,234; `size` 1.2 KiB; `when` a time in ms since 1970 on this computer's clock, `utc` the same in UTC; `seg`
-one part of an address; `preview` and `shown` of bytes, `folded` of JSON that is shown; `plural`; `as_typed` for what goes back
-into a field; `amount` of a number in a chart. What is not known is a dash.
+Filters: `number` 1,234; `size` 1.2 KiB; `lasting` 3 min, of ms; `when` a time in ms since 1970 on this computer's clock, `utc`
+the same in UTC; `seg` one part of an address; `preview` and `shown` of bytes, `folded` of JSON that is shown; `plural`;
+`as_typed` for what goes back into a field; `amount` of a number in a chart. What is not known is a dash.
 """
 
 from __future__ import annotations

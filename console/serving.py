@@ -36,12 +36,13 @@ from ottla.console.sessions import Sessions
 from ottla.console.source import Source
 from ottla.console.tls import context_of
 from ottla.security.addresses import source_of
+from ottla.security.console_access import address_of
 
 if TYPE_CHECKING:
     from ottla.console.users import Users
 
 HTTPS_PORT: Final = 443
-NO_NAMES: Final = "its certificate names no host (subjectAltName), so no browser takes it; make one with this machine's name"
+NO_NAMES: Final = "the certificate names no host (subjectAltName), so no browser accepts it; make one with this machine's name"
 MAX_HEAD_BYTES: Final = 64 << 10
 _STOP_S: Final = 2
 _MORE_S: Final = 5.0
@@ -65,10 +66,8 @@ class Listening(NamedTuple):
 
     @property
     def url(self) -> str:
-        """The address for browsers: where other machines ask, by a name of the certificate."""
-        name = next((name for name in self.names if "*" not in name), self.host) if self.is_remote else self.host
-        scheme = "http" if self.context is None else "https"
-        return f"{scheme}://{f'[{name}]' if ':' in name else name}:{self.port}/"
+        """The address for browsers."""
+        return address_of(self.host, self.port, None if self.context is None else self.names)
 
     @property
     def place(self) -> Place:
@@ -85,13 +84,15 @@ def listen(host: str, port: int, pem: bytes | None = None, names: tuple[str, ...
     try:
         address = ipaddress.ip_address("127.0.0.1" if host == "localhost" else host)
     except ValueError:
-        raise Failure(f"--host {host!a} is not an address; the console listens on 127.0.0.1 or ::1") from None
-    if not address.is_loopback and (pem is None or not has_users):
+        raise Failure(f"--host {host!a} is not an address; use 127.0.0.1, or 0.0.0.0 for all of this machine's") from None
+    missing = [] if pem is not None else ["--keystore"]
+    missing += [] if has_users else ["--users"]
+    if not address.is_loopback and missing:
         raise Failure(
-            f"--host {host}: other machines reach that, so it takes TLS and users of its own, --keystore and --users; "
-            f"or listen on 127.0.0.1, and from another machine use ssh -L {port}:127.0.0.1:{port}"
+            f"--host {host}: other machines reach that, so the console needs TLS and users of its own; add "
+            f"{' and '.join(missing)} (docs/console.md), or listen on 127.0.0.1 and reach it by ssh -L {port}:127.0.0.1:{port}"
         )
-    if not address.is_loopback and address.is_unspecified and not names:
+    if not address.is_loopback and not names:
         raise Failure(f"--host {host}: {NO_NAMES}")
     context = None if pem is None else context_of(pem)
     made = socket.socket(socket.AF_INET6 if address.version == 6 else socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)

@@ -50,7 +50,7 @@ PAGES: Final = (
     Picture("messages", "/topics/orders/messages?n=14"),
     Picture("filters", "/topics/orders/messages?where=$.order.id+%3D+4711", "tbody td"),
     Picture("record", "/topics/orders/0/3"),
-    Picture("tail", "/topics/payments/tail", "tbody tr:nth-child(8)"),
+    Picture("tail", "/topics/orders/tail", "tbody tr:nth-child(8)"),
     Picture("transaction", "/transaction?id=till-7"),
     Picture("segment", f"/files/orders-0/{0:020d}.log"),
     Picture("inside", "/inside"),
@@ -142,7 +142,8 @@ def taken(page: Page, picture: Picture, address: str) -> bytes:
 
 @contextmanager
 def staged(bootstrap: str) -> Iterator[None]:
-    """Fills the broker: topics with records, groups of which one is behind, and payments that keep coming."""
+    """Fills the broker: topics with records, groups of which one is behind, an open transaction in payments, and orders and
+    payments that keep coming."""
     from confluent_kafka import Consumer, TopicPartition
     from confluent_kafka import Producer as Sender
     from confluent_kafka.admin import AdminClient, NewTopic

@@ -40,7 +40,6 @@ COVERED_BY: Final[dict[str, str]] = {
     "commands/topic_rows.py": "tests/commands/test_rows.py",
     "commands/why/facts.py": "tests/commands/why/test_verdicts.py",
     "commands/why/gathering.py": "tests/commands/why/test_staged.py",
-    "commands/why/inside.py": "tests/commands/why/test_staged.py",
     "console/app.py": "tests/console/test_security.py",
     "console/file_state.py": "tests/console/test_users.py",
     "console/kit.py": "tests/console/pages/test_kit.py",

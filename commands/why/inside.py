@@ -18,6 +18,9 @@ Asking = Callable[..., Any]
 _REBALANCES: Final = frozenset({"join", "sync", "rebalance"})
 """The timers of a rebalance: of the whole classic group, or of a member."""
 _ANY_BYTES: Final = 2**31 - 1
+LATELY_MS: Final = 60_000
+"""A consumer that takes partitions by assign() is no member. Whoever fetches them is taken for it if the group has committed
+there so lately; else it is taken for a reader of its own, such as a member of another group."""
 
 
 class Watch:
@@ -60,7 +63,7 @@ def with_inside(facts: GroupFacts, seen: Mapping[str, Any]) -> GroupFacts:
         if sharers and facts.kind == SHARE:
             partitions.append(replace(one, fetched=Fetched(1, 0, 0, False, _ANY_BYTES, False), commits=None))
             continue
-        if who is None and facts.members == ():
+        if who is None and facts.members == () and _commits_lately(described.get(one.partition, {}), facts.now_ms):
             fetch = next((each for (_, _, where), each in fetches.items() if where == one.partition), None)
         partitions.append(_with_seen(one, fetch, commits, described, None if who is None else idle.get(who)))
     polls = [each["rebalance_timeout_ms"] / 1000 for each in seen["members"] if each.get("rebalance_timeout_ms", -1) > 0]
@@ -74,6 +77,11 @@ def with_inside(facts: GroupFacts, seen: Mapping[str, Any]) -> GroupFacts:
         max_poll_s=max(polls, default=None),
         has_inside=True,
     )
+
+
+def _commits_lately(position: Mapping[str, Any], now_ms: int) -> bool:
+    committed_ms = position.get("committed_ms")
+    return committed_ms is not None and now_ms - committed_ms < LATELY_MS
 
 
 def _with_seen(

@@ -125,7 +125,7 @@ def no_member(facts: GroupFacts) -> Verdict | None:
         "no-member",
         Level.STUCK,
         f"Nobody reads: the group has no member, and {_amount(facts)} left to read.",
-        (f"state {facts.state}", *_moved(facts)),
+        (f"state {facts.state}", *_where(facts)),
         "Start a consumer with this group.id. If one is running, it has left the group, lost its session, or takes partitions "
         "by assign().",
     )
@@ -246,7 +246,7 @@ def blocked(facts: GroupFacts) -> Verdict | None:
             continue
         who = f"transaction {found.transactional_id}" if found.transactional_id is not None else "a transaction that nobody knows"
         age = "" if found.started_ms is None else f", open for {human_seconds((facts.now_ms - found.started_ms) / 1000)}"
-        ends = () if found.timeout_ms is None else (f"it times out {human_seconds(found.timeout_ms / 1000)} after its begin",)
+        ends = () if found.timeout_ms is None else (f"it times out {human_seconds(found.timeout_ms / 1000)} after it began",)
         name = found.transactional_id
         reader = () if facts.has_inside else ("as far as a client can see: it reads committed records only",)
         return Verdict(
@@ -439,8 +439,9 @@ def _committed(one: PartitionFacts) -> str:
     return f"offset {one.committed} is committed, the end is {one.high_watermark}"
 
 
-def _moved(facts: GroupFacts) -> tuple[str, ...]:
-    places = assigned([one.partition for one in facts.behind][:20])
+def _where(facts: GroupFacts) -> tuple[str, ...]:
+    """Returns which partitions have something to read, of many the 20 with the most."""
+    places = assigned(sorted(one.partition for one in facts.behind[:20]))
     return (f"behind in {places}",) if places else ()
 
 

@@ -256,12 +256,12 @@ def test_the_switch_of_colours(look: Callable[..., Page]) -> None:
         return str(page.evaluate("getComputedStyle(document.body).backgroundColor"))
 
     light = paper()
-    page.get_by_role("button", name="Colours: as the system").click()
+    page.get_by_role("button", name="Colours: system").click()
     page.get_by_role("button", name="Colours: light").click()
     dark = paper()
     assert dark != light
     page.keyboard.press("Enter")  # the button has the focus
-    page.get_by_role("button", name="Colours: as the system").click()
+    page.get_by_role("button", name="Colours: system").click()
     page.get_by_role("button", name="Colours: light").click()
     visit(page, page.url, "/topics")
     page.get_by_role("button", name="Colours: dark").wait_for()
@@ -302,6 +302,11 @@ def test_the_overview_renews_itself(look: Callable[..., Page], within: str) -> N
     assert page.evaluate("document.activeElement.id") == "look"
     page.locator("details summary").first.click()
     check(page, "the overview with its charts")
+    page.route(lambda url: urlsplit(url).path == "/", lambda route: route.fulfill(status=401))
+    page.get_by_text("Not renewed since").wait_for()
+    check(page, "an overview whose session is over")
+    page.unroute_all()
+    page.get_by_text("Not renewed since").wait_for(state="detached")
 
 
 def test_a_table_is_sorted_by_its_heads(look: Callable[..., Page], address: str, hostile: str) -> None:
@@ -370,6 +375,10 @@ def test_a_search_goes_on_by_itself_and_a_chart_is_renewed(look: Callable[..., P
     visit(page, page.url, f"/topics/{hostile}/messages?n=1")
     page.wait_for_url(f"**{found}")
     assert page.locator("tbody tr").count() == 2
+    page.route("**/messages?n=2", lambda route: route.fulfill(status=401))
+    visit(page, page.url, f"/topics/{hostile}/messages?n=1")
+    page.get_by_text("This has ended").wait_for()
+    assert page.get_by_role("button", name="Stop searching").count() == 0
     visit(page, page.url, f"/topics/{hostile}/rates")
     page.locator("polyline").wait_for(state="attached")
     page.locator("summary").click()

@@ -124,7 +124,7 @@ def _settings(ask: Ask, source: Directory, files: LogFiles, about: LogDirectoryC
     """Returns the topic's settings, where they come from, and a note."""
     topic = files.log.topic
     note = ""
-    if ask.has_cluster and about.meta is not None and not files.log.state and topic != "__cluster_metadata":
+    if ask.has_cluster and about.meta is not None and not files.log.state and files.log.name != METADATA_DIRECTORY:
         try:
             if ask.source.summary().cluster_id != about.meta.cluster_id:
                 note = "The cluster is not the one that this directory belongs to."

@@ -67,7 +67,7 @@ class Asked(NamedTuple):
 
 def asked_of(ask: Ask, partitions: int) -> Asked:
     """Returns what the form asks for, of a topic with so many partitions. Raises BadInput."""
-    count = ask.number("n", DEFAULT_COUNT, 1, MAX_COUNT)
+    count = ask.number("n", DEFAULT_COUNT, 1, MAX_COUNT, label="the number of records")
     try:
         place = parse_position(ask.text("from") or "end", "from")
     except typer.BadParameter as error:

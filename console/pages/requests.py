@@ -49,13 +49,13 @@ def watch(ask: Ask) -> Answer:
     if ask.inside is None:
         return Page("without_inside.html", {"title": "Requests"})
     try:
-        most = whole(ask.form.get("n", ""), "n", DEFAULT, 1, MOST)
+        most = whole(ask.form.get("n", ""), "n", DEFAULT, 1, MOST, label="requests")
         seconds = whole(ask.form.get("seconds", ""), "seconds", 10, 1, SECONDS)
         client = ask.form.get("client", "") or None
         ask.inside.ask("watch_requests", client_id=client, most=most, seconds=seconds)
     except (BadInput, Failure) as error:
         return _page(ask, ask.inside.ask("watched_requests"), 0, {**ask.form, "problem": str(error)}, 400)
-    ask.audit(f"watched {most} requests of {'all clients' if client is None else repr(client)} for {seconds} s")
+    ask.audit(f"watched {most} requests of {'all clients' if client is None else ascii(client)} for {seconds} s")
     return Redirect("/requests")
 
 

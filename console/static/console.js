@@ -71,7 +71,7 @@ function kept() {
 
 function showScheme(at, switcher) {
   document.documentElement.dataset.scheme = schemes[at];
-  switcher.textContent = `Colours: ${schemes[at] || "as the system"}`;
+  switcher.textContent = `Colours: ${schemes[at] || "system"}`;
 }
 
 function switchScheme() {
@@ -169,6 +169,16 @@ async function swap(url, signal) {
   return true;
 }
 
+function warn(id, text) {
+  if (document.getElementById(id) !== null) return;
+  const line = document.createElement("p");
+  line.id = id;
+  line.className = "warn";
+  line.setAttribute("role", "status");
+  line.textContent = `▲ ${text}`;
+  document.querySelector("main").prepend(line);
+}
+
 function prepare() {
   document.querySelectorAll("main .wide table").forEach(makeSortable);
   for (const text of document.querySelectorAll("[data-copy]")) {
@@ -177,8 +187,15 @@ function prepare() {
   const on = document.querySelector("a[data-goon]");
   if (on !== null) {
     const stop = new AbortController();
-    on.after(button(on.dataset.goon || "Stop searching", (made) => (stop.abort(), made.remove())));
-    swap(on.href, stop.signal).then((done) => done && history.replaceState(null, "", on.href)).catch(() => {});
+    const stopper = button(on.dataset.goon || "Stop searching", () => (stop.abort(), stopper.remove()));
+    on.after(stopper);
+    swap(on.href, stop.signal)
+      .catch(() => false)
+      .then((done) => {
+        if (done) return history.replaceState(null, "", on.href);
+        stopper.remove();
+        if (!stop.signal.aborted) warn("ended", "This has ended: the console does not answer, or your session is over.");
+      });
   }
 }
 
@@ -192,7 +209,8 @@ if (live !== null) {
   setInterval(async () => {
     if (busy || document.hidden || document.querySelector("dialog") !== null || String(getSelection())) return;
     busy = true;
-    await swap(window.location.href).catch(() => false);
+    const done = await swap(window.location.href).catch(() => false);
+    if (!done) warn("stale", `Not renewed since ${new Date().toLocaleTimeString()}: the console does not answer, or your session is over.`);
     busy = false;
   }, 1000 * (live.dataset.live || 2));
 }

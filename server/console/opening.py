@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
 from ottla.log.config_def import ConfigError
+from ottla.security.console_access import address_of
 from ottla.server.base.clock import LoopClock
 from ottla.server.console.port import ConsolePort
 from ottla.server.console.settings import HOST, PORT, addresses_for, read_settings
@@ -61,11 +62,7 @@ class OpenedConsole:
         """The address for browsers, with the token if it is a new one: whoever chose one knows it, and may not want it
         in a log."""
         shown = f"?token={quote(self._token or '', safe='')}" if self._settings.makes_token else ""
-        name, names = self._host, () if self._keys is None else self._keys.host_names
-        if self._settings.is_remote:
-            name = next((name for name in names if "*" not in name), name)
-        scheme = "http" if self._keys is None else "https"
-        return f"{scheme}://{f'[{name}]' if ':' in name else name}:{self._bound}/{shown}"
+        return address_of(self._host, self._bound, None if self._keys is None else self._keys.host_names) + shown
 
     def _load_keys(self) -> Identity:
         """Returns the key for TLS, with its certificate. Raises ConfigError."""
@@ -77,7 +74,7 @@ class OpenedConsole:
         if self._settings.is_remote and not found.host_names:
             raise ConfigError(
                 f"{security.written_name('ssl.keystore.location')}: the certificate names no host (subjectAltName), so no "
-                "browser takes it; make one with the name by which browsers ask for this machine"
+                "browser accepts it; make one with this machine's name"
             )
         return found
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.util
 import ipaddress
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ottla.log.config_def import ConfigError, Secret
 from ottla.security.addresses import is_loopback
+from ottla.security.console_access import missing_packages, token_problem
 from ottla.server.settings.authorizer_settings import AuthorizerSettings
 from ottla.server.settings.broker_settings import LISTENER_PREFIX
 from ottla.server.settings.listeners import ANY_HOST
@@ -27,8 +27,6 @@ USERS: Final = "ottla.console.users"
 KEYSTORE: Final = f"{LISTENER_PREFIX}console.ssl.keystore.location"
 OF_USER: Final = "User:"
 KEYSTORES: Final = ("ssl.keystore.location", "ssl.keystore.key")
-MIN_TOKEN: Final = 16
-_NEEDED: Final = ("starlette", "uvicorn", "jinja2", "h11", "confluent_kafka")
 
 
 class ConsoleSettings(NamedTuple):
@@ -83,7 +81,7 @@ def read_settings(config: BrokerConfig) -> ConsoleSettings:
     _check_who(found)
     if found.is_remote:
         _check_remote(found, config)
-    if missing := [name for name in _NEEDED if importlib.util.find_spec(name) is None]:
+    if missing := missing_packages():
         raise ConfigError(f"{PORT}: the console needs {', '.join(missing)}; pip install '.[console]', or start without it")
     if found.command_config is None and not any(each.protocol == "PLAINTEXT" for each in config.listeners):
         raise ConfigError(
@@ -96,8 +94,8 @@ def read_settings(config: BrokerConfig) -> ConsoleSettings:
 def _check_who(found: ConsoleSettings) -> None:
     """Raises ConfigError if it is not clear who is let in, or the users cannot be read."""
     token = found.token
-    if token is not None and (len(token) < MIN_TOKEN or not token.isascii() or not token.isprintable() or " " in token):
-        raise ConfigError(f"{TOKEN}: has to be {MIN_TOKEN} letters or more, in ASCII, without spaces")
+    if token is not None and (problem := token_problem(token)):
+        raise ConfigError(f"{TOKEN}: {problem}")
     for name, value in ((TOKEN, token), (USERS, found.users)):
         if value is not None and found.lets_all_in:
             raise ConfigError(f"{NO_TOKEN}: lets everybody on this machine in, but {name} is set; set one of them")
@@ -125,7 +123,7 @@ def _check_remote(found: ConsoleSettings, config: BrokerConfig) -> None:
     missing += [] if found.users else [USERS]
     if missing:
         raise ConfigError(
-            f"{HOST}: other machines reach {found.host}, so the console takes TLS and users of its own; set "
+            f"{HOST}: other machines reach {found.host}, so the console needs TLS and users of its own; set "
             f"{' and '.join(missing)} (docs/console.md), or listen on 127.0.0.1 and use ssh -L"
         )
 

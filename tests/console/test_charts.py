@@ -34,6 +34,24 @@ def test_the_top_is_a_round_number(value: float, top: str) -> None:
     assert made.ticks[-1].text == top
 
 
+@pytest.mark.parametrize(
+    ("value", "texts"),
+    [
+        (5, ["0", "1", "2", "3", "4", "5"]),
+        (50, ["0", "10", "20", "30", "40", "50"]),
+        (0.05, ["0", "0.01", "0.02", "0.03", "0.04", "0.05"]),
+        (20, ["0", "5", "10", "15", "20"]),
+        (10, ["0", "2.5", "5", "7.5", "10"]),
+        (0.1, ["0", "0.025", "0.05", "0.075", "0.1"]),
+    ],
+)
+def test_what_a_tick_says_is_where_it_is(value: float, texts: list[str]) -> None:
+    """A quarter of 5 is 1.25, for which there is no room."""
+    made = chart("t", "u", [("a", [Point(0, value), Point(1, 0)])])
+    assert made is not None
+    assert [tick.text for tick in made.ticks] == texts
+
+
 def test_amounts() -> None:
     assert [amount(value) for value in (0, 0.25, 3, 12.6, 123456)] == ["0", "0.25", "3", "13", "123,456"]
 

@@ -170,6 +170,17 @@ def test_the_first_that_holds_decides_but_stuck_before_odd() -> None:
     assert judge(beside).reason == "not-fetching"
 
 
+def test_where_nobody_reads_is_said_in_the_order_of_the_partitions() -> None:
+    left = [
+        partition(
+            partition=Partition("orders", at), committed=offset, committed_before=offset, member=None, fetched=None, left=None
+        )
+        for at, offset in ((0, 40), (1, 99), (2, 10))
+    ]
+    verdict = judge(group(*left, members=(), state="Empty"))
+    assert verdict.evidence == ("state Empty", "behind in orders:0,1,2")
+
+
 def test_a_client_names_what_only_a_broker_knows() -> None:
     blocked = partition(
         last_stable=40, fetched=None, commits=None, transaction=OPEN._replace(transactional_id=None), transaction_before=OPEN

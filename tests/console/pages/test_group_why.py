@@ -38,6 +38,13 @@ def test_a_verdict_with_its_evidence_and_remedy() -> None:
     assert source.asked == [("billing", 3, True)]
 
 
+def test_a_transaction_in_the_way_is_a_link_away() -> None:
+    for reason in ("blocked", "not-fetching"):
+        with browsing(FakeSource(facts=STUCK[reason][0])) as browser:
+            page = browser.get("/group/why?id=billing").text
+        assert ('href="/transactions?state=open"' in page) == (reason == "blocked")
+
+
 def test_what_is_left_in_records_and_in_time() -> None:
     with browsing(FakeSource(facts=LEFT)) as browser:
         page = browser.get("/group/why?id=billing").text
@@ -79,7 +86,8 @@ def test_the_list_marks_what_is_stuck_and_leads_there() -> None:
     with browsing(source) as browser:
         page = browser.get("/groups").text
         assert 'href="/group/why?id=billing"' in browser.get("/group?id=billing").text
-    assert cells(page)[9::5] == ["✕ no member Why? 7", "Why? 7", "✕ gone is offline Why? 7", "0"]
+    assert cells(page)[10::6] == ["7", "7", "7", "0"], "numbers alone, or the script could not sort them"
+    assert cells(page)[11::6] == ["✕ no member Why?", "Why?", "✕ gone is offline Why?", ""]
     assert page.count('href="/group/why?id=') == 3
 
 

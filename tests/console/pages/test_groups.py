@@ -22,7 +22,7 @@ GROUPS = [group_state("b"), group_state("A", "share", "Stable"), group_state("c"
 )
 def test_search(query: str, found: list[str]) -> None:
     with browsing(FakeSource(states_of=GROUPS)) as browser:
-        assert cells(browser.get(f"/groups{query}").text)[5::5] == found
+        assert cells(browser.get(f"/groups{query}").text)[6::6] == found
 
 
 def test_only_what_is_on_the_page_is_asked_for() -> None:
@@ -30,4 +30,4 @@ def test_only_what_is_on_the_page_is_asked_for() -> None:
     with browsing(source) as browser:
         page = browser.get("/groups?page=2").text
     assert source.asked == [[f"g{number:03}" for number in range(50, 60)]]
-    assert cells(page)[5:10] == ["g050", "classic", "○ Empty", "0", "0"]
+    assert cells(page)[6:12] == ["g050", "classic", "○ Empty", "0", "0", ""]

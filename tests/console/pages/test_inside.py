@@ -109,7 +109,7 @@ def test_the_overview_and_a_group_with_an_inside() -> None:
         inside.answers["health"] = Failure("late")
         page = browser.get("/").text
         assert "what is inside the broker is not known: late" in page
-        assert "This console looks since" in page
+        assert "This console started" in page
 
 
 def test_the_overview_has_the_brokers_age_its_requests_and_its_traffic() -> None:

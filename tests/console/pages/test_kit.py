@@ -96,6 +96,17 @@ def test_what_it_shows() -> None:
     )
 
 
+def test_a_page_that_is_not_there_leads_to_the_kit_like_every_other() -> None:
+    with browsing(FakeSource(), beside=under_test(Kit())) as browser:
+        missing = browser.get("/nothing")
+        assert missing.status == 404
+        for page in (missing.text, browser.get("/topics").text):
+            assert '<li><a href="/test"' in page
+        refused = browser.post("/topics")
+    assert refused.status == 405
+    assert "<h1>Not possible</h1>" in refused.text
+
+
 @pytest.mark.parametrize(
     ("form", "call"),
     [

@@ -13,7 +13,7 @@ from tests.console.fakes import FakeSource, group_state, topic_summary
 def test_a_topic_needs_two_looks_more() -> None:
     with browsing(FakeSource([topic_summary("t", 2)])) as browser:
         first = browser.get("/topics/t/rates").text
-        assert "1 look since" in first
+        assert "1 sample since" in first
         assert "There is nothing to draw yet" in first
         assert '<main id="main" tabindex="-1" data-live>' in first
         for _ in range(2):

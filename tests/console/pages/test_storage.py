@@ -44,7 +44,7 @@ def test_what_is_wrong_with_a_directory_is_said(monkeypatch: pytest.MonkeyPatch)
     assert "<li>note</li>" in page
     assert cells(page)[8:] == [
         *("/a", "1", "✕ offline: closed", "1", "1", "2.0 KiB", "–", "–"),
-        *("/b", "2", "▲ cordoned", "0", "0", "0 B", "1.0 GiB", "1.0 MiB"),
+        *("/b", "2", "▲ nearly full, cordoned", "0", "0", "0 B", "1.0 GiB", "1.0 MiB"),
     ]
     assert cells(inside)[5:] == ["t", "1", "2.0 KiB", "7", "▲ will replace the one elsewhere"]
 

@@ -45,7 +45,7 @@ def test_only_what_is_on_the_page_is_asked_for() -> None:
         page = browser.get("/topics?page=3&q=t").text
         browser.get("/topics?page=2")
     assert many.asked == [[f"t{number:03}" for number in range(100, 120)], [f"t{number:03}" for number in range(50, 100)]]
-    assert cells(page)[8:16] == ["t100", "1", "1", "7", "–", "–", "", "● well"]
+    assert cells(page)[8:16] == ["t100", "1", "1", "7", "–", "–", "", "● healthy"]
     assert "101–120 of 120 topics" in page
     assert 'href="?page=2&amp;q=t"' in page
 
@@ -57,7 +57,11 @@ def test_who_is_the_furthest_behind() -> None:
     with browsing(source) as browser:
         page = browser.get("/topics?sort=name").text
     assert source.asked_ends == [ends]
-    assert [cells(page)[at : at + 2] for at in (13, 21, 29)] == [["2", "alone"], ["12", "bill/ing of 3"], ["0", "nobody of 2"]]
+    assert [cells(page)[at : at + 2] for at in (13, 21, 29)] == [
+        ["2", "alone"],
+        ["12", "bill/ing of 3 groups"],
+        ["0", "none of 2 groups"],
+    ]
     assert '<a href="/group?id=bill%2Fing">' in page
     assert '<a href="/topics/a/groups" aria-label="Lag in a">12</a>' in page
 
