@@ -23,8 +23,10 @@ from ottla.server.base.promise import InTurns, Promise
 T = TypeVar("T")
 U = TypeVar("U")
 
-Steps = Generator[Promise[Any] | None, None, T]
-"""Work in steps: a generator that yields None where it may pause, and a promise where it has to wait for that."""
+Awaited = Promise[Any] | asyncio.Future[Any]
+"""What steps may wait for."""
+Steps = Generator[Awaited | None, None, T]
+"""Work in steps: a generator that yields None where it may pause, and a promise or a future where it has to wait for that."""
 
 MAX_THREADS: Final = 2
 """The most jobs of clients in threads at once. It bounds the memory of what they unfold, and leaves the loop's other threads to
@@ -92,7 +94,7 @@ def all_kept(answers: Iterable[T | Promise[T]]) -> Steps[list[T]]:
 def wait_in_steps(answer: Awaitable[T]) -> Steps[T]:
     """Makes steps that wait for an answer on which the loop works, whether or not these steps are taken to their end. What takes
     them (`take_steps`) promises an answer that may be long."""
-    waited: Any = asyncio.shield(kept(answer))
+    waited = asyncio.shield(kept(answer))
     yield waited
     return cast(T, waited.result())
 
@@ -125,7 +127,7 @@ class _Work(Generic[T]):
     def __init__(self, steps: Steps[T], clock: Clock) -> None:
         self._steps = steps
         self._clock = clock
-        self._pending: Promise[Any] | None = None
+        self._pending: Awaited | None = None
         self.promise: Promise[T] | None = None
         """None in the first turn."""
         self.result: T | None = None
@@ -150,7 +152,7 @@ class _Work(Generic[T]):
             self.result = end.value
             return True
 
-    def _go_on_later(self, awaited: Promise[Any]) -> None:
+    def _go_on_later(self, awaited: Awaited) -> None:
         self._pending = None
         if self.promise is None or not self.promise.done():  # if somebody else cancelled what was awaited, the next step raises
             self._wait()

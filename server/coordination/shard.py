@@ -23,6 +23,8 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, ClassVar, Final, Generic, TypeVar
 
+from mypy_extensions import mypyc_attr
+
 from ottla.log.errors import LogError
 from ottla.server.base.answers import map_answer
 from ottla.server.base.errors import NotEnoughReplicas, NotLeaderOrFollower, append_error
@@ -50,6 +52,7 @@ _MOST_LINES: Final = 10
 """So many records that are skipped while a partition is loaded get a line each in the log; the others are only counted."""
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)  # setup.py compiles this module, and not all of the shards
 class CoordinatorShard(ABC, Generic[R]):
     """The shard of `partition` while this broker leads it in `leader_epoch`. `append` writes a batch to the partition. An answer
     waits for replicas for `write_timeout_ms` at most.

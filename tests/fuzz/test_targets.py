@@ -16,17 +16,18 @@ from ottla.log.index import OffsetIndex
 from ottla.log.management.manager import LogManager
 from ottla.log.opening.search import BatchSearch
 from ottla.log.validate import validate_for_append
-from ottla.server.group.shard import GroupShard
+from ottla.server.group import shard as group_shard
 from ottla.server.metadata import snapshot
 from ottla.server.metadata.image_records import Frozen
 from ottla.server.share_state.shard import ShareStateShard
-from ottla.server.txn.shard import TransactionShard
+from ottla.server.txn import shard as transaction_shard
 from ottla.wire import compression
 from ottla.wire.compression import GZIP
 from ottla.wire.messages import metadata
 from ottla.wire.records import decode_records
 from scripts.fuzz import names
 from tests.fuzz.kept import LONGEST_INPUT
+from tests.uncompiled import uncompiled
 
 MOST_SEED_BYTES = 64 * 1024
 
@@ -97,6 +98,27 @@ def method(kind: type | ModuleType, name: str, by: Any) -> Plant:
     return lambda monkeypatch: monkeypatch.setattr(kind, name, by)
 
 
+COMPILED = {"GroupShard": group_shard, "TransactionShard": transaction_shard}
+"""Classes that setup.py compiles, in which nothing can be replaced, with their modules."""
+
+
+def from_source(name: str) -> type:
+    """Returns such a class made of its source."""
+    kind: type = getattr(uncompiled(COMPILED[name]), name)
+    return kind
+
+
+def compiled_method(place: str, kind: str, name: str, by: Any) -> Plant:
+    """Plants a fault in a method of such a class: the target is given the class of the source, with the fault in it."""
+
+    def plant(monkeypatch: pytest.MonkeyPatch) -> None:
+        faulty = from_source(kind)
+        monkeypatch.setattr(faulty, name, by)
+        monkeypatch.setattr(target(place), kind, faulty)
+
+    return plant
+
+
 real_gunzip = compression._DECOMPRESS[GZIP]
 
 
@@ -163,9 +185,9 @@ PLANTED = {
     "a record raises something else": ("metadata_log", replaced("metadata_log", "decode_value", broken)),
     "a snapshot misses a record": ("metadata_log", method(Frozen, "records", without_the_last)),
     "a snapshot raises something else": ("metadata_log", method(snapshot, "read", broken)),
-    "a group is not replayed": ("coordinators", method(GroupShard, "replay", broken)),
-    "a marker is not replayed": ("coordinators", method(GroupShard, "end_transaction", broken)),
-    "a transaction is not replayed": ("coordinators", method(TransactionShard, "replay", broken)),
+    "a group is not replayed": ("coordinators", compiled_method("coordinators", "GroupShard", "replay", broken)),
+    "a marker is not replayed": ("coordinators", compiled_method("coordinators", "GroupShard", "end_transaction", broken)),
+    "a transaction is not replayed": ("coordinators", compiled_method("coordinators", "TransactionShard", "replay", broken)),
     "share state is not replayed": ("coordinators", method(ShareStateShard, "replay", broken)),
     "metrics raise something else": ("payloads", replaced("payloads", "points", broken)),
     "a text raises something else": ("payloads", replaced("payloads", "parse_key", broken)),
@@ -180,6 +202,14 @@ def test_a_planted_fault_is_noticed(name: str, monkeypatch: pytest.MonkeyPatch) 
     plant(monkeypatch)
     with pytest.raises((AssertionError, KeyError)):
         check_all(module, seeds)
+
+
+@pytest.mark.parametrize("name", COMPILED)
+def test_what_a_fault_is_planted_in_is_none_by_itself(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    module, faultless = target("coordinators"), from_source(name)
+    assert faultless is not getattr(module, name)
+    monkeypatch.setattr(module, name, faultless)
+    check_all(module, list(module.seeds()))
 
 
 def test_every_target_has_planted_faults() -> None:

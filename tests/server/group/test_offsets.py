@@ -5,10 +5,13 @@ expiration.
 from __future__ import annotations
 
 import struct
-from typing import Any, cast
+from functools import partial
+from typing import Any
 
 import pytest
 
+from ottla.server.group import shard as group_shard
+from ottla.server.group.coordinator_config import GroupCoordinatorConfig
 from ottla.server.group.offsets import Offsets
 from ottla.server.group.records import OffsetRecord, offset_tombstone
 from ottla.server.group.requests import Commit, Committer
@@ -18,7 +21,8 @@ from ottla.wire.messages.internal.offset_commit_value import OffsetCommitValue
 from ottla.wire.primitives import ZERO_UUID
 from tests.in_loop import in_loop
 from tests.server.coordination.memory import TOPICS
-from tests.server.group.fakes import Driver
+from tests.server.group.fakes import Broker, Driver
+from tests.uncompiled import uncompiled
 
 NONE = ErrorCode.NONE
 RETENTION_S = 7 * 24 * 3600
@@ -139,19 +143,19 @@ class CountedOffsets:
 
 @in_loop
 async def test_deleting_many_topics_looks_at_the_groups_of_each_and_not_at_all_of_them() -> None:
-    driver = Driver()
-    shards = {id(shard): shard for shard in (driver.broker.groups.shard(f"g{number}") for number in range(30))}.values()
-    counted = []
-    for shard in shards:
-        counted.append(CountedOffsets(shard.offsets))
-        shard.offsets = cast(Any, counted[-1])
+    broker = Broker()
+    shard = uncompiled(group_shard).GroupShard(  # a compiled one takes no other offsets than its own
+        0, 0, partial(broker.log.append, 0), broker.clock, GroupCoordinatorConfig(), broker.metadata, broker.random
+    )
+    shard.offsets = counted = CountedOffsets(shard.offsets)
     for group, topic in [*((number, number) for number in range(30)), (1, 0)]:
         commits = [Commit(f"t{topic}", ZERO_UUID, 0, 7, -1, "")]
-        driver.broker.groups.shard(f"g{group}").commit(f"g{group}", Committer("", None, -1, 9), commits)
+        shard.commit(f"g{group}", Committer("", None, -1, 9), commits)
+    assert len(counted.offsets.group_ids()) == 30
     for number in range(30):
-        driver.broker.groups.topic_deleted(f"t{number}")
-    assert sum(each.looked_at for each in counted) == 31
-    assert [each.offsets.group_ids() for each in counted] == [[]] * len(counted)
+        shard.delete_topic(f"t{number}")
+    assert counted.looked_at == 31
+    assert counted.offsets.group_ids() == []
 
 
 @in_loop

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import importlib
 import itertools
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,7 +13,6 @@ import pytest
 
 from ottla.server.base.clock import TURN_NS
 from ottla.server.base.promise import Promise
-from ottla.server.group.errors import GroupError
 from ottla.server.handlers import add_partitions_to_txn, offset_commit, offset_fetch
 from ottla.server.handlers.leave_group import MEMBERS_A_STEP
 from ottla.server.handlers.offset_delete import TOPICS_A_STEP
@@ -52,6 +52,7 @@ from ottla.wire.messages.streams_group_describe import StreamsGroupDescribeReque
 from ottla.wire.messages.write_txn_markers import WritableTxnMarker, WritableTxnMarkerTopic, WriteTxnMarkersRequest
 from tests.fakes import MemoryBroker
 from tests.in_loop import in_loop
+from tests.server.coordination.memory import NODE_ID
 from tests.server.group.fakes import Broker
 from tests.server.handlers.test_find_coordinator import Cluster
 from tests.server.share_state.fakes import TOPIC_ID, Driver
@@ -188,26 +189,48 @@ async def test_the_offsets_of_one_group() -> None:
     check("offset_fetch", 9, body, Broker().context(9), WIDE // 100 // ITEMS_A_TURN)
 
 
-@pytest.mark.parametrize("code", [ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS])
+def goes(broker: Broker) -> None:
+    broker.log.leaders = [NODE_ID + 1] * len(broker.log.leaders)
+    broker.groups.refresh()
+
+
+def is_in_doubt(broker: Broker) -> None:
+    broker.log.in_doubt = True
+
+
+def goes_and_comes_back(broker: Broker) -> None:
+    before = broker.groups.shard("g")
+    broker.log.epoch += 1
+    broker.groups.refresh()
+    again = broker.groups.shard("g")
+    assert again is not before
+    assert not again.loading
+
+
+@pytest.mark.parametrize(
+    ("change", "code"),
+    [
+        (goes, ErrorCode.NOT_COORDINATOR),
+        (is_in_doubt, ErrorCode.NOT_COORDINATOR),
+        (goes_and_comes_back, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS),
+    ],
+)
 @in_loop
-async def test_offsets_of_a_group_that_is_not_here_any_more_are_not_absent(code: ErrorCode) -> None:
+async def test_offsets_of_a_group_that_is_not_here_any_more_are_not_absent(
+    change: Callable[[Broker], None], code: ErrorCode
+) -> None:
     """An answer without offsets would send the consumers to the beginning or the end."""
     broker = Broker()
-    request = broker.context(9)
     topics = [OffsetFetchRequestTopics("t", partition_indexes=[*range(WIDE)])]
+    body = OffsetFetchRequest(groups=[OffsetFetchRequestGroup("g", topics=topics)])
     with pytest.MonkeyPatch.context() as patch:
         looks = itertools.count()
         patch.setattr(broker.clock, "ticks_ns", lambda: next(looks) * TURN_NS)
-        promise = offset_fetch.handle(OffsetFetchRequest(groups=[OffsetFetchRequestGroup("g", topics=topics)]), request)
-
-        def shard(group_id: str) -> Any:
-            if code is ErrorCode.NOT_COORDINATOR:
-                raise GroupError(code)
-            return "another one, which is loaded"
-
-        patch.setattr(broker.groups, "shard", shard)
-        broker.clock.advance(0)
+        promise = offset_fetch.handle(body, broker.context(9))
     assert isinstance(promise, Promise)
+    assert not promise.done()
+    change(broker)
+    broker.clock.advance(0)
     (group,) = promise.result().groups
     assert (group.error_code, group.topics) == (code, [])
 

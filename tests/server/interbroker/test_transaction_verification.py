@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
-
 import pytest
 
 from ottla.server.base.promise import Promise
 from ottla.server.coordination.java_hash import java_hash_bucket
 from ottla.server.interbroker.transaction_verification import VerificationChannel
+from ottla.server.metadata.image import MetadataImage
 from ottla.server.metadata.names import TRANSACTION_STATE
 from ottla.server.peers.outcomes import TimedOut
-from ottla.server.txn.coordinator import TransactionCoordinator
 from ottla.server.txn.verification import Codes
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.add_partitions_to_txn import (
@@ -23,13 +21,30 @@ from ottla.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTopicResult,
     AddPartitionsToTxnTransaction,
 )
-from tests.fakes import MemoryBroker
+from tests.fakes import NODE_ID, MemoryBroker
+from tests.in_loop import in_loop
 from tests.server.interbroker.played import PlayedBrokers
+from tests.server.txn.fakes import Driver, TransactionLog
 
 TWO = 2
 PARTITIONS = [("t", 0), ("u", 0), ("t", 1)]
 HERE, THERE = "here", "far"
 """Transactional ids of the two partitions of `__transaction_state`."""
+
+
+class LogOfImage(TransactionLog):
+    """Leads what the image says; the records are in memory."""
+
+    def __init__(self, image: MetadataImage) -> None:
+        super().__init__(2)
+        self._image = image
+
+    def partition_count(self) -> int:
+        return super().partition_count() if TRANSACTION_STATE in self._image.topics else 0
+
+    def leads(self, partition: int) -> bool:
+        found = self._image.partition(TRANSACTION_STATE, partition)
+        return found is not None and found.leader == NODE_ID
 
 
 class Rig:
@@ -43,21 +58,14 @@ class Rig:
         assert java_hash_bucket(HERE, 2) != self.place
         self.broker.elect(TRANSACTION_STATE, TWO, self.place)
         self.others = PlayedBrokers(self.broker.image)
-        self.here: list[tuple[Any, ...]] = []
-        self.verify = VerificationChannel(self.others.as_others, lambda: cast(TransactionCoordinator, self))
-
-    # As the coordinator of this broker
+        self.log = LogOfImage(self.broker.image)
+        self.here = Driver(self.log)
+        self.verify = VerificationChannel(self.others.as_others, lambda: self.here.coordinator)
 
     @property
-    def has_topic(self) -> bool:
-        return TRANSACTION_STATE in self.broker.image.topics
-
-    def partition_for(self, transactional_id: str) -> int:
-        return java_hash_bucket(transactional_id, 2)
-
-    def add_partitions(self, *asked: Any, client_version: int) -> None:
-        assert client_version == 2
-        self.here.append((*asked, True))
+    def written_here(self) -> int:
+        """How many records the coordinator of this broker wrote."""
+        return len(self.log.records())
 
     def ask(self, add: bool = False) -> Promise[Codes]:
         answer = self.verify(THERE, 7, 1, PARTITIONS, add=add)
@@ -70,10 +78,14 @@ class Rig:
         return codes.result()
 
 
-def test_the_coordinator_of_this_broker_is_asked_without_a_request() -> None:
+@in_loop
+async def test_the_coordinator_of_this_broker_is_asked_without_a_request() -> None:
     rig = Rig()
-    assert rig.verify(HERE, 7, 1, PARTITIONS, add=True) == dict.fromkeys(PARTITIONS, ErrorCode.NONE)
-    assert rig.here == [(HERE, 7, 1, PARTITIONS, True)]
+    producer = await rig.here.init(transactional_id=HERE)
+    assert rig.verify(HERE, *producer, PARTITIONS, add=False) == dict.fromkeys(PARTITIONS, ErrorCode.TRANSACTION_ABORTABLE)
+    assert rig.verify(HERE, *producer, PARTITIONS[:2], add=True) == dict.fromkeys(PARTITIONS[:2], ErrorCode.NONE)
+    now = rig.here.now(HERE)
+    assert (now.partitions, now.client_version) == (frozenset(PARTITIONS[:2]), 2)
     assert not rig.others.asked
 
 
@@ -85,7 +97,7 @@ def test_another_is_asked_by_the_request_for_brokers(add: bool) -> None:
     assert (asked.broker_id, asked.min_version) == (TWO, 4)
     topics = [AddPartitionsToTxnTopic("t", [0, 1]), AddPartitionsToTxnTopic("u", [0])]
     assert asked.request == AddPartitionsToTxnRequest([AddPartitionsToTxnTransaction(THERE, 7, 1, not add, topics)])
-    assert not rig.here
+    assert rig.written_here == 0
 
 
 def test_every_partition_has_its_own_code() -> None:
@@ -134,4 +146,4 @@ def test_nobody_coordinates() -> None:
     assert rig.verify(THERE, 7, 1, PARTITIONS, add=True) == away
     rig.broker.delete_topic(TRANSACTION_STATE)
     assert rig.verify(HERE, 7, 1, PARTITIONS, add=True) == away
-    assert not rig.here
+    assert rig.written_here == 0

@@ -24,12 +24,10 @@ T0, T1 = ("t", 0), ("t", 1)
 NONE, OFFLINE, GONE = ErrorCode.NONE, ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-class Shard(TransactionShard):
-    """Partitions that take markers. `codes` has their answers to the next markers; those in `later` answer by a promise, kept in
-    `promised`.
+class Rig:
+    """A shard, and partitions that take its markers. `codes` has their answers to the next markers; those in `later` answer by a
+    promise, kept in `promised`.
     """
-
-    clock: CoordinatorClock
 
     def __init__(self, log: LaggingLog | None = None, *, lag: bool = False, clock: CoordinatorClock | None = None) -> None:
         self.log = log or LaggingLog(lag=lag)
@@ -38,7 +36,7 @@ class Shard(TransactionShard):
         self.later: set[tuple[str, int]] = set()
         self.promised: dict[tuple[str, int], Promise[ErrorCode]] = {}
         self.markers: list[tuple[str, int, Marker]] = []
-        super().__init__(0, 3, lambda batch: self.log.append(0, batch), self.clock, lambda: 2, self.mark)
+        self.shard = TransactionShard(0, 3, lambda batch: self.log.append(0, batch), self.clock, lambda: 2, self.mark)
 
     def mark(self, topic: str, partition: int, marker: Marker) -> ErrorCode | Promise[ErrorCode]:
         self.markers.append((topic, partition, marker))
@@ -56,11 +54,11 @@ class Shard(TransactionShard):
         """Returns an open transaction of producer 7 in epoch 5, with its end decided."""
         now_ms = self.clock.now_ms()
         open_one = Transaction(name, 7, 60_000, now_ms, State.ONGOING, 5, partitions=frozenset(partitions), started_ms=now_ms)
-        self.transactions[name] = open_one
+        self.shard.transactions[name] = open_one
         return state.end(open_one, now_ms, commit=commit, version=2, new_producer_id=-1)
 
     def state(self, name: str = "tx") -> State:
-        return self.transactions[name].state
+        return self.shard.transactions[name].state
 
     def written(self) -> list[tuple[str, State | None]]:
         """Returns ids and states as they are in the log."""
@@ -70,118 +68,118 @@ class Shard(TransactionShard):
 
 @pytest.mark.parametrize("commit", [True, False])
 def test_an_end_is_decided_marked_and_complete_in_one_call(commit: bool) -> None:
-    shard = Shard()
-    after = shard.end(shard.decided(T1, T0, commit=commit))
+    rig = Rig()
+    after = rig.shard.end(rig.decided(T1, T0, commit=commit))
     ending, done = (State.PREPARE_COMMIT, State.COMPLETE_COMMIT) if commit else (State.PREPARE_ABORT, State.COMPLETE_ABORT)
-    assert shard.written() == [("tx", ending), ("tx", done)]
-    assert shard.markers == [("t", 0, Marker(7, 6, 3, commit, 2)), ("t", 1, Marker(7, 6, 3, commit, 2))]
-    assert shard.transactions["tx"] == after
-    assert (shard.rest, shard.clock.waiting) == (0, 0)
+    assert rig.written() == [("tx", ending), ("tx", done)]
+    assert rig.markers == [("t", 0, Marker(7, 6, 3, commit, 2)), ("t", 1, Marker(7, 6, 3, commit, 2))]
+    assert rig.shard.transactions["tx"] == after
+    assert (rig.shard.rest, rig.clock.waiting) == (0, 0)
 
 
 def test_no_marker_is_sent_before_the_decision_is_replicated() -> None:
-    shard = Shard(lag=True)
-    shard.end(shard.decided(T0))
-    answer = shard.answer("said")
+    rig = Rig(lag=True)
+    rig.shard.end(rig.decided(T0))
+    answer = rig.shard.answer("said")
     assert isinstance(answer, Promise)
-    assert (shard.marked(), shard.state()) == ([], State.PREPARE_COMMIT)
-    shard.log.replicate()
-    assert shard.marked() == [T0]
+    assert (rig.marked(), rig.state()) == ([], State.PREPARE_COMMIT)
+    rig.log.replicate()
+    assert rig.marked() == [T0]
     assert answer.result() == "said", "the producer does not wait for the completion"
-    assert shard.written() == [("tx", State.PREPARE_COMMIT), ("tx", State.COMPLETE_COMMIT)]
+    assert rig.written() == [("tx", State.PREPARE_COMMIT), ("tx", State.COMPLETE_COMMIT)]
 
 
 def test_a_decision_that_is_lost_with_the_partition_is_the_next_coordinators() -> None:
-    shard = Shard(lag=True)
-    shard.end(shard.decided(T0))
-    shard.unload()
-    shard.log.replicate()
-    assert (shard.marked(), shard.rest) == ([], 0)
-    again = Shard(shard.log)
-    list(again.load(lambda: again.log.read(0), lambda: again.log.replicated(0)))
+    rig = Rig(lag=True)
+    rig.shard.end(rig.decided(T0))
+    rig.shard.unload()
+    rig.log.replicate()
+    assert (rig.marked(), rig.shard.rest) == ([], 0)
+    again = Rig(rig.log)
+    list(again.shard.load(lambda: again.log.read(0), lambda: again.log.replicated(0)))
     assert again.marked() == [T0]
 
 
 def test_a_decision_that_was_loaded_is_carried_out_when_it_is_replicated() -> None:
-    shard = Shard(lag=True)
-    shard.end(shard.decided(T0))
-    again = Shard(shard.log, lag=True)
-    list(again.load(lambda: again.log.read(0), lambda: again.log.replicated(0)))
-    assert (again.marked(), again.rest) == ([], 0), "the decision may be taken back"
+    rig = Rig(lag=True)
+    rig.shard.end(rig.decided(T0))
+    again = Rig(rig.log, lag=True)
+    list(again.shard.load(lambda: again.log.read(0), lambda: again.log.replicated(0)))
+    assert (again.marked(), again.shard.rest) == ([], 0), "the decision may be taken back"
     again.log.replicate_all()
     assert again.marked() == [T0]
 
 
 def test_a_decision_that_was_loaded_and_is_not_replicated_is_the_next_coordinators() -> None:
-    shard = Shard(lag=True)
-    shard.end(shard.decided(T0))
-    again = Shard(shard.log, lag=True)
-    list(again.load(lambda: again.log.read(0), lambda: again.log.replicated(0)))
-    again.unload()
+    rig = Rig(lag=True)
+    rig.shard.end(rig.decided(T0))
+    again = Rig(rig.log, lag=True)
+    list(again.shard.load(lambda: again.log.read(0), lambda: again.log.replicated(0)))
+    again.shard.unload()
     again.log.lose()
-    assert (again.marked(), again.rest) == ([], 0)
+    assert (again.marked(), again.shard.rest) == ([], 0)
 
 
 def test_a_marker_may_be_written_by_another_broker() -> None:
-    shard = Shard()
-    shard.later = {T0, T1}
-    shard.end(shard.decided(T0, T1))
-    assert (shard.marked(), shard.rest, shard.state()) == ([T0, T1], 1, State.PREPARE_COMMIT)
-    shard.promised[T1].set_result(NONE)
-    assert (shard.rest, shard.state()) == (1, State.PREPARE_COMMIT)
-    shard.promised[T0].set_result(GONE)
-    assert (shard.rest, shard.state()) == (0, State.COMPLETE_COMMIT)
+    rig = Rig()
+    rig.later = {T0, T1}
+    rig.shard.end(rig.decided(T0, T1))
+    assert (rig.marked(), rig.shard.rest, rig.state()) == ([T0, T1], 1, State.PREPARE_COMMIT)
+    rig.promised[T1].set_result(NONE)
+    assert (rig.shard.rest, rig.state()) == (1, State.PREPARE_COMMIT)
+    rig.promised[T0].set_result(GONE)
+    assert (rig.shard.rest, rig.state()) == (0, State.COMPLETE_COMMIT)
 
 
 def test_a_marker_that_is_on_its_way_is_not_sent_again() -> None:
-    shard = Shard()
-    shard.later, shard.codes = {T0}, {T1: OFFLINE}
-    shard.end(shard.decided(T0, T1))
-    assert shard.marked() == [T0, T1]
-    shard.clock.advance(RETRY_SECONDS)
-    assert shard.marked() == [T1]
-    shard.promised[T0].set_result(OFFLINE)
-    shard.later, shard.codes = set(), {}
-    shard.clock.advance(RETRY_SECONDS)
-    assert shard.marked() == [T0, T1]
-    assert (shard.state(), shard.rest) == (State.COMPLETE_COMMIT, 0)
+    rig = Rig()
+    rig.later, rig.codes = {T0}, {T1: OFFLINE}
+    rig.shard.end(rig.decided(T0, T1))
+    assert rig.marked() == [T0, T1]
+    rig.clock.advance(RETRY_SECONDS)
+    assert rig.marked() == [T1]
+    rig.promised[T0].set_result(OFFLINE)
+    rig.later, rig.codes = set(), {}
+    rig.clock.advance(RETRY_SECONDS)
+    assert rig.marked() == [T0, T1]
+    assert (rig.state(), rig.shard.rest) == (State.COMPLETE_COMMIT, 0)
 
 
 def test_an_answer_after_the_partition_went_to_another_coordinator_changes_nothing() -> None:
-    shard = Shard()
-    shard.later = {T0}
-    shard.end(shard.decided(T0))
-    shard.unload()
-    assert shard.clock.waiting == 0, "nothing is tried again"
-    shard.promised[T0].set_result(NONE)
-    assert shard.written() == [("tx", State.PREPARE_COMMIT)]
+    rig = Rig()
+    rig.later = {T0}
+    rig.shard.end(rig.decided(T0))
+    rig.shard.unload()
+    assert rig.clock.waiting == 0, "nothing is tried again"
+    rig.promised[T0].set_result(NONE)
+    assert rig.written() == [("tx", State.PREPARE_COMMIT)]
 
 
 def test_a_promise_that_is_kept_already_is_as_good_as_an_answer() -> None:
-    shard = Shard()
+    rig = Rig()
     kept: Promise[ErrorCode] = Promise()
     kept.set_result(NONE)
-    shard._write_marker = lambda topic, partition, marker: kept
-    shard.end(shard.decided(T0))
-    assert shard.state() is State.COMPLETE_COMMIT
+    rig.shard._write_marker = lambda topic, partition, marker: kept
+    rig.shard.end(rig.decided(T0))
+    assert rig.state() is State.COMPLETE_COMMIT
 
 
 def test_partitions_are_asked_until_each_has_its_marker(caplog: pytest.LogCaptureFixture) -> None:
-    shard = Shard()
-    shard.codes = {T1: OFFLINE}
+    rig = Rig()
+    rig.codes = {T1: OFFLINE}
     with caplog.at_level(logging.DEBUG):
-        shard.end(shard.decided(T0, T1))
-        shard.clock.advance(RETRY_SECONDS)
+        rig.shard.end(rig.decided(T0, T1))
+        rig.clock.advance(RETRY_SECONDS)
     levels = [(record.levelname, record.getMessage()) for record in caplog.records]
     text = "t-1 cannot take a marker of tx now: KAFKA_STORAGE_ERROR"
     assert levels == [("WARNING", text), ("DEBUG", text)]
-    assert shard.marked() == [T0, T1, T1]
-    shard.clock.advance(RETRY_SECONDS / 2)
-    assert shard.marked() == []
-    shard.codes[T1] = GONE
-    shard.clock.advance(RETRY_SECONDS)
-    assert shard.marked() == [T1]
-    assert (shard.state(), shard.rest, shard.clock.waiting) == (State.COMPLETE_COMMIT, 0, 0)
+    assert rig.marked() == [T0, T1, T1]
+    rig.clock.advance(RETRY_SECONDS / 2)
+    assert rig.marked() == []
+    rig.codes[T1] = GONE
+    rig.clock.advance(RETRY_SECONDS)
+    assert rig.marked() == [T1]
+    assert (rig.state(), rig.shard.rest, rig.clock.waiting) == (State.COMPLETE_COMMIT, 0, 0)
 
 
 @pytest.mark.parametrize("code", [ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED])
@@ -189,48 +187,48 @@ def test_partitions_are_asked_until_each_has_its_marker(caplog: pytest.LogCaptur
 def test_an_end_that_somebody_else_brings_about_is_left_to_them(
     code: ErrorCode, later: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
-    shard = Shard()
-    shard.codes, shard.later = {T0: code}, {T0} if later else set()
-    shard.end(shard.decided(T0, T1))
+    rig = Rig()
+    rig.codes, rig.later = {T0: code}, {T0} if later else set()
+    rig.shard.end(rig.decided(T0, T1))
     if later:
-        shard.promised[T0].set_result(code)
-    assert (shard.rest, shard.state()) == (0, State.PREPARE_COMMIT)
-    assert shard.marked() == ([T0, T1] if later else [T0])
+        rig.promised[T0].set_result(code)
+    assert (rig.shard.rest, rig.state()) == (0, State.PREPARE_COMMIT)
+    assert rig.marked() == ([T0, T1] if later else [T0])
     assert caplog.messages == [f"tx is no longer ended here: t-0 answered {code.name}"]
-    shard.clock.advance(1)
-    assert shard.marked() == []
+    rig.clock.advance(1)
+    assert rig.marked() == []
 
 
 def test_a_completion_that_cannot_be_written_is_tried_again() -> None:
-    shard = Shard()
-    shard.later = {T0}
-    shard.end(shard.decided(T0))
-    shard.log.fail = StorageError("offline")
-    shard.promised[T0].set_result(NONE)
-    assert (shard.rest, shard.state()) == (1, State.PREPARE_COMMIT)
-    shard.log.fail = None
-    shard.marked()
-    shard.clock.advance(RETRY_SECONDS)
-    assert (shard.marked(), shard.rest, shard.state()) == ([], 0, State.COMPLETE_COMMIT)
+    rig = Rig()
+    rig.later = {T0}
+    rig.shard.end(rig.decided(T0))
+    rig.log.fail = StorageError("offline")
+    rig.promised[T0].set_result(NONE)
+    assert (rig.shard.rest, rig.state()) == (1, State.PREPARE_COMMIT)
+    rig.log.fail = None
+    rig.marked()
+    rig.clock.advance(RETRY_SECONDS)
+    assert (rig.marked(), rig.shard.rest, rig.state()) == ([], 0, State.COMPLETE_COMMIT)
 
 
 def test_a_decision_that_cannot_be_written_changes_nothing() -> None:
-    shard = Shard()
-    decided = shard.decided(T0)
-    shard.log.fail = StorageError("offline")
+    rig = Rig()
+    decided = rig.decided(T0)
+    rig.log.fail = StorageError("offline")
     with pytest.raises(TransactionError) as error:
-        shard.end(decided)
+        rig.shard.end(decided)
     assert error.value.code is ErrorCode.NOT_COORDINATOR
-    assert (shard.state(), shard.rest, shard.marked()) == (State.ONGOING, 0, [])
+    assert (rig.state(), rig.shard.rest, rig.marked()) == (State.ONGOING, 0, [])
 
 
 def test_what_was_decided_is_completed_after_loading() -> None:
-    shard = Shard()
-    shard.codes = {T0: OFFLINE}
-    shard.end(shard.decided(T0, name="a", commit=False))
-    shard.end(shard.decided(T1, name="b"))
-    again = Shard(shard.log)
-    list(again.load(lambda: again.log.read(0), lambda: again.log.replicated(0)))
+    rig = Rig()
+    rig.codes = {T0: OFFLINE}
+    rig.shard.end(rig.decided(T0, name="a", commit=False))
+    rig.shard.end(rig.decided(T1, name="b"))
+    again = Rig(rig.log)
+    list(again.shard.load(lambda: again.log.read(0), lambda: again.log.replicated(0)))
     assert again.markers == [("t", 0, Marker(7, 6, 3, False, 2))]
     assert (again.state("a"), again.state("b")) == (State.COMPLETE_ABORT, State.COMPLETE_COMMIT)
 
@@ -239,34 +237,34 @@ def test_what_was_decided_is_completed_after_loading() -> None:
 
 
 def test_who_is_overdue() -> None:
-    shard = Shard()
-    shard.decided(T0)
-    start = shard.clock.now_ms()
-    assert shard.overdue(start + 60_000) == []
-    assert [each.transactional_id for each in shard.overdue(start + 60_001)] == ["tx"]
+    rig = Rig()
+    rig.decided(T0)
+    start = rig.clock.now_ms()
+    assert rig.shard.overdue(start + 60_000) == []
+    assert [each.transactional_id for each in rig.shard.overdue(start + 60_001)] == ["tx"]
 
 
 def test_idle_ids_expire_when_their_time_is_over() -> None:
-    shard = Shard()
-    shard.decided(T0, name="open")
-    now_ms = shard.clock.now_ms()
+    rig = Rig()
+    rig.decided(T0, name="open")
+    now_ms = rig.clock.now_ms()
     for name, updated in (("old", now_ms), ("new", now_ms + 1)):
-        shard.write_transaction(Transaction(name, 1, 60_000, updated, State.EMPTY, 0))
-    shard.clock.advance(1)
-    assert shard.expire(1_001) == 0
-    assert shard.expire(1_000) == 1
-    assert set(shard.transactions) == {"open", "new"}
-    assert shard.written()[-1] == ("old", None)
+        rig.shard.write_transaction(Transaction(name, 1, 60_000, updated, State.EMPTY, 0))
+    rig.clock.advance(1)
+    assert rig.shard.expire(1_001) == 0
+    assert rig.shard.expire(1_000) == 1
+    assert set(rig.shard.transactions) == {"open", "new"}
+    assert rig.written()[-1] == ("old", None)
 
 
 @pytest.mark.parametrize(("shorter", "batches"), [(0, [16, 16, 1]), (1, [17, 16])])
 def test_tombstones_come_in_batches_of_limited_size(shorter: int, batches: list[int]) -> None:
-    shard = Shard()
+    rig = Rig()
     size = TOMBSTONE_BATCH_BYTES // 16 - 16
     assert size == 16_368
     names = ["0" * (size - shorter), *(f"{number:0{size}}" for number in range(1, 33))]
     for name in names:
-        shard.transactions[name] = Transaction(name, 1, 60_000, 0)
-    assert shard.expire(1) == 33
-    assert [len(decode_records(batch)) for batch in shard.log.batches[0]] == batches
-    assert shard.transactions == {}
+        rig.shard.transactions[name] = Transaction(name, 1, 60_000, 0)
+    assert rig.shard.expire(1) == 33
+    assert [len(decode_records(batch)) for batch in rig.log.batches[0]] == batches
+    assert rig.shard.transactions == {}
