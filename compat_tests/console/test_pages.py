@@ -80,7 +80,7 @@ def test_the_pages_of_the_cluster(visitor: Visitor, broker: Address) -> None:
         assert "Only a broker that runs the console itself shows" in visitor.get(path).text
     assert "Every partition has a leader" in overview.text
     assert "This console started" in overview.text
-    directory, number, state, *sizes = overview.cells[overview.cells.index("Of") + 1 :][:6]
+    directory, number, state, *sizes = overview.cells[overview.cells.index("Size") + 1 :][:6]
     assert (directory[:1], number, state) == ("/", "1", "● online")
     assert all(size.endswith("iB") for size in sizes), sizes
     brokers = visitor.get("/brokers").cells
@@ -153,7 +153,7 @@ def test_json_of_a_record_can_be_folded(visitor: Visitor, bootstrap: str) -> Non
 def test_a_group_is_shown_and_moved(visitor: Visitor, bootstrap: str, ten: str, unique: Unique) -> None:
     name, topic = unique("group"), ten
     with consumer(bootstrap, name, topic):
-        wait_for(lambda: visitor.get(f"/groups?q={name}").cells[5:10] == [name, "consumer", "● Stable", "1", "0"], "it is listed")
+        wait_for(lambda: visitor.get(f"/groups?q={name}").cells[6:11] == [name, "consumer", "● Stable", "1", "0"], "it is listed")
         page = visitor.get(f"/group?id={name}")
         assert (page.cells[6], page.cells[9]) == ("the-client", f"{topic}:0")
         assert page.cells[18:24] == [topic, "0", "10", "10", "0", "the-client"]
@@ -201,7 +201,7 @@ def test_share_groups_and_streams_groups(visitor: Visitor, broker: Address, ten:
         for name, kind in ((share, "share"), (streams, "streams")):
 
             def is_listed(name: str = name, kind: str = kind) -> bool:
-                return visitor.get(f"/groups?q={name}").cells[5:9] == [name, kind, "● Stable", "1"]
+                return visitor.get(f"/groups?q={name}").cells[6:10] == [name, kind, "● Stable", "1"]
 
             wait_for(is_listed, f"the {kind} group is listed")
             page = visitor.get(f"/group?id={name}")
