@@ -19,14 +19,14 @@ import typer
 
 from ottla.commands.client import Cluster, cluster_of
 from ottla.commands.output import Failure
-from ottla.console.app import Beside
-from ottla.console.directory import Directory, open_all, why_not
-from ottla.console.inside import SocketInside
-from ottla.console.serving import Listening, Until, log_to_stderr, serve
-from ottla.console.sessions import Ended, Sessions
-from ottla.console.threads import leave
-from ottla.console.tls import context_of
-from ottla.console.users import Users
+from ottla.console.broker.inside import SocketInside
+from ottla.console.disk.directory import Directory, open_all, why_not
+from ottla.console.running.threads import leave
+from ottla.console.web.app import Beside
+from ottla.console.web.serving import Listening, Until, log_to_stderr, serve
+from ottla.console.web.sessions import Ended, Sessions
+from ottla.console.web.tls import context_of
+from ottla.console.web.users import Users
 from ottla.security.password_file import BadPasswordFile
 
 NEEDS_TOKEN: Final = (

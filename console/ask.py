@@ -12,24 +12,16 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import urlencode
 
-from ottla.console.inside import NO_BROKER
+from ottla.console.broker.inside import NO_BROKER
+from ottla.console.errors import BadInput
 
 if TYPE_CHECKING:
-    from ottla.console.directory import Directory
-    from ottla.console.inside import Inside
-    from ottla.console.source import Source
-    from ottla.console.streams import Outlet
+    from ottla.console.broker.inside import Inside
+    from ottla.console.cluster.source import Source
+    from ottla.console.disk.directory import Directory
+    from ottla.console.running.streams import Outlet
 
 MAX_PAGE: Final = 1_000_000
-
-
-class BadInput(Exception):
-    """Raised for what cannot be meant; its text is for the user, and names the field. `field` is the one beside which a form
-    shows it."""
-
-    def __init__(self, text: str, field: str = "") -> None:
-        super().__init__(text)
-        self.field = field
 
 
 class Page(NamedTuple):

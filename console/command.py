@@ -22,9 +22,9 @@ from ottla.commands.output import Failure
 from ottla.security.console_access import missing_packages, token_problem
 
 if TYPE_CHECKING:
-    from ottla.console.app import Beside
-    from ottla.console.tls import RenewedKeystore
-    from ottla.console.users import Users
+    from ottla.console.web.app import Beside
+    from ottla.console.web.tls import RenewedKeystore
+    from ottla.console.web.users import Users
 
 DEFAULT_PORT: Final = 8080
 PASSWORD_VARIABLE: Final = "OTTLA_CONSOLE_KEYSTORE_PASSWORD"
@@ -98,9 +98,9 @@ def run_console(
         raise typer.BadParameter(problem, param_hint="--token")
     if missing := missing_packages():
         raise Failure(f"the console needs {', '.join(missing)}; install ottla with the extra console: pip install '.[console]'")
-    from ottla.console.serving import listen, serve
-    from ottla.console.sessions import Sessions
-    from ottla.console.threads import leave
+    from ottla.console.running.threads import leave
+    from ottla.console.web.serving import listen, serve
+    from ottla.console.web.sessions import Sessions
 
     beside = _beside(context, cluster, data_dir or [])
     looks_at = [f"cluster {cluster.bootstrap}"] if beside.has_cluster else []
@@ -128,8 +128,8 @@ def run_console(
 
 def _beside(context: typer.Context, cluster: client.Cluster, given: list[Path]) -> Beside:
     """Returns the data directories beside the cluster, or instead of it. Raises BadParameter."""
-    from ottla.console.app import Beside
-    from ottla.console.directory import open_all, why_not
+    from ottla.console.disk.directory import open_all, why_not
+    from ottla.console.web.app import Beside
 
     if not given:
         return Beside()
@@ -157,7 +157,7 @@ def _users_of(path: Path | None) -> Users | None:
     """Returns who may log in. Raises Failure."""
     if path is None:
         return None
-    from ottla.console.users import Users
+    from ottla.console.web.users import Users
     from ottla.security.password_file import BadPasswordFile
 
     try:
@@ -170,7 +170,7 @@ def _keys_of(path: Path | None) -> RenewedKeystore | None:
     """Returns the key for TLS, with its certificate. Raises Failure."""
     if path is None:
         return None
-    from ottla.console.tls import RenewedKeystore
+    from ottla.console.web.tls import RenewedKeystore
 
     return RenewedKeystore(path, os.environ.get(PASSWORD_VARIABLE), PASSWORD_VARIABLE)
 

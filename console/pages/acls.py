@@ -6,7 +6,8 @@ from typing import Final
 
 from ottla.commands import acl
 from ottla.commands.program import AccessRule
-from ottla.console.ask import Answer, Ask, BadInput, Page, paged
+from ottla.console.ask import Answer, Ask, Page, paged
+from ottla.console.errors import BadInput
 from ottla.console.pages.forms import Field, Form, one_of, sent, shown, text_of
 from ottla.console.subjects import access
 from ottla.console.subjects.absent import or_why

@@ -6,7 +6,7 @@ from typing import Final
 
 from ottla.commands.config_rows import Kind, own
 from ottla.console.ask import Answer, Ask, Page, paged, whole
-from ottla.console.missing import Missing
+from ottla.console.errors import Missing
 from ottla.wire.batch import MAX_INT32
 
 SIZE: Final = 150

@@ -9,13 +9,13 @@ from typing import Any, Final, NamedTuple
 from ottla.commands.dump_schemas import TOPICS, Schema
 from ottla.commands.dump_segment import batch_fields
 from ottla.console.ask import MAX_PAGE, Answer, Ask, Page
-from ottla.console.batches import aborted_in, mark_aborted, read_indexes, read_part
-from ottla.console.directory import Directory, FileEntry, LogFiles, open_file
-from ottla.console.disk_records import MAX_BATCH_BYTES, DiskRecords, section_size
-from ottla.console.missing import Missing
-from ottla.console.pictures import codec_name
-from ottla.console.rendering import utc
-from ottla.console.text import hex_lines
+from ottla.console.disk.batches import aborted_in, mark_aborted, read_indexes, read_part
+from ottla.console.disk.directory import Directory, FileEntry, LogFiles, open_file
+from ottla.console.disk.pictures import codec_name
+from ottla.console.disk.records import MAX_BATCH_BYTES, DiskRecords, section_size
+from ottla.console.errors import Missing
+from ottla.console.rendering.templates import utc
+from ottla.console.rendering.text import hex_lines
 from ottla.log.disk.files import OsFile
 from ottla.log.opening.search import Window
 from ottla.wire.batch import HEADER_SIZE, BatchHeader

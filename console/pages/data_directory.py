@@ -7,8 +7,8 @@ from typing import Final, NamedTuple
 
 from ottla.commands.check_directory import CHECKPOINTS
 from ottla.console.ask import Answer, Ask, Page, paged
-from ottla.console.directory import Directory, LogName
-from ottla.console.missing import Missing
+from ottla.console.disk.directory import Directory, LogName
+from ottla.console.errors import Missing
 from ottla.log.disk.checkpoint import CLEAN_SHUTDOWN, META_PROPERTIES
 
 SIZE: Final = 200

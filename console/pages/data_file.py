@@ -11,11 +11,11 @@ from typing import Any, Final
 from ottla.commands.dump_segment import Found, Item, Problem
 from ottla.commands.log import Reader
 from ottla.console.ask import MAX_PAGE, Answer, Ask, Page
-from ottla.console.directory import FileEntry, find, readable
-from ottla.console.missing import Missing
+from ottla.console.disk.directory import FileEntry, find, readable
+from ottla.console.errors import Missing
 from ottla.console.pages import data_batch, data_segment
 from ottla.console.pages.data_directory import holding
-from ottla.console.text import MAX_PREVIEW
+from ottla.console.rendering.text import MAX_PREVIEW
 
 SIZE: Final = 200
 _SEGMENTS: Final = frozenset({"log", "checkpoint"})

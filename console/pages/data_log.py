@@ -11,13 +11,13 @@ from ottla.commands.config_rows import Kind
 from ottla.commands.known_topics import METADATA_DIRECTORY
 from ottla.commands.output import Failure
 from ottla.console.ask import Answer, Ask, Page, paged
-from ottla.console.batches import read_indexes, read_part
-from ottla.console.directory import Directory, LogFiles, open_file
-from ottla.console.missing import Missing
+from ottla.console.disk.batches import read_indexes, read_part
+from ottla.console.disk.directory import Directory, LogFiles, open_file
+from ottla.console.disk.pictures import of_log, of_offsets
+from ottla.console.disk.retained import NAMES, config_of, what_goes
+from ottla.console.errors import Missing
 from ottla.console.pages.data_directory import holding
-from ottla.console.pictures import of_log, of_offsets
-from ottla.console.rendering import segment
-from ottla.console.retained import NAMES, config_of, what_goes
+from ottla.console.rendering.templates import segment
 from ottla.log.disk.checkpoint import (
     CLEANER_OFFSETS,
     HIGH_WATERMARKS,

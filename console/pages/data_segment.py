@@ -14,10 +14,10 @@ from typing import Any, Final
 from ottla.commands.findings import Finding
 from ottla.commands.kafka_files import OFFSET_ENTRY, SEGMENT_FILE, TIME_ENTRY, Entries
 from ottla.console.ask import Answer, Ask, Page
-from ottla.console.batches import Indexes, Part, aborted_in, earlier, mark_aborted, read_indexes, read_part
-from ottla.console.directory import Directory, FileEntry, LogFiles, open_file, readable
-from ottla.console.disk_records import DiskRecords
-from ottla.console.pictures import codec_name, of_batches, of_places
+from ottla.console.disk.batches import Indexes, Part, aborted_in, earlier, mark_aborted, read_indexes, read_part
+from ottla.console.disk.directory import Directory, FileEntry, LogFiles, open_file, readable
+from ottla.console.disk.pictures import codec_name, of_batches, of_places
+from ottla.console.disk.records import DiskRecords
 from ottla.log.disk.files import OsFile
 
 CHECKED_BYTES: Final = 16 << 20

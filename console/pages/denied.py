@@ -11,7 +11,8 @@ from typing import Any, Final
 from ottla.commands import acl
 from ottla.commands.output import Failure
 from ottla.commands.program import AccessRule
-from ottla.console.ask import Answer, Ask, BadInput, Page
+from ottla.console.ask import Answer, Ask, Page
+from ottla.console.errors import BadInput
 from ottla.console.subjects.any_broker import any_broker
 
 MOST_RULES: Final = 200

@@ -13,8 +13,9 @@ import typer
 
 from ottla.commands.client import is_text
 from ottla.commands.output import Failure
-from ottla.console.ask import Answer, Ask, BadInput, Page, Redirect
-from ottla.console.text import visible
+from ottla.console.ask import Answer, Ask, Page, Redirect
+from ottla.console.errors import BadInput
+from ottla.console.rendering.text import visible
 
 TYPED: Final = "typed"
 

@@ -7,8 +7,8 @@ from typing import Any, Final
 from ottla.commands.group_rows import GroupState, assigned
 from ottla.commands.output import Failure
 from ottla.console.ask import Answer, Ask, Page, paged
-from ottla.console.missing import Missing
-from ottla.console.uncommitted import uncommitted
+from ottla.console.cluster.uncommitted import uncommitted
+from ottla.console.errors import Missing
 
 SIZE: Final = 200
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from ottla.commands.group_rows import GroupState
 from ottla.commands.output import counted
-from ottla.console import changes
 from ottla.console.ask import Answer, Ask
+from ottla.console.cluster import changes
 from ottla.console.pages.forms import Form, sent, shown
-from ottla.console.rendering import segment
+from ottla.console.rendering.templates import segment
 
 
 def ask_to_delete(ask: Ask) -> Answer:

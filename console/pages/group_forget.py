@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from ottla.commands.group_rows import GroupState
 from ottla.commands.output import counted
-from ottla.console import changes
 from ottla.console.ask import Answer, Ask
-from ottla.console.missing import Missing
+from ottla.console.cluster import changes
+from ottla.console.errors import Missing
 from ottla.console.pages.forms import Field, Form, one_of, sent, shown
-from ottla.console.rendering import segment
+from ottla.console.rendering.templates import segment
 
 
 def ask_to_forget(ask: Ask) -> Answer:

@@ -13,10 +13,11 @@ from urllib.parse import unquote
 from ottla.commands.group_rows import GroupState
 from ottla.commands.output import Failure, counted
 from ottla.commands.positions import MAX_INT64, Partition, parse_position
-from ottla.console import changes
-from ottla.console.ask import Answer, Ask, BadInput, Page, Redirect
+from ottla.console.ask import Answer, Ask, Page, Redirect
+from ottla.console.cluster import changes
+from ottla.console.errors import BadInput
 from ottla.console.pages.forms import is_typed
-from ottla.console.rendering import segment
+from ottla.console.rendering.templates import segment
 from ottla.wire.batch import MAX_INT32
 
 MOST_PARTITIONS: Final = 2000

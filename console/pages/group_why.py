@@ -11,7 +11,7 @@ from typing import Final
 from ottla.commands.why.facts import WATCH_S
 from ottla.commands.why.verdicts import judge
 from ottla.console.ask import MAX_PAGE, Answer, Ask, Page, paged
-from ottla.console.uncommitted import uncommitted
+from ottla.console.cluster.uncommitted import uncommitted
 
 MOST_S: Final = 10
 SIZE: Final = 100

@@ -12,9 +12,9 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from ottla.commands.output import Failure
-from ottla.console.ask import Answer, Ask, BadInput, Page, Redirect
-from ottla.console.kit import do, look
-from ottla.console.missing import Missing
+from ottla.console.ask import Answer, Ask, Page, Redirect
+from ottla.console.broker.kit import do, look
+from ottla.console.errors import BadInput, Missing
 from ottla.console.pages.forms import Form, sent, shown
 from ottla.console.pages.kit_forms import DO, PASSES, UNITS, WAYS, called_by
 

@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 from urllib.parse import quote
 
-from ottla.console.ask import Ask, BadInput, whole
+from ottla.console.ask import Ask, whole
+from ottla.console.errors import BadInput
 
 MOST: Final = 2**31 - 1
 UNITS: Final = {"seconds": 1000, "minutes": 60_000, "hours": 3_600_000, "days": 86_400_000}

@@ -12,9 +12,10 @@ import typer
 
 from ottla.commands.dump_schemas import TOPICS
 from ottla.commands.positions import Kind, Position, Span, parse_position
-from ottla.console.ask import Answer, Ask, BadInput, Page
-from ottla.console.filters import FIELDS, Filter, filter_of
-from ottla.console.reading import Read, Reader
+from ottla.console.ask import Answer, Ask, Page
+from ottla.console.errors import BadInput
+from ottla.console.records.filters import FIELDS, Filter, filter_of
+from ottla.console.records.reading import Read, Reader
 
 DEFAULT_COUNT: Final = 50
 MAX_COUNT: Final = 500

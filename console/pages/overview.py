@@ -9,10 +9,10 @@ from typing import Any, Final, NamedTuple
 
 from ottla.commands.output import Failure
 from ottla.console.ask import Answer, Ask, Page
-from ottla.console.source import Groups
+from ottla.console.cluster.source import Groups
+from ottla.console.pages.traffic import of_broker, of_cluster
 from ottla.console.subjects import storage
 from ottla.console.subjects.absent import or_why
-from ottla.console.traffic import of_broker, of_cluster
 
 _MOST_TROUBLES: Final = 20
 _MOST_DIRECTORIES: Final = 20

@@ -10,12 +10,12 @@ from typing import Any, Final
 
 from ottla.commands.client import is_text
 from ottla.commands.output import Failure
-from ottla.console import changes
-from ottla.console.ask import Answer, Ask, BadInput, Page, Redirect, whole
-from ottla.console.missing import Missing
-from ottla.console.reading import Reader, Record
-from ottla.console.rendering import segment
-from ottla.console.source import TopicSummary
+from ottla.console.ask import Answer, Ask, Page, Redirect, whole
+from ottla.console.cluster import changes
+from ottla.console.cluster.source import TopicSummary
+from ottla.console.errors import BadInput, Missing
+from ottla.console.records.reading import Reader, Record
+from ottla.console.rendering.templates import segment
 
 MAX_VALUE_BYTES: Final = 1_048_576
 MAX_AGAIN_BYTES: Final = 262_144

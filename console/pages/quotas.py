@@ -6,10 +6,10 @@ import math
 from typing import Final
 
 from ottla.commands import quota
-from ottla.console.ask import Answer, Ask, BadInput, Page, paged
-from ottla.console.missing import Missing
+from ottla.console.ask import Answer, Ask, Page, paged
+from ottla.console.errors import BadInput, Missing
 from ottla.console.pages.forms import Field, Form, one_of, sent, shown, text_of
-from ottla.console.rendering import segment
+from ottla.console.rendering.templates import segment
 from ottla.console.subjects import access
 from ottla.console.subjects.absent import or_why
 

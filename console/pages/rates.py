@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ottla.console.ask import Answer, Ask, Page
-from ottla.console.charts import Chart, Point, chart
-from ottla.console.history import Sample, rates
+from ottla.console.cluster.history import Sample, rates
+from ottla.console.rendering.charts import Chart, Point, chart
 
 
 def of_topic(ask: Ask) -> Answer:

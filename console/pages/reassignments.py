@@ -12,10 +12,10 @@ from typing import Any, Final, NamedTuple
 
 from ottla.commands.output import Failure, counted
 from ottla.commands.reassignments import Moving
-from ottla.console.ask import Answer, Ask, BadInput, Page, Redirect, paged, whole
-from ottla.console.missing import Missing
+from ottla.console.ask import Answer, Ask, Page, Redirect, paged, whole
+from ottla.console.cluster.source import TopicSummary
+from ottla.console.errors import BadInput, Missing
 from ottla.console.pages.forms import Form, is_typed, sent, shown
-from ottla.console.source import TopicSummary
 from ottla.console.subjects import reassignments as subject
 from ottla.console.subjects.absent import or_why
 from ottla.console.subjects.reassignments import Plan

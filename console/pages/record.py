@@ -8,10 +8,10 @@ from typing import Final
 
 from ottla.commands.positions import MAX_INT64
 from ottla.console.ask import Answer, Ask, Download, Page, whole
-from ottla.console.decoding import decode_of
-from ottla.console.missing import Missing
-from ottla.console.reading import Reader, Record
-from ottla.console.text import MAX_HEX_BYTES, MAX_SHOWN_BYTES, hex_lines
+from ottla.console.errors import Missing
+from ottla.console.records.decoding import decode_of
+from ottla.console.records.reading import Reader, Record
+from ottla.console.rendering.text import MAX_HEX_BYTES, MAX_SHOWN_BYTES, hex_lines
 from ottla.wire.batch import MAX_INT32
 
 PARTS: Final = ("key", "value")

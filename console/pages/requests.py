@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from ottla.commands.output import Failure
-from ottla.console.ask import Answer, Ask, BadInput, Page, Redirect, paged, whole
+from ottla.console.ask import Answer, Ask, Page, Redirect, paged, whole
+from ottla.console.errors import BadInput
 
 MOST: Final = 500
 DEFAULT: Final = 100

@@ -7,10 +7,10 @@ from typing import Final
 from ottla.commands.client import is_text
 from ottla.commands.config_rows import Kind, Target, own
 from ottla.commands.output import Failure
-from ottla.console.ask import Answer, Ask, BadInput, Page, whole
-from ottla.console.missing import Missing
+from ottla.console.ask import Answer, Ask, Page, whole
+from ottla.console.errors import BadInput, Missing
 from ottla.console.pages.forms import Field, Form, sent, shown
-from ottla.console.rendering import segment
+from ottla.console.rendering.templates import segment
 from ottla.console.subjects import settings as subject
 from ottla.wire.batch import MAX_INT32
 

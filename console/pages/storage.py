@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from ottla.console.ask import Answer, Ask, Page, paged, whole
-from ottla.console.missing import Missing
+from ottla.console.errors import Missing
 from ottla.console.subjects import storage as subject
 from ottla.console.subjects.absent import or_why
 from ottla.wire.batch import MAX_INT32

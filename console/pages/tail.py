@@ -5,11 +5,12 @@ from __future__ import annotations
 import time
 from typing import Final
 
-from ottla.console.ask import Answer, Ask, BadInput, Page, Stream
+from ottla.console.ask import Answer, Ask, Page, Stream
+from ottla.console.errors import BadInput
 from ottla.console.pages.messages import FORM, asked_of, cursor_of, cursor_text
-from ottla.console.reading import Read, Reader
-from ottla.console.streams import Outlet
-from ottla.console.tailing import ROWS_A_SECOND, Tail
+from ottla.console.records.reading import Read, Reader
+from ottla.console.records.tailing import ROWS_A_SECOND, Tail
+from ottla.console.running.streams import Outlet
 
 WAIT_MS: Final = 500
 """How long a broker may wait for records before it says that there are none; it answers at once when some come."""

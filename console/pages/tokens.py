@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from typing import Final
 
 from ottla.commands.tokens import AS_LONG_AS_POSSIBLE, Principal, Token
-from ottla.console.ask import Answer, Ask, BadInput, Page, paged, whole
-from ottla.console.missing import Missing
+from ottla.console.ask import Answer, Ask, Page, paged, whole
+from ottla.console.errors import BadInput, Missing
 from ottla.console.pages.forms import Field, Form, sent, shown, text_of
-from ottla.console.rendering import when
+from ottla.console.rendering.templates import when
 from ottla.console.subjects import tokens as subject
 from ottla.console.subjects.absent import in_a_sentence, or_why
 

@@ -7,12 +7,13 @@ from typing import Any, Final
 from ottla.commands.client import is_text
 from ottla.commands.output import Failure
 from ottla.commands.topic import MAX_PARTITIONS, MAX_REPLICAS
-from ottla.console import changes
-from ottla.console.ask import Answer, Ask, BadInput, Page, Redirect, whole
+from ottla.console.ask import Answer, Ask, Page, Redirect, whole
+from ottla.console.cluster import changes
+from ottla.console.cluster.source import Held, TopicSummary
+from ottla.console.errors import BadInput
 from ottla.console.pages.forms import is_typed
-from ottla.console.rendering import segment
-from ottla.console.source import Held, TopicSummary
-from ottla.console.text import visible
+from ottla.console.rendering.templates import segment
+from ottla.console.rendering.text import visible
 
 _FIELDS: Final = ("name", "partitions", "replicas", "settings")
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 from ottla.commands.output import counted
 from ottla.commands.positions import MAX_INT64, Partition
 from ottla.commands.topic import MAX_PARTITIONS
-from ottla.console import changes
-from ottla.console.ask import Answer, Ask, BadInput, whole
+from ottla.console.ask import Answer, Ask, whole
+from ottla.console.cluster import changes
+from ottla.console.cluster.source import TopicSummary
+from ottla.console.errors import BadInput
 from ottla.console.pages.forms import Field, Form, sent, shown
-from ottla.console.rendering import segment
-from ottla.console.source import TopicSummary
+from ottla.console.rendering.templates import segment
 
 
 def ask_for_partitions(ask: Ask) -> Answer:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from ottla.console.ask import Answer, Ask, BadInput, Page, paged
-from ottla.console.source import TopicSummary
+from ottla.console.ask import Answer, Ask, Page, paged
+from ottla.console.cluster.source import TopicSummary
+from ottla.console.errors import BadInput
 
 SIZE: Final = 50
 _BY: Final[dict[str, Callable[[TopicSummary], Any]]] = {

@@ -6,10 +6,10 @@ import time
 from typing import Final
 
 from ottla.commands.output import counted
-from ottla.console.ask import Answer, Ask, BadInput, Page, paged
-from ottla.console.missing import Missing
+from ottla.console.ask import Answer, Ask, Page, paged
+from ottla.console.errors import BadInput, Missing
 from ottla.console.pages.forms import Form, sent, shown
-from ottla.console.rendering import segment
+from ottla.console.rendering.templates import segment
 from ottla.console.subjects import transactions as subject
 from ottla.console.subjects.absent import or_why
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from ottla.commands import user
-from ottla.console.ask import Answer, Ask, BadInput, Page, paged, whole
-from ottla.console.missing import Missing
+from ottla.console.ask import Answer, Ask, Page, paged, whole
+from ottla.console.errors import BadInput, Missing
 from ottla.console.pages.forms import Field, Form, one_of, sent, shown, text_of
 from ottla.console.subjects import access
 from ottla.console.subjects.absent import or_why

@@ -9,7 +9,7 @@ from ottla.commands import acl, quota, user
 from ottla.commands.brokers import check
 from ottla.commands.output import Failure
 from ottla.commands.program import AccessRule
-from ottla.console.source import Source
+from ottla.console.cluster.source import Source
 from ottla.console.subjects.any_broker import any_broker
 from ottla.wire.messages.alter_client_quotas import OpData
 from ottla.wire.messages.alter_user_scram_credentials import AlterUserScramCredentialsRequest, ScramCredentialDeletion

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from ottla.commands import direct
 from ottla.commands.brokers import Brokers
 from ottla.commands.output import Failure
-from ottla.console.source import Node, Source
+from ottla.console.cluster.source import Node, Source
 
 
 @contextmanager

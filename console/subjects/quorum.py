@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final, NamedTuple
 
 from ottla.commands.brokers import check
-from ottla.console.source import Source
+from ottla.console.cluster.source import Source
 from ottla.console.subjects.any_broker import any_broker
 from ottla.wire.messages.api_versions import ApiVersionsRequest
 from ottla.wire.messages.describe_quorum import DescribeQuorumRequest, RequestPartitionData, RequestTopicData

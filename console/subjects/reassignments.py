@@ -10,7 +10,7 @@ from ottla.commands.brokers import Brokers
 from ottla.commands.output import Failure
 from ottla.commands.positions import Partition
 from ottla.commands.reassignments import Moving
-from ottla.console.source import Source
+from ottla.console.cluster.source import Source
 from ottla.console.subjects.any_broker import controller
 
 Plan = Mapping[int, tuple[int, ...]]

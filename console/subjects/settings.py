@@ -11,8 +11,8 @@ from ottla.commands.admin import Change, Operation
 from ottla.commands.brokers import Brokers, check
 from ottla.commands.config_rows import SOURCES, Entry, Kind, Target, from_wire
 from ottla.commands.output import Failure
-from ottla.console.missing import Missing
-from ottla.console.source import Source
+from ottla.console.cluster.source import Source
+from ottla.console.errors import Missing
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 

@@ -9,7 +9,7 @@ from ottla.commands import direct
 from ottla.commands.brokers import Brokers, check
 from ottla.commands.output import Failure
 from ottla.commands.positions import Partition
-from ottla.console.source import Source
+from ottla.console.cluster.source import Source
 from ottla.wire.messages.describe_log_dirs import DescribeLogDirsRequest
 
 

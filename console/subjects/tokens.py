@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from ottla.commands import tokens as asked
 from ottla.commands.tokens import Principal, Token
-from ottla.console.missing import Missing
-from ottla.console.source import Source
+from ottla.console.cluster.source import Source
+from ottla.console.errors import Missing
 from ottla.console.subjects.any_broker import any_broker
 
 

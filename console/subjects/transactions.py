@@ -13,8 +13,8 @@ from ottla.commands import group_direct, group_kinds, group_reset
 from ottla.commands.output import Failure, counted
 from ottla.commands.positions import Partition, spans
 from ottla.commands.txn import TxnBrokers, partitions_of
-from ottla.console.missing import Missing
-from ottla.console.source import Source
+from ottla.console.cluster.source import Source
+from ottla.console.errors import Missing
 
 OPEN: Final = frozenset({"Ongoing", "PrepareCommit", "PrepareAbort"})
 MOST_OPEN: Final = 2000

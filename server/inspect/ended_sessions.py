@@ -1,7 +1,8 @@
 """The console's sessions that somebody has ended: what one console's process tells the next one, by its broker.
 
-A session of a broker's console says by itself who opened it and when, and goes on in the next process (console/sessions.py). One
-that was logged out must not, so its process has the broker note it. The broker knows no session, only what the console calls it.
+A session of a broker's console says by itself who opened it and when, and goes on in the next process
+(console/web/sessions.py). One that was logged out must not, so its process has the broker note it. The broker knows no session,
+only what the console calls it.
 """
 
 from __future__ import annotations

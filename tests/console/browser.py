@@ -12,12 +12,12 @@ from html.parser import HTMLParser
 from typing import Any, Final, NamedTuple
 from urllib.parse import unquote, urlencode
 
-from ottla.console.app import CLUSTER_ONLY, Beside, Who, application
-from ottla.console.attempts import Attempts
-from ottla.console.calls import Calls
-from ottla.console.login import Login
-from ottla.console.security import FORM, HEADERS, Place, hosts_of
-from ottla.console.sessions import EVERYBODY, Sessions
+from ottla.console.running.calls import Calls
+from ottla.console.web.app import CLUSTER_ONLY, Beside, Who, application
+from ottla.console.web.attempts import Attempts
+from ottla.console.web.login import Login
+from ottla.console.web.security import FORM, HEADERS, Place, hosts_of
+from ottla.console.web.sessions import EVERYBODY, Sessions
 
 TOKEN: Final = "the token of the tests"
 HOST: Final = "127.0.0.1:8080"

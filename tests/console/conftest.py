@@ -11,7 +11,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 import ottla.testing
 from ottla.commands.client import Cluster
-from ottla.console.source import Source
+from ottla.console.cluster.source import Source
 from tests.console.browser import Browser, browsing
 
 Records = Callable[..., None]

@@ -13,11 +13,11 @@ from ottla.commands.group_rows import Coordinator, GroupState
 from ottla.commands.positions import Partition
 from ottla.commands.topic_rows import PartitionState
 from ottla.commands.why.facts import GroupFacts
-from ottla.console.gatherings import Gathering
-from ottla.console.history import History
-from ottla.console.lags import Furthest
-from ottla.console.missing import Missing
-from ottla.console.source import Groups, Held, Node, States, Summary, TopicSummary
+from ottla.console.cluster.gatherings import Gathering
+from ottla.console.cluster.history import History
+from ottla.console.cluster.lags import Furthest
+from ottla.console.cluster.source import Groups, Held, Node, States, Summary, TopicSummary
+from ottla.console.errors import Missing
 from ottla.console.subjects.storage import Directory
 
 NO_METADATA: Any = None

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from ottla.console.ask import Ask, BadInput, paged, whole
+from ottla.console.ask import Ask, paged, whole
+from ottla.console.errors import BadInput
 
 NO_SOURCE: Any = None
 

@@ -101,4 +101,4 @@ def test_other_commands_load_nothing_of_it() -> None:
     script = "import sys, ottla.server.program.app as _; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.split()
     assert "ottla.console.command" in loaded
-    assert {"starlette", "uvicorn", "jinja2", "anyio", "ottla.console.app", "confluent_kafka"} & set(loaded) == set()
+    assert {"starlette", "uvicorn", "jinja2", "anyio", "ottla.console.web.app", "confluent_kafka"} & set(loaded) == set()

@@ -26,15 +26,15 @@ from ottla.commands.program import AccessRule
 from ottla.commands.reassignments import Moving
 from ottla.commands.tokens import Token
 from ottla.commands.why.facts import Awaited, GroupFacts, PartitionFacts
-from ottla.console.app import Beside
-from ottla.console.folding import folded
-from ottla.console.lags import Furthest
+from ottla.console.cluster.lags import Furthest
+from ottla.console.cluster.source import Source, Summary
 from ottla.console.pages import record
-from ottla.console.reading import Record
-from ottla.console.rendering import segment
-from ottla.console.source import Source, Summary
+from ottla.console.records.reading import Record
+from ottla.console.rendering.folding import folded
+from ottla.console.rendering.templates import segment
+from ottla.console.rendering.text import shown, visible
 from ottla.console.subjects import access, quorum, reassignments, settings, storage, tokens, transactions
-from ottla.console.text import shown, visible
+from ottla.console.web.app import Beside
 from ottla.wire.messages import consumer_group_heartbeat, offset_commit
 from tests.console.browser import HOST, Browser, browsing, cells, check_page
 from tests.console.fakes import FakeInside, FakeSource, group_state, topic_summary

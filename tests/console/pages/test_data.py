@@ -10,15 +10,15 @@ import pytest
 
 from compat_tests.console.hostile import HOSTILE
 from ottla.commands.config_rows import Entry
-from ottla.console import batches
-from ottla.console.app import Beside
-from ottla.console.directory import Directory, open_all
-from ottla.console.rendering import segment
-from ottla.console.text import visible
+from ottla.console.disk import batches
+from ottla.console.disk.directory import Directory, open_all
+from ottla.console.rendering.templates import segment
+from ottla.console.rendering.text import visible
+from ottla.console.web.app import Beside
 from ottla.log.disk.checkpoint import RECOVERY_POINTS, encode_offsets
 from ottla.wire.records import Record, build_batch
 from tests.console.browser import Browser, browsing, cells, check_page
-from tests.console.disk import CODECS, FIRST, append, fingerprint, flip, new_log, write_meta, write_orders
+from tests.console.disk.written import CODECS, FIRST, append, fingerprint, flip, new_log, write_meta, write_orders
 from tests.console.fakes import FakeSource, topic_summary
 
 SEGMENT = f"/files/orders-0/{FIRST}"

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from ottla.commands.program import AccessRule
-from ottla.console.app import Beside
-from ottla.console.inside import NO_BROKER
+from ottla.console.broker.inside import NO_BROKER
 from ottla.console.pages import denied
+from ottla.console.web.app import Beside
 from tests.console.browser import browsing, cells, check_page
 from tests.console.fakes import FakeInside, FakeSource
 

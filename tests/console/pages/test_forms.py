@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from ottla.commands.output import Failure
-from ottla.console.ask import Ask, BadInput, Page, Redirect
+from ottla.console.ask import Ask, Page, Redirect
+from ottla.console.errors import BadInput
 from ottla.console.pages.forms import Field, Form, one_of, sent, shown, text_of
 from tests.console.fakes import FakeSource
 

@@ -18,8 +18,8 @@ import ottla.testing
 from ottla.commands import group_reset
 from ottla.commands.group_rows import MemberState
 from ottla.commands.positions import Partition
-from ottla.console.ask import BadInput
-from ottla.console.changes import why_not_to_reset
+from ottla.console.cluster.changes import why_not_to_reset
+from ottla.console.errors import BadInput
 from ottla.console.pages import group_reset as group_reset_page
 from ottla.console.pages.group_reset import as_text, offsets_of
 from tests.console.browser import Browser, cells

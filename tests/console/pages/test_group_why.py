@@ -10,9 +10,9 @@ from ottla.commands.group_rows import OffsetState
 from ottla.commands.output import Failure
 from ottla.commands.positions import Partition
 from ottla.commands.why.facts import Left, NextBatch
-from ottla.console.app import Beside
-from ottla.console.inside import NO_BROKER
+from ottla.console.broker.inside import NO_BROKER
 from ottla.console.pages import group_why
+from ottla.console.web.app import Beside
 from tests.commands.why.test_verdicts import MEMBER, STUCK, group, partition
 from tests.console.browser import browsing, cells, check_page
 from tests.console.fakes import FakeInside, FakeSource, group_state, topic_summary

@@ -12,7 +12,7 @@ from compat_tests.brokers import Address
 from compat_tests.wire import Wire
 from ottla.commands.output import Failure
 from ottla.commands.positions import Partition
-from ottla.console.source import Source
+from ottla.console.cluster.source import Source
 from ottla.console.subjects import transactions as subject
 from tests.console.browser import Browser, browsing, cells
 from tests.console.fakes import FakeSource, topic_summary

@@ -6,10 +6,10 @@ from typing import Any
 
 from compat_tests.console.hostile import HOSTILE
 from ottla.commands.output import Failure
-from ottla.console.app import Beside
-from ottla.console.inside import NO_BROKER
-from ottla.console.missing import Missing
-from ottla.console.text import visible
+from ottla.console.broker.inside import NO_BROKER
+from ottla.console.errors import Missing
+from ottla.console.rendering.text import visible
+from ottla.console.web.app import Beside
 from tests.console.browser import browsing, cells, check_page
 from tests.console.fakes import FakeInside, FakeSource, group_state
 

@@ -9,11 +9,11 @@ import pytest
 
 from compat_tests.console.hostile import HOSTILE
 from ottla.commands.output import Failure
-from ottla.console.app import Beside
-from ottla.console.kit import WITHIN_S
-from ottla.console.missing import Missing
+from ottla.console.broker.kit import WITHIN_S
+from ottla.console.errors import Missing
 from ottla.console.pages.kit import LONGEST, as_json
-from ottla.console.text import visible
+from ottla.console.rendering.text import visible
+from ottla.console.web.app import Beside
 from tests.console.browser import browsing, cells, check_page
 from tests.console.fakes import FakeInside, FakeSource
 

@@ -9,8 +9,8 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 
 import ottla.testing
-from ottla.console import reading
-from ottla.console.reading import Budget
+from ottla.console.records import reading
+from ottla.console.records.reading import Budget
 from tests.console.browser import Browser, cells
 from tests.console.conftest import Records
 

@@ -6,8 +6,8 @@ from typing import Any
 
 from ottla.commands.direct import Refused
 from ottla.commands.output import Failure
-from ottla.console.inside import NO_BROKER
-from ottla.console.source import Groups
+from ottla.console.broker.inside import NO_BROKER
+from ottla.console.cluster.source import Groups
 from ottla.console.subjects.absent import SENTENCES
 from ottla.console.subjects.storage import Directory
 from ottla.wire.errors import ErrorCode

@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 import pytest
 
-from ottla.console.ask import BadInput
-from ottla.console.changes import NewRecord
+from ottla.console.cluster.changes import NewRecord
+from ottla.console.errors import BadInput
 from ottla.console.pages import produce
-from ottla.console.reading import Record
+from ottla.console.records.reading import Record
 from tests.console.browser import Browser, cells
 from tests.console.fakes import topic_summary
 

@@ -16,7 +16,7 @@ from ottla.commands.direct import Refused
 from ottla.commands.output import Failure
 from ottla.commands.positions import Partition
 from ottla.commands.reassignments import Moving
-from ottla.console.ask import BadInput
+from ottla.console.errors import BadInput
 from ottla.console.pages import reassignments as page
 from ottla.console.subjects import reassignments as subject
 from ottla.wire.errors import ErrorCode

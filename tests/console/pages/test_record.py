@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from ottla.console.text import MAX_SHOWN_BYTES
+from ottla.console.rendering.text import MAX_SHOWN_BYTES
 from tests.console.browser import Browser
 from tests.console.conftest import Records
 

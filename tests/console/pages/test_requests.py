@@ -6,9 +6,9 @@ from typing import Any
 
 from compat_tests.console.hostile import HOSTILE
 from ottla.commands.output import Failure
-from ottla.console.app import Beside
 from ottla.console.pages.requests import HEIGHT, WIDTH, lanes_of
-from ottla.console.text import visible
+from ottla.console.rendering.text import visible
+from ottla.console.web.app import Beside
 from tests.console.browser import browsing, cells, check_page
 from tests.console.fakes import FakeInside, FakeSource
 

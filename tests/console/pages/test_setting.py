@@ -8,7 +8,7 @@ import pytest
 
 from ottla.commands.config_rows import Entry, Kind, Target
 from ottla.commands.output import Failure
-from ottla.console.source import Source
+from ottla.console.cluster.source import Source
 from ottla.console.subjects import settings as subject
 from tests.console.browser import Browser, browsing, cells
 from tests.console.fakes import FakeSource, topic_summary

@@ -10,7 +10,7 @@ import pytest
 from ottla.commands.brokers import Brokers
 from ottla.commands.output import Failure
 from ottla.commands.positions import Partition
-from ottla.console.source import Source
+from ottla.console.cluster.source import Source
 from ottla.console.subjects import storage as subject
 from tests.console.browser import Browser, browsing, cells
 from tests.console.conftest import Records

@@ -13,7 +13,7 @@ import pytest
 
 from ottla.console.pages import tail
 from ottla.console.pages.tail import WAIT_MS
-from ottla.console.reading import Reader
+from ottla.console.records.reading import Reader
 from tests.console.browser import COOKIE, HOST, Browser, cells
 from tests.console.conftest import Records
 

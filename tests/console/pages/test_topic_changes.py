@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
-from ottla.console.source import Held
+from ottla.console.cluster.source import Held
 from tests.console.browser import Browser, browsing
 from tests.console.fakes import FakeSource, topic_summary
 

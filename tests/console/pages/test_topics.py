@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from ottla.commands.positions import Partition
-from ottla.console.lags import Furthest
-from ottla.console.source import Held
+from ottla.console.cluster.lags import Furthest
+from ottla.console.cluster.source import Held
 from tests.console.browser import browsing, cells
 from tests.console.fakes import FakeSource, topic_summary
 

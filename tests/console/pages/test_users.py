@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from ottla.console.source import Source
+from ottla.console.cluster.source import Source
 from ottla.console.subjects import access
 from tests.console.browser import Browser, cells
 

@@ -1,0 +1,1 @@
+"""The broker that runs the console: its inside, and its test kit."""

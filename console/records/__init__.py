@@ -1,0 +1,1 @@
+"""Records for pages: read, decoded, filtered, followed live."""
