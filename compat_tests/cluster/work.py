@@ -184,8 +184,11 @@ class Work(ABC):
         return thread
 
     def _feed(self) -> None:
+        # With more in flight, librdkafka sends the next ones to a new leader before it knows what the last one took of those
+        # before them. That leader refuses the gap, and the client begins a new epoch and writes them a second time.
+        one = {"max.in.flight.requests.per.connection": 1}
         producer = Producer(
-            {"bootstrap.servers": self.cluster.bootstrap, "enable.idempotence": True, "reconnect.backoff.max.ms": 200},
+            {"bootstrap.servers": self.cluster.bootstrap, "enable.idempotence": True, "reconnect.backoff.max.ms": 200} | one,
             logger=QUIET,
         )
         failed: list[str] = []
