@@ -18,6 +18,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 import pytest
+from cryptography.hazmat.primitives.serialization import Encoding
 
 from compat_tests.certificates import issue
 from compat_tests.password_files import PASSWORD, line, write
@@ -209,7 +210,7 @@ def test_with_tls_and_users_other_machines_are_let_in_by_a_name_of_the_certifica
         renewed = issue("console", ROOT, hosts=("localhost",))
         write(keystore, renewed.pem())
         with context.wrap_socket(socket.create_connection(("localhost", port), 30), server_hostname="localhost") as shown:
-            assert shown.getpeercert(binary_form=True) == ssl.PEM_cert_to_DER_cert(renewed.chain_pem())
+            assert shown.getpeercert(binary_form=True) == renewed.certificate.public_bytes(Encoding.DER)
         plain = connect(http.client.HTTPConnection("127.0.0.1", port, timeout=30))
         plain.request("GET", "/")
         with pytest.raises((http.client.HTTPException, OSError)):
