@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Self
 
 from ottla.commands import client, direct
 from ottla.commands.output import Failure
-from ottla.commands.positions import Partition
 
 if TYPE_CHECKING:
     from confluent_kafka.admin._metadata import ClusterMetadata
@@ -43,8 +42,9 @@ class Brokers:
         found = self.metadata.topics.get(topic)
         return 0 if found is None else len(found.partitions)
 
-    def by_leader(self, wanted: Iterable[Partition]) -> dict[int, dict[str, list[int]]]:
-        """Returns these partitions by leader and topic. Those that are not in the metadata, or have no leader, are left out."""
+    def by_leader(self, wanted: Iterable[tuple[str, int]]) -> dict[int, dict[str, list[int]]]:
+        """Returns these partitions, as topic and number, by leader and topic. Those that are not in the metadata, or have no
+        leader, are left out."""
         found: dict[int, dict[str, list[int]]] = {}
         for topic, number in wanted:
             there = self.metadata.topics.get(topic)

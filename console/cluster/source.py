@@ -213,10 +213,10 @@ class Source:
         not known. None if they are too many to be asked for each time. Raises Failure."""
         summary = self.summary()
         topics = {name: topic for name, topic in summary.metadata.topics.items() if name not in admin.INTERNAL_TOPICS}
-        led = _by_leader({name: topic.partitions.values() for name, topic in topics.items()})
-        if sum(len(numbers) for of in led.values() for numbers in of.values()) > MOST_RISING:
-            return None, [f"what is produced is drawn for up to {counted(MOST_RISING, 'partition')}, and there are more"]
         with Brokers(self.cluster, summary.metadata) as brokers:
+            led = brokers.by_leader((name, number) for name, topic in topics.items() for number in topic.partitions)
+            if sum(len(numbers) for of in led.values() for numbers in of.values()) > MOST_RISING:
+                return None, [f"what is produced is drawn for up to {counted(MOST_RISING, 'partition')}, and there are more"]
             for leader, of in led.items():
                 with suppress(Failure):
                     self._rises.add(direct.ends(brokers.at(leader), of))
@@ -339,20 +339,10 @@ def _now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-def _by_leader(wanted: Mapping[str, Iterable[PartitionMetadata]]) -> dict[int, dict[str, list[int]]]:
-    """Returns the numbers of these partitions by leader and topic, without those that have no leader."""
-    found: dict[int, dict[str, list[int]]] = {}
-    for name, partitions in wanted.items():
-        for one in partitions:
-            if one.leader >= 0:
-                found.setdefault(one.leader, {}).setdefault(name, []).append(one.id)
-    return found
-
-
 def _sizes(brokers: Brokers, wanted: Mapping[str, Iterable[PartitionMetadata]]) -> tuple[dict[Partition, int], list[str]]:
     sizes: dict[Partition, int] = {}
     notes: list[str] = []
-    for leader, topics in _by_leader(wanted).items():
+    for leader, topics in brokers.by_leader((name, one.id) for name, partitions in wanted.items() for one in partitions).items():
         try:
             sizes |= direct.log_sizes(brokers.at(leader), topics)
         except Failure as failure:
