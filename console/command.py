@@ -107,9 +107,7 @@ def run_console(
     looks_at += [f"directory {one.path}" for one in beside.directories]
     let_in = _users_of(users)
     keys = _keys_of(keystore)
-    at = listen(host, port, *((keys.pem, keys.names) if keys else ()), has_users=let_in is not None)
-    if keys is not None:
-        at = at._replace(context=keys.context)
+    at = listen(host, port, *((keys.context, keys.names) if keys else ()), has_users=let_in is not None)
     # Whoever chose a token knows it, and may not want it in a log. Where other machines ask, there are users instead.
     made = token or (None if at.is_remote else secrets.token_urlsafe(24))
     sessions = Sessions(made, secrets.token_bytes, time.monotonic, users=let_in)

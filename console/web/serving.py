@@ -34,7 +34,6 @@ from ottla.console.web.idle import Idle
 from ottla.console.web.login import Login
 from ottla.console.web.security import Place, hosts_of
 from ottla.console.web.sessions import Sessions
-from ottla.console.web.tls import context_of
 from ottla.security.addresses import source_of
 from ottla.security.console_access import address_of
 
@@ -78,14 +77,21 @@ class Listening(NamedTuple):
         return Place(hosts, f"__Host-ottla-console-{self.port}", is_encrypted=True)
 
 
-def listen(host: str, port: int, pem: bytes | None = None, names: tuple[str, ...] = (), *, has_users: bool = False) -> Listening:
-    """Opens the port, with TLS if there is a key (tls.py). Raises Failure if the address is taken, not this machine's, or reached
-    by others without TLS or users."""
+def listen(
+    host: str,
+    port: int,
+    context: Callable[[], ssl.SSLContext] | None = None,
+    names: tuple[str, ...] = (),
+    *,
+    has_users: bool = False,
+) -> Listening:
+    """Opens the port, with TLS if there is a `context` (see Listening). Raises Failure if the address is taken, not this
+    machine's, or reached by others without TLS or users."""
     try:
         address = ipaddress.ip_address("127.0.0.1" if host == "localhost" else host)
     except ValueError:
         raise Failure(f"--host {host!a} is not an address; use 127.0.0.1, or 0.0.0.0 for all of this machine's") from None
-    missing = [] if pem is not None else ["--keystore"]
+    missing = [] if context is not None else ["--keystore"]
     missing += [] if has_users else ["--users"]
     if not address.is_loopback and missing:
         raise Failure(
@@ -94,7 +100,6 @@ def listen(host: str, port: int, pem: bytes | None = None, names: tuple[str, ...
         )
     if not address.is_loopback and not names:
         raise Failure(f"--host {host}: {NO_NAMES}")
-    context = None if pem is None else context_of(pem)
     made = socket.socket(socket.AF_INET6 if address.version == 6 else socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -105,7 +110,7 @@ def listen(host: str, port: int, pem: bytes | None = None, names: tuple[str, ...
     except OSError as error:
         made.close()
         raise Failure(f"{host}:{port}: {error.strerror or error}; --port 0 picks a free port") from None
-    return Listening(made, str(address), made.getsockname()[1], None if context is None else lambda: context, names)
+    return Listening(made, str(address), made.getsockname()[1], context, names)
 
 
 def log_to_stderr() -> None:

@@ -71,14 +71,14 @@ def context_of(pem: bytes) -> ssl.SSLContext:
 
 
 class RenewedKeystore:
-    """A keystore's file, as it is now: `pem` and `names` are those of the start, and `context` has the key and the certificate of
+    """A keystore's file, as it is now: `names` are those of the start, and `context` has the key and the certificate of
     now. Raises Failure if it cannot be used at the start."""
 
     def __init__(self, path: Path, password: str | None, variable: str) -> None:
         self._path, self._password, self._variable = path, password, variable
         self._seen = state_of(path)
-        self.pem, self.names = load_keystore(path, password, variable)
-        self._context = context_of(self.pem)
+        pem, self.names = load_keystore(path, password, variable)
+        self._context = context_of(pem)
 
     def context(self) -> ssl.SSLContext:
         """Returns how to speak TLS with who connects now. While the file cannot be used, as it may be in the middle of being

@@ -30,6 +30,7 @@ from ottla.console.web.attempts import TOKENS_IN_LOG
 from ottla.console.web.connection import MAX_CONNECTIONS
 from ottla.console.web.serving import listen, serve
 from ottla.console.web.sessions import Sessions
+from ottla.console.web.tls import context_of
 
 TOKEN = "0123&56=789#ab%c+"
 Connect = Callable[[http.client.HTTPConnection], http.client.HTTPConnection]
@@ -161,12 +162,19 @@ def test_a_browser_is_opened_with_an_address_that_lets_in_once(tmp_path: Path, c
             answer.read()
 
 
+def own_tls() -> ssl.SSLContext:
+    return context_of(BROKER.pem().encode())
+
+
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1"])
 def test_other_machines_need_tls_and_users(host: str) -> None:
-    key = BROKER.pem().encode()
-    for pem, has_users, missing in ((None, True, "--keystore"), (None, False, "--keystore and --users"), (key, False, "--users")):
+    for tls, has_users, missing in (
+        (None, True, "--keystore"),
+        (None, False, "--keystore and --users"),
+        (own_tls, False, "--users"),
+    ):
         with pytest.raises(Failure, match=rf"needs TLS and users of its own; add {missing} \(docs/console.md\), or listen on"):
-            listen(host, 0, pem, ("a.test",), has_users=has_users)
+            listen(host, 0, tls, ("a.test",), has_users=has_users)
 
 
 @pytest.mark.parametrize("host", ["example.com", "", "127.0.0.1:80"])
@@ -178,7 +186,7 @@ def test_what_is_no_address_is_said(host: str) -> None:
 @pytest.mark.parametrize("host", ["0.0.0.0", "192.0.2.1"])
 def test_a_certificate_without_a_name_is_for_no_browser(host: str) -> None:
     with pytest.raises(Failure, match=rf"^--host {host}: the certificate names no host"):
-        listen(host, 0, BROKER.pem().encode(), (), has_users=True)
+        listen(host, 0, own_tls, (), has_users=True)
 
 
 def test_with_tls_and_users_other_machines_are_let_in_by_a_name_of_the_certificate(tmp_path: Path, connect: Connect) -> None:
