@@ -20,8 +20,9 @@ from typing import Annotated, Any, Final, NamedTuple
 
 import typer
 
-from ottla.commands import admin, client, direct, output
-from ottla.commands.brokers import Brokers, check
+from ottla.commands import admin, output
+from ottla.commands.clients import client, direct
+from ottla.commands.clients.brokers import Brokers, check
 from ottla.commands.output import Cell
 from ottla.commands.program import AccessRule, Program
 from ottla.wire.messages.create_acls import AclCreation, CreateAclsRequest

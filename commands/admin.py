@@ -29,9 +29,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple, NoReturn, T
 import typer
 
 from ottla.commands import output
-from ottla.commands.client import Cluster, explain, is_text
+from ottla.commands.clients.client import Cluster, explain, is_text
+from ottla.commands.clients.partition import Partition
 from ottla.commands.output import Failure
-from ottla.commands.positions import Partition
 
 if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient, ConfigEntry, ConfigResource

@@ -21,8 +21,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 
 import typer
 
-from ottla.commands import admin, client, direct, output
+from ottla.commands import admin, output
 from ottla.commands.admin import Change, Operation
+from ottla.commands.clients import client, direct
 from ottla.commands.config_rows import (
     DESCRIBE_COLUMNS,
     LIST_COLUMNS,

@@ -25,10 +25,12 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from ottla.commands import client, output
+from ottla.commands import output
 from ottla.commands.admin import checked
+from ottla.commands.clients import client
+from ottla.commands.clients.partition import Partition
 from ottla.commands.output import Failure
-from ottla.commands.positions import Kind, Partition, Position, Span, parse_position, resolve, spans
+from ottla.commands.positions import Kind, Position, Span, parse_position, resolve, spans
 from ottla.commands.record_text import (
     Encoding,
     Formatter,

@@ -11,7 +11,7 @@ import struct
 from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeVar
 
-from ottla.commands.positions import Partition
+from ottla.commands.clients.partition import Partition
 from ottla.wire.frame import MALFORMED, decode_whole
 from ottla.wire.messages.internal import consumer_protocol_assignment, consumer_protocol_subscription
 from ottla.wire.primitives import Buffer, WireStruct

@@ -1,7 +1,7 @@
 """`ottla group`: the groups of any Kafka cluster, of every kind: list, describe with lag and members, reset offsets, delete.
 
-admin.py handles names, patterns, `--yes` and the outcomes of alterations. group_rows.py has what is shown, group_reset.py the
-reset, and group_kinds.py the requests that librdkafka cannot send.
+admin.py handles names, patterns, `--yes` and the outcomes of alterations. The room `groups` has the rest: rows.py what is shown,
+reset.py the reset, and kinds.py the requests that librdkafka cannot send.
 
 A cluster describes a group that it does not know as dead and without members; here that is an error.
 """
@@ -14,10 +14,13 @@ from typing import Annotated, Final
 
 import typer
 
-from ottla.commands import admin, client, group_kinds, group_reset, group_why, output
-from ottla.commands.brokers import Brokers
-from ottla.commands.group_kinds import listing
-from ottla.commands.group_rows import (
+from ottla.commands import admin, output
+from ottla.commands.clients import client
+from ottla.commands.clients.brokers import Brokers
+from ottla.commands.groups import kinds as group_kinds
+from ottla.commands.groups.kinds import listing
+from ottla.commands.groups.reset import reset
+from ottla.commands.groups.rows import (
     LIST_COLUMNS,
     MEMBER_COLUMNS,
     NEWER_STATES,
@@ -30,7 +33,8 @@ from ottla.commands.group_rows import (
     offset_rows,
     summary,
 )
-from ottla.commands.group_states import states_of
+from ottla.commands.groups.states import states_of
+from ottla.commands.why.command import why
 
 app = typer.Typer(help="Groups: list, describe, why, reset, delete.", no_args_is_help=True)
 
@@ -145,8 +149,8 @@ def delete(
     admin.end_if(errors)
 
 
-app.command("reset")(group_reset.reset)
-app.command("why")(group_why.why)
+app.command("reset")(reset)
+app.command("why")(why)
 
 
 def known_state(word: str) -> str:

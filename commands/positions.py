@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import typer
 
-from ottla.commands.client import Cluster
+from ottla.commands.clients.client import Cluster
+from ottla.commands.clients.partition import Partition
 
 if TYPE_CHECKING:
     from confluent_kafka import IsolationLevel
@@ -50,14 +51,6 @@ class Position(NamedTuple):
 
     kind: Kind
     number: int = 0
-
-
-class Partition(NamedTuple):
-    topic: str
-    number: int
-
-    def __str__(self) -> str:
-        return f"{self.topic} [{self.number}]"
 
 
 class Span(NamedTuple):

@@ -27,8 +27,9 @@ from typing import TYPE_CHECKING, Annotated, BinaryIO, Final, NamedTuple
 
 import typer
 
-from ottla.commands import client, output
+from ottla.commands import output
 from ottla.commands.admin import checked
+from ottla.commands.clients import client
 from ottla.commands.output import Failure, counted
 from ottla.commands.positions import MAX_INT64, parse_time_ms
 from ottla.commands.record_text import BadRecord, NewRecord, record_from_json

@@ -19,8 +19,9 @@ from typing import Annotated, Any, Final, NamedTuple
 
 import typer
 
-from ottla.commands import admin, client, direct, output
-from ottla.commands.brokers import Brokers, check
+from ottla.commands import admin, output
+from ottla.commands.clients import client, direct
+from ottla.commands.clients.brokers import Brokers, check
 from ottla.commands.output import Cell
 from ottla.wire.messages.alter_client_quotas import AlterClientQuotasRequest, OpData, RequestEntityData, RequestEntryData
 from ottla.wire.messages.describe_client_quotas import ComponentData, DescribeClientQuotasRequest

@@ -7,9 +7,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from ottla.commands import direct
-from ottla.commands.brokers import check
-from ottla.commands.positions import Partition
+from ottla.commands.clients import direct
+from ottla.commands.clients.brokers import check
+from ottla.commands.clients.partition import Partition
 from ottla.wire.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     ReassignablePartition,

@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import typer
 
-from ottla.commands.client import is_text
+from ottla.commands.clients.client import is_text
 from ottla.commands.output import note
 from ottla.commands.positions import MAX_INT64, parse_time_ms
 

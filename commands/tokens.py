@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
-from ottla.commands import direct
-from ottla.commands.brokers import check
+from ottla.commands.clients import direct
+from ottla.commands.clients.brokers import check
 from ottla.wire.messages import create_delegation_token as creating
 from ottla.wire.messages.describe_delegation_token import DescribeDelegationTokenRequest
 from ottla.wire.messages.expire_delegation_token import ExpireDelegationTokenRequest

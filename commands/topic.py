@@ -17,9 +17,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from ottla.commands import admin, client, direct, output
+from ottla.commands import admin, output
+from ottla.commands.clients import client, direct
+from ottla.commands.clients.partition import Partition
 from ottla.commands.output import Failure
-from ottla.commands.positions import Partition
 from ottla.commands.topic_rows import (
     LAG_COLUMN,
     LIST_COLUMNS,

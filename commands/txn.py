@@ -17,10 +17,11 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from ottla.commands import admin, client, output
-from ottla.commands.brokers import Brokers, by_broker, check
+from ottla.commands import admin, output
+from ottla.commands.clients import client
+from ottla.commands.clients.brokers import Brokers, by_broker, check
+from ottla.commands.clients.partition import Partition
 from ottla.commands.output import Cell, Failure
-from ottla.commands.positions import Partition
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages import describe_producers, write_txn_markers
 from ottla.wire.messages.describe_transactions import DescribeTransactionsRequest

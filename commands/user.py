@@ -13,8 +13,9 @@ from typing import Annotated, Final
 
 import typer
 
-from ottla.commands import admin, client, direct, output
-from ottla.commands.brokers import Brokers, check
+from ottla.commands import admin, output
+from ottla.commands.clients import client, direct
+from ottla.commands.clients.brokers import Brokers, check
 from ottla.wire.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     ScramCredentialDeletion,

@@ -12,8 +12,8 @@ from pyspark.sql import SparkSession
 
 from compat_tests.times import TODAY_MS
 from compat_tests.waiting import wait_for
-from ottla.commands.client import Cluster
-from ottla.commands.pipeline_gaps import explained, snapshot
+from ottla.commands.clients.client import Cluster
+from ottla.commands.pipeline.gaps import explained, snapshot
 from ottla.pipeline import audit_job
 from ottla.pipeline.audit import Audit, Bounds
 from ottla.pipeline.cluster import KafkaCluster

@@ -32,8 +32,8 @@ from compat_tests.audits import audited
 from compat_tests.times import TODAY_MS
 from compat_tests.topics import committed_records
 from compat_tests.waiting import wait_for
-from ottla.commands.client import Cluster
-from ottla.commands.pipeline_gaps import snapshot
+from ottla.commands.clients.client import Cluster
+from ottla.commands.pipeline.gaps import snapshot
 from ottla.pipeline import archive, audit_job, replay
 from ottla.pipeline.audit import Finding
 from ottla.pipeline.cluster import KafkaCluster

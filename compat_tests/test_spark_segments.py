@@ -25,8 +25,8 @@ from compat_tests.test_spark import run_stream
 from compat_tests.times import TODAY_MS
 from compat_tests.topics import make_topics
 from compat_tests.wire import Wire
-from ottla.commands.client import Cluster
-from ottla.commands.pipeline_gaps import is_compacted
+from ottla.commands.clients.client import Cluster
+from ottla.commands.pipeline.gaps import is_compacted
 from ottla.pipeline import archive, audit_job, replay
 from ottla.pipeline.cluster import KafkaCluster
 from ottla.pipeline.source import register

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import typer
 
-from ottla.commands.client import Cluster, cluster_of
+from ottla.commands.clients.client import Cluster, cluster_of
 from ottla.commands.output import Failure
 from ottla.console.broker.inside import SocketInside
 from ottla.console.disk.directory import Directory, open_all, why_not

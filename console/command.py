@@ -17,7 +17,8 @@ from urllib.parse import quote
 
 import typer
 
-from ottla.commands import client, output
+from ottla.commands import output
+from ottla.commands.clients import client
 from ottla.commands.output import Failure
 from ottla.security.console_access import missing_packages, token_problem
 

@@ -30,8 +30,8 @@ ROOMS_CONTRACT = "the rooms in order"
 """The name of the contract in pyproject.toml whose layers are the order of the rooms."""
 
 COMPUTED: Final[Mapping[tuple[str, str], str]] = {
-    ("ottla.commands.dump_schemas", "f'ottla.wire.messages.internal.{name}'"): "ottla.wire.messages.internal.*",
-    ("ottla.commands.testkit_replay", "f'ottla.wire.messages.{api.module}'"): "ottla.wire.messages.*",
+    ("ottla.commands.log.dump.schemas", "f'ottla.wire.messages.internal.{name}'"): "ottla.wire.messages.internal.*",
+    ("ottla.commands.testkit.replay", "f'ottla.wire.messages.{api.module}'"): "ottla.wire.messages.*",
     ("ottla.server.dispatch.routes", "f'ottla.server.handlers.{api.module}'"): "ottla.server.handlers.*",
     ("ottla.server.dispatch.routes", "f'ottla.wire.messages.{api.module}'"): "ottla.wire.messages.*",
     ("ottla.server.guards.link", "f'ottla.server.guards.{place}'"): "ottla.server.guards.*",

@@ -16,8 +16,8 @@ from typing import Final
 
 from compat_tests.reference.jvm import SMALL
 from compat_tests.reference.kafka import HOST, RealKafka
+from ottla.commands.clients.direct import Connection
 from ottla.commands.cluster import jars
-from ottla.commands.direct import Connection
 from ottla.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 
 _VERSION: Final = 3

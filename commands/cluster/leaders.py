@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Final
 
-from ottla.commands.client import Cluster
+from ottla.commands.clients.client import Cluster
+from ottla.commands.clients.direct import Connection, connect
 from ottla.commands.cluster.errors import ClusterError
-from ottla.commands.direct import Connection, connect
 from ottla.commands.output import Failure
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages import alter_partition_reassignments as reassign

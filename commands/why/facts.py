@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from ottla.commands.group_rows import MemberState
-from ottla.commands.positions import Partition
+from ottla.commands.clients.partition import Partition
+from ottla.commands.groups.rows import MemberState
 
 WATCH_S: Final = 3.0
 """For how long a group is watched, unless somebody says otherwise."""

@@ -9,13 +9,15 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from ottla.commands import direct, group_kinds, group_states
-from ottla.commands.client import Cluster
+from ottla.commands.clients import direct
+from ottla.commands.clients.client import Cluster
+from ottla.commands.clients.partition import Partition
 from ottla.commands.consumer_protocol import PROTOCOL_TYPE, subscribed_topics
-from ottla.commands.group_kinds import Listed, as_listed
-from ottla.commands.group_rows import GroupState
+from ottla.commands.groups import kinds
+from ottla.commands.groups import states as group_states
+from ottla.commands.groups.kinds import Listed, as_listed
+from ottla.commands.groups.rows import GroupState
 from ottla.commands.output import Failure
-from ottla.commands.positions import Partition
 from ottla.commands.txn import TxnBrokers, open_ms
 from ottla.commands.why.facts import WATCH_S, Awaited, GroupFacts, OpenTransaction, PartitionFacts
 from ottla.commands.why.inside import Asking, Watch, with_inside
@@ -263,10 +265,10 @@ class _Looking:
     def _subscribed(self, state: GroupState) -> set[tuple[str, str]]:
         assert self._listed.broker is not None
         connection = self._brokers.at(self._listed.broker)
-        if state.kind == group_kinds.CONSUMER:
+        if state.kind == kinds.CONSUMER:
             (one,) = connection.call(ConsumerGroupDescribeRequest([state.name])).groups
             return {(topic, member.client_id) for member in one.members for topic in member.subscribed_topic_names}
-        if state.kind == group_kinds.CLASSIC:
+        if state.kind == kinds.CLASSIC:
             (described,) = connection.call(DescribeGroupsRequest([state.name])).groups
             if described.protocol_type == PROTOCOL_TYPE:
                 return {

@@ -7,9 +7,9 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Final
 
-from ottla.commands.group_kinds import SHARE
+from ottla.commands.clients.partition import Partition
+from ottla.commands.groups.kinds import SHARE
 from ottla.commands.output import Failure
-from ottla.commands.positions import Partition
 from ottla.commands.why.facts import Awaited, Fetched, GroupFacts, PartitionFacts, Throttled
 
 Asking = Callable[..., Any]

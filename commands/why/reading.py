@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, Final, NamedTuple
 
-from ottla.commands import direct
-from ottla.commands.brokers import check
-from ottla.commands.positions import Partition
+from ottla.commands.clients import direct
+from ottla.commands.clients.brokers import check
+from ottla.commands.clients.partition import Partition
 from ottla.commands.why.facts import Left, NextBatch
 from ottla.wire import batch as batches
 from ottla.wire.batch import read_header

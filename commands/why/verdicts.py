@@ -11,8 +11,8 @@ from collections.abc import Callable
 from enum import StrEnum
 from typing import Final, NamedTuple
 
-from ottla.commands.group_kinds import CLASSIC, SHARE
-from ottla.commands.group_rows import MemberState, assigned
+from ottla.commands.groups.kinds import CLASSIC, SHARE
+from ottla.commands.groups.rows import MemberState, assigned
 from ottla.commands.output import counted
 from ottla.commands.topic_rows import human_bytes
 from ottla.commands.why.facts import GroupFacts, PartitionFacts

@@ -11,8 +11,8 @@ from confluent_kafka import Consumer, Producer
 from pyspark.sql import SparkSession
 
 from compat_tests.security.ways import SECRETS, TOPIC, EveryWay, Way, every_way
-from ottla.commands.client import cluster_of
-from ottla.commands.pipeline_frame import kafka_cluster
+from ottla.commands.clients.client import cluster_of
+from ottla.commands.pipeline.frame import kafka_cluster
 from ottla.pipeline import archive, replay
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]

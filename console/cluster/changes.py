@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ottla.commands import admin, group_kinds, group_offsets, group_reset
-from ottla.commands.brokers import Brokers
-from ottla.commands.client import explain
-from ottla.commands.group_rows import GroupState
+from ottla.commands import admin
+from ottla.commands.clients.brokers import Brokers
+from ottla.commands.clients.client import explain
+from ottla.commands.clients.partition import Partition
+from ottla.commands.groups import kinds, offsets
+from ottla.commands.groups import reset as group_reset
+from ottla.commands.groups.rows import GroupState
 from ottla.commands.output import Failure, counted
-from ottla.commands.positions import Kind, Partition, Position, Span
+from ottla.commands.positions import Kind, Position, Span
 from ottla.commands.topic import times
 from ottla.console.cluster.source import Source
 
@@ -71,7 +74,7 @@ def delete_offsets(source: Source, state: GroupState, topic: str) -> None:
         raise Failure(f"group {state.name} has gone")
     try:
         with Brokers(source.cluster, source.summary().metadata) as brokers:
-            group_offsets.delete_offsets(brokers, listed, topic, numbers)
+            offsets.delete_offsets(brokers, listed, topic, numbers)
     finally:
         source.changed()
 
@@ -196,7 +199,7 @@ def reset(source: Source, state: GroupState, after: Mapping[Partition, int]) -> 
     if why := why_not_to_reset(state):
         raise Failure(f"group {state.name}: {why}")
     try:
-        if state.kind == group_kinds.SHARE:
+        if state.kind == kinds.SHARE:
             listed = source.groups().by_name.get(state.name)
             if listed is None:
                 raise Failure(f"group {state.name} has gone")

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from ottla.commands.group_kinds import SHARE, Listed
-from ottla.commands.positions import Partition
+from ottla.commands.clients.partition import Partition
+from ottla.commands.groups.kinds import SHARE, Listed
 
 WITHIN_S: Final = 0.1
 MOST_GROUPS: Final = 1000

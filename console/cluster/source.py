@@ -16,13 +16,16 @@ from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
-from ottla.commands import admin, config, direct, group_direct, group_kinds, group_states
-from ottla.commands.brokers import Brokers
-from ottla.commands.client import Cluster
+from ottla.commands import admin, config
+from ottla.commands.clients import direct
+from ottla.commands.clients.brokers import Brokers
+from ottla.commands.clients.client import Cluster
+from ottla.commands.clients.partition import Partition
 from ottla.commands.config_rows import Entry, Kind, Target
-from ottla.commands.group_rows import GroupState
+from ottla.commands.groups import kinds, together
+from ottla.commands.groups import states as group_states
+from ottla.commands.groups.rows import GroupState
 from ottla.commands.output import Failure, counted
-from ottla.commands.positions import Partition
 from ottla.commands.topic_rows import PartitionState, total
 from ottla.commands.why.facts import GroupFacts
 from ottla.commands.why.gathering import Asked, gather
@@ -98,7 +101,7 @@ class Held(NamedTuple):
 class Groups(NamedTuple):
     """The groups by name; `notes` say what is not known."""
 
-    by_name: Mapping[str, group_kinds.Listed]
+    by_name: Mapping[str, kinds.Listed]
     notes: tuple[str, ...]
 
 
@@ -183,7 +186,7 @@ class Source:
         except Failure as failure:
             return {}, [f"groups are not known: {failure}"]
         with Brokers(self.cluster, self.summary().metadata) as brokers:
-            ask = partial(group_direct.committed_of, brokers, topics={where.topic for where in ends})
+            ask = partial(together.committed_of, brokers, topics={where.topic for where in ends})
             commits = commits_of(known.by_name.values(), ask, self._clock)
         wrong = [f"what {name} has committed is not known: {why or NO_ANSWER}" for name, why in commits.unknown.items()]
         if commits.left_out:
@@ -203,7 +206,7 @@ class Source:
         there = self._metadata_of(name)
         led = [Partition(name, number) for number in numbers if number in there and there[number].leader >= 0]
         with Brokers(self.cluster, self.summary().metadata) as brokers:
-            found = group_direct.ends_of(brokers, led, direct.READ_COMMITTED)
+            found = together.ends_of(brokers, led, direct.READ_COMMITTED)
         left = len(led) - len(found)
         notes = [f"how far committed records are to be read is not known of {counted(left, 'partition')}"] if left else []
         return {where.number: offset for where, offset in found.items()}, notes
@@ -228,7 +231,7 @@ class Source:
         Missing."""
         led = [Partition(name, one.id) for one in self._metadata_of(name).values() if one.leader >= 0]
         with Brokers(self.cluster, self.summary().metadata) as brokers:
-            end = group_direct.ends_of(brokers, led)
+            end = together.ends_of(brokers, led)
         _, more, notes = self._left([one for one in led if one not in end])
         return end | more, notes
 
@@ -260,7 +263,7 @@ class Source:
         self, brokers: Brokers, partitions: Sequence[Partition]
     ) -> tuple[dict[Partition, int], dict[Partition, int], list[str]]:
         """Returns the first and the end offset of each partition as far as they are known, and notes for the others."""
-        first, end = group_direct.first_and_end_of(brokers, partitions)
+        first, end = together.first_and_end_of(brokers, partitions)
         more, more_too, notes = self._left([one for one in partitions if one not in first or one not in end])
         return first | more, end | more_too, notes
 
@@ -297,7 +300,7 @@ class Source:
         def ask() -> Groups:
             notes: dict[str, None] = {}
             with Brokers(self.cluster, self.summary().metadata) as brokers:
-                found, errors = group_kinds.listing(self.cluster, self.cluster.admin(), brokers, notes)
+                found, errors = kinds.listing(self.cluster, self.cluster.admin(), brokers, notes)
             return Groups(found, (*notes, *_few([f"{what}: {why}" for what, why in errors.items()])))
 
         return self._cache.get("groups", ask)

@@ -9,8 +9,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Final
 
+from ottla.commands.clients.partition import Partition
 from ottla.commands.output import counted
-from ottla.commands.positions import Partition
 from ottla.console.cluster.source import TopicSummary
 
 MOST: Final = 3

@@ -1,8 +1,8 @@
 """A part of a segment, batch by batch, for a page: which batches are there, damaged or not, and what the indexes say of them.
 
-The batches are those of `commands/segment_walk.py`. A page begins anywhere: the offset index says where a batch before it begins,
-and if the bytes there agree, the walk begins there, else at the start of the file. So what a page shows depends on no index, and
-a page near the end of a large segment takes no longer than one at its start, if the index is there.
+The batches are those of `commands/log/segment_walk.py`. A page begins anywhere: the offset index says where a batch before it
+begins, and if the bytes there agree, the walk begins there, else at the start of the file. So what a page shows depends on no
+index, and a page near the end of a large segment takes no longer than one at its start, if the index is there.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from pathlib import Path
 from struct import Struct
 from typing import Final, NamedTuple
 
-from ottla.commands.check_segment import whole_entries
-from ottla.commands.dump_schemas import Undecodable, control_fields
-from ottla.commands.kafka_files import OFFSET_ENTRY, TIME_ENTRY, Entries, read_whole
+from ottla.commands.log.checks.segment import whole_entries
+from ottla.commands.log.dump.schemas import Undecodable, control_fields
+from ottla.commands.log.files import OFFSET_ENTRY, TIME_ENTRY, Entries, read_whole
+from ottla.commands.log.segment_walk import Batch, Gap, SegmentWalk
 from ottla.commands.output import Failure, counted
-from ottla.commands.segment_walk import Batch, Gap, SegmentWalk
 from ottla.log.disk.files import OsDisk, OsFile
 from ottla.log.index import CorruptIndex
 from ottla.log.opening.search import Window

@@ -18,11 +18,11 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from ottla.commands.check_directory import CHECKPOINTS, LogDirectoryCheck
-from ottla.commands.dump_schemas import IsSecret, every_setting
-from ottla.commands.kafka_files import SEGMENT_FILE, open_to_read
-from ottla.commands.known_topics import METADATA_DIRECTORY, KnownTopics, read_topics
-from ottla.commands.log import kind_of
+from ottla.commands.log.checks.directory import CHECKPOINTS, LogDirectoryCheck
+from ottla.commands.log.command import kind_of
+from ottla.commands.log.dump.schemas import IsSecret, every_setting
+from ottla.commands.log.files import SEGMENT_FILE, open_to_read
+from ottla.commands.log.known_topics import METADATA_DIRECTORY, KnownTopics, read_topics
 from ottla.commands.output import Failure
 from ottla.console.errors import Missing
 from ottla.console.running.cache import Cache

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Final, NamedTuple
 
-from ottla.commands.dump_segment import CODECS
+from ottla.commands.log.dump.segment import CODECS
 from ottla.commands.output import counted
 from ottla.commands.topic_rows import human_bytes
 from ottla.console.disk.batches import Row

@@ -1,6 +1,6 @@
 """The records of batches on disk, for a page: decoded where they are Kafka's own, else as bytes to be shown; bounded.
 
-They are read by `wire.records` and decoded by `commands/dump_schemas.py`, as `ottla log dump` does it. What is secret in the
+They are read by `wire.records` and decoded by `commands/log/dump/schemas.py`, as `ottla log dump` does it. What is secret in the
 metadata log stays so.
 """
 
@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
-from ottla.commands.dump_schemas import TOPICS, IsSecret, Schema, Undecodable, control_fields, decoder_of
+from ottla.commands.log.dump.schemas import TOPICS, IsSecret, Schema, Undecodable, control_fields, decoder_of
 from ottla.console.disk.batches import Row
 from ottla.console.rendering.text import beginning
 from ottla.log.disk.files import OsFile

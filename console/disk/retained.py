@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
-from ottla.commands.kafka_files import TIME_ENTRY
+from ottla.commands.log.files import TIME_ENTRY
 from ottla.console.disk.batches import read_entries
 from ottla.console.disk.directory import FileEntry, LogFiles
 from ottla.log.config import LogConfig, parseable

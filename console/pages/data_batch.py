@@ -6,8 +6,8 @@ import shlex
 import time
 from typing import Any, Final, NamedTuple
 
-from ottla.commands.dump_schemas import TOPICS, Schema
-from ottla.commands.dump_segment import batch_fields
+from ottla.commands.log.dump.schemas import TOPICS, Schema
+from ottla.commands.log.dump.segment import batch_fields
 from ottla.console.ask import MAX_PAGE, Answer, Ask, Page
 from ottla.console.disk.batches import aborted_in, mark_aborted, read_indexes, read_part
 from ottla.console.disk.directory import Directory, FileEntry, LogFiles, open_file

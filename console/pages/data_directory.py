@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from ottla.commands.check_directory import CHECKPOINTS
+from ottla.commands.log.checks.directory import CHECKPOINTS
 from ottla.console.ask import Answer, Ask, Page, paged
 from ottla.console.disk.directory import Directory, LogName
 from ottla.console.errors import Missing

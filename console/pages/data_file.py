@@ -8,8 +8,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
-from ottla.commands.dump_segment import Found, Item, Problem
-from ottla.commands.log import Reader
+from ottla.commands.log.command import Reader
+from ottla.commands.log.dump.segment import Found, Item, Problem
 from ottla.console.ask import MAX_PAGE, Answer, Ask, Page
 from ottla.console.disk.directory import FileEntry, find, readable
 from ottla.console.errors import Missing

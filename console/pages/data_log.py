@@ -6,9 +6,9 @@ import shlex
 import time
 from typing import Final
 
-from ottla.commands.check_directory import LogDirectoryCheck
 from ottla.commands.config_rows import Kind
-from ottla.commands.known_topics import METADATA_DIRECTORY
+from ottla.commands.log.checks.directory import LogDirectoryCheck
+from ottla.commands.log.known_topics import METADATA_DIRECTORY
 from ottla.commands.output import Failure
 from ottla.console.ask import Answer, Ask, Page, paged
 from ottla.console.disk.batches import read_indexes, read_part

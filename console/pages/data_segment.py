@@ -11,8 +11,8 @@ import time
 from collections.abc import Callable
 from typing import Any, Final
 
-from ottla.commands.findings import Finding
-from ottla.commands.kafka_files import OFFSET_ENTRY, SEGMENT_FILE, TIME_ENTRY, Entries
+from ottla.commands.log.checks.findings import Finding
+from ottla.commands.log.files import OFFSET_ENTRY, SEGMENT_FILE, TIME_ENTRY, Entries
 from ottla.console.ask import Answer, Ask, Page
 from ottla.console.disk.batches import Indexes, Part, aborted_in, earlier, mark_aborted, read_indexes, read_part
 from ottla.console.disk.directory import Directory, FileEntry, LogFiles, open_file, readable

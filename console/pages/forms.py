@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 
 import typer
 
-from ottla.commands.client import is_text
+from ottla.commands.clients.client import is_text
 from ottla.commands.output import Failure
 from ottla.console.ask import Answer, Ask, Page, Redirect
 from ottla.console.errors import BadInput

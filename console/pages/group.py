@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from ottla.commands.group_rows import GroupState, assigned
+from ottla.commands.groups.rows import GroupState, assigned
 from ottla.commands.output import Failure
 from ottla.console.ask import Answer, Ask, Page, paged
 from ottla.console.cluster.uncommitted import uncommitted

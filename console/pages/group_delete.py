@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ottla.commands.group_rows import GroupState
+from ottla.commands.groups.rows import GroupState
 from ottla.commands.output import counted
 from ottla.console.ask import Answer, Ask
 from ottla.console.cluster import changes

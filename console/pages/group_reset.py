@@ -10,9 +10,10 @@ from collections.abc import Mapping
 from typing import Any, Final
 from urllib.parse import unquote
 
-from ottla.commands.group_rows import GroupState
+from ottla.commands.clients.partition import Partition
+from ottla.commands.groups.rows import GroupState
 from ottla.commands.output import Failure, counted
-from ottla.commands.positions import MAX_INT64, Partition, parse_position
+from ottla.commands.positions import MAX_INT64, parse_position
 from ottla.console.ask import Answer, Ask, Page, Redirect
 from ottla.console.cluster import changes
 from ottla.console.errors import BadInput

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Set
 from typing import Final
 
-from ottla.commands.group_rows import GroupState
+from ottla.commands.groups.rows import GroupState
 from ottla.console.ask import Answer, Ask, Page, paged
 
 SIZE: Final = 50

@@ -5,8 +5,9 @@ from __future__ import annotations
 import time
 from typing import Final
 
+from ottla.commands.clients.partition import Partition
 from ottla.commands.output import counted
-from ottla.commands.positions import MAX_INT64, Partition
+from ottla.commands.positions import MAX_INT64
 from ottla.commands.txn import LONGEST_S
 from ottla.console.ask import Answer, Ask, Page, paged, whole
 from ottla.console.pages.forms import Form, sent, shown

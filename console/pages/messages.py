@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 
 import typer
 
-from ottla.commands.dump_schemas import TOPICS
+from ottla.commands.log.dump.schemas import TOPICS
 from ottla.commands.positions import Kind, Position, Span, parse_position
 from ottla.console.ask import Answer, Ask, Page
 from ottla.console.errors import BadInput

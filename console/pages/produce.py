@@ -8,7 +8,7 @@ import time
 from collections.abc import Mapping
 from typing import Any, Final
 
-from ottla.commands.client import is_text
+from ottla.commands.clients.client import is_text
 from ottla.commands.output import Failure
 from ottla.console.ask import Answer, Ask, Page, Redirect, whole
 from ottla.console.cluster import changes

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from ottla.commands.client import is_text
+from ottla.commands.clients.client import is_text
 from ottla.commands.config_rows import Kind, Target, own
 from ottla.commands.output import Failure
 from ottla.console.ask import Answer, Ask, Page, whole

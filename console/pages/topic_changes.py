@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from ottla.commands.client import is_text
+from ottla.commands.clients.client import is_text
 from ottla.commands.output import Failure
 from ottla.commands.topic import MAX_PARTITIONS, MAX_REPLICAS
 from ottla.console.ask import Answer, Ask, Page, Redirect, whole

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from ottla.commands.group_rows import GroupState
+from ottla.commands.groups.rows import GroupState
 from ottla.commands.output import counted
 from ottla.console.ask import Answer, Ask, Page, paged
 from ottla.console.pages.groups import trouble

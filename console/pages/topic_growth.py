@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from ottla.commands.clients.partition import Partition
 from ottla.commands.output import counted
-from ottla.commands.positions import MAX_INT64, Partition
+from ottla.commands.positions import MAX_INT64
 from ottla.commands.topic import MAX_PARTITIONS
 from ottla.console.ask import Answer, Ask, whole
 from ottla.console.cluster import changes

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from ottla.commands.dump_schemas import Schema, Undecodable, decoder_of
+from ottla.commands.log.dump.schemas import Schema, Undecodable, decoder_of
 from ottla.console.rendering.text import Raw
 from ottla.wire.records import Record
 

@@ -17,9 +17,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from ottla.commands.client import Cluster, explain, message_error
+from ottla.commands.clients.client import Cluster, explain, message_error
+from ottla.commands.clients.partition import Partition
 from ottla.commands.output import Failure
-from ottla.commands.positions import Partition, Position, Span, resolve, spans
+from ottla.commands.positions import Position, Span, resolve, spans
 from ottla.commands.record_text import timestamp_of
 from ottla.console.errors import Missing
 from ottla.console.records.decoding import Decode, decode_of

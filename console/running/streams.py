@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from starlette.types import Receive, Scope, Send
 
-from ottla.commands.client import explain
+from ottla.commands.clients.client import explain
 from ottla.commands.output import Failure
 
 AT_ONCE: Final = 4

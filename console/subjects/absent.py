@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final, TypeVar
 
-from ottla.commands.direct import Refused, Unsupported
+from ottla.commands.clients.direct import Refused, Unsupported
 from ottla.commands.output import Failure
 from ottla.wire.errors import ErrorCode
 

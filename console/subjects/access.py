@@ -6,7 +6,7 @@ import secrets
 from typing import Final, NamedTuple
 
 from ottla.commands import acl, quota, user
-from ottla.commands.brokers import check
+from ottla.commands.clients.brokers import check
 from ottla.commands.output import Failure
 from ottla.commands.program import AccessRule
 from ottla.console.cluster.source import Source

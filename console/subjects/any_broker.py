@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from ottla.commands import direct
-from ottla.commands.brokers import Brokers
+from ottla.commands.clients import direct
+from ottla.commands.clients.brokers import Brokers
 from ottla.commands.output import Failure
 from ottla.console.cluster.source import Node, Source
 

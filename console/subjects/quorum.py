@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final, NamedTuple
 
-from ottla.commands.brokers import check
+from ottla.commands.clients.brokers import check
 from ottla.console.cluster.source import Source
 from ottla.console.subjects.any_broker import any_broker
 from ottla.wire.messages.api_versions import ApiVersionsRequest

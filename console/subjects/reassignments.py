@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from ottla.commands import direct, reassignments
-from ottla.commands.brokers import Brokers
+from ottla.commands import reassignments
+from ottla.commands.clients import direct
+from ottla.commands.clients.brokers import Brokers
+from ottla.commands.clients.partition import Partition
 from ottla.commands.output import Failure
-from ottla.commands.positions import Partition
 from ottla.commands.reassignments import Moving
 from ottla.console.cluster.source import Source
 from ottla.console.subjects.any_broker import controller

@@ -6,9 +6,10 @@ import html
 import re
 from typing import Any, Final, NamedTuple
 
-from ottla.commands import config, direct
+from ottla.commands import config
 from ottla.commands.admin import Change, Operation
-from ottla.commands.brokers import Brokers, check
+from ottla.commands.clients import direct
+from ottla.commands.clients.brokers import Brokers, check
 from ottla.commands.config_rows import SOURCES, Entry, Kind, Target, from_wire
 from ottla.commands.output import Failure
 from ottla.console.cluster.source import Source

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from ottla.commands import direct
-from ottla.commands.brokers import Brokers, check
+from ottla.commands.clients import direct
+from ottla.commands.clients.brokers import Brokers, check
+from ottla.commands.clients.partition import Partition
 from ottla.commands.output import Failure
-from ottla.commands.positions import Partition
 from ottla.console.cluster.source import Source
 from ottla.wire.messages.describe_log_dirs import DescribeLogDirsRequest
 

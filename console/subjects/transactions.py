@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
-from ottla.commands import group_direct, group_kinds, group_reset
+from ottla.commands.clients.partition import Partition
+from ottla.commands.groups import kinds, reset, together
 from ottla.commands.output import Failure, counted
-from ottla.commands.positions import Partition, spans
+from ottla.commands.positions import spans
 from ottla.commands.txn import TxnBrokers, partitions_of
 from ottla.console.cluster.source import Source
 from ottla.console.errors import Missing
@@ -142,12 +143,12 @@ def groups_behind(source: Source, held: Sequence[HeldPartition]) -> tuple[list[W
     if not stops:
         return [], []
     groups = source.groups()
-    names = [name for name, one in groups.by_name.items() if one.kind != group_kinds.SHARE and "\0" not in name]
+    names = [name for name, one in groups.by_name.items() if one.kind != kinds.SHARE and "\0" not in name]
     wanted = names[:MOST_GROUPS]
     with brokers_of(source) as brokers:
-        committed, wrong = group_direct.committed_of(brokers, [groups.by_name[name] for name in wanted])
+        committed, wrong = together.committed_of(brokers, [groups.by_name[name] for name in wanted])
     if left := [name for name in wanted if name not in committed and name not in wrong]:
-        committed |= group_reset.committed_of(source.cluster, source.cluster.admin(), left)[0]
+        committed |= reset.committed_of(source.cluster, source.cluster.admin(), left)[0]
     found = [
         Waiting(name, where, at[where])
         for name, at in committed.items()

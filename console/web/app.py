@@ -21,7 +21,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp
 
-from ottla.commands.client import explain
+from ottla.commands.clients.client import explain
 from ottla.commands.output import Failure
 from ottla.console.ask import Answer, Ask, Download, Page, Redirect, Stream
 from ottla.console.broker.inside import NO_BROKER, Inside

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
 import uvicorn
 
-from ottla.commands.client import Cluster
+from ottla.commands.clients.client import Cluster
 from ottla.commands.output import Failure
 from ottla.console.cluster.source import Source
 from ottla.console.running.calls import Calls

@@ -8,13 +8,16 @@ from typing import Annotated, Final
 import typer
 
 from ottla import __version__
-from ottla.commands import acl, config, group, log, pipeline, quota, testkit, topic, txn, user
+from ottla.commands import acl, config, group, quota, topic, txn, user
 from ottla.commands.cluster.command import run_cluster
 from ottla.commands.consume import consume
 from ottla.commands.format import format_directories
+from ottla.commands.log.command import app as log
 from ottla.commands.output import Failure
+from ottla.commands.pipeline.command import app as pipeline
 from ottla.commands.produce import produce
 from ottla.commands.program import AccessRule, Decided, Node, Program
+from ottla.commands.testkit.command import app as testkit
 from ottla.console.command import run_console
 from ottla.server.base.compiled import NOT_COMPILED, is_compiled
 from ottla.server.program.serve import CannotStart, ServeOptions, gather_here, run
@@ -192,8 +195,8 @@ def serve(
     raise typer.Exit(run(options))
 
 
-# The everyday commands, one module each in commands/. A command of one word is added by app.command("produce")(produce), a group
-# of commands by app.add_typer(topic.app, name="topic"). The first word must also be in COMMANDS of server/program/cli.py.
+# The everyday commands, each a module or a room of commands/. A command of one word is added by app.command("produce")(produce),
+# a group of commands by app.add_typer(topic.app, name="topic"). The first word must also be in COMMANDS of server/program/cli.py.
 app.add_typer(topic.app, name="topic")
 app.command("produce")(produce)
 app.command("consume")(consume)
@@ -203,9 +206,9 @@ app.add_typer(config.app, name="config")
 app.add_typer(quota.app, name="quota")
 app.add_typer(acl.app, name="acl")
 app.add_typer(user.app, name="user")
-app.add_typer(log.app, name="log")
+app.add_typer(log, name="log")
 app.command("format")(format_directories)
 app.command("cluster")(run_cluster)
-app.add_typer(pipeline.app, name="pipeline")
-app.add_typer(testkit.app, name="testkit")
+app.add_typer(pipeline, name="pipeline")
+app.add_typer(testkit, name="testkit")
 app.command("console")(run_console)

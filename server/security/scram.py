@@ -13,7 +13,7 @@ What a client says is bounded (LONGEST_MESSAGE, LONGEST_NONCE), since it is kept
 name.
 
 **Delegation tokens** (KIP-48) log in by either mechanism, with the extension `tokenauth=true`: the name is the token's id, the
-password its HMAC in base64, and the principal is the token's owner. The client's side is `commands/login.py`.
+password its HMAC in base64, and the principal is the token's owner. The client's side is `commands/clients/login.py`.
 """
 
 from __future__ import annotations

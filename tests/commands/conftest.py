@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.commands.damaged import write_log
+from tests.commands.log.damaged import write_log
 
 
 @pytest.fixture(scope="module")

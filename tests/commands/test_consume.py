@@ -10,10 +10,10 @@ import pytest
 from confluent_kafka import KafkaError, TopicPartition
 
 from ottla.commands import consume
-from ottla.commands.client import Cluster
+from ottla.commands.clients.client import Cluster
+from ottla.commands.clients.partition import Partition
 from ottla.commands.consume import Commits, Isolation, Limits, Reader, Reading
 from ottla.commands.output import Failure, Interrupt
-from ottla.commands.positions import Partition
 
 COORDINATOR_NOT_AVAILABLE = 15
 TOPIC_AUTHORIZATION_FAILED = 29

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from ottla.commands.clients.partition import Partition
 from ottla.commands.consumer_protocol import ASSIGNMENT, SUBSCRIPTION, assigned_partitions, subscribed_topics, whole_message
-from ottla.commands.positions import Partition
 from ottla.wire.messages.internal import consumer_protocol_assignment, consumer_protocol_subscription
 from ottla.wire.messages.internal.consumer_protocol_assignment import ConsumerProtocolAssignment, TopicPartition
 from ottla.wire.messages.internal.consumer_protocol_subscription import ConsumerProtocolSubscription

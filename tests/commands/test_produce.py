@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from ottla.commands import produce
-from ottla.commands.client import Cluster
+from ottla.commands.clients.client import Cluster
 from ottla.commands.output import Failure
 from ottla.commands.produce import Sender, Template, check_topic, made, numbered_lines, send_all
 from ottla.commands.record_text import BadRecord, NewRecord

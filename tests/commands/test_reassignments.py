@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from ottla.commands.direct import Refused
-from ottla.commands.positions import Partition
+from ottla.commands.clients.direct import Refused
+from ottla.commands.clients.partition import Partition
 from ottla.commands.reassignments import Moving, reassign, under_way
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages import alter_partition_reassignments as altering

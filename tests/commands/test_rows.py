@@ -8,13 +8,15 @@ from typing import Any
 import pytest
 import typer
 
-from ottla.commands import config, config_rows, group_reset, group_rows, topic_rows
+from ottla.commands import config, config_rows, topic_rows
 from ottla.commands.admin import Change, Operation
+from ottla.commands.clients.partition import Partition
 from ottla.commands.config import TargetOptions
 from ottla.commands.config_rows import Entry, Kind, Target
-from ottla.commands.group_rows import GroupState, MemberState, OffsetState
+from ottla.commands.groups import reset, rows
+from ottla.commands.groups.rows import GroupState, MemberState, OffsetState
 from ottla.commands.output import Failure
-from ottla.commands.positions import Partition, Span
+from ottla.commands.positions import Span
 from ottla.commands.topic_rows import PartitionState, TopicState
 
 # Topics
@@ -86,27 +88,27 @@ def described(**changed: Any) -> Any:
 def test_a_group() -> None:
     committed = {Partition("t", 0): 5, Partition("u", 0): 1}
     ends = {Partition("t", 0): 8, Partition("t", 1): 2}
-    group = group_rows.with_offsets(group_rows.group_state(described()), committed, ends)
-    assert group_rows.offset_rows(group) == [
+    group = rows.with_offsets(rows.group_state(described()), committed, ends)
+    assert rows.offset_rows(group) == [
         ("g", "t", 0, 5, 8, 3, None, None, None),
         ("g", "t", 1, None, 2, None, "c", "/h", "m"),
         ("g", "u", 0, 1, None, None, None, None, None),
     ]
-    assert group_rows.member_rows(group) == [
+    assert rows.member_rows(group) == [
         ("g", "m", None, "c", "/h", 1, "t:1", None, None),
         ("g", "idle", "i", "d", "/h", 0, None, None, None),
     ]
-    assert group_rows.summary(group) == "g: Stable, type classic, 2 members, lag 3, assignor range, coordinator h:9092 (1)"
-    told = group_rows.as_object(group)
+    assert rows.summary(group) == "g: Stable, type classic, 2 members, lag 3, assignor range, coordinator h:9092 (1)"
+    told = rows.as_object(group)
     assert (told["lag"], told["coordinator"]) == (3, {"broker": 1, "host": "h", "port": 9092})
     assert [offset["member_id"] for offset in told["offsets"]] == [None, "m", None]
 
 
 def test_a_group_without_much() -> None:
-    group = group_rows.group_state(described(members=[], coordinator=None, partition_assignor="", state=None))
+    group = rows.group_state(described(members=[], coordinator=None, partition_assignor="", state=None))
     assert group == GroupState("g", "Unknown", "classic", "", None, (), ())
-    assert group_rows.summary(group) == "g: Unknown, type classic, 0 members, lag 0"
-    assert group_rows.as_object(group)["assignor"] is None
+    assert rows.summary(group) == "g: Unknown, type classic, 0 members, lag 0"
+    assert rows.as_object(group)["assignor"] is None
 
 
 def test_a_lag_below_zero_is_shown() -> None:
@@ -116,20 +118,20 @@ def test_a_lag_below_zero_is_shown() -> None:
 
 def test_what_a_member_has() -> None:
     partitions = (Partition("t", 0), Partition("t", 2), Partition("u", 1))
-    assert group_rows.assigned(partitions) == "t:0,2 u:1"
+    assert rows.assigned(partitions) == "t:0,2 u:1"
     member = MemberState("m", None, "c", "h", ())
-    assert group_rows.assigned(member.partitions) is None
+    assert rows.assigned(member.partitions) is None
 
 
 @pytest.mark.parametrize(("text", "meant"), [("t", ("t", None)), ("t:0", ("t", [0])), ("t:2,0,2", ("t", [2, 0]))])
 def test_topics_to_reset(text: str, meant: tuple[str, list[int] | None]) -> None:
-    assert group_reset.parse_topic(text) == meant
+    assert reset.parse_topic(text) == meant
 
 
 @pytest.mark.parametrize("text", [":1", "t:", "t:x", "t:1,,2", "t:-1"])
 def test_topics_to_reset_that_are_none(text: str) -> None:
     with pytest.raises(typer.BadParameter):
-        group_reset.parse_topic(text)
+        reset.parse_topic(text)
 
 
 @pytest.mark.parametrize(
@@ -146,38 +148,38 @@ def test_topics_to_reset_that_are_none(text: str) -> None:
     ],
 )
 def test_durations(text: str, ms: int) -> None:
-    assert group_reset.duration_ms(text) == ms
+    assert reset.duration_ms(text) == ms
 
 
 @pytest.mark.parametrize("text", ["", "5", "P", "PT", "1y", "1m1h", "-1h", "1.5h", "one", "P1M", "P1H", "T1H", "P1DT"])
 def test_durations_that_are_none(text: str) -> None:
     with pytest.raises(typer.BadParameter):
-        group_reset.duration_ms(text)
+        reset.duration_ms(text)
 
 
 def test_partitions_to_reset() -> None:
     known = {"t": SimpleNamespace(partitions={0: None, 1: None}), "u": SimpleNamespace(partitions={0: None})}
-    meant = group_reset.partitions_of([("t", None), ("u", [0]), ("t", [1])], known)
+    meant = reset.partitions_of([("t", None), ("u", [0]), ("t", [1])], known)
     assert meant == [Partition("t", 0), Partition("t", 1), Partition("u", 0)]
     for wanted, why in (([("x", None)], "no such topic"), ([("t", [2])], "has no partition 2: it has 2")):
         with pytest.raises(Failure, match=why):
-            group_reset.partitions_of(wanted, known)
+            reset.partitions_of(wanted, known)
 
 
 def test_shifting_stays_within_the_partition(capsys: pytest.CaptureFixture[str]) -> None:
     a, b = Partition("t", 0), Partition("t", 1)
     have = {a: Span(3, 10), b: Span(0, 4)}
-    assert group_reset.shifted({a: 5, b: 1}, have, 2) == {a: 7, b: 3}
+    assert reset.shifted({a: 5, b: 1}, have, 2) == {a: 7, b: 3}
     assert capsys.readouterr().err == ""
-    assert group_reset.shifted({a: 5, b: 1}, have, -5) == {a: 3, b: 0}
+    assert reset.shifted({a: 5, b: 1}, have, -5) == {a: 3, b: 0}
     assert capsys.readouterr().err == "t [0]: has 3 to 10, not 0; using 3\nt [1]: has 0 to 4, not -4; using 0\n"
     with pytest.raises(Failure, match=r"t \[1\]: no offset is committed"):
-        group_reset.shifted({a: 5}, have, 1)
+        reset.shifted({a: 5}, have, 1)
 
 
 def test_the_table_of_a_reset() -> None:
     a, b = Partition("t", 0), Partition("t", 1)
-    assert group_rows.reset_rows({a: 5}, {b: 0, a: 7}, {a: 9, b: 4}) == [("t", 0, 5, 7, 2), ("t", 1, None, 0, 4)]
+    assert rows.reset_rows({a: 5}, {b: 0, a: 7}, {a: 9, b: 4}) == [("t", 0, 5, 7, 2), ("t", 1, None, 0, 4)]
 
 
 # Settings

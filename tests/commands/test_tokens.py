@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from ottla.commands import tokens as asked
-from ottla.commands.direct import Refused, Unsupported
+from ottla.commands.clients.direct import Refused, Unsupported
 from ottla.commands.tokens import Token
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages import create_delegation_token as creating

@@ -9,9 +9,9 @@ import pytest
 import typer
 
 from ottla.commands import txn
-from ottla.commands.client import Cluster
+from ottla.commands.clients.client import Cluster
+from ottla.commands.clients.partition import Partition
 from ottla.commands.output import Failure
-from ottla.commands.positions import Partition
 from ottla.wire.messages.describe_transactions import TopicData, TransactionState
 
 

@@ -11,7 +11,8 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from typer.testing import CliRunner
 
 import ottla.testing
-from ottla.commands import admin, group, group_states, topic
+from ottla.commands import admin, group, topic
+from ottla.commands.groups import states as group_states
 from ottla.server.program.app import app
 
 

@@ -10,7 +10,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 import ottla.testing
-from ottla.commands.client import Cluster
+from ottla.commands.clients.client import Cluster
 from ottla.console.cluster.source import Source
 from tests.console.browser import Browser, browsing
 

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from ottla.commands.clients.partition import Partition
 from ottla.commands.config_rows import Entry, Kind
-from ottla.commands.group_kinds import Listed
-from ottla.commands.group_rows import Coordinator, GroupState
-from ottla.commands.positions import Partition
+from ottla.commands.groups.kinds import Listed
+from ottla.commands.groups.rows import Coordinator, GroupState
 from ottla.commands.topic_rows import PartitionState
 from ottla.commands.why.facts import GroupFacts
 from ottla.console.cluster.gatherings import Gathering

@@ -16,12 +16,12 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 
 import ottla.testing
 from compat_tests.console.hostile import HOSTILE
-from ottla.commands import direct
-from ottla.commands.client import Cluster
+from ottla.commands.clients import direct
+from ottla.commands.clients.client import Cluster
+from ottla.commands.clients.partition import Partition
 from ottla.commands.config_rows import Entry
-from ottla.commands.group_rows import MemberState, OffsetState
+from ottla.commands.groups.rows import MemberState, OffsetState
 from ottla.commands.output import Failure
-from ottla.commands.positions import Partition
 from ottla.commands.program import AccessRule
 from ottla.commands.reassignments import Moving
 from ottla.commands.tokens import Token

@@ -21,14 +21,14 @@ from compat_tests.reference.kafka import free_port
 TOKEN = "0123456789abcdef"
 LATE = """
 import os, signal, sys
-from ottla.commands import group_reset
-from ottla.commands.client import Cluster
+from ottla.commands.groups import reset
+from ottla.commands.clients.client import Cluster
 
 cluster, broker = Cluster({"bootstrap.servers": sys.argv[1]}, timeout_s=0.5), int(sys.argv[2])
 ours = cluster.admin()
 cluster.reach(ours)
 os.kill(broker, signal.SIGSTOP)
-print(group_reset.committed_of(cluster, ours, ["g"]))
+print(reset.committed_of(cluster, ours, ["g"]))
 os.kill(broker, signal.SIGCONT)
 ours.list_topics(timeout=30)  # is answered after what was asked before
 """

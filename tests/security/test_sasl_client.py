@@ -1,4 +1,4 @@
-"""security/sasl_client.py, message by message; commands/login.py and the server's half are tested with it, too."""
+"""security/sasl_client.py, message by message; commands/clients/login.py and the server's half are tested with it, too."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ottla.commands.positions import Partition
+from ottla.commands.clients.partition import Partition
 from ottla.commands.why.facts import Fetched
 from ottla.commands.why.inside import LATELY_MS, with_inside
 from ottla.commands.why.verdicts import judge

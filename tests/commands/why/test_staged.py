@@ -13,8 +13,9 @@ import pytest
 from confluent_kafka import TopicPartition
 from typer.testing import CliRunner
 
-from ottla.commands import direct, group
-from ottla.commands.direct import Refused
+from ottla.commands import group
+from ottla.commands.clients import direct
+from ottla.commands.clients.direct import Refused
 from ottla.commands.output import Failure
 from ottla.commands.why.gathering import GROUPS, Asked, gather
 from ottla.commands.why.verdicts import Level, Verdict, judge

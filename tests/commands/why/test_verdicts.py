@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from ottla.commands.group_rows import MemberState
-from ottla.commands.positions import Partition
+from ottla.commands.clients.partition import Partition
+from ottla.commands.groups.rows import MemberState
 from ottla.commands.why.facts import (
     Awaited,
     Fetched,

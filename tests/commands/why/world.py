@@ -13,7 +13,7 @@ from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 import ottla.testing
-from ottla.commands.client import Cluster
+from ottla.commands.clients.client import Cluster
 from ottla.commands.output import Failure
 from ottla.commands.why.facts import GroupFacts
 from ottla.commands.why.gathering import Asked, gather

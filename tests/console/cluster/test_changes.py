@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from ottla.commands.client import Cluster
-from ottla.commands.positions import Partition
+from ottla.commands.clients.client import Cluster
+from ottla.commands.clients.partition import Partition
 from ottla.console.cluster import changes
 from ottla.console.cluster.source import Source
 

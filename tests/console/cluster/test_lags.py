@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from ottla.commands.group_kinds import Listed
-from ottla.commands.positions import Partition
+from ottla.commands.clients.partition import Partition
+from ottla.commands.groups.kinds import Listed
 from ottla.console.cluster import lags
 from ottla.console.cluster.lags import WITHIN_S, Commits, Furthest, commits_of, furthest
 

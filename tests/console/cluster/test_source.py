@@ -10,12 +10,14 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 import ottla.testing
-from ottla.commands import admin, direct, group_direct, group_kinds, group_states
-from ottla.commands.brokers import Brokers
-from ottla.commands.client import Cluster
+from ottla.commands import admin
+from ottla.commands.clients import direct
+from ottla.commands.clients.brokers import Brokers
+from ottla.commands.clients.client import Cluster
+from ottla.commands.clients.partition import Partition
 from ottla.commands.config_rows import Kind
+from ottla.commands.groups import kinds, states, together
 from ottla.commands.output import Failure
-from ottla.commands.positions import Partition
 from ottla.console.cluster import lags
 from ottla.console.cluster import source as source_module
 from ottla.console.cluster.lags import Furthest
@@ -128,8 +130,8 @@ def test_a_topic_that_goes_while_its_page_is_made(source: Source, monkeypatch: p
 def test_of_many_notes_there_are_a_few(source: Source, monkeypatch: pytest.MonkeyPatch) -> None:
     errors = {str(number): "closed" for number in range(5)}
     few = ("0: closed", "1: closed", "2: closed", "and 2 more")
-    monkeypatch.setattr(group_kinds, "listing", lambda *_: ({}, errors))
-    monkeypatch.setattr(group_states, "states_of", lambda *_: ([], errors))
+    monkeypatch.setattr(kinds, "listing", lambda *_: ({}, errors))
+    monkeypatch.setattr(states, "states_of", lambda *_: ([], errors))
     source.changed()
     assert source.groups().notes == few
     assert source.states([]).notes == few
@@ -164,8 +166,8 @@ def test_groups_are_asked_for_by_a_client_of_their_own(source: Source, monkeypat
         asked.append(ours)
         return [], {}
 
-    monkeypatch.setattr(group_kinds, "listing", listing)
-    monkeypatch.setattr(group_states, "states_of", states_of)
+    monkeypatch.setattr(kinds, "listing", listing)
+    monkeypatch.setattr(states, "states_of", states_of)
     source.changed()
     source.groups()
     source.states([])
@@ -210,7 +212,7 @@ def test_who_is_the_furthest_behind_in_topics(
         assert topics == {name, other}
         return {}, {"source-near": "not allowed"}
 
-    monkeypatch.setattr(group_direct, "committed_of", nothing)
+    monkeypatch.setattr(together, "committed_of", nothing)
     found, notes = source.furthest(ends)
     assert found == {}
     assert any(NO_ANSWER in note for note in notes)
@@ -241,7 +243,7 @@ def test_the_last_stable_offsets(
     assert source.last_stable(name, [0]) == ({0: 4}, [])
     with pytest.raises(Missing):
         source.last_stable("source-none", [0])
-    monkeypatch.setattr(group_direct, "ends_of", lambda *_: {})
+    monkeypatch.setattr(together, "ends_of", lambda *_: {})
     assert source.last_stable(name, [0, 1]) == ({}, ["how far committed records are to be read is not known of 2 partitions"])
 
 

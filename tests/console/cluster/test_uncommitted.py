@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ottla.commands.positions import Partition
+from ottla.commands.clients.partition import Partition
 from ottla.console.cluster.uncommitted import MOST, uncommitted
 from tests.console.fakes import topic_summary
 

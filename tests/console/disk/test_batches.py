@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ottla.commands.kafka_files import OFFSET_ENTRY
+from ottla.commands.log.files import OFFSET_ENTRY
 from ottla.console.disk.batches import Indexes, Part, aborted_in, earlier, mark_aborted, read_indexes, read_part
 from ottla.console.disk.directory import open_file
 from tests.console.disk.written import FIRST, append, append_aborted, flip, new_log, write_orders

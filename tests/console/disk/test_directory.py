@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from ottla.commands.known_topics import METADATA_DIRECTORY
+from ottla.commands.log.known_topics import METADATA_DIRECTORY
 from ottla.console.disk.directory import Directory, LogName, find, log_name, open_file, why_not
 from ottla.console.errors import Missing
 from tests.console.disk.written import FIRST, fingerprint, write_orders

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ottla.commands.kafka_files import TIME_ENTRY
+from ottla.commands.log.files import TIME_ENTRY
 from ottla.console.disk.directory import Directory, LogFiles
 from ottla.console.disk.retained import Retained, config_of, what_goes
 

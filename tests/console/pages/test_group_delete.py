@@ -8,7 +8,7 @@ from dataclasses import replace
 from confluent_kafka import Consumer, TopicPartition
 
 import ottla.testing
-from ottla.commands.group_rows import MemberState
+from ottla.commands.groups.rows import MemberState
 from tests.console.browser import Browser, browsing
 from tests.console.fakes import FakeSource, group_state
 

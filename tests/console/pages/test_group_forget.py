@@ -8,8 +8,8 @@ from dataclasses import replace
 from confluent_kafka import Consumer, TopicPartition
 
 import ottla.testing
-from ottla.commands.group_rows import MemberState, OffsetState
-from ottla.commands.positions import Partition
+from ottla.commands.clients.partition import Partition
+from ottla.commands.groups.rows import MemberState, OffsetState
 from tests.console.browser import Browser, browsing, cells
 from tests.console.fakes import FakeSource, group_state
 

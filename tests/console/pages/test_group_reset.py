@@ -15,9 +15,9 @@ from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, TopicPartiti
 from confluent_kafka.admin import AdminClient
 
 import ottla.testing
-from ottla.commands import group_reset
-from ottla.commands.group_rows import MemberState
-from ottla.commands.positions import Partition
+from ottla.commands.clients.partition import Partition
+from ottla.commands.groups import reset
+from ottla.commands.groups.rows import MemberState
 from ottla.console.cluster.changes import why_not_to_reset
 from ottla.console.errors import BadInput
 from ottla.console.pages import group_reset as group_reset_page
@@ -94,7 +94,7 @@ def test_more_partitions_than_a_form_moves_are_refused_before_the_cluster_is_ask
     browser: Browser, group: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(group_reset_page, "MOST_PARTITIONS", 1)
-    monkeypatch.delattr(group_reset, "spans_of")
+    monkeypatch.delattr(reset, "spans_of")
     for topic in ("", group):
         answer = browser.get(f"/group/reset?id={group}&to=end&topic={topic}")
         assert answer.status == 400

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from ottla.commands.group_rows import OffsetState
+from ottla.commands.clients.partition import Partition
+from ottla.commands.groups.rows import OffsetState
 from ottla.commands.output import Failure
-from ottla.commands.positions import Partition
 from ottla.commands.why.facts import Left, NextBatch
 from ottla.console.broker.inside import NO_BROKER
 from ottla.console.pages import group_why

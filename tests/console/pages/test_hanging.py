@@ -10,8 +10,8 @@ from confluent_kafka import Producer
 import ottla.testing
 from compat_tests.brokers import Address
 from compat_tests.wire import Wire
+from ottla.commands.clients.partition import Partition
 from ottla.commands.output import Failure
-from ottla.commands.positions import Partition
 from ottla.console.cluster.source import Source
 from ottla.console.subjects import transactions as subject
 from tests.console.browser import Browser, browsing, cells

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ottla.commands.direct import Refused
+from ottla.commands.clients.direct import Refused
 from ottla.commands.output import Failure
 from ottla.console.broker.inside import NO_BROKER
 from ottla.console.cluster.source import Groups

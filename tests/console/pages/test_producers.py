@@ -8,7 +8,7 @@ import pytest
 from confluent_kafka import Producer
 
 import ottla.testing
-from ottla.commands.positions import Partition
+from ottla.commands.clients.partition import Partition
 from ottla.console.subjects import transactions as subject
 from tests.console.browser import Browser, browsing, cells
 from tests.console.fakes import FakeSource, topic_summary

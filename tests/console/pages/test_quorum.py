@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.commands.direct import Refused, Unsupported
+from ottla.commands.clients.direct import Refused, Unsupported
 from ottla.console.subjects import quorum as subject
 from ottla.wire.errors import ErrorCode
 from tests.console.browser import Browser, browsing, cells

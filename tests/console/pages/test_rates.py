@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ottla.commands.group_rows import OffsetState
-from ottla.commands.positions import Partition
+from ottla.commands.clients.partition import Partition
+from ottla.commands.groups.rows import OffsetState
 from tests.console.browser import browsing, cells
 from tests.console.fakes import FakeSource, group_state, topic_summary
 

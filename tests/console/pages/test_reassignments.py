@@ -10,11 +10,12 @@ from typing import Any
 
 import pytest
 
-from ottla.commands import direct, reassignments
-from ottla.commands.brokers import Brokers
-from ottla.commands.direct import Refused
+from ottla.commands import reassignments
+from ottla.commands.clients import direct
+from ottla.commands.clients.brokers import Brokers
+from ottla.commands.clients.direct import Refused
+from ottla.commands.clients.partition import Partition
 from ottla.commands.output import Failure
-from ottla.commands.positions import Partition
 from ottla.commands.reassignments import Moving
 from ottla.console.errors import BadInput
 from ottla.console.pages import reassignments as page

@@ -7,9 +7,9 @@ from urllib.parse import quote
 
 import pytest
 
-from ottla.commands.brokers import Brokers
+from ottla.commands.clients.brokers import Brokers
+from ottla.commands.clients.partition import Partition
 from ottla.commands.output import Failure
-from ottla.commands.positions import Partition
 from ottla.console.cluster.source import Source
 from ottla.console.subjects import storage as subject
 from tests.console.browser import Browser, browsing, cells

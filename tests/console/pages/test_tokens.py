@@ -14,7 +14,7 @@ import pytest
 import ottla.testing
 from compat_tests.reference.kafka import HOST, free_port
 from ottla.commands import tokens as asked
-from ottla.commands.client import Cluster
+from ottla.commands.clients.client import Cluster
 from ottla.console.cluster.source import Source
 from ottla.console.subjects import tokens as subject
 from ottla.console.subjects.any_broker import any_broker

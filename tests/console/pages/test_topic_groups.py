@@ -8,8 +8,8 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 
 import ottla.testing
-from ottla.commands.group_rows import GroupState, MemberState, OffsetState
-from ottla.commands.positions import Partition
+from ottla.commands.clients.partition import Partition
+from ottla.commands.groups.rows import GroupState, MemberState, OffsetState
 from ottla.console.pages import topic_groups
 from tests.console.browser import Browser, browsing, cells
 from tests.console.conftest import Records

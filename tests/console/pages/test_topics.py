@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.commands.positions import Partition
+from ottla.commands.clients.partition import Partition
 from ottla.console.cluster.lags import Furthest
 from ottla.console.cluster.source import Held
 from tests.console.browser import browsing, cells

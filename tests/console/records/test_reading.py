@@ -12,7 +12,7 @@ import pytest
 from confluent_kafka import Producer
 
 import ottla.testing
-from ottla.commands.client import Cluster
+from ottla.commands.clients.client import Cluster
 from ottla.commands.positions import Span
 from ottla.console.cluster.source import Source
 from ottla.console.errors import Missing

@@ -6,7 +6,7 @@ from typing import NoReturn
 
 import pytest
 
-from ottla.commands.direct import Refused, Unsupported
+from ottla.commands.clients.direct import Refused, Unsupported
 from ottla.commands.output import Failure
 from ottla.console.subjects.absent import in_a_sentence, or_why
 from ottla.wire.errors import ErrorCode

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ottla.commands.brokers import Brokers
+from ottla.commands.clients.brokers import Brokers
 from ottla.commands.output import Failure
 from ottla.console.subjects.any_broker import any_broker, controller
 from tests.console.fakes import FakeSource

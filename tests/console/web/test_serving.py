@@ -23,7 +23,7 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from compat_tests.certificates import issue
 from compat_tests.password_files import PASSWORD, line, write
 from compat_tests.security.tls_files import BROKER, ROOT
-from ottla.commands.client import Cluster
+from ottla.commands.clients.client import Cluster
 from ottla.commands.output import Failure
 from ottla.console.web import serving
 from ottla.console.web.attempts import TOKENS_IN_LOG

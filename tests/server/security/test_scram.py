@@ -1,4 +1,4 @@
-"""The broker's side of SCRAM: against the example of RFC 7677, against the client of commands/login.py, and against who
+"""The broker's side of SCRAM: against the example of RFC 7677, against the client of commands/clients/login.py, and against who
 cheats."""
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from ottla.commands.login import log_in
+from ottla.commands.clients.login import log_in
 from ottla.commands.output import Failure
 from ottla.server.security.mechanism import Challenge, Done, Failed
 from ottla.server.security.scram import LONGEST_MESSAGE, LONGEST_NONCE, Credential, Scram, TokenCredential
@@ -40,7 +40,7 @@ def test_the_example_of_rfc_7677() -> None:
 
 
 def play(scram: Scram, name: str, password: str, mend: Callable[[bytes], bytes] = lambda message: message) -> Done:
-    """Has the client of commands/login.py log in; returns how it ended. Raises Failure if it did not, or not for the client."""
+    """Logs in with commands/clients/login.py; returns how it ended. Raises Failure if it did not, or not for the client."""
     exchange, outcomes = scram.begin(), []
 
     def send(message: bytes) -> bytes:

@@ -1,0 +1,1 @@
+"""What `ottla log repair` does: durable steps, each announced before it is carried out. `restore.py` undoes what a start cut."""

@@ -1,0 +1,1 @@
+"""`ottla testkit`: a broker's test port from the shell (`port.py` calls it), and recorded requests sent again (`replay.py`)."""
