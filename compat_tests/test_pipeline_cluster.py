@@ -21,11 +21,11 @@ from compat_tests.waiting import wait_for
 from ottla.pipeline import archive
 from ottla.pipeline.cluster import KafkaCluster
 from ottla.pipeline.run import RunningJob, RunOptions
-from ottla.pipeline.run_checkpoint import Checkpoint
-from ottla.pipeline.run_job import read_job
-from ottla.pipeline.run_sources import partitions_of_topics, topics_of
 from ottla.pipeline.signals import told_to_stop
 from ottla.pipeline.source import register
+from ottla.pipeline.sql.checkpoint import Checkpoint
+from ottla.pipeline.sql.job import read_job
+from ottla.pipeline.sql.sources import partitions_of_topics, topics_of
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 

@@ -24,11 +24,11 @@ from compat_tests.topics import committed_records, make_topics
 from ottla.pipeline.cluster import KafkaCluster
 from ottla.pipeline.errors import PipelineError
 from ottla.pipeline.run import RunningJob, RunOptions, run_job
-from ottla.pipeline.run_checkpoint import Checkpoint
-from ottla.pipeline.run_job import read_job
-from ottla.pipeline.run_sources import partitions_of_topics, topics_of
-from ottla.pipeline.run_topic_sink import TopicWriter
 from ottla.pipeline.signals import told_to_stop
+from ottla.pipeline.sql.checkpoint import Checkpoint
+from ottla.pipeline.sql.job import read_job
+from ottla.pipeline.sql.sources import partitions_of_topics, topics_of
+from ottla.pipeline.sql.topic_sink import TopicWriter
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
 

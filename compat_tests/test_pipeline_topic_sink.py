@@ -10,7 +10,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 
 from compat_tests.topics import make_topics
 from compat_tests.waiting import collect
-from ottla.pipeline.run_topic_sink import NotWritten, Record, TopicWriter
+from ottla.pipeline.sql.topic_sink import NotWritten, Record, TopicWriter
 
 PARTITIONS = 2
 

@@ -1,4 +1,4 @@
-"""Reads how far a job has come from the committed offsets of its group, where replay.py and run_topic_sink.py keep that."""
+"""Reads how far a job has come from the committed offsets of its group, where replay.py and sql/topic_sink.py keep that."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""`ottla pipeline run JOB.sql | JOB.py`: a streaming SQL job, from topics to topics and tables. run_job.py describes job files.
+"""`ottla pipeline run JOB.sql | JOB.py`: a streaming SQL job, from topics to topics and tables. sql/job.py describes job files.
 
 checkpoint/<sink>   Spark's checkpoint of the query into that sink: if the driver is killed at any moment and started again, every
-record counts once (except in a topic with delivery = 'at-least-once'); run_checkpoint.py describes the rest
+record counts once (except in a topic with delivery = 'at-least-once'); sql/checkpoint.py describes the rest
 
 A Python job has the same header and a function `run(job)`:
 
@@ -29,8 +29,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ottla.pipeline.cluster import KafkaCluster
 from ottla.pipeline.errors import PipelineError, in_one_line
-from ottla.pipeline.run_checkpoint import Checkpoint
-from ottla.pipeline.run_job import (
+from ottla.pipeline.signals import Stop, told_to_stop
+from ottla.pipeline.sql.checkpoint import Checkpoint
+from ottla.pipeline.sql.job import (
     Insert,
     Job,
     JobError,
@@ -43,11 +44,10 @@ from ottla.pipeline.run_job import (
     read_statement,
     statements,
 )
-from ottla.pipeline.run_progress import QueryProgress, serve_metrics, watch
-from ottla.pipeline.run_sinks import start_query
-from ottla.pipeline.run_sources import extent_now, open_stream, open_table, partitions_of_topics, topics_of
-from ottla.pipeline.run_topic_sink import MOST_RECORDS
-from ottla.pipeline.signals import Stop, told_to_stop
+from ottla.pipeline.sql.progress import QueryProgress, serve_metrics, watch
+from ottla.pipeline.sql.sinks import start_query
+from ottla.pipeline.sql.sources import extent_now, open_stream, open_table, partitions_of_topics, topics_of
+from ottla.pipeline.sql.topic_sink import MOST_RECORDS
 from ottla.pipeline.tables import conf_for
 
 if TYPE_CHECKING:

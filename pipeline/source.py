@@ -5,9 +5,9 @@
 
 The path is a log directory (ottla's or Apache Kafka's), one partition's directory in it, or `<log directory>/<topic>`; there may
 be several, in a list or separated by commas, and patterns. With directories of several brokers of a cluster, each partition is
-read once (ottla.pipeline.replicas). Driver and executors must see the same files. The schema is that of Spark's kafka source;
-ottla.pipeline.source_options describes the options. `ottla.pipeline.source_readers` plans a query, with one task for each slice
-of a segment; `ottla.pipeline.columns` reads the slices.
+read once (data_source/replicas.py). Driver and executors must see the same files. The schema is that of Spark's kafka source;
+data_source/options.py describes the options. `data_source/readers.py` plans a query, with one task for each slice of a segment;
+`data_source/columns.py` reads the slices.
 
 A stream's offsets are {"topic": {"0": next offset}}, as the kafka source writes them; a micro-batch is exactly what lies between
 two of them, so a query that starts again at its checkpoint reads the same rows. It begins at `startingOffsets` (by default
@@ -15,7 +15,7 @@ latest); partitions that appear later are read from their start. Offsets that ar
 removed before they were read, or the log ends before what was read of it. A partition that is away for a while (because it moves
 to another log directory) continues where it was, even if the query is restarted meanwhile: then Spark plans an empty batch at the
 query's position before it asks for the end. `maxOffsetsPerTrigger` limits a micro-batch if Spark supports that for Python sources
-(source_limits.py).
+(data_source/limits.py).
 
 With the directories of one broker, all that is in the log counts as readable, even above the high watermark of a replicated
 partition: whether it has other replicas, a directory does not show.
@@ -28,10 +28,10 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader
 from pyspark.sql.types import StructType
 
-from ottla.pipeline.segments import SourceError
-from ottla.pipeline.source_limits import REFUSED
-from ottla.pipeline.source_options import parse
-from ottla.pipeline.source_readers import FilteringReader, Reader, StreamReader, wanted_partitions
+from ottla.pipeline.data_source.limits import REFUSED
+from ottla.pipeline.data_source.options import parse
+from ottla.pipeline.data_source.readers import FilteringReader, Reader, StreamReader, wanted_partitions
+from ottla.pipeline.data_source.segments import SourceError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -72,7 +72,7 @@ class OttlaDataSource(DataSource):
         if options.max_offsets is None:
             return StreamReader(options, _columns(schema))
         try:
-            from ottla.pipeline.source_admission import LimitedStreamReader
+            from ottla.pipeline.data_source.admission import LimitedStreamReader
         except ImportError:  # it imports what exists only from Spark 4.2 on
             raise SourceError(REFUSED) from None
         return LimitedStreamReader(options, _columns(schema))

@@ -12,7 +12,7 @@ buffer that may hold many batches, and writes what Arrow needs, little-endian:
 
 The bounds follow the order of the fields in the buffer, so they never decrease. Therefore `bounds` with the buffer itself is an
 Arrow binary array in which every second or fourth element is a key or a value: a `take` in C++ selects these
-(ottla.pipeline.columns). Nothing is copied here.
+(ottla.pipeline.data_source.columns). Nothing is copied here.
 
 The writers are librt's, to which compiled code appends without the interpreter: 60-100 ns a record. For any bytes the result is a
 count or a code of wire.kernel, never an exception; what was written for a batch that is refused must not be used. If neither

@@ -38,8 +38,6 @@ TEXTS: Final = {
 }
 
 
-"""The answers of coroutines that are not done."""
-
 Guard = Callable[[Ask, Handle, Any, Request], Any]
 """Takes the handler's `handle` and what this takes; returns what this returns."""
 

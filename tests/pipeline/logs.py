@@ -7,8 +7,8 @@ from typing import Any
 
 from ottla.log.disk.files import OsDisk
 from ottla.log.validate import Origin
-from ottla.pipeline.columns import read
-from ottla.pipeline.segments import Place, Slice, Wanted, find, slices, with_log
+from ottla.pipeline.data_source.columns import read
+from ottla.pipeline.data_source.segments import Place, Slice, Wanted, find, slices, with_log
 from ottla.wire.batch import iter_batches
 from ottla.wire.records import Record, build_batch, decode_records
 from tests.log.support import NOW_MS, Rig, marker, settings

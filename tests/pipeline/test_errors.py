@@ -59,8 +59,11 @@ CAUGHT = "pyspark.errors.exceptions.captured."
             'cimpl.KafkaException: KafkaError{code=_TIMED_OUT,val=-185,str="no luck"}',
             'KafkaException: KafkaError{code=_TIMED_OUT,val=-185,str="no luck"}',
         ),
-        ("ottla.pipeline.segments.DataLoss: t-0 was removed before it was read", "t-0 was removed before it was read"),
-        ("ottla.pipeline.run_topic_sink.NotWritten: topic late: no luck", "topic late: no luck"),
+        (
+            "ottla.pipeline.data_source.segments.DataLoss: t-0 was removed before it was read",
+            "t-0 was removed before it was read",
+        ),
+        ("ottla.pipeline.sql.topic_sink.NotWritten: topic late: no luck", "topic late: no luck"),
     ],
 )
 def test_what_a_python_worker_raised_whatever_its_class(text: str, raised: str, line: str) -> None:

@@ -17,7 +17,7 @@ from ottla.pipeline.cluster import KafkaCluster, java_properties
 from ottla.pipeline.errors import PipelineError, UsageError
 from ottla.pipeline.replay import Replay
 from ottla.pipeline.run import RunOptions
-from ottla.pipeline.run_topic_sink import BatchWriter, TopicWriter
+from ottla.pipeline.sql.topic_sink import BatchWriter, TopicWriter
 
 CLUSTER = KafkaCluster({"bootstrap.servers": "here:9092", "security.protocol": "ssl"})
 

@@ -13,8 +13,8 @@ from pyspark.errors import PySparkException
 
 from ottla.pipeline.errors import PipelineError
 from ottla.pipeline.run import RunningJob, RunOptions, checkpoint_of, in_line, line_in, needs_of, run_job
-from ottla.pipeline.run_checkpoint import Extent
-from ottla.pipeline.run_job import Job, JobError, Sink, Statement, Stream
+from ottla.pipeline.sql.checkpoint import Extent
+from ottla.pipeline.sql.job import Job, JobError, Sink, Statement, Stream
 
 
 class Query:

@@ -13,11 +13,11 @@ import pytest
 from pyspark.sql.datasource import CaseInsensitiveDict
 from pyspark.sql.types import StructType
 
-from ottla.pipeline.segments import MAX_OFFSET, MIN_TIMESTAMP, DataLoss, SourceError
+from ottla.pipeline.data_source.filters import Pushed
+from ottla.pipeline.data_source.options import KNOWN, parse
+from ottla.pipeline.data_source.readers import FilteringReader, StreamReader
+from ottla.pipeline.data_source.segments import MAX_OFFSET, MIN_TIMESTAMP, DataLoss, SourceError
 from ottla.pipeline.source import OttlaDataSource
-from ottla.pipeline.source_filters import Pushed
-from ottla.pipeline.source_options import KNOWN, parse
-from ottla.pipeline.source_readers import FilteringReader, StreamReader
 from ottla.wire.compression import MAX_DECOMPRESSED_BYTES
 from tests.log.support import NOW_MS, batch
 from tests.pipeline.logs import end_transaction, fill, numbered, rig
@@ -180,7 +180,7 @@ def test_internal_topics_are_read_only_if_they_are_named(tmp_path: Path) -> None
 
 
 def test_every_option_is_documented() -> None:
-    import ottla.pipeline.source_options as module
+    import ottla.pipeline.data_source.options as module
 
     assert [name for name in KNOWN - {"path"} if name not in str(module.__doc__)] == []
 

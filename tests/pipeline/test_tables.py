@@ -12,10 +12,11 @@ from typing import Any
 import pytest
 from py4j.protocol import Py4JJavaError, Py4JNetworkError
 
-from ottla.pipeline import archive, run_sinks, tables
+from ottla.pipeline import archive, tables
 from ottla.pipeline.errors import PipelineError
-from ottla.pipeline.run_job import JobError, Sink
 from ottla.pipeline.session import SparkOptions, check_connectors, settings
+from ottla.pipeline.sql import sinks
+from ottla.pipeline.sql.job import JobError, Sink
 
 
 class HadoopPath:
@@ -75,7 +76,7 @@ def test_a_sink_of_iceberg_is_a_path_or_a_table_that_has_a_name() -> None:
     spark = fake_spark()
 
     def named(place: str) -> str:
-        return run_sinks.catalog_name(spark, Sink("out", "iceberg", place))
+        return sinks.catalog_name(spark, Sink("out", "iceberg", place))
 
     assert named("lake.db.rows") == "lake.db.rows"
     assert named("rows").endswith(".`rows`")
@@ -149,5 +150,5 @@ def test_a_sink_without_its_package_is_an_error_with_its_line() -> None:
     frame: Any = SimpleNamespace(isStreaming=True, sparkSession=fake_spark())
     start: Any = {"checkpoint": None, "cluster": None, "tasks": 1, "once": True, "line": 7}
     with pytest.raises(JobError, match=r"^query into out: Spark has no delta: name its package with --packages$") as raised:
-        run_sinks.start_query(frame, Sink("out", "delta", "/somewhere"), **start)
+        sinks.start_query(frame, Sink("out", "delta", "/somewhere"), **start)
     assert raised.value.line == 7
