@@ -60,18 +60,32 @@ class History:
 
 class Rises:
     """Adds up how much the offsets of many partitions have risen since the first look at each; where one fell, as when a topic
-    was made anew, it begins again. One that is not known at a look is compared with when it was. Used by threads."""
+    was made anew, it begins again. One that is not known at a look is compared with when it was.
+
+    It is used by threads, and two looks may cross: what an earlier one saw of a topic counts only until a later one has seen it.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._last: dict[str, dict[int, int]] = {}
+        self._seen_at: dict[str, int] = {}
+        self._looks = 0
         self.total = 0
         """How much they have risen in all."""
 
-    def add(self, offsets: Mapping[str, Mapping[int, int]]) -> None:
-        """Takes what the offsets are now, by topic and partition."""
+    def look(self) -> int:
+        """Begins a look, before any offset is asked for. Returns its number."""
+        with self._lock:
+            self._looks += 1
+            return self._looks
+
+    def add(self, look: int, offsets: Mapping[str, Mapping[int, int]]) -> None:
+        """Takes what the offsets were at this look, by topic and partition."""
         with self._lock:
             for topic, now in offsets.items():
+                if self._seen_at.get(topic, 0) > look:
+                    continue
+                self._seen_at[topic] = look
                 last = self._last.setdefault(topic, {})
                 if now != last:  # most topics are as they were, and that is seen at once
                     self.total += sum(max(0, offset - last.get(number, offset)) for number, offset in now.items())
@@ -81,7 +95,7 @@ class Rises:
         """Forgets topics that are no more."""
         with self._lock:
             for gone in self._last.keys() - topics:
-                del self._last[gone]
+                del self._last[gone], self._seen_at[gone]
 
 
 def rates(samples: Sequence[Sample], name: str) -> list[Rate]:

@@ -220,9 +220,10 @@ class Source:
             led = brokers.by_leader((name, number) for name, topic in topics.items() for number in topic.partitions)
             if sum(len(numbers) for of in led.values() for numbers in of.values()) > MOST_RISING:
                 return None, [f"what is produced is drawn for up to {counted(MOST_RISING, 'partition')}, and there are more"]
+            look = self._rises.look()
             for leader, of in led.items():
                 with suppress(Failure):
-                    self._rises.add(direct.ends(brokers.at(leader), of))
+                    self._rises.add(look, direct.ends(brokers.at(leader), of))
         self._rises.keep_only(topics.keys())
         return self._rises.total, []
 

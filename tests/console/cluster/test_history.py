@@ -57,7 +57,7 @@ def test_rises_are_added_up() -> None:
     rises = Rises()
 
     def total_with(**offsets: dict[int, int]) -> int:
-        rises.add(offsets)
+        rises.add(rises.look(), offsets)
         return rises.total
 
     assert total_with(a={0: 10, 1: 7}, b={0: 5}) == 0  # they were not seen before
@@ -67,3 +67,13 @@ def test_rises_are_added_up() -> None:
     rises.keep_only({"a"})
     assert total_with(a={0: 4}, b={0: 9}, c={0: 300}) == 6
     assert total_with(a={}, b={0: 10}) == 7
+
+
+def test_looks_that_cross_count_a_rise_once() -> None:
+    rises = Rises()
+    rises.add(rises.look(), {"a": {0: 10}, "b": {0: 1}})
+    slow, quick = rises.look(), rises.look()
+    rises.add(quick, {"a": {0: 15}})
+    rises.add(slow, {"a": {0: 12}, "b": {0: 3}})  # of b nobody has seen more
+    rises.add(rises.look(), {"a": {0: 15}})
+    assert rises.total == 5 + 2
