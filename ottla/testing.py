@@ -41,7 +41,8 @@ from ottla.log.config_def import ConfigError
 from ottla.log.disk.files import OsDisk
 from ottla.server.settings.broker_config import BrokerConfig
 from ottla.server.settings.broker_settings import advice, is_idle
-from ottla.server.testkit.moving import Moving, as_text
+from ottla.server.testkit.given import as_text
+from ottla.server.testkit.python.moving import Moving
 from ottla.throwaway import TemporaryDirectory, UnsyncedDisk, remove_soon
 
 if TYPE_CHECKING:
@@ -51,11 +52,11 @@ if TYPE_CHECKING:
     from ottla.log.disk.files import Disk
     from ottla.server.base.clock import Clock
     from ottla.server.broker.broker import Broker as ServerBroker
-    from ottla.server.testkit.handles import AsyncControls, Controls, Fault
-    from ottla.server.testkit.homes import Home
     from ottla.server.testkit.kit import Kit
-    from ottla.server.testkit.lives import Lives
+    from ottla.server.testkit.lives.homes import Home
+    from ottla.server.testkit.lives.lives import Lives
     from ottla.server.testkit.port import TestPort
+    from ottla.server.testkit.python.handles import AsyncControls, Controls, Fault
 
 __all__ = ["HOST", "QUICK", "Broker", "Cluster", "ClusterBroker", "ClusterError"]
 
@@ -170,21 +171,21 @@ class Broker(Moving):
         It is in force when this returns, and removed at the end of a `with` block. Raises ValueError for what cannot be, or can
         never match.
         """
-        from ottla.server.testkit.handles import Fault, fault_body
+        from ottla.server.testkit.python.handles import Fault, fault_body
 
         return Fault(self._under_test(), self._under_test().call("fault", fault_body(given)))
 
     @property
     def aio(self) -> AsyncControls:
         """The same calls, to be awaited."""
-        from ottla.server.testkit.handles import AsyncControls
+        from ottla.server.testkit.python.handles import AsyncControls
 
         return AsyncControls(self._under_test())
 
     def _under_test(self) -> Controls:
         self._lives()
         if self._controls is None:
-            from ottla.server.testkit.handles import Controls
+            from ottla.server.testkit.python.handles import Controls
 
             assert self._kit is not None
             assert self._loop is not None
@@ -264,9 +265,9 @@ class Broker(Moving):
     async def _serve(self) -> None:
         """Builds the broker in the loop that will run it, and starts it."""
         from ottla.server.base.clock import LoopClock
-        from ottla.server.testkit.homes import Given, Scratch
         from ottla.server.testkit.kit import Kit
-        from ottla.server.testkit.lives import Lives
+        from ottla.server.testkit.lives.homes import Given, Scratch
+        from ottla.server.testkit.lives.lives import Lives
 
         assert self._temporary is not None
         clock = LoopClock()
@@ -291,7 +292,7 @@ class Broker(Moving):
     def _make_disk(self, clock: Clock) -> tuple[Disk, Callable[[str], None]]:
         """Returns the disk and what removes a directory of it."""
         if self._in_memory:
-            from ottla.server.testkit.memory_disk import MemoryDisk
+            from ottla.server.testkit.disk.memory_disk import MemoryDisk
 
             memory = MemoryDisk(clock.now_ms)
             return memory, memory.forget_tree

@@ -39,7 +39,7 @@ COMPUTED: Final[Mapping[tuple[str, str], str]] = {
     ("ottla.server.group.records", "f'{name}_key'"): "ottla.wire.messages.internal.*_key",
     ("ottla.server.group.records", "f'{name}_value'"): "ottla.wire.messages.internal.*_value",
     ("ottla.server.group.shard", "PROTOCOLS[kind]"): "ottla.server.group.*.protocol",
-    ("ottla.server.testkit.entities", "f'ottla.wire.messages.{api.module}'"): "ottla.wire.messages.*",
+    ("ottla.server.testkit.refusals.entities", "f'ottla.wire.messages.{api.module}'"): "ottla.wire.messages.*",
     ("ottla.wire.metadata_records", "f'ottla.wire.messages.internal.{name}'"): "ottla.wire.messages.internal.*",
 }
 """The imports whose names are computed, as (module, the argument in its source), each with a pattern of what they may mean."""

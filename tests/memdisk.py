@@ -15,8 +15,8 @@ from random import Random
 from typing import ClassVar
 
 from ottla.log.disk.files import Buffer, File, Lock, StateUnknown
-from ottla.server.testkit.memory_disk import MemoryDisk, MemoryFile
-from ottla.server.testkit.power_loss import SECTOR_BYTES
+from ottla.server.testkit.disk.memory_disk import MemoryDisk, MemoryFile
+from ottla.server.testkit.disk.power_loss import SECTOR_BYTES
 
 
 class PowerCut(BaseException):

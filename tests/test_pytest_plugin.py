@@ -104,7 +104,7 @@ def test_our_own_tests_have_it(kafka_broker: Broker) -> None:
 FAULTS = """
 import pytest
 from ottla.wire.messages import list_groups
-from tests.server.testkit.test_handles import code_of
+from tests.server.testkit.python.test_handles import code_of
 
 pytestmark = pytest.mark.kafka_fault(api="ListGroups", client_id="nobody", error="REQUEST_TIMED_OUT")
 
@@ -178,7 +178,7 @@ def test_a_topic_of_its_own(kafka_broker: Broker, kafka_topic: str) -> None:
 FAILS = """
 import asyncio, pytest
 from ottla.wire.messages import list_groups
-from tests.server.testkit.test_handles import asked, code_of
+from tests.server.testkit.python.test_handles import asked, code_of
 
 @pytest.mark.parametrize("round", range(2))
 def test_it_fails(kafka_broker, round):

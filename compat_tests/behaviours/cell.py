@@ -12,7 +12,7 @@ from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 
 import ottla.testing
 from compat_tests.behaviours.driver import Answer, Driver
-from ottla.server.testkit.handles import Fault
+from ottla.server.testkit.python.handles import Fault
 from ottla.wire.errors import ErrorCode
 
 TOPIC: Final = "topic"

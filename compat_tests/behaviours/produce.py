@@ -7,7 +7,7 @@ from typing import Any
 
 from compat_tests.behaviours.cell import SECONDS, TOPIC, Cell, after, counted, named, outcome
 from compat_tests.behaviours.driver import Answer
-from ottla.server.testkit.handles import Fault
+from ottla.server.testkit.python.handles import Fault
 
 WARM = "warm"
 Given = dict[str, Any]

@@ -1,5 +1,5 @@
 """The IO seam: everything that the log asks of a disk, as two small protocols, `File` and `Disk`, and their implementation by the
-operating system. The one in memory is the test kit's (server/testkit/memory_disk.py).
+operating system. The one in memory is the test kit's (server/testkit/disk/memory_disk.py).
 
 `log` never touches `os` or `open` outside this file, so that a test can fail the next write, lose what was not synced or stop at
 any operation, and one seed replays a crash (kfake's `persist_fs.go` and FoundationDB's `IAsyncFile` are the models).

@@ -92,7 +92,7 @@ class Clock(Protocol):
         """Runs a pass on the event loop after `seconds`: work over everything that is there, which asks for its next time by
         itself whenever it has ended. `callback` returns what to wait for if the pass goes on after it. `name` says what it does.
 
-        A clock that is moved by days runs a pass once, and not at every time that it has jumped over (server/testkit/steered.py).
+        A clock that is moved by days runs a pass once, and not at every time that it has jumped over (testkit/lives/steered.py).
         """
         ...
 

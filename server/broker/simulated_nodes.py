@@ -32,7 +32,7 @@ class OpensNodes(Protocol):
 
 
 class SimulatedNodes(Protocol):
-    """Declares what server/testkit/nodes.py implements."""
+    """Declares what server/testkit/nodes/nodes.py implements."""
 
     @property
     def ids(self) -> AbstractSet[int]:

@@ -42,7 +42,7 @@ from ottla.server.settings.properties import LOG_LEVEL, Given, read_environment,
 if TYPE_CHECKING:
     from ottla.server.broker.broker import Broker
     from ottla.server.console.opening import OpenedConsole
-    from ottla.server.testkit.lives import Lives
+    from ottla.server.testkit.lives.lives import Lives
     from ottla.server.testkit.serving import UnderTest
 
 _log = logging.getLogger("ottla.server.serve")

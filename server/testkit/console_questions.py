@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
 
 from ottla.server.inspect.subject import BadQuestion, NoSuch
-from ottla.server.testkit.control import find_call
+from ottla.server.testkit.calls.control import find_call
 from ottla.server.testkit.fields import Refused
 from ottla.server.testkit.given import Given
 

@@ -25,3 +25,14 @@ class Given:
         if self.body is None:
             return QueryFields(self._query or {})
         return Fields(self.body)
+
+
+def as_text(value: object) -> str:
+    """Returns a setting's value as server.properties would have it."""
+    match value:
+        case bool():
+            return str(value).lower()
+        case list() | tuple() | set() | frozenset():
+            return ",".join(map(as_text, value))
+        case _:
+            return str(value)

@@ -12,17 +12,17 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from ottla.server.dispatch.chain import Place
-from ottla.server.testkit.bench import Bench
-from ottla.server.testkit.frames import Frames, Rewrites, Serve
+from ottla.server.testkit.faults.bench import Bench
+from ottla.server.testkit.faults.frames import Frames, Rewrites, Serve
 
 if TYPE_CHECKING:
     from ottla.server.base.clock import Clock
     from ottla.server.broker.broker import Broker
     from ottla.server.dispatch.routes import Dispatch
     from ottla.server.network.owner import Serves
-    from ottla.server.testkit.faults import Faults
-    from ottla.server.testkit.recording import Recorder
-    from ottla.server.testkit.versions import Versions
+    from ottla.server.testkit.faults.faults import Faults
+    from ottla.server.testkit.recording.recording import Recorder
+    from ottla.server.testkit.versions.versions import Versions
     from ottla.server.testkit.waiting.pending import Waits
 
 
@@ -39,7 +39,7 @@ class Kit(Bench):
     @cached_property
     def faults(self) -> Faults:
         """Returns the faults; their code is loaded with the first."""
-        from ottla.server.testkit.faults import Faults
+        from ottla.server.testkit.faults.faults import Faults
 
         return Faults(self, self.rewrites)
 
@@ -94,7 +94,7 @@ class Kit(Bench):
         """Has the latest `most` requests recorded, with or without the records in them; 0 ends the recording. Its code is loaded
         with the first."""
         if self.recorder is None:
-            from ottla.server.testkit.recording import Recorder
+            from ottla.server.testkit.recording.recording import Recorder
 
             self.recorder = Recorder(self.clock)
         self.recorder.configure(most, records=records)

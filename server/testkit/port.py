@@ -22,10 +22,10 @@ from ottla.security.addresses import is_loopback
 from ottla.server.http.port import HttpPort
 from ottla.server.http.responder import HttpServer, LongPoll, Page, Request
 from ottla.server.http.responder import Refused as HttpRefused
-from ottla.server.testkit.archives import TAR, Archive
-from ottla.server.testkit.control import Call, find_call
+from ottla.server.testkit.calls.control import Call, find_call
 from ottla.server.testkit.fields import Refused
 from ottla.server.testkit.given import Given
+from ottla.server.testkit.lives.archives import TAR, Archive
 
 if TYPE_CHECKING:
     from ottla.server.base.network import Network

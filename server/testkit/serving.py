@@ -10,17 +10,17 @@ from ottla.server.base.clock import LoopClock
 from ottla.server.base.network import OsNetwork
 from ottla.server.base.randomness import from_seed, from_system
 from ottla.server.broker.test_data import check_directories
-from ottla.server.testkit.homes import Given
+from ottla.server.testkit.disk.memory_disk import MemoryDisk
 from ottla.server.testkit.kit import Kit
-from ottla.server.testkit.lives import Lives
-from ottla.server.testkit.memory_disk import MemoryDisk
+from ottla.server.testkit.lives.homes import Given
+from ottla.server.testkit.lives.lives import Lives
 from ottla.server.testkit.port import HOST, PORT, TOKEN, TestPort
 
 if TYPE_CHECKING:
     from ottla.log.disk.files import Disk
     from ottla.server.settings.broker_config import BrokerConfig
     from ottla.server.testkit.console_questions import ConsoleQuestions
-    from ottla.server.testkit.copies import Link
+    from ottla.server.testkit.lives.copies import Link
 
 DISK: Final = "ottla.test.disk"
 MEMORY: Final = "memory"

@@ -20,7 +20,7 @@ from ottla.log.errors import LogError
 from ottla.server.base.randomness import from_seed
 from ottla.server.broker.broker import Broker
 from ottla.server.settings.broker_config import BrokerConfig
-from ottla.server.testkit.power_loss import random_choice
+from ottla.server.testkit.disk.power_loss import random_choice
 from tests.memdisk import MemDisk
 from tests.sim.loop import LIFE, VirtualClock
 from tests.sim.network import Port

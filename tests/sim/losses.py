@@ -1,8 +1,8 @@
 """Every disk that a power cut may leave at one moment, or, where they are too many, a seeded sample of them.
 
-`survivors` walks through all answers that server/testkit/power_loss.py may ask for, as an odometer does, and stops if they are
-more than `bound`; then it takes the two ends (all lost, all kept) and as many seeded ones as fit. Outcomes that leave one disk
-are one.
+`survivors` walks through all answers that power_loss.py (server/testkit/disk) may ask for, as an odometer does, and stops if they
+are more than `bound`; then it takes the two ends (all lost, all kept) and as many seeded ones as fit. Outcomes that leave one
+disk are one.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from random import Random
 
-from ottla.server.testkit.power_loss import keep_all, lose_all, random_choice
+from ottla.server.testkit.disk.power_loss import keep_all, lose_all, random_choice
 from tests.memdisk import MemDisk
 
 

@@ -1,5 +1,5 @@
 """Every crash point of the recorded trace on a disk in memory: the power is cut before every change of the disk, and once after
-the last, with every loss that `ottla.server.testkit.power_loss` allows.
+the last, with every loss that `ottla.server.testkit.disk.power_loss` allows.
 
 All of them where they are at most `EVERY`, else `EVERY` by seed; `tests/sim/crash_points.py` does the same with more.
 """

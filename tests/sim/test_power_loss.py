@@ -1,10 +1,10 @@
-"""server/testkit/power_loss.py: what a power cut may leave of a simulated disk, and what not."""
+"""server/testkit/disk/power_loss.py: what a power cut may leave of a simulated disk, and what not."""
 
 from __future__ import annotations
 
 import pytest
 
-from ottla.server.testkit.power_loss import Choose, Inode, keep_all, lose_all
+from ottla.server.testkit.disk.power_loss import Choose, Inode, keep_all, lose_all
 from tests.memdisk import MemDisk
 from tests.sim.losses import content, survivors
 

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from ottla.server.partitions.purgatory import Watchable
     from ottla.server.requests.context import BrokerContext
     from ottla.server.requests.request import Request
-    from ottla.server.testkit.bench import Bench
+    from ottla.server.testkit.faults.bench import Bench
     from ottla.wire.api import Api
 
 

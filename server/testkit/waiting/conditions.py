@@ -10,7 +10,7 @@ from ottla.server.inspect.connections import connections
 from ottla.server.inspect.topics import summarize_topic
 from ottla.server.inspect.transactions import all_transactions, describe_transaction
 from ottla.server.metadata.names import TRANSACTION_STATE
-from ottla.server.testkit.faults import Fault
+from ottla.server.testkit.faults.faults import Fault
 from ottla.server.testkit.fields import Fields, Refused, nearest
 from ottla.server.testkit.waiting.condition import Condition, Missing
 from ottla.server.txn.state import State
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ottla.server.partitions.replica import Replica
     from ottla.server.requests.context import BrokerContext
     from ottla.server.requests.request import Request
-    from ottla.server.testkit.bench import Bench
+    from ottla.server.testkit.faults.bench import Bench
     from ottla.wire.api import Api
 
 MOST: Final = 2**31 - 1

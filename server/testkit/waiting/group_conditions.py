@@ -21,7 +21,7 @@ from ottla.server.testkit.waiting.conditions import MOST, check_partition, in_ti
 if TYPE_CHECKING:
     from ottla.server.partitions.replica import Replica
     from ottla.server.requests.context import BrokerContext
-    from ottla.server.testkit.bench import Bench
+    from ottla.server.testkit.faults.bench import Bench
     from ottla.wire.api import Api
 
 GONE: Final = ClassicState.DEAD.value

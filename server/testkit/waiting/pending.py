@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from ottla.server.requests.request import Request
     from ottla.server.requests.session import Session
     from ottla.server.requests.traits import Traits
-    from ottla.server.testkit.bench import Bench
+    from ottla.server.testkit.faults.bench import Bench
     from ottla.server.testkit.waiting.condition import Condition
     from ottla.wire.api import Api
 

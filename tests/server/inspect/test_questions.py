@@ -16,9 +16,9 @@ from ottla.server.inspect.questions import answer_line
 from ottla.server.inspect.subject import Subject
 from ottla.wire.messages import fetch, produce
 from tests.log.support import batch
+from tests.server.testkit.calls.test_look_calls import begin, end
 from tests.server.testkit.lives_rig import Client, Rig, fetch_of_orders, living, run
 from tests.server.testkit.members import commit, connect
-from tests.server.testkit.test_look_calls import begin, end
 
 
 def subject_of(rig: Rig) -> Subject:

@@ -11,12 +11,12 @@ from ottla.log.disk.files import Disk
 from ottla.server.base.clock import LoopClock
 from ottla.server.base.randomness import from_seed
 from ottla.server.partitions.replica import Replica
-from ottla.server.testkit.control import find_call
+from ottla.server.testkit.calls.control import find_call
+from ottla.server.testkit.disk.memory_disk import remove_for_good
 from ottla.server.testkit.given import Given
-from ottla.server.testkit.homes import Home, Scratch
 from ottla.server.testkit.kit import Kit
-from ottla.server.testkit.lives import Lives
-from ottla.server.testkit.memory_disk import remove_for_good
+from ottla.server.testkit.lives.homes import Home, Scratch
+from ottla.server.testkit.lives.lives import Lives
 from ottla.wire.messages import fetch, list_offsets, metadata, produce
 from tests.asking import ask
 from tests.log.support import batch

@@ -13,7 +13,7 @@ import pytest
 from ottla.log.config_def import ConfigError
 from ottla.server.base.network import OsNetwork
 from ottla.server.dispatch.chain import Place
-from ottla.server.testkit.control import CALLS
+from ottla.server.testkit.calls.control import CALLS
 from ottla.server.testkit.port import TestPort
 from ottla.testing import Broker
 from ottla.wire.messages import list_groups

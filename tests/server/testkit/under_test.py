@@ -15,8 +15,8 @@ from ottla.server.dispatch.route import Waiting
 from ottla.server.dispatch.routes import Dispatch
 from ottla.server.handlers import BROKER
 from ottla.server.requests.session import Session
-from ottla.server.testkit.control import find_call
-from ottla.server.testkit.frames import joined
+from ottla.server.testkit.calls.control import find_call
+from ottla.server.testkit.faults.frames import joined
 from ottla.server.testkit.given import Given
 from ottla.server.testkit.kit import Kit
 from ottla.wire.header import decode_response_header, encode_request_header

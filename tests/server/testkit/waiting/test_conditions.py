@@ -13,9 +13,9 @@ from ottla.server.testkit.waiting.condition import Missing
 from ottla.server.testkit.waiting.conditions import Quiet
 from ottla.wire.messages import list_groups
 from tests.fakes import ManualClock
+from tests.server.testkit.calls.test_look_calls import begin, end
 from tests.server.testkit.lives_rig import Client, living, run
 from tests.server.testkit.members import connect
-from tests.server.testkit.test_look_calls import begin, end
 from tests.server.testkit.waiting.test_pending import missing, refusal
 
 

@@ -13,7 +13,7 @@ from ottla.server.dispatch.chain import Place
 from ottla.server.metadata.image import CLIENT_METRICS
 from ottla.server.partitions.replica import Replica
 from ottla.server.requests.context import BrokerContext
-from ottla.server.testkit.bench import Bench
+from ottla.server.testkit.faults.bench import Bench
 from ottla.server.testkit.fields import Refused
 from ottla.server.testkit.waiting.condition import Condition, Missing
 from ottla.server.testkit.waiting.conditions import EndOffset
