@@ -4,15 +4,16 @@ The source distribution lacks two modules of its harness: the package `test` its
 and `test.service`, which starts brokers. Both are made here. The broker is external, named by KAFKA_URI; KAFKA_VERSION tells the
 tests which API versions to expect. KAFKA_ROOT must be a directory, nobody looks into it.
 
-One thing is done for the library. A consumer that subscribes between its first request for metadata and the answer forgets that
-it wants metadata of its topics, and sleeps for five minutes (kafka-python 3.0.12, any broker; its own log shows it). So here a
-subscription waits until the answer has come.
+One thing is done for the library. A consumer that is given topics between its first request for metadata and the answer forgets
+that it wants metadata of them, and sleeps for five minutes (kafka-python 3.0.12, any broker; its own log shows it). So here
+topics wait until the answer has come, whichever way they are given: to `subscribe`, to `assign`, or when the consumer is made.
 """
 
 from __future__ import annotations
 
 import sys
 import types
+from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
@@ -53,12 +54,28 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
 
 def pytest_collection_finish(session: pytest.Session) -> None:
     """The library beside the tests is loaded by now."""
-    consumer = sys.modules["kafka"].KafkaConsumer
-    subscribe = consumer.subscribe
+    give_topics_late(sys.modules["kafka"].KafkaConsumer)
 
-    @wraps(subscribe)
-    def subscribe_later(self: Any, *arguments: Any, **named: Any) -> None:
+
+def give_topics_late(consumer: Any) -> None:
+    """Has consumers of this class take topics only when they have metadata."""
+    make = consumer.__init__
+
+    @wraps(make)
+    def make_without_topics(self: Any, *topics: str, **settings: Any) -> None:
+        make(self, **settings)
+        if topics:
+            self.subscribe(topics)
+
+    consumer.__init__ = make_without_topics
+    for name in ("subscribe", "assign"):
+        setattr(consumer, name, _later(getattr(consumer, name)))
+
+
+def _later(take_topics: Callable[..., None]) -> Callable[..., None]:
+    @wraps(take_topics)
+    def take_them_later(self: Any, *arguments: Any, **named: Any) -> None:
         wait_for(lambda: self._manager.bootstrapped, "the consumer has metadata")
-        subscribe(self, *arguments, **named)
+        take_topics(self, *arguments, **named)
 
-    consumer.subscribe = subscribe_later
+    return take_them_later
