@@ -311,6 +311,7 @@ def test_topics_are_created_described_extended_and_deleted(java: JavaAt, unique:
     assert (made["partitions"], made["replicas"], made["configs"]["retention.ms"]["value"]) == (2, 1, "60000")
     assert made["configs"]["retention.ms"]["source"] == "DYNAMIC_TOPIC_CONFIG"
     assert made["configs"]["segment.bytes"]["source"] == "DEFAULT_CONFIG"
+    java.call("positions", topic=name, partitions=[0, 1], timestamp_ms=0)  # Kafka answered before its broker knew the topic
     described = java.call("describe_topic", topic=name)
     assert (described["id"], described["internal"]) == (made["id"], False)
     assert described["partitions"] == [{"partition": p, "leader": 1, "replicas": [1], "isr": [1], "elr": []} for p in range(2)]
