@@ -79,9 +79,8 @@ def _wanted(log: PartitionLog, options: Options) -> Wanted:
 
 
 def _read(part: InputPartition | None, columns: Sequence[str], options: Options) -> Iterator[RecordBatch]:
-    from ottla.pipeline.data_source.columns import (
-        read,  # imported here, because numpy and the kernel are not needed in the driver
-    )
+    # imported here, because numpy and the kernel are not needed in the driver
+    from ottla.pipeline.data_source.columns import read
 
     try:
         if part is not None:  # Spark passes None if there are no partitions

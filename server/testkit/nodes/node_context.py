@@ -38,9 +38,8 @@ class NodeContext(BrokerContext):
     def share_partitions(self) -> SharePartitions:
         """Returns the share partitions that this node leads."""
         if self._share_partitions is None:
-            from ottla.server.testkit.nodes.node_share import (
-                NodeSharePartitions,  # not loaded as long as nobody uses share groups
-            )
+            # not loaded as long as nobody uses share groups
+            from ottla.server.testkit.nodes.node_share import NodeSharePartitions
 
             self._share_partitions = NodeSharePartitions(self._shared.share_partitions(), self.config.node_id)
         return self._share_partitions
