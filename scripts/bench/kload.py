@@ -13,8 +13,9 @@
     idle       --conns connections that ask ApiVersions once, and stay
     ready      how long until a broker that is just starting answers ApiVersions
 
-The client does as little as it can: a request is encoded once, an answer is measured and hardly read. So the figures are the
-broker's, not a client library's. It needs nothing but this file, kload_{wire,txn,groups}.py and the standard library.
+What runs for --seconds asks once at least on each connection. The client does as little as it can: a request is encoded once, an
+answer is measured and hardly read. So the figures are the broker's, not a client library's. It needs nothing but this file,
+kload_{wire,txn,groups}.py and the standard library.
 
 Prints one JSON object, with the units in the names. With --pid, the CPU seconds of that process with its threads and children,
 and its resident memory, come from /proc. Exit code 1, with a line that says why, where the broker refuses something.
@@ -125,9 +126,9 @@ def run_produce(options: argparse.Namespace, address: Address) -> dict[str, Any]
     deadline = begin + options.seconds
 
     def worker(number: int) -> None:
-        connection, sent, mine, turn = Connection(address), deque[float](), [], number
+        connection, sent, mine, turn = Connection(address), deque[float](), list[float](), number
         while True:
-            while len(sent) < options.depth and time.perf_counter() < deadline:
+            while len(sent) < options.depth and (time.perf_counter() < deadline or not (sent or mine)):
                 sent.append(time.perf_counter())
                 connection.send(requests[turn % options.partitions])
                 turn += options.conns
@@ -233,10 +234,10 @@ def run_metadata(options: argparse.Namespace, address: Address) -> dict[str, Any
     begin = time.perf_counter()
     for at in range(0, len(names), 100):
         create_topics(address, names[at : at + 100], options.partitions)
-    created, connection, samples, size = time.perf_counter() - begin, Connection(address), [], 0
+    created, connection, samples, size = time.perf_counter() - begin, Connection(address), list[float](), 0
     connection.ask(METADATA_OF_ALL)  # the first answer may build what the others reuse
     process, begin = Process(options.pid), time.perf_counter()
-    while time.perf_counter() - begin < options.seconds:
+    while time.perf_counter() - begin < options.seconds or not samples:
         asked = time.perf_counter()
         size = len(connection.ask(METADATA_OF_ALL))
         samples.append(time.perf_counter() - asked)
@@ -350,7 +351,7 @@ def run_transactions(options: argparse.Namespace, address: Address) -> dict[str,
 
     def worker(number: int) -> None:
         mine: list[float] = []
-        while (now := time.perf_counter()) - begin < options.seconds:
+        while (now := time.perf_counter()) - begin < options.seconds or not mine:
             producers[number].run()
             mine.append(time.perf_counter() - now)
         samples.extend(mine)

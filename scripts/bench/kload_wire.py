@@ -281,10 +281,11 @@ class Member:
         return self.generation
 
     def commit_until(self, deadline: float, topic: str, partitions: int, depth: int) -> list[float]:
-        """Commits, `depth` requests in flight, until a time of time.perf_counter; returns how long each took. Raises Refused."""
+        """Commits, `depth` requests in flight, until a time of time.perf_counter, but once at least; returns how long each took.
+        Raises Refused."""
         data, sent, took = self.commit_request(topic, partitions, 5), deque[float](), list[float]()
         while True:
-            while len(sent) < depth and time.perf_counter() < deadline:
+            while len(sent) < depth and (time.perf_counter() < deadline or not (sent or took)):
                 sent.append(time.perf_counter())
                 self.connection.send(data)
             if not sent:
