@@ -61,6 +61,7 @@ HOT_PATHS = [
     "ottla/log/rolling.py",
     "ottla/log/segments.py",
     "ottla/log/segment.py",
+    "ottla/log/segment_indexes.py",
     "ottla/log/transactions.py",
     "ottla/server/base/answers.py",
     "ottla/server/base/promise.py",

@@ -96,6 +96,7 @@ class LocalLog:
         written = segment.write_indexes(final=True)
         if not synced:
             self.unsynced.paths += written
+            segment.indexes.release_large()
             return
         try:
             for path in written:
@@ -104,13 +105,14 @@ class LocalLog:
         except OSError:  # without this the next attempt would find nothing left to write, and sync nothing
             segment.rewrite_indexes()
             raise
+        segment.indexes.release_large()
 
     def write_indexes(self) -> None:
         """Writes, unsynced, what the indexes of all segments do not have on disk yet, and ends the files at the last whole
         batch. Raises OSError.
         """
         for segment in self.segments:
-            if segment.indexes_dirty or segment.longer_on_disk:
+            if segment.indexes.are_dirty or segment.longer_on_disk:
                 self.unsynced.paths += segment.write_indexes(final=True)
 
     # Transaction indexes
@@ -190,7 +192,7 @@ class LocalLog:
             return offset
         segment.locate(offset)  # or the index, by which the walk begins, may be wrong
         found = segment.base_offset
-        for batch in walk(segment.file or segment.open_file(), segment.offset_index.lookup(offset - 1), segment.size):
+        for batch in walk(segment.file or segment.open_file(), segment.position_of(offset - 1), segment.size):
             if batch.last_offset >= offset:
                 break
             found = batch.last_offset + 1

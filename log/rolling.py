@@ -16,7 +16,7 @@ def has_room(segment: Segment, size: int, last_offset: int, segment_bytes: int, 
     """Returns whether a batch of `size` bytes fits behind the first `filled` bytes of the segment: into `segment_bytes`, into the
     indexes, and among the offsets that an index entry can hold.
     """
-    return filled + size <= segment_bytes and not segment.index_full and segment.can_hold(last_offset)
+    return filled + size <= segment_bytes and not segment.indexes.are_full and segment.can_hold(last_offset)
 
 
 def is_too_old(segment: Segment, header: BatchHeader, roll_after_ms: int, first_timestamp: int, now_ms: int) -> bool:

@@ -7,6 +7,8 @@ thousand small objects and no descriptors.
 An append writes the bytes first and does the bookkeeping afterwards. If not all bytes were written, the file is cut back to its
 old size before the error is raised; if even that fails, recovery cuts the torn tail at the next start.
 
+Large indexes of a segment that has ended are not loaded: their files are searched (log/stored_index.py).
+
 Index entries follow Kafka's rule: when more than `index.interval.bytes` were written since the last entry, the batch that is
 about to be written gets one (its last offset, its position), and the time index gets one with it.
 """
@@ -14,21 +16,13 @@ about to be written gets one (its last offset, its position), and the time index
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Final
+from typing import Final, TypeVar
 
 from ottla.log.disk.files import Buffer, Disk, File, OpenFiles, StateUnknown, remove_files
 from ottla.log.errors import CorruptRecord
-from ottla.log.index import (
-    MAX_RELATIVE_OFFSET,
-    NO_TIMESTAMP,
-    CorruptIndex,
-    OffsetIndex,
-    TimeIndex,
-    load_offset_index,
-    load_time_index,
-)
+from ottla.log.index import MAX_RELATIVE_OFFSET, NO_TIMESTAMP, CorruptIndex, OffsetIndex, TimeIndex
 from ottla.log.names import (
     DELETED_SUFFIX,
     INDEX_SUFFIX,
@@ -39,8 +33,12 @@ from ottla.log.names import (
     offset_name,
 )
 from ottla.log.scan import HEADER_SIZE, Located, ProducerBatch, find, walk, walk_ascending
-from ottla.log.txn_index import NO_ABORTS, TxnIndex, load_txn_index
+from ottla.log.segment_indexes import SegmentIndexes
+from ottla.log.stored_index import StoredOffsets, StoredTimes
+from ottla.log.txn_index import TxnIndex
 from ottla.wire.kernel import BatchScan
+
+T = TypeVar("T")
 
 _UNKNOWN: Final = -2  # a timestamp that was not read from disk yet; -1 means "no timestamp"
 
@@ -52,22 +50,17 @@ class Segment:
     __slots__ = (
         "_damaged",
         "_disk",
-        "_index_bytes",
         "_max_timestamp",
-        "_offset_index",
         "_offset_of_max",
         "_open_files",
         "_since_index",
-        "_time_index",
-        "_txn_index",
         "base_offset",
         "created_ms",
         "directory",
         "file",
         "first_timestamp",
-        "index_full",
         "index_interval_bytes",
-        "indexes_dirty",
+        "indexes",
         "jitter_ms",
         "longer_on_disk",
         "name_ending",
@@ -91,7 +84,6 @@ class Segment:
         """Makes the object of an existing segment of `size` bytes; for a new one, call `create_files` afterwards."""
         self._disk = disk
         self._open_files = open_files
-        self._index_bytes = index_bytes
         self.directory = directory
         self.base_offset = base_offset
         self.size = size
@@ -103,12 +95,8 @@ class Segment:
         self.jitter_ms = jitter_ms
         self.created_ms = now_ms
         self.file: File | None = None
-        self.index_full = False
+        self.indexes = SegmentIndexes(disk, base_offset, index_bytes, is_new=size == 0)
         self._damaged = False  # whether the log itself could not be walked
-        self._offset_index: OffsetIndex | None = None
-        self._time_index: TimeIndex | None = None
-        self._txn_index: TxnIndex | None = None if size else NO_ABORTS
-        self.indexes_dirty = False
         self.producer_batches: Sequence[ProducerBatch] | None = None
         """The batches that producer state must see, if they are known, while the log is being opened."""
         self._since_index = 0
@@ -164,8 +152,7 @@ class Segment:
         """Drops the references to the file and, if they are on disk, to the indexes. The file stays open while it is being
         read."""
         self.file = None
-        if not self.indexes_dirty:
-            self._offset_index = self._time_index = self._txn_index = None
+        self.indexes.release()
 
     def hand_over(self, open_files: OpenFiles) -> None:
         """Ends the opening of the log: from here on the file counts among those of all partitions, and is opened when needed."""
@@ -182,7 +169,7 @@ class Segment:
         """
         position = self.size
         file = self.file or self.open_file()
-        if self._offset_index is None and position:
+        if self.indexes.offsets is None and position:
             self._load_indexes()  # this may fail, so it comes before the write, after which nothing may
         self._write(file, parts, length)
         if position == 0:
@@ -204,7 +191,7 @@ class Segment:
         """
         position = self.size
         file = self.file or self.open_file()
-        if self._offset_index is None and position:
+        if self.indexes.offsets is None and position:
             self._load_indexes()
         if self._max_timestamp == _UNKNOWN:  # `index_batch` compares with it
             self._raise_max_timestamp(NO_TIMESTAMP, self.base_offset)
@@ -215,7 +202,7 @@ class Segment:
         for size, last_offset, max_timestamp in batches:
             self.index_batch(position, size, last_offset, max_timestamp)
             position += size
-        self.indexes_dirty = True
+        self.indexes.are_dirty = True
 
     @property
     def index_room(self) -> int:
@@ -247,13 +234,13 @@ class Segment:
 
     def _raise_max_timestamp(self, timestamp: int, offset: int) -> None:
         if self._max_timestamp == _UNKNOWN:
-            last = self.time_index.last()
+            last = self._in_times(_last_time)
             if self._max_timestamp == _UNKNOWN:  # not if loading rebuilt a bad index, which sets it
                 self._max_timestamp, self._offset_of_max = last
         if timestamp > self._max_timestamp:
             self._max_timestamp = timestamp
             self._offset_of_max = offset
-            self.indexes_dirty = True  # the last entry of the time index is not on disk
+            self.indexes.are_dirty = True  # the last entry of the time index is not on disk
 
     def _add_entries(self, last_offset: int, position: int) -> None:
         offset_index, time_index = self.offset_index, self.time_index
@@ -261,8 +248,8 @@ class Segment:
             offset_index.append(last_offset, position)
         if not time_index.is_full:
             time_index.append_if_later(self.max_timestamp, self._offset_of_max)
-        self.index_full = offset_index.is_full or time_index.is_full
-        self.indexes_dirty = True
+        self.indexes.are_full = offset_index.is_full or time_index.is_full
+        self.indexes.are_dirty = True
         self._since_index = 0
 
     # Timestamps
@@ -293,55 +280,73 @@ class Segment:
 
     # Finding
 
+    def position_of(self, offset: int) -> int:
+        """Returns where a walk to an offset begins: the position of the last entry at or below it, 0 if there is none. Raises
+        CorruptRecord and OSError, as all that find something by an index."""
+        index = self.indexes.offsets
+        return self._in_offsets(lambda stored: stored.lookup(offset)) if index is None else index.lookup(offset)
+
+    def offset_at(self, position: int) -> int | None:
+        """Returns the offset of the first entry at or behind a position (OffsetIndex.offset_at)."""
+        return self._in_offsets(lambda index: index.offset_at(position))
+
+    def offset_before(self, timestamp: int) -> int:
+        """Returns the offset up to which every record is earlier than a timestamp (TimeIndex.lookup)."""
+        return self._in_times(lambda index: index.lookup(timestamp))
+
+    def _in_offsets(self, search: Callable[[OffsetIndex | StoredOffsets], T]) -> T:
+        stored = self.indexes.stored(self.path, self.size)
+        if stored is not None:
+            with suppress(CorruptIndex):
+                return search(stored[0])
+            self.rebuild_indexes()
+        return search(self.offset_index)
+
+    def _in_times(self, search: Callable[[TimeIndex | StoredTimes], T]) -> T:
+        stored = self.indexes.stored(self.path, self.size)
+        if stored is not None:
+            with suppress(CorruptIndex):
+                return search(stored[1])
+            self.rebuild_indexes()
+        return search(self.time_index)
+
     @property
     def offset_index(self) -> OffsetIndex:
-        index = self._offset_index
+        """The offset index in memory, rebuilt if the file is wrong. Raises CorruptRecord and OSError."""
+        index = self.indexes.offsets
         return self._load_indexes()[0] if index is None else index
 
     @property
     def time_index(self) -> TimeIndex:
-        index = self._time_index
+        """The time index, likewise."""
+        index = self.indexes.times
         return self._load_indexes()[1] if index is None else index
 
     @property
     def txn_index(self) -> TxnIndex:
         """The transactions that markers in this segment aborted. Raises CorruptIndex if the file is wrong, so that the index must
         be rebuilt from the log (log.rebuild), and OSError."""
-        if self._txn_index is None:
-            self._txn_index = load_txn_index(self._disk, self.path(TXN_INDEX_SUFFIX), self.base_offset)
-        return self._txn_index
+        return self.indexes.read_txns(self.path)
 
     def change_txn_index(self) -> TxnIndex:
         """Returns the transaction index for the caller to change; it will be written with the other indexes."""
-        index = self.txn_index
-        if index is NO_ABORTS:
-            index = self._txn_index = TxnIndex(self.base_offset)
-        index.changed = self.indexes_dirty = True
-        return index
+        return self.indexes.change_txns(self.path)
 
     def reset_txn_index(self) -> None:
         """Empties the transaction index, whatever is in the file, before the markers are read again."""
-        self._txn_index = NO_ABORTS
-        if self._disk.exists(self.path(TXN_INDEX_SUFFIX)):
-            self.change_txn_index()
+        self.indexes.reset_txns(self.path)
 
     def _load_indexes(self) -> tuple[OffsetIndex, TimeIndex]:
-        base, limit = self.base_offset, self._index_bytes
-        if self.size == 0:
-            self._offset_index, self._time_index = OffsetIndex(base, limit), TimeIndex(base, limit)
-        else:
-            try:
-                self._offset_index = load_offset_index(self._disk, self.path(INDEX_SUFFIX), base, limit, self.size)
-                self._time_index = load_time_index(self._disk, self.path(TIME_INDEX_SUFFIX), base, limit)
-                if not self._time_index:
-                    self._explain_no_timestamps()
-            except CorruptIndex:
-                self.rebuild_indexes()
-        offset_index, time_index = self._offset_index, self._time_index
-        assert offset_index is not None
-        assert time_index is not None
-        self.index_full = self.size > 0 and (offset_index.is_full or time_index.is_full)
-        return offset_index, time_index
+        try:
+            self.indexes.load(self.path, self.size)
+            if self.size and not self.indexes.times:
+                self._explain_no_timestamps()
+        except CorruptIndex:
+            self.rebuild_indexes()
+        offsets, times = self.indexes.offsets, self.indexes.times
+        assert offsets is not None
+        assert times is not None
+        return offsets, times
 
     def _explain_no_timestamps(self) -> None:
         """Finds out from the log why the time index has no entries: the records have no timestamps, or the index was lost."""
@@ -353,12 +358,7 @@ class Segment:
     def configure(self, *, index_bytes: int, index_interval_bytes: int) -> None:
         """Takes the topic's settings, which have changed or became known only after the log was opened."""
         self.index_interval_bytes = index_interval_bytes
-        if index_bytes != self._index_bytes:
-            self._index_bytes = index_bytes
-            if self._offset_index is not None and self._time_index is not None:
-                self._offset_index.resize(index_bytes)
-                self._time_index.resize(index_bytes)
-                self.index_full = self.size > 0 and (self._offset_index.is_full or self._time_index.is_full)
+        self.indexes.resize(index_bytes, self.size)
 
     def locate(self, offset: int) -> Located | None:
         """Returns the first batch that ends at or after `offset`, or None. Raises CorruptRecord if the log itself cannot be
@@ -372,7 +372,7 @@ class Segment:
             return self._locate(offset)
 
     def _locate(self, offset: int) -> Located | None:
-        start = self.offset_index.lookup(offset)
+        start = self.position_of(offset)
         found = find(self.file or self.open_file(), start, self.size, offset)
         if found is not None and found.base_offset > offset and found.position == start > 0:
             raise CorruptIndex(f"{self!r}: the entry at position {start} is wrong")
@@ -400,13 +400,10 @@ class Segment:
 
     def reset_indexes(self) -> None:
         """Makes the indexes empty and the timestamps unknown, before `index_batch` is called for each batch from the first on."""
-        self._offset_index = OffsetIndex(self.base_offset, self._index_bytes)
-        self._time_index = TimeIndex(self.base_offset, self._index_bytes)
+        self.indexes.reset()
         self._max_timestamp, self._offset_of_max = NO_TIMESTAMP, self.base_offset
         self.first_timestamp = _UNKNOWN if self.size else NO_TIMESTAMP
         self._since_index = 0
-        self.indexes_dirty = True
-        self.index_full = False
 
     def index_batch(self, position: int, size: int, last_offset: int, max_timestamp: int) -> None:
         """Notes in the indexes what `append` would have noted for this batch; nothing if its offsets do not fit them."""
@@ -423,7 +420,7 @@ class Segment:
         self.reset_txn_index()
         self.offset_index.extend(scan.entries)
         self.time_index.extend(scan.times)
-        self.index_full = self.offset_index.is_full or self.time_index.is_full
+        self.indexes.are_full = self.offset_index.is_full or self.time_index.is_full
         self._max_timestamp, self._offset_of_max = scan.max_timestamp, scan.offset_of_max
         self.producer_batches = scan.producers
         self.end_indexing()
@@ -437,15 +434,14 @@ class Segment:
         ascend. Then the old indexes stay, because they lead past the damage, and later requests for what is damaged do not cost
         another walk.
         """
-        kept = self._offset_index, self._time_index, self._max_timestamp, self._offset_of_max, self.first_timestamp
-        kept_rest = self._since_index, self.indexes_dirty, self.index_full
+        kept = self._max_timestamp, self._offset_of_max, self.first_timestamp, self._since_index, self.indexes
+        self.indexes = self.indexes.renewed()
         self.reset_indexes()
         try:
             for batch in walk_ascending(self.file or self.open_file(), self.size, self.base_offset):
                 self.index_batch(batch.position, batch.size, batch.last_offset, batch.max_timestamp)
         except (CorruptRecord, OSError) as error:
-            self._offset_index, self._time_index, self._max_timestamp, self._offset_of_max, self.first_timestamp = kept
-            self._since_index, self.indexes_dirty, self.index_full = kept_rest
+            self._max_timestamp, self._offset_of_max, self.first_timestamp, self._since_index, self.indexes = kept
             self._damaged = isinstance(error, CorruptRecord)
             raise
         self.end_indexing()
@@ -453,9 +449,8 @@ class Segment:
     def rewrite_indexes(self) -> None:
         """Makes the next `write_indexes` write all of them again, because what it wrote could not be synced, or not all of it be
         written."""
-        self.indexes_dirty = self.longer_on_disk = True
-        if self._txn_index is not None and self._txn_index is not NO_ABORTS:
-            self._txn_index.changed = True
+        self.longer_on_disk = True
+        self.indexes.rewrite()
 
     def write_indexes(self, *, final: bool) -> list[str]:
         """Writes, unsynced, what the disk does not have yet; returns the paths. If `final`, the segment ends here, which adds the
@@ -467,19 +462,12 @@ class Segment:
                 timestamp, time_index = self.max_timestamp, self.time_index
                 if timestamp > time_index.last()[0]:
                     time_index.append_if_later(timestamp, self._offset_of_max)
-                    self.indexes_dirty = True
-            if not self.indexes_dirty:
-                return paths
-            indexes = (INDEX_SUFFIX, self.offset_index), (TIME_INDEX_SUFFIX, self.time_index)
-            for suffix, index in indexes:
-                self._disk.write_bytes(self.path(suffix), index.encode(), sync=False)
-                paths.append(self.path(suffix))
-            if self._txn_index is not None and self._txn_index.write(self._disk, self.path(TXN_INDEX_SUFFIX)):
-                paths.append(self.path(TXN_INDEX_SUFFIX))
+                    self.indexes.are_dirty = True
+            if self.indexes.are_dirty:
+                paths += self.indexes.write(self.path, self.offset_index, self.time_index)
         except OSError:
             self.rewrite_indexes()
             raise
-        self.indexes_dirty = False
         return paths
 
     # Cutting and ending
@@ -498,7 +486,7 @@ class Segment:
         self.time_index.truncate_to(offset)
         with suppress(CorruptIndex):  # a wrong one is rebuilt from what is left when it is needed
             self.txn_index.truncate_to(offset)
-        self.indexes_dirty = True
+        self.indexes.are_dirty = True
         self._since_index = 0
         self._max_timestamp, self._offset_of_max = self.time_index.last()
         for batch in walk(self.open_file(), self.offset_index.lookup(self._offset_of_max), size):
@@ -506,12 +494,13 @@ class Segment:
                 self._max_timestamp, self._offset_of_max = batch.max_timestamp, batch.last_offset
         if size == 0:
             self.first_timestamp = NO_TIMESTAMP
-        self.index_full = False
+        self.indexes.are_full = False
 
     def rename_files(self, ending: str) -> None:
         """Renames the files to end in `ending`, the log first. Raises OSError."""
         old = [self.path(suffix) for suffix in SEGMENT_SUFFIXES]
         self.name_ending = ending
+        self.indexes.forget_files()
         for path, suffix in zip(old, SEGMENT_SUFFIXES, strict=True):
             if self._disk.exists(path):
                 self._disk.rename(path, self.path(suffix))
@@ -534,9 +523,14 @@ class Segment:
         """Drops the file and the indexes from memory. They must be on disk."""
         self._open_files.forget(self)
         self.file = None
-        self._offset_index = self._time_index = self._txn_index = None
-        self.indexes_dirty = False
+        self.indexes.are_dirty = False
+        self.indexes.release()
+        self.indexes.forget_files()
 
     def sync(self) -> None:
         """Syncs the log file; may be called in any thread."""
         (self.file or self._disk.open(self.path(LOG_SUFFIX))).sync()
+
+
+def _last_time(index: TimeIndex | StoredTimes) -> tuple[int, int]:
+    return index.last()

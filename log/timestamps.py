@@ -216,8 +216,7 @@ def _search_segment(
     """Searches a segment, which is part of the log. Its file is kept open: if the segment is dropped meanwhile, that does not
     matter. Raises TruncatedSlice if the log is truncated meanwhile.
     """
-    earlier = segment.time_index.lookup(target_ms)
-    position = segment.offset_index.lookup(max(earlier, start_offset))
+    position = segment.position_of(max(segment.offset_before(target_ms), start_offset))
     file, cuts = segment.open_file(), log.cuts
     for passed, batch in enumerate(walk(file, position, segment.size), 1):
         matches = batch.max_timestamp >= target_ms and batch.last_offset >= start_offset

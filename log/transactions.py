@@ -70,7 +70,7 @@ def aborted_in_read(log: PartitionLog, fetch_offset: int, read: FileSlice) -> li
         index, last = segments.floor(fetch_offset), len(segments) - 1
         while index < last and segments[index].file is not read.file:
             index += 1
-        upto = segments[index].offset_index.offset_at(read.position + read.length)
+        upto = segments[index].offset_at(read.position + read.length)
     except OSError as error:
         raise log.directory.fail(f"reading {log.path}", error) from error
     if upto is None:

@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 
 from ottla.log.config import MAX_BATCH_BYTES
 from ottla.log.config_def import Setting, text_of
+from ottla.log.stored_index import LOADED_ENTRIES
 from ottla.server.http.responder import MAX_BODY_BYTES, MAX_CONNECTIONS, MAX_HEAD_BYTES
 from ottla.server.metadata.names import MAX_LENGTH
 from ottla.server.metadata.operation import MAX_RECORDS
@@ -75,6 +76,10 @@ SECTIONS: Final[dict[str, Section]] = {
             "producer.id.expiration.ms", "transaction.max.timeout.ms", "ottla.damaged.files.max.bytes",
         ),
         (),
+    ),
+    "Indexes in memory": (
+        ("log.index.size.max.bytes",),
+        (Fixed("entries of the index of a segment that has ended", LOADED_ENTRIES, "the file is searched, not loaded"),),
     ),
     "Topics and settings": (
         ("ottla.max.partitions",),

@@ -237,7 +237,7 @@ class _Loader:
         """Writes the indexes that were built for inactive segments, which must be on disk before the recovery point passes these.
         Raises OSError."""
         for segment in self.segments[:-1]:
-            if segment.indexes_dirty:
+            if segment.indexes.are_dirty:
                 self.written += segment.write_indexes(final=True)
 
     def hand_over(self) -> None:

@@ -41,6 +41,8 @@ TOPIC_RESOURCE: Final = 2
 BROKER_RESOURCE: Final = 4
 LAST_MS: Final = TODAY_MS + 119
 """The time of the last record in a batch of 120 records; whoever looks for it has to unfold the whole batch."""
+LOT: Final = 500
+"""How many requests are sent before their answers are read, or things made by one request."""
 SETTLE_S: Final = 60.0
 """How long a broker has for what an attack needs before it begins."""
 Frames = Callable[[Connection], Iterator[bytes]]
@@ -107,6 +109,31 @@ def stored(topic: str, records: Callable[[], bytes]) -> Callable[[Connection], o
         assert answer.responses[0].partition_responses[0].error_code in {0, 10, 87}, answer  # a broker may refuse to hold it
 
     return make
+
+
+INDEXED: Final = 240_000
+"""As many batches as a GiB of batches of 4 kB has, of which each has an entry in both indexes."""
+
+
+def indexed(connection: Connection) -> None:
+    """Fills a segment of INDEXED small batches, one millisecond after the other; the next batch begins a new segment."""
+    size = len(batch(b"v"))
+    create("t", index_interval_bytes="0", segment_bytes=str(INDEXED * size + size // 2))(connection)
+    for first in range(0, INDEXED, LOT):
+        records = (build_batch([Record(0, TODAY_MS + number, None, b"v", [])]) for number in range(first, first + LOT))
+        frames = [framed(produced({("t", 0): each}), 9) for each in records]
+        connection.send_raw(b"".join(struct.pack(">i", len(frame)) + frame for frame in frames))
+        for _ in frames:
+            assert not isinstance(connection.receive(SETTLE_S), str)
+
+
+def ended_segment(connection: Connection) -> Iterator[bytes]:
+    """Ends that segment, and reads in its middle by offset and by time."""
+    yield framed(produced({("t", 0): batch(b"v")}), 9)
+    middle = fetch.FetchTopic("t", partitions=[fetch.FetchPartition(0, fetch_offset=INDEXED // 2, partition_max_bytes=MIB)])
+    yield framed(fetch.FetchRequest(max_wait_ms=0, session_epoch=-1, topics=[middle]), 12)
+    partition = list_offsets.ListOffsetsPartition(0, -1, TODAY_MS + INDEXED // 3)
+    yield framed(list_offsets.ListOffsetsRequest(-1, 0, [list_offsets.ListOffsetsTopic("t", [partition])]), 8)
 
 
 def produced(batches: dict[tuple[str, int], bytes]) -> produce.ProduceRequest:
@@ -304,6 +331,7 @@ def with_batches() -> list[Attack]:
             pipelined(lambda: produced_to_each(90, batch(bytes(1_000_000))), 9),
             create("t", 90),
         ),
+        Attack("End of a segment of 240,000 index entries, and reads in its middle", ended_segment, indexed),
         Attack(
             "Produce of one record to each of 9,990",
             pipelined(lambda: produced_to_each(9_990, batch(b"v")), 9),

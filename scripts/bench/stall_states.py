@@ -30,9 +30,8 @@ from ottla.wire.messages import (
     offset_commit,
     offset_fetch,
 )
-from scripts.bench.stall_attacks import SETTLE_S, Attack, framed, pipelined
+from scripts.bench.stall_attacks import LOT, SETTLE_S, Attack, framed, pipelined
 
-LOT: Final = 500
 SIZES: Final = (1_000, 10_000)
 MIB: Final = 1 << 20
 TOPIC: Final = 2

@@ -109,7 +109,7 @@ def test_a_batch_has_room_up_to_the_size_of_a_segment(rig: Rig) -> None:
 def test_a_batch_has_no_room_where_an_index_is_full_or_cannot_hold_its_offset(rig: Rig) -> None:
     segment = rig.log.segments.active
     assert [has_room(segment, SIZE, offset, 3 * SIZE, 0) for offset in (2**31 - 1, 2**31)] == [True, False]
-    segment.index_full = True
+    segment.indexes.are_full = True
     assert not has_room(segment, SIZE, 0, 3 * SIZE, 0)
 
 

@@ -9,6 +9,7 @@ import pytest
 from ottla.log.disk.files import FileSlice, OpenFiles
 from ottla.log.errors import CorruptRecord
 from ottla.log.segment import Segment
+from ottla.log.stored_index import BLOCK_ENTRIES, LOADED_ENTRIES
 from ottla.wire.batch import read_header, stamp
 from tests.log.support import NOW_MS, batch, last_time_entry
 from tests.memdisk import MemDisk
@@ -211,9 +212,9 @@ def test_of_equal_timestamps_the_first_counts(disk: MemDisk) -> None:
 def test_a_full_index_says_so_and_takes_no_more(disk: MemDisk) -> None:
     made = segment(disk, index_bytes=24)
     made.create_files()
-    assert not made.index_full
+    assert not made.indexes.are_full
     fill(made, 30)
-    assert made.index_full
+    assert made.indexes.are_full
     assert (len(made.offset_index), len(made.time_index)) == (3, 1)
     assert made.locate(129) is not None
 
@@ -221,11 +222,11 @@ def test_a_full_index_says_so_and_takes_no_more(disk: MemDisk) -> None:
 def test_settings_that_become_known_after_the_indexes_were_read(disk: MemDisk, filled: Segment) -> None:
     """As at a start, where a partition is opened before its topic's settings are known."""
     opened = reopened(disk, filled)
-    assert (len(opened.offset_index), opened.index_full) == (6, False)
+    assert (len(opened.offset_index), opened.indexes.are_full) == (6, False)
     opened.configure(index_bytes=48, index_interval_bytes=1)
-    assert opened.index_full
+    assert opened.indexes.are_full
     opened.configure(index_bytes=1 << 20, index_interval_bytes=1)
-    assert not opened.index_full
+    assert not opened.indexes.are_full
     fill(opened, 4, start=120)
     assert [offset for offset, _ in opened.offset_index.entries()][6:] == [121, 122, 123]
 
@@ -282,3 +283,114 @@ def test_deletion_renames_everything(disk: MemDisk, filled: Segment) -> None:
     assert sorted(path.removeprefix("/p/") for path in paths) == disk.list("/p")
     assert all(path.endswith(".deleted") for path in paths)
     assert read_header(slice_.read()).base_offset == 100
+
+
+# Large indexes, which are searched in their files
+
+LARGE = LOADED_ENTRIES + 3 * BLOCK_ENTRIES
+
+
+@pytest.fixture(scope="module")
+def large_disk() -> MemDisk:
+    """A disk with a segment that has ended, of one batch an entry and 10 ms between two."""
+    disk = MemDisk(lambda: NOW_MS)
+    disk.makedirs("/p")
+    made = segment(disk)
+    made.index_interval_bytes = 1
+    made.create_files()
+    fill(made, LARGE)
+    made.write_indexes(final=True)
+    return disk
+
+
+@pytest.fixture
+def large(large_disk: MemDisk) -> Segment:
+    made = segment(large_disk, size=large_disk.size("/p/00000000000000000100.log"))
+    made.index_interval_bytes = 1
+    return made
+
+
+def test_large_indexes_find_what_loaded_ones_find(large_disk: MemDisk, large: Segment) -> None:
+    loaded = segment(large_disk, size=large.size)
+    assert len(loaded.offset_index) == LARGE - 1
+    for offset in (99, 100, 101, 102, *range(103, 100 + LARGE, 211), 99 + LARGE, 100 + LARGE):
+        assert large.locate(offset) == loaded.locate(offset)
+        assert large.position_of(offset) == loaded.offset_index.lookup(offset)
+        position = loaded.offset_index.lookup(offset)
+        assert large.offset_at(position) == loaded.offset_index.offset_at(position)
+        timestamp = NOW_MS + (offset - 100) * 10
+        assert large.offset_before(timestamp) == loaded.time_index.lookup(timestamp)
+    assert large.max_timestamp == loaded.max_timestamp == NOW_MS + (LARGE - 1) * 10
+    assert (large.indexes.offsets, large.indexes.times) == (None, None)
+
+
+def test_what_was_loaded_goes_when_the_segment_has_ended(large: Segment) -> None:
+    assert len(large.offset_index) == LARGE - 1
+    large.indexes.release_large()
+    assert (large.indexes.offsets, large.indexes.times) == (None, None)
+    large.offset_index.truncate_to(100 + LOADED_ENTRIES + 2)
+    large.indexes.release_large()
+    assert large.indexes.offsets is None
+    large.offset_index.truncate_to(100 + LOADED_ENTRIES + 1)
+    large.indexes.release_large()
+    assert large.indexes.offsets is not None  # it is small
+
+
+def test_what_is_not_on_disk_stays(large: Segment) -> None:
+    loaded = large.offset_index
+    large.indexes.are_dirty = True
+    large.indexes.release_large()
+    assert large.offset_index is loaded
+
+
+@pytest.mark.parametrize("suffix", ["index", "timeindex"])
+@pytest.mark.parametrize("damage", [None, 0, 1, 8 * LOADED_ENTRIES])
+def test_a_bad_large_index_is_rebuilt(large: Segment, suffix: str, damage: int | None, large_disk: MemDisk) -> None:
+    """At its first use, or while it is in use: it is missing, empty, spoiled at an entry, cut."""
+    path = f"/p/00000000000000000100.{suffix}"
+    whole = large_disk.read_bytes(path)
+    spoilt = {0: b"", 1: whole[:8008] + b"\x7f" + whole[8009:]}
+    for in_use in (False, True):
+        if in_use:
+            assert large.locate(101) is not None
+        try:
+            if damage is None:
+                large_disk.remove(path)
+            else:
+                large_disk.write_bytes(path, spoilt.get(damage, whole[: damage + 3]))
+            found = large.locate(99 + LARGE)
+            assert found is not None
+            assert found.base_offset == 99 + LARGE
+            assert large.offset_before(NOW_MS + 20_000) == 100 + 1999
+            assert large.max_timestamp == NOW_MS + (LARGE - 1) * 10
+        finally:
+            large_disk.write_bytes(path, whole)
+            large.close()
+
+
+def test_a_cut_ends_the_search_in_files(disk: MemDisk) -> None:
+    made = segment(disk)
+    made.index_interval_bytes = 1
+    made.create_files()
+    positions = fill(made, LARGE)
+    made.write_indexes(final=True)
+    made.indexes.release_large()
+    assert made.position_of(98 + LARGE) == positions[-2]
+    made.truncate_to(90 + LARGE)
+    assert made.position_of(98 + LARGE) == positions[-11]
+    assert made.locate(90 + LARGE) is None
+    assert fill(made, 2, start=90 + LARGE) == positions[-10:-8]
+    assert made.position_of(98 + LARGE) == positions[-9]
+
+
+def test_large_indexes_of_records_without_time(disk: MemDisk) -> None:
+    made = segment(disk)
+    made.index_interval_bytes = 1
+    made.create_files()
+    for offset in range(100, 100 + LARGE):
+        data = batch(timestamp_ms=-1)
+        made.append([stamp(read_header(data), offset, 0), data[16:]], len(data), offset, -1)
+    made.write_indexes(final=True)
+    again = segment(disk, size=made.size)
+    assert again.max_timestamp == -1
+    assert again.locate(50 + LARGE) == made.locate(50 + LARGE)

@@ -152,11 +152,11 @@ def test_an_emptied_segment_is_as_new() -> None:
     rig = Rig(settings(segment_index_bytes=24, index_interval_bytes=0, segment_ms=hour_ms))
     segment = rig.log.segments.active
     rig.fill(4, timestamp_ms=-1)
-    assert segment.index_full
+    assert segment.indexes.are_full
     rig.now_ms += hour_ms + 1
     rig.log.truncate_to(0)
     assert rig.log.segments.active is segment
-    assert (segment.size, len(segment.offset_index), len(segment.time_index), segment.index_full) == (0, 0, 0, False)
+    assert (segment.size, len(segment.offset_index), len(segment.time_index), segment.indexes.are_full) == (0, 0, 0, False)
     assert segment.waited_ms(rig.now_ms, -1) == 0
     assert rig.log.read(0, 1024, upto=0) is None
     rig.now_ms += hour_ms + 1
