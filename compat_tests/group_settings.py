@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import cycle
 from typing import Final
 
 from compat_tests.waiting import wait_for
@@ -11,6 +12,8 @@ from ottla.wire.messages import describe_configs, incremental_alter_configs
 
 _GROUP: Final = 32
 _SET: Final = 0
+_LATER: Final = cycle(range(5001, 15000))
+"""A change is only seen where the value is not the one of before."""
 
 
 def set_group(wire: Wire, group: str, named: Mapping[str, str]) -> None:
@@ -20,7 +23,12 @@ def set_group(wire: Wire, group: str, named: Mapping[str, str]) -> None:
     all its parts, so a setting counts everywhere once a later change can be seen: that of a group that nobody is in.
     """
     _set_and_see(wire, group, named)
-    _set_and_see(wire, f"{group}-after", {"streams.heartbeat.interval.ms": "5001"})
+    see_a_later_change(wire, group)
+
+
+def see_a_later_change(wire: Wire, group: str) -> None:
+    """Waits until a setting of the group that can be described counts everywhere."""
+    _set_and_see(wire, f"{group}-after", {"streams.heartbeat.interval.ms": str(next(_LATER))})
 
 
 def _set_and_see(wire: Wire, group: str, named: Mapping[str, str]) -> None:

@@ -6,7 +6,7 @@ No ShareGroupHeartbeat is needed for this: whoever knows the state of a share pa
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from compat_tests import group_settings
 from compat_tests.waiting import wait_for
@@ -73,6 +73,10 @@ def set_group(wire: Wire, group: str, **settings: str) -> None:
     group_settings.set_group(wire, group, {name.replace("_", "."): value for name, value in settings.items()})
 
 
+FIRST_WAIT_MS: Final = 5000
+"""How long a first request of a session waits: Kafka loads the state of a partition with it."""
+
+
 class ShareMember:
     """`epoch` is that of its next request. Each has its own connection."""
 
@@ -89,7 +93,7 @@ class ShareMember:
         acknowledged: Acknowledged | None = None,
         *,
         epoch: int | None = None,
-        max_wait_ms: int = 500,
+        max_wait_ms: int | None = None,
         min_bytes: int = 0,
         max_bytes: int = 1 << 20,
         max_records: int = 500,
@@ -119,7 +123,7 @@ class ShareMember:
             self.group,
             self.member_id,
             self.epoch if epoch is None else epoch,
-            max_wait_ms,
+            (500 if self.epoch else FIRST_WAIT_MS) if max_wait_ms is None else max_wait_ms,
             min_bytes,
             max_bytes,
             max_records,

@@ -57,14 +57,20 @@ class Tools:
         where = ["--bootstrap-server", self.bootstrap]
         # The cluster tool wants the address behind its subcommand, the quorum's before it; the others do not mind.
         given = [*arguments, *where] if tool == "cluster" else [*where, *arguments]
-        done = self.jvm.call("tool", **{"class": CLASSES[tool]}, arguments=given, stdin=stdin)
+        done = self.call(tool, given, stdin)
         assert (done["exit"] != 0) == fails, f"{tool} {arguments}: exit {done['exit']}\n{done['output']}"
         return str(done["output"])
 
+    def call(self, tool: str, arguments: list[str], stdin: str = "") -> Any:
+        """Returns the exit code and what the tool prints."""
+        return self.jvm.call("tool", **{"class": CLASSES[tool]}, arguments=arguments, stdin=stdin)
+
     def topic(self, name: str, partitions: int = 2, values: int = 0) -> str:
-        """A new topic whose partitions answer (what acks=0 sends before is lost), with `values` records by key `k<n>`."""
+        """A new topic whose partitions answer (what acks=0 sends before is lost), with `values` records by key `k<n>`. A broker
+        of Kafka's may not know it yet when it is created; then the tool fails."""
         self.run("topics", "--create", "--topic", name, "--partitions", str(partitions))
-        wait_for(lambda: len(self.ends(name)) == partitions, "the partitions answer")
+        asked = ["--bootstrap-server", self.bootstrap, "--topic", name]
+        wait_for(lambda: len(offsets(self.call("get-offsets", asked)["output"])) == partitions, "the partitions answer")
         lines = "".join(f"k{n}\tv{n}\n" for n in range(values))
         if values:
             self.run("console-producer", "--topic", name, "--reader-property", "parse.key=true", stdin=lines)
@@ -282,9 +288,10 @@ def test_topics_by_every_filter(tools: Tools, unique: Unique) -> None:
     fully = tools.run("topics", "--describe", "--topic", topic, "--at-min-isr-partitions")
     assert len(re.findall(rf"Topic: {topic}\s+Partition:", fully)) == 3
     tools.run("configs", "--alter", "--topic", topic, "--add-config", "retention.ms=999999")
-    overridden = tools.run("topics", "--describe", "--topics-with-overrides", "--topic", topic)
+    described = "topics", "--describe", "--topics-with-overrides", "--topic", topic
+    wait_for(lambda: "retention.ms=999999" in tools.run(*described), "the setting is described")
+    overridden = tools.run(*described)
     assert f"Topic: {topic}" in overridden
-    assert "retention.ms=999999" in overridden
     identity = re.search(r"TopicId: (\S+)", overridden)
     assert identity is not None
     assert f"Topic: {topic}" in tools.run("topics", "--describe", "--topic-id", identity[1])

@@ -23,7 +23,6 @@ from compat_tests.wire import Connection, Wire, batch
 from ottla.wire.messages import delete_topics, fetch, metadata, produce
 
 DELAY_S: Final = 0.5
-SLOW: Final = f"delay_enter={int(DELAY_S * 1e6)}"
 
 
 @pytest.fixture
@@ -49,9 +48,9 @@ class Place:
         self.wire.fetch(self.topic)  # what the broker loads for a first request is loaded
         self.wire.metadata(self.topic)
 
-    def slow_fsync(self) -> Strace:
+    def slow_fsync(self, delay_s: float = DELAY_S) -> Strace:
         (log,) = (self.broker.data_dir / f"{self.topic}-0").glob("*.log")
-        return Strace(self.pid, log, SYNCS, SLOW, self.trace)
+        return Strace(self.pid, log, SYNCS, f"delay_enter={int(delay_s * 1e6)}", self.trace)
 
     def request(self, value: bytes) -> produce.ProduceRequest:
         return self.wire.produce_request(self.topic, batch(value))
@@ -86,7 +85,7 @@ def test_nobody_else_waits(place: Place) -> None:
     """Not the loop, and not another topic: Kafka has a thread a request."""
     other = place.wire.create("other")
     producer, neighbour = place.wire.connect(), place.wire.connect()
-    with place.slow_fsync():
+    with place.slow_fsync(5.0):  # however late this machine is
         producer.send(place.request(b"second"), 9)
         asked = [metadata.MetadataRequestTopic(name=place.topic)]
         for _ in range(10):

@@ -23,6 +23,7 @@ from kafka.errors import (
 )
 from kafka.structs import OffsetAndMetadata, OffsetAndTimestamp
 
+from compat_tests.kafka_python_consumers import subscribe
 from compat_tests.reference.kafka import BrokerProcess
 from compat_tests.times import TODAY_MS
 from compat_tests.waiting import collect, wait_for
@@ -50,14 +51,8 @@ def producer(bootstrap: str, **settings: Any) -> Any:
 
 
 def consumer(bootstrap: str, *topics: str, **settings: Any) -> Any:
-    """Subscribed to the topics once it knows them: kafka-python 3.0.12 hangs now and then, whatever the broker, when it joins a
-    group before that."""
     client = KafkaConsumer(bootstrap_servers=bootstrap, **({"auto_offset_reset": "earliest"} | settings))
-    for topic in topics:
-        assert client.partitions_for_topic(topic)
-    if topics:
-        client.subscribe(topics)
-    return closing(client)
+    return closing(subscribe(client, *topics) if topics else client)
 
 
 def drain(reader: KafkaConsumer, count: int) -> list[Any]:

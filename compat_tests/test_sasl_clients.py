@@ -13,6 +13,7 @@ from confluent_kafka import Consumer, Producer
 from kafka import KafkaConsumer, KafkaProducer
 from kafka.errors import KafkaError
 
+from compat_tests.kafka_python_consumers import subscribe
 from compat_tests.logging_in import PasswordBroker
 from compat_tests.reference.kafka import HOST
 from compat_tests.waiting import wait_for
@@ -115,7 +116,7 @@ def test_kafka_python(door: PasswordBroker, unique: Callable[[str], str], mechan
     producer = KafkaProducer(**settings)
     producer.send(topic, b"secured").get(30)
     producer.close()
-    consumer = KafkaConsumer(topic, auto_offset_reset="earliest", consumer_timeout_ms=30_000, **settings)
+    consumer = subscribe(KafkaConsumer(auto_offset_reset="earliest", consumer_timeout_ms=30_000, **settings), topic)
     assert next(iter(consumer)).value == b"secured"
     consumer.close()
 

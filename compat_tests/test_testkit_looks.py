@@ -13,6 +13,7 @@ from confluent_kafka import TopicPartition as Position
 from kafka import KafkaConsumer, KafkaProducer
 
 import ottla.testing
+from compat_tests.kafka_python_consumers import subscribe
 from compat_tests.waiting import wait_for
 
 KEYS: Final = 50
@@ -71,8 +72,7 @@ def confluent(broker: ottla.testing.Broker, client_id: str, **settings: Any) -> 
 
 
 def kafka_python(broker: ottla.testing.Broker, client_id: str) -> KafkaConsumer:
-    return KafkaConsumer(
-        "orders",
+    consumer = KafkaConsumer(
         bootstrap_servers=broker.bootstrap,
         group_id="billing",
         client_id=client_id,
@@ -80,6 +80,7 @@ def kafka_python(broker: ottla.testing.Broker, client_id: str) -> KafkaConsumer:
         auto_commit_interval_ms=50,
         heartbeat_interval_ms=100,
     )
+    return subscribe(consumer, "orders")
 
 
 @pytest.mark.parametrize("make", [confluent, kafka_python])

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
@@ -120,6 +121,10 @@ def test_what_groups_committed_outlives_any_broker() -> None:
             broker.start()
 
 
+def leads(admin: AdminClient, node: int) -> bool:
+    return bool(admin.list_topics("t", 30).topics["t"].partitions[0].leader == node)
+
+
 def test_a_cluster_for_tests_with_an_unpacked_kafka(tmp_path: Path) -> None:
     (tmp_path / "kafka").mkdir()
     (tmp_path / "kafka" / "libs").symlink_to(maven.jar_dir("kafka"))
@@ -129,7 +134,7 @@ def test_a_cluster_for_tests_with_an_unpacked_kafka(tmp_path: Path) -> None:
         produce(cluster.bootstrap, "t")
         for node in (2, 1, 2):
             cluster.move_leader("t", 0, to=node)
-            assert admin.list_topics("t", 30).topics["t"].partitions[0].leader == node
+            wait_for(partial(leads, admin, node), f"{node} leads")  # it may be the other broker that answers
         cluster.nodes[1].down()
         wait_for(lambda: leaders(cluster.brokers[1].bootstrap, "t") == {2}, "the broker has left")
         with pytest.raises(ottla.testing.ClusterError, match="broker 1 is not in sync in t-0, so it cannot lead"):

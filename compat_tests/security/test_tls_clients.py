@@ -20,7 +20,7 @@ from compat_tests.java_client import Java, running
 from compat_tests.reference import jvm
 from compat_tests.reference.kafka import HOST, BrokerFailed
 from compat_tests.security.tls_brokers import STORES, SecuredBroker
-from compat_tests.security.tls_clients import CLIENTS, OK, Trust
+from compat_tests.security.tls_clients import CLIENTS, OK, PATIENCE_MS, Trust
 from compat_tests.security.tls_files import ALICE, BROKER, FOREIGN, LATE, ROOT, STRANGER, Files
 from compat_tests.topics import make_topics
 from compat_tests.waiting import wait_for
@@ -30,7 +30,7 @@ from ottla.wire.messages import api_versions
 SET = AlterConfigOpType.SET
 Unique = Callable[[str], str]
 BRIEF_MS = 2_000
-"""How long a client tries that has to fail."""
+"""How long a client tries that has to fail, unless it is told why."""
 WRONG_WAYS: dict[str, tuple[str, Callable[[Files], Trust]]] = {
     "an authority that the client does not know": ("PEM", lambda files: Trust(files, FOREIGN)),
     "no certificate where one is required": ("MUTUAL", lambda files: Trust(files, ROOT)),
@@ -84,7 +84,8 @@ def test_wrong_ways(secured: SecuredBroker, client: str, program: Java) -> None:
     produce = CLIENTS[client]
     for (what, (listener, trusted)), classes in zip(WRONG_WAYS.items(), CLASSES[client], strict=True):
         trust: Trust = trusted(secured.files)
-        assert produce(secured.bootstrap(listener), "nothing", trust, program, BRIEF_MS) in classes, what
+        patience_ms = PATIENCE_MS if classes == {"SslAuthenticationException"} else BRIEF_MS
+        assert produce(secured.bootstrap(listener), "nothing", trust, program, patience_ms) in classes, what
 
 
 def test_plain_text_is_closed_without_an_answer(secured: SecuredBroker) -> None:

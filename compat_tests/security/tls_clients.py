@@ -21,7 +21,9 @@ from kafka.errors import KafkaError as KafkaPythonError
 
 from compat_tests.certificates import Holder
 from compat_tests.java_client import Java, JavaError
+from compat_tests.kafka_python_consumers import subscribe
 from compat_tests.security.tls_files import Files
+from compat_tests.waiting import wait_for
 
 VALUES = [f"value {number}".encode() * 200 for number in range(30)]
 PATIENCE_MS = 30_000
@@ -78,8 +80,7 @@ def confluent(bootstrap: str, topic: str, trust: Trust, _: Java, patience_ms: in
     try:
         admin.list_topics(timeout=patience_ms / 1000)
     except KafkaException:
-        admin.poll(1)
-        assert told, "librdkafka failed without a word"
+        wait_for(lambda: bool(admin.poll(0.1) or told), "librdkafka says why it failed")
         return next((name for name in ("_SSL", "_TRANSPORT") if name in told), told[0])
     producer = Producer(settings)
     for value in VALUES:
@@ -103,8 +104,8 @@ def kafka_python(bootstrap: str, topic: str, trust: Trust, _: Java, patience_ms:
                 sent.get(30)
     except KafkaPythonError as error:
         return type(error).__name__
-    reader = KafkaConsumer(topic, **settings, auto_offset_reset="earliest", consumer_timeout_ms=30_000)
-    with closing(reader):
+    with closing(KafkaConsumer(**settings, auto_offset_reset="earliest", consumer_timeout_ms=30_000)) as reader:
+        subscribe(reader, topic)
         got = [next(reader).value for _ in VALUES]
     assert got == VALUES
     return OK

@@ -125,7 +125,7 @@ CLASSIC = Script(
         Run("consumer-groups --describe --group classic-g --members"),
         Run("consumer-groups --describe --group classic-g", unordered=ANY_ORDER),
         Hold("s", "consumer", ("classic-1",), member("classic-g", "classic", group_instance_id="static-1")),
-        Run("consumer-groups --describe --group classic-g --members --verbose", until="static-1"),
+        Run("consumer-groups --describe --group classic-g --members --verbose", until=r"static-1.* 2 .*classic-1"),
         Release("s"),
         Run("consumer-groups --describe --group classic-g --members"),
         Run("streams-application-reset --application-id classic-g --input-topics classic-1", code=1, hide=(ASSIGNED,)),

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from compat_tests.group_settings import set_group
 from compat_tests.waiting import wait_for
 from compat_tests.wire import Wire
 from compat_tests.wire_diff.consumers import Consumer, described, topic_of_groups
@@ -20,6 +21,9 @@ from compat_tests.wire_diff.same import check, same_answer
 from compat_tests.wire_diff.test_transaction_coordinator import Client
 from ottla.wire.messages import delete_groups, describe_groups, offset_delete
 from ottla.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
+
+LONG_INTERVAL = {"consumer.assignment.interval.ms": "5000"}
+"""Where it matters that two requests lie within it, however late the machine is."""
 
 
 @pytest.mark.parametrize("version", [0, 1])
@@ -98,6 +102,7 @@ def test_two_members_share(wire: Wire) -> Any:
     """The second waits until the first has let go."""
     topic = topic_of_groups(wire, "t", 4)
     first, second = Consumer(wire, wire.name("g"), "m1"), Consumer(wire, wire.name("g"), "m2")
+    set_group(wire, first.group, LONG_INTERVAL)
     steps = [first.join([topic]), first.owning(), second.join([topic])]
     steps += [second.until(3, topic_partitions=[]), described(wire, first.group)]
     revoking = first.beat()
@@ -161,6 +166,7 @@ def test_static_members(wire: Wire) -> Any:
 def test_expressions(wire: Wire) -> Any:
     first, group = topic_of_groups(wire, "t1"), wire.name("g")
     member = Consumer(wire, group, "m")
+    set_group(wire, group, LONG_INTERVAL)
     steps = [member.join(None, subscribed_topic_regex=f"{wire.name('t')}.")]
     member.until_assigned(1)
     steps += [member.epoch, described(wire, group), member.beat(subscribed_topic_regex="(")]

@@ -35,8 +35,12 @@ UNKNOWN_ID = b"0123456789abcdef"
 def loaded(wire: Wire, group: str, topic: bytes, partitions: int) -> None:
     """The broker has the group's state of an empty topic. Kafka loads it aside, and answers without what is not there yet."""
     member = ShareMember(wire, group, "loader")
-    for _ in range(3):
-        member.fetch([(topic, index) for index in range(partitions)], min_bytes=1, max_wait_ms=150)
+
+    def all_answer() -> bool:
+        answer = member.fetch([(topic, index) for index in range(partitions)], epoch=0, min_bytes=1, max_wait_ms=150)
+        return [len(each.partitions) for each in answer.responses] == [partitions]
+
+    wait_for(all_answer, "the state is loaded")
 
 
 @pytest.mark.parametrize("version", [1, 2])

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from compat_tests.group_settings import see_a_later_change
 from compat_tests.waiting import wait_for
 from compat_tests.wire import Wire
 from compat_tests.wire_diff.members import Member
@@ -82,6 +83,7 @@ class ShareGroup:
 
         if not answer.responses[0].error_code:
             wait_for(holds, f"{group} has its settings")
+            see_a_later_change(self.wire, group)
         return answer
 
     def beat(
