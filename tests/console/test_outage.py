@@ -24,9 +24,10 @@ import os, signal, sys
 from ottla.commands.groups import reset
 from ottla.commands.clients.client import Cluster
 
-cluster, broker = Cluster({"bootstrap.servers": sys.argv[1]}, timeout_s=0.5), int(sys.argv[2])
+cluster, broker = Cluster({"bootstrap.servers": sys.argv[1]}), int(sys.argv[2])
 ours = cluster.admin()
 cluster.reach(ours)
+cluster.timeout_s = 0.5
 os.kill(broker, signal.SIGSTOP)
 print(reset.committed_of(cluster, ours, ["g"]))
 os.kill(broker, signal.SIGCONT)
@@ -58,6 +59,13 @@ def get(port: int, path: str, cookie: str = "") -> tuple[int, str]:
         return answer.status, (answer.headers["Set-Cookie"] or "").partition(";")[0]
 
 
+def until_shown(port: int, path: str, cookie: str) -> None:
+    """Asks for a page until it is there: each time that waits for the console's own look at the broker."""
+    until = time.monotonic() + 60
+    while get(port, path, cookie)[0] != 200:
+        assert time.monotonic() < until
+
+
 def is_asked(port: int) -> bool:
     """Returns whether something has arrived at the port that nobody has read yet: the process behind it is stopped."""
     lines = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
@@ -76,7 +84,7 @@ def test_a_broker_that_dies_while_a_page_of_groups_waits(tmp_path: Path) -> None
         consumer.close()
         with running("console", "--bootstrap", bootstrap, "--port", str(port), "--timeout", "3") as console:
             _, cookie = get(port, f"/?token={TOKEN}")
-            assert get(port, "/group?id=g", cookie)[0] == 200
+            until_shown(port, "/group?id=g", cookie)
             broker.send_signal(signal.SIGSTOP)
             statuses: list[int] = []
             page = threading.Thread(target=lambda: statuses.append(get(port, "/groups", cookie)[0]))
@@ -88,10 +96,8 @@ def test_a_broker_that_dies_while_a_page_of_groups_waits(tmp_path: Path) -> None
             page.join()
             assert statuses[0] in {200, 502, 504}  # the list of groups may be kept still
             with running(*serve):
-                until = time.monotonic() + 60
-                while get(port, "/group?id=g", cookie)[0] != 200:  # each waits for the console's own look at the broker
-                    assert time.monotonic() < until
-                assert get(port, "/topics/t", cookie)[0] == 200
+                until_shown(port, "/group?id=g", cookie)
+                until_shown(port, "/topics/t", cookie)
             assert console.poll() is None
 
 

@@ -12,8 +12,11 @@ from scripts.powercut.broker import Guest
 
 def state(pid: int) -> str:
     """Returns the letter that the kernel has for what a process does; "" if there is none."""
-    file = Path(f"/proc/{pid}/stat")
-    return file.read_text().rpartition(")")[2].split()[0] if file.exists() else ""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text()
+    except (FileNotFoundError, ProcessLookupError):  # gone, or gone while it was read
+        return ""
+    return text.rpartition(")")[2].split()[0]
 
 
 def test_only_the_guests_kernel_is_stopped_for_a_while() -> None:

@@ -25,8 +25,10 @@ def serve(name, ready):
         if fault != name + " stays":
             note("stop " + name)
             sys.exit(143 if name.startswith("controller") else 0)
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])  # who is stopped has noted that it started
     signal.signal(signal.SIGTERM, stop)
     note("start " + name)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM])
     if fault != name + " waits":
         ready()
     while True:

@@ -134,7 +134,12 @@ def test_9_an_open_transaction_is_in_the_way(world: World) -> None:
     world.reader("behind-etl", "blocked", isolation_level="read_committed")
     world.until_committed("behind-etl", "blocked", 5)
     world.transaction("etl-7", "blocked", 3, end=None)
-    check(world.verdict("behind-etl"), "blocked", "blocked [0] is blocked at offset 5 by transaction etl-7", "open for")
+    check(
+        world.verdict_once("behind-etl", "blocked"),
+        "blocked",
+        "blocked [0] is blocked at offset 5 by transaction etl-7",
+        "open for",
+    )
 
 
 def test_10_a_quota_makes_it_wait(world: World) -> None:
@@ -164,7 +169,7 @@ def test_11_it_reads_and_does_not_commit(world: World) -> None:
     world.produce("uncommitted", 8)
     reader = world.reader("forgets", "uncommitted", enable_auto_commit="false")
     until(lambda: reader.read == 8, "it has read all")
-    check(world.verdict("forgets"), "not-committing", "forgets-client", "uncommitted [0]", "offset 8")
+    check(world.verdict_once("forgets", "not-committing"), "not-committing", "forgets-client", "uncommitted [0]", "offset 8")
 
 
 def test_12_the_next_batch_is_damaged(world: World) -> None:
@@ -181,7 +186,7 @@ def test_12_the_next_batch_is_damaged(world: World) -> None:
     reader = world.reader("stops", "damaged", check_crcs="true")
     until(lambda: reader.errors, "the consumer has said so")
     words = ("stops-client (127.0.0.1) cannot go on", "damaged [0], at offset 5, is damaged", "checksum (CRC)")
-    check(world.verdict("stops"), "damaged", *words)
+    check(world.verdict_once("stops", "damaged"), "damaged", *words)
 
 
 def test_13_a_record_is_larger_than_what_it_takes(world: World) -> None:
@@ -189,7 +194,7 @@ def test_13_a_record_is_larger_than_what_it_takes(world: World) -> None:
     world.produce("large", 1, size=500_000)
     small: dict[str, Any] = {"fetch_max_bytes": "10000", "max_partition_fetch_bytes": "10000", "message_max_bytes": "10000"}
     world.reader("small", "large", receive_message_max_bytes="20000", **small)
-    check(world.verdict("small"), "too-large", "large [0], at offset 0", "small-client")
+    check(world.verdict_once("small", "too-large"), "too-large", "large [0], at offset 0", "small-client")
 
 
 def test_14_it_falls_behind(world: World) -> None:
@@ -206,7 +211,7 @@ def test_14_it_falls_behind(world: World) -> None:
     until(lambda: (world.committed("slow", "fast") or 0) > 2, "it has begun to commit")
     writer.start()
     try:
-        verdict = world.verdict("slow", 1.0)
+        verdict = world.verdict_once("slow", "behind", 1.0)
     finally:
         stops.set()
         writer.join()

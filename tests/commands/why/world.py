@@ -219,5 +219,14 @@ class World:
         )
         return gather(asked, group, watch_s)
 
+    def verdict_once(self, group: str, reason: str, watch_s: float = WATCH_S) -> Verdict:
+        """Returns the first verdict for this reason, or after a while the last one. In a watch of half a second on a late machine
+        a member may not fetch at all, which is a reason of its own."""
+        end = time.monotonic() + 20
+        verdict = self.verdict(group, watch_s)
+        while verdict.reason != reason and time.monotonic() < end:
+            verdict = self.verdict(group, watch_s)
+        return verdict
+
     def verdict(self, group: str, watch_s: float = WATCH_S, *, has_inside: bool = True) -> Verdict:
         return judge(self.facts(group, watch_s, has_inside=has_inside))

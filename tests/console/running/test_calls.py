@@ -88,7 +88,8 @@ def test_at_the_end_pages_are_given_up_soon_and_what_still_runs_is_said(monkeypa
     go.set()
 
 
-def test_at_the_end_nothing_runs_if_no_page_does() -> None:
+def test_at_the_end_nothing_runs_if_no_page_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "END_S", 30)
     calls = Calls(30)
 
     async def ended() -> bool:

@@ -75,7 +75,9 @@ def test_the_thread_ends_when_the_browser_goes() -> None:
     answered(of, follow, gone_after=1)
     assert ended.wait(30)
     of.close()
-    assert answered(of, lambda outlet: None) == b""  # its place is free again
+    assert of._free.acquire(timeout=30)  # its place is free again, a moment after it ended
+    of._free.release()
+    assert answered(of, lambda outlet: None) == b""
 
 
 def test_too_many_are_told_so() -> None:

@@ -22,7 +22,7 @@ HEAD = b"GET / HTTP/1.1\r\nHost: x\r\n"
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection, "HEAD_S", 0.3)
+    monkeypatch.setattr(connection, "HEAD_S", 1.0)
     monkeypatch.setattr(connection, "MAX_CONNECTIONS", 3)
 
 
@@ -113,6 +113,7 @@ async def _large(_: Any, __: Any, send: Any) -> None:
 
 
 def test_a_browser_that_does_not_take_its_answer_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection, "HEAD_S", 20)
     monkeypatch.setattr(connection, "STALLED_S", 0.3)
 
     async def use(open_: Any, *_: Any, **tls: Any) -> None:
@@ -129,7 +130,7 @@ def test_a_browser_that_does_not_take_its_answer_is_cut_off(monkeypatch: pytest.
 
 
 def test_a_browser_that_takes_its_answer_slowly_gets_all_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection, "STALLED_S", 0.2)
+    monkeypatch.setattr(connection, "STALLED_S", 1.0)
 
     async def use(open_: Any) -> None:
         loop = asyncio.get_running_loop()
@@ -139,7 +140,7 @@ def test_a_browser_that_takes_its_answer_slowly_gets_all_of_it(monkeypatch: pyte
         began = loop.time()
         for part in range(1, 33):
             await reader.readexactly(LARGE // 32)
-            await until(began + part * 0.02)
+            await until(began + part * 0.07)
         assert loop.time() - began > 2 * connection.STALLED_S
 
     asyncio.run(_serving(use, _large))
@@ -199,7 +200,9 @@ def client() -> ssl.SSLContext:
     return ssl.create_default_context(cadata=ROOT.chain_pem())
 
 
-def test_tls_comes_first_and_then_a_page() -> None:
+def test_tls_comes_first_and_then_a_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection, "HEAD_S", 20)
+
     async def use(open_: Any, under_way: set[Any]) -> None:
         reader, writer = await open_(ssl=client(), server_hostname="localhost")
         writer.write(HEAD + b"\r\n")
@@ -211,8 +214,9 @@ def test_tls_comes_first_and_then_a_page() -> None:
     asyncio.run(_encrypting(use))
 
 
-def test_what_a_browser_sends_with_the_end_of_its_handshake_is_read() -> None:
+def test_what_a_browser_sends_with_the_end_of_its_handshake_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     """A client of its own, whose last bytes of the handshake and first ones of a request arrive together."""
+    monkeypatch.setattr(connection, "HEAD_S", 20)
 
     async def use(open_: Any, _: set[Any]) -> None:
         reader, writer = await open_()

@@ -314,7 +314,7 @@ def test_controllers_that_do_not_let_it_go_are_not_waited_for_once_they_are_sile
         await leaving
         await rig.cluster.leave()
 
-    joins(scenario, broker_session_timeout_ms="600")
+    joins(scenario, broker_session_timeout_ms="3000")
     assert "do not let this broker go in time" in caplog.text
 
 

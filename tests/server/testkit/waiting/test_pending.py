@@ -225,7 +225,7 @@ def test_each_cause_alone_ends_a_wait() -> None:
             await rig.call("POST", "/v1/clock/freeze")  # every pass of the broker would have it looked at, too
             await raised(rig, Flag(), change_metadata)
             await raised(rig, Flag("ListGroups"), ask_list)
-            await raised(rig, Flag(due_in_s=0.02), nothing)
+            await raised(rig, Flag(due_in_s=0.5), nothing)
             await raised(rig, Flag(watches_connections=True), client.close)
             await raised(rig, Flag(), restart)
 
