@@ -96,7 +96,6 @@ class LocalLog:
         written = segment.write_indexes(final=True)
         if not synced:
             self.unsynced.paths += written
-            segment.indexes.release_large()
             return
         try:
             for path in written:
@@ -105,7 +104,6 @@ class LocalLog:
         except OSError:  # without this the next attempt would find nothing left to write, and sync nothing
             segment.rewrite_indexes()
             raise
-        segment.indexes.release_large()
 
     def write_indexes(self) -> None:
         """Writes, unsynced, what the indexes of all segments do not have on disk yet, and ends the files at the last whole
@@ -258,3 +256,4 @@ class LocalLog:
         self.path = path
         for segment in self.segments:
             segment.directory = path
+            segment.indexes.forget_files()

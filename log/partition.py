@@ -209,6 +209,7 @@ class PartitionLog(Appending):
             self.take_snapshot()
             segment = self.local.new_segment(self.log_end_offset)
         self.segments.add(segment)
+        old.indexes.release_large()
         self._roll_flush_upto = self.log_end_offset
         _log.info("%s-%d rolled a segment at offset %d", self.topic, self.partition, self.log_end_offset)
         return segment

@@ -7,7 +7,8 @@ thousand small objects and no descriptors.
 An append writes the bytes first and does the bookkeeping afterwards. If not all bytes were written, the file is cut back to its
 old size before the error is raised; if even that fails, recovery cuts the torn tail at the next start.
 
-Large indexes of a segment that has ended are not loaded: their files are searched (log/stored_index.py).
+Large indexes are not loaded to be read, because a segment that has ended has no use for all of them: their files are searched
+(log/stored_index.py). Who appends loads them.
 
 Index entries follow Kafka's rule: when more than `index.interval.bytes` were written since the last entry, the batch that is
 about to be written gets one (its last offset, its position), and the time index gets one with it.
@@ -297,9 +298,8 @@ class Segment:
     def _in_offsets(self, search: Callable[[OffsetIndex | StoredOffsets], T]) -> T:
         stored = self.indexes.stored(self.path, self.size)
         if stored is not None:
-            with suppress(CorruptIndex):
+            with suppress(CorruptIndex):  # what is loaded instead is rebuilt if it is wrong
                 return search(stored[0])
-            self.rebuild_indexes()
         return search(self.offset_index)
 
     def _in_times(self, search: Callable[[TimeIndex | StoredTimes], T]) -> T:
@@ -307,7 +307,6 @@ class Segment:
         if stored is not None:
             with suppress(CorruptIndex):
                 return search(stored[1])
-            self.rebuild_indexes()
         return search(self.time_index)
 
     @property
@@ -318,7 +317,7 @@ class Segment:
 
     @property
     def time_index(self) -> TimeIndex:
-        """The time index, likewise."""
+        """The time index in memory, rebuilt if the file is wrong. Raises CorruptRecord and OSError."""
         index = self.indexes.times
         return self._load_indexes()[1] if index is None else index
 
@@ -480,6 +479,8 @@ class Segment:
 
     def truncate_bytes(self, size: int, offset: int) -> None:
         """Cuts the file to `size` bytes, where the batch with `offset` started."""
+        if size and self.indexes.offsets is None:
+            self._load_indexes()  # before they lead beyond the end of the log, as wrong ones would
         self.open_file().truncate(size)
         self.size, self.longer_on_disk = size, False
         self.offset_index.truncate_to(offset)

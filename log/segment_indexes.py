@@ -1,7 +1,7 @@
 """The indexes of one segment: offset, time and transaction index, in memory or in their files.
 
-The indexes of the segment that grows are in memory, and so are small ones that were looked at. Large ones of a segment that has
-ended are searched in their files (log/stored_index.py). What is in memory only is dirty until it is written.
+The indexes of a segment that grows are in memory, and so are small ones that were looked at. Large ones are searched in their
+files (log/stored_index.py) until somebody appends. What is in memory only is dirty until it is written.
 
 Who reads finds a wrong index out here, as CorruptIndex; to rebuild it from the log is up to the segment, which has that.
 """
@@ -90,17 +90,18 @@ class SegmentIndexes:
         return self._stored
 
     def release(self) -> None:
-        """Lets go what is on disk, too."""
+        """Lets go of what is on disk, too."""
+        self._stored = None
         if not self.are_dirty:
             self.offsets = self.times = self.txns = None
 
     def release_large(self) -> None:
-        """Lets go what is on disk, too, if it can be searched there: the segment has ended."""
+        """Lets go of what is on disk, too, if it can be searched there: the segment has ended."""
         if not self.are_dirty and self.offsets is not None and len(self.offsets) > LOADED_ENTRIES:
             self.offsets = self.times = None
 
     def forget_files(self) -> None:
-        """Notes that the files have other names."""
+        """Notes that the files have other names, or are in a directory of another name."""
         self._stored = None
 
     # The transaction index

@@ -1,17 +1,19 @@
 """Finds entries in index files that are too large to be kept in memory: a GiB of small batches has 5 MiB of them.
 
 A file is searched by its blocks of 512 entries, one read for each step, and the block with the answer is decoded as an index of
-its own. The last one stays: who reads on finds what follows there, without a read.
+its own. That of offsets stays: who reads on finds what follows there, without a read.
 
-Indexes carry no checksum, so what is decoded is checked, as where a whole file is loaded (log/index.py). That covers a wrong
+Indexes carry no checksum, so what is decoded is checked, as where a whole file is loaded (log/index.py). That covers one wrong
 entry which led there, too: a search ends between two entries that it looked at, the first of a block and the first of the next.
 Both are decoded together with the entries beside them, and a wrong one does not ascend from the one before it, or to the next.
+A block answers only between those two, because what is beside them was compared on one side only.
 
 All methods raise CorruptIndex if the file is missing, empty, cut or wrong where it is needed, and OSError.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from struct import Struct
 from typing import Final
@@ -29,96 +31,110 @@ _TIME_ENTRY: Final = Struct(">qi")
 
 def is_large(disk: Disk, path: str) -> bool:
     """Returns whether an offset index is to be searched in its file. Raises CorruptIndex and OSError."""
-    return _open(disk, path, _OFFSET_ENTRY).size > LOADED_ENTRIES * _OFFSET_ENTRY.size
+    try:
+        return disk.size(path) > LOADED_ENTRIES * _OFFSET_ENTRY.size
+    except FileNotFoundError:
+        raise CorruptIndex("missing") from None
 
 
 class StoredOffsets:
     """The offset index of a segment with a log of `log_size` bytes, in its file."""
 
-    __slots__ = ("_base_offset", "_block", "_disk", "_end", "_first", "_log_size", "_path")
+    __slots__ = ("_base_offset", "_block", "_end", "_entries", "_first", "_high", "_log_size", "_low")
 
-    def __init__(self, disk: Disk, path: str, base_offset: int, log_size: int) -> None:
-        self._disk = disk
-        self._path = path
+    def __init__(self, disk: Disk, path: str, base_offset: int, log_size: int, block_entries: int = BLOCK_ENTRIES) -> None:
+        self._entries = _Entries(disk, path, _OFFSET_ENTRY, block_entries)
         self._base_offset = base_offset
         self._log_size = log_size
         self._block = OffsetIndex(base_offset, 0)
-        self._first = self._end = base_offset  # which offsets the block answers for, from the first to below the end
+        self._first = self._end = 0  # which offsets the block answers for: from the first to below the end
+        self._low = self._high = 0  # and which positions: above the low one, up to the high one
 
     def lookup(self, offset: int) -> int:
         """Returns what OffsetIndex.lookup returns."""
         if not self._first <= offset < self._end:
-            self._load_block_of(offset)
+            relative = offset - self._base_offset
+            self._load(lambda last_offset, _: last_offset <= relative)
         return self._block.lookup(offset)
 
     def offset_at(self, position: int) -> int | None:
         """Returns what OffsetIndex.offset_at returns."""
-        file = _open(self._disk, self._path, _OFFSET_ENTRY)
-        number = _last_block(file, _OFFSET_ENTRY, lambda _, at: at < position)
-        return self._decoded(file, number).offset_at(position)
+        if not self._low < position <= self._high:
+            self._load(lambda _, at: at < position)
+        return self._block.offset_at(position)
 
-    def _load_block_of(self, offset: int) -> None:
-        file, relative = _open(self._disk, self._path, _OFFSET_ENTRY), offset - self._base_offset
-        number = _last_block(file, _OFFSET_ENTRY, lambda last_offset, _: last_offset <= relative)
-        block = self._decoded(file, number)
-        offsets = [at for at, _ in block.entries()]
+    def _load(self, precedes: Callable[[int, int], bool]) -> None:
+        data, first, next_first = self._entries.block(precedes)
+        block = OffsetIndex(self._base_offset, 0)
+        block.decode(data, self._log_size)
+        entries = block.entries()
         self._block = block
-        self._first = offsets[0] if number else min(self._base_offset, offset)
-        self._end = offsets[-1] if number + 1 < _blocks(file, _OFFSET_ENTRY) else max(offsets[-1], offset) + 1
-
-    def _decoded(self, file: File, number: int) -> OffsetIndex:
-        index = OffsetIndex(self._base_offset, 0)
-        index.decode(_block(file, number, _OFFSET_ENTRY.size), self._log_size)
-        return index
+        self._first, self._low = (-1, -1) if first is None else entries[first]
+        self._end, self._high = (sys.maxsize, sys.maxsize) if next_first is None else entries[next_first]
 
 
 class StoredTimes:
     """The time index of a segment, in its file."""
 
-    __slots__ = ("_base_offset", "_disk", "_path")
+    __slots__ = ("_base_offset", "_entries")
 
-    def __init__(self, disk: Disk, path: str, base_offset: int) -> None:
-        self._disk = disk
-        self._path = path
+    def __init__(self, disk: Disk, path: str, base_offset: int, block_entries: int = BLOCK_ENTRIES) -> None:
+        self._entries = _Entries(disk, path, _TIME_ENTRY, block_entries)
         self._base_offset = base_offset
 
     def lookup(self, timestamp: int) -> int:
         """Returns what TimeIndex.lookup returns."""
-        file = _open(self._disk, self._path, _TIME_ENTRY)
-        return self._decoded(file, _last_block(file, _TIME_ENTRY, lambda at, _: at < timestamp)).lookup(timestamp)
+        return self._block(lambda at, _: at < timestamp).lookup(timestamp)
 
     def last(self) -> tuple[int, int]:
         """Returns what TimeIndex.last returns."""
-        file = _open(self._disk, self._path, _TIME_ENTRY)
-        return self._decoded(file, _blocks(file, _TIME_ENTRY) - 1).last()
+        return self._block(lambda _, __: True).last()
 
-    def _decoded(self, file: File, number: int) -> TimeIndex:
+    def _block(self, precedes: Callable[[int, int], bool]) -> TimeIndex:
         index = TimeIndex(self._base_offset, 0)
-        index.decode(_block(file, number, _TIME_ENTRY.size))
+        index.decode(self._entries.block(precedes)[0])
         return index
 
 
-def _last_block(file: File, entry: Struct, precedes: Callable[[int, int], bool]) -> int:
-    """Returns the number of the last block whose first entry precedes what is searched; 0 if there is none."""
-    low, high = 0, _blocks(file, entry) - 1
-    while low < high:
-        middle = (low + high + 1) // 2
-        if precedes(*entry.unpack(_read(file, middle * BLOCK_ENTRIES * entry.size, entry.size))):
-            low = middle
-        else:
-            high = middle - 1
-    return low
+class _Entries:
+    """The entries of a file, in blocks of `block_entries`. The file is open only while it is searched."""
 
+    __slots__ = ("_block_entries", "_disk", "_entry", "_path")
 
-def _blocks(file: File, entry: Struct) -> int:
-    return -(-file.size // (entry.size * BLOCK_ENTRIES))
+    def __init__(self, disk: Disk, path: str, entry: Struct, block_entries: int) -> None:
+        self._disk = disk
+        self._path = path
+        self._entry = entry
+        self._block_entries = block_entries
 
+    def block(self, precedes: Callable[[int, int], bool]) -> tuple[bytes, int | None, int | None]:
+        """Returns the last block whose first entry precedes what is searched, or the first block: its entries with one before
+        them and two behind them, as far as there are any, then which of these are the first of the block and the first of the
+        next one; None for the first of the first block and for what follows the last one."""
+        file, size, entries = self._open(), self._entry.size, self._block_entries
+        count = file.size // size
+        low, high = 0, (count - 1) // entries
+        while low < high:
+            middle = (low + high + 1) // 2
+            if precedes(*self._entry.unpack(_read(file, middle * entries * size, size))):
+                low = middle
+            else:
+                high = middle - 1
+        before = 1 if low else 0
+        start, end = low * entries - before, min((low + 1) * entries + 2, count)
+        data = _read(file, start * size, (end - start) * size)
+        return data, before or None, before + entries if (low + 1) * entries < count else None
 
-def _block(file: File, number: int, entry_size: int) -> bytes:
-    """Returns a block with one entry before it and two behind it, as far as there are any."""
-    start = max(number * BLOCK_ENTRIES - 1, 0) * entry_size
-    end = min(((number + 1) * BLOCK_ENTRIES + 2) * entry_size, file.size)
-    return _read(file, start, end - start)
+    def _open(self) -> File:
+        try:
+            file = self._disk.open(self._path)
+        except FileNotFoundError:
+            raise CorruptIndex("missing") from None
+        if not file.size:
+            raise CorruptIndex("empty")
+        if file.size % self._entry.size:
+            raise CorruptIndex(f"{file.size} bytes are not a whole number of entries")
+        return file
 
 
 def _read(file: File, position: int, length: int) -> bytes:
@@ -126,15 +142,3 @@ def _read(file: File, position: int, length: int) -> bytes:
     if len(data) != length:
         raise CorruptIndex("it became shorter")
     return data
-
-
-def _open(disk: Disk, path: str, entry: Struct) -> File:
-    try:
-        file = disk.open(path)
-    except FileNotFoundError:
-        raise CorruptIndex("missing") from None
-    if not file.size:
-        raise CorruptIndex("empty")
-    if file.size % entry.size:
-        raise CorruptIndex(f"{file.size} bytes are not a whole number of entries")
-    return file

@@ -79,7 +79,7 @@ SECTIONS: Final[dict[str, Section]] = {
     ),
     "Indexes in memory": (
         ("log.index.size.max.bytes",),
-        (Fixed("entries of the index of a segment that has ended", LOADED_ENTRIES, "the file is searched, not loaded"),),
+        (Fixed("entries of an index that is loaded for a search", LOADED_ENTRIES, "its file is searched, unless to append"),),
     ),
     "Topics and settings": (
         ("ottla.max.partitions",),

@@ -306,7 +306,7 @@ def _cut(
 ) -> Iterator[Slice]:
     low = wanted.low
     if wanted.earliest != MIN_TIMESTAMP:
-        low = max(low, segment.time_index.lookup(wanted.earliest))
+        low = max(low, segment.offset_before(wanted.earliest))
     start, end = 0, segment.size
     if low > segment.base_offset:
         first = segment.locate(low)

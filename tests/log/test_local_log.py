@@ -7,8 +7,11 @@ import errno
 import pytest
 
 from ottla.log.errors import StorageError
+from ottla.log.local_log import LocalLog
 from ottla.log.management.passes import delete_steps, run_pass
 from ottla.log.names import STRAY_DIR_SUFFIX
+from ottla.log.segment import Segment
+from ottla.log.stored_index import LOADED_ENTRIES
 from ottla.log.txn_index import AbortedTransaction
 from tests.log.support import NOW_MS, Rig, batch, settings
 
@@ -119,6 +122,44 @@ def test_a_log_goes_on_under_another_name() -> None:
     assert rig.log.path == "/data/other"
     assert rig.read() == [0, 1, 2, 3, 4]
     assert {name[:20] for name in rig.disk.list("/data/other") if name.endswith(".log")} == {f"{base:020d}" for base in (0, 2, 4)}
+
+
+def test_large_indexes_are_found_under_another_name_too() -> None:
+    rig = rig_of_large_indexes()
+    rig.log.roll()
+    old = rig.log.segments[0]
+    position = old.position_of(7)
+    rig.log.local.rename_directory("/data/other")
+    assert (old.position_of(7), old.position_of(LOADED_ENTRIES)) == (position, LOADED_ENTRIES * SIZE)
+    assert old.indexes.offsets is None  # nothing was loaded, nor rebuilt
+
+
+def rig_of_large_indexes() -> Rig:
+    """One segment, with an entry for each batch but the first."""
+    rig = Rig(settings(index_interval_bytes=0))
+    rig.fill(LOADED_ENTRIES + 2)
+    return rig
+
+
+def test_large_indexes_leave_memory_with_a_roll_that_succeeds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After one that fails the segment goes on, and each further attempt would load them again."""
+
+    def is_full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "no room")
+
+    rig = rig_of_large_indexes()
+    old = rig.log.segments.active
+    with monkeypatch.context() as patch:
+        patch.setattr(LocalLog, "new_segment", is_full)
+        with pytest.raises(StorageError):
+            rig.log.roll()
+    assert is_in_memory(old)
+    rig.log.roll()
+    assert not is_in_memory(old)
+
+
+def is_in_memory(segment: Segment) -> bool:
+    return segment.indexes.offsets is not None and segment.indexes.times is not None
 
 
 @pytest.mark.parametrize("synced", [True, False])

@@ -10,7 +10,7 @@ from ottla.log.disk.files import FileSlice, OpenFiles
 from ottla.log.errors import CorruptRecord
 from ottla.log.segment import Segment
 from ottla.log.stored_index import BLOCK_ENTRIES, LOADED_ENTRIES
-from ottla.wire.batch import read_header, stamp
+from ottla.wire.batch import HEADER_SIZE, read_header, stamp
 from tests.log.support import NOW_MS, batch, last_time_entry
 from tests.memdisk import MemDisk
 
@@ -345,27 +345,61 @@ def test_what_is_not_on_disk_stays(large: Segment) -> None:
 
 @pytest.mark.parametrize("suffix", ["index", "timeindex"])
 @pytest.mark.parametrize("damage", [None, 0, 1, 8 * LOADED_ENTRIES])
-def test_a_bad_large_index_is_rebuilt(large: Segment, suffix: str, damage: int | None, large_disk: MemDisk) -> None:
-    """At its first use, or while it is in use: it is missing, empty, spoiled at an entry, cut."""
+@pytest.mark.parametrize("in_use", [False, True])
+@pytest.mark.parametrize("first", ["offset", "time", "greatest time"])
+def test_a_bad_large_index_is_rebuilt(
+    large: Segment, suffix: str, damage: int | None, large_disk: MemDisk, in_use: bool, first: str
+) -> None:
+    """At its first use, or while it is in use: it is missing, empty, spoiled at the entry that is searched, cut."""
     path = f"/p/00000000000000000100.{suffix}"
     whole = large_disk.read_bytes(path)
-    spoilt = {0: b"", 1: whole[:8008] + b"\x7f" + whole[8009:]}
-    for in_use in (False, True):
-        if in_use:
-            assert large.locate(101) is not None
-        try:
-            if damage is None:
-                large_disk.remove(path)
-            else:
-                large_disk.write_bytes(path, spoilt.get(damage, whole[: damage + 3]))
-            found = large.locate(99 + LARGE)
-            assert found is not None
-            assert found.base_offset == 99 + LARGE
+    entry = len(whole) // (LARGE - (suffix == "index"))
+    spoilt = {0: b"", 1: whole[: 2000 * entry] + b"\x7f" + whole[2000 * entry + 1 :]}
+    if in_use:
+        assert large.locate(101) is not None
+    try:
+        if damage is None:
+            large_disk.remove(path)
+        else:
+            large_disk.write_bytes(path, spoilt.get(damage, whole[: damage + 3]))
+        if first == "time":
             assert large.offset_before(NOW_MS + 20_000) == 100 + 1999
+        elif first == "greatest time":
             assert large.max_timestamp == NOW_MS + (LARGE - 1) * 10
-        finally:
-            large_disk.write_bytes(path, whole)
-            large.close()
+        found = large.locate(100 + 2000)
+        assert found is not None
+        assert found.base_offset == 100 + 2000
+        assert large.offset_before(NOW_MS + 20_000) == 100 + 1999
+        assert large.max_timestamp == NOW_MS + (LARGE - 1) * 10
+        if (suffix, damage) != ("index", 0):  # one without entries leads to the beginning of the segment, which is right
+            assert large.indexes.are_dirty  # it was rebuilt
+            assert len(large.offset_index) == LARGE - 1
+    finally:
+        large_disk.write_bytes(path, whole)
+        large.close()
+
+
+def test_a_time_index_that_is_rightly_empty_is_no_reason_to_rebuild(disk: MemDisk) -> None:
+    made = without_times(disk)
+    again = segment(disk, size=made.size)
+    assert again.position_of(50 + LARGE) == made.position_of(50 + LARGE)
+    assert again.offset_before(NOW_MS) == 100
+    assert not again.indexes.are_dirty
+    again.indexes.release()
+    assert again.indexes.offsets is None
+
+
+def test_a_cut_loads_what_it_cuts_before_the_log_is_shorter(large_disk: MemDisk, large: Segment, disk: MemDisk) -> None:
+    """The entries behind the cut would be wrong then, and the whole segment be walked for others."""
+    for name in large_disk.list("/p"):
+        disk.write_bytes(f"/p/{name}", large_disk.read_bytes(f"/p/{name}"))
+    made = segment(disk, size=large.size)
+    made.index_interval_bytes = 1
+    log = "/p/00000000000000000100.log"
+    disk.write_bytes(log, b"\xff" * HEADER_SIZE + disk.read_bytes(log)[HEADER_SIZE:])  # a walk from the beginning would end here
+    made.truncate_to(90 + LARGE)
+    assert len(made.offset_index) == LARGE - 11
+    assert fill(made, 2, start=90 + LARGE)
 
 
 def test_a_cut_ends_the_search_in_files(disk: MemDisk) -> None:
@@ -383,7 +417,8 @@ def test_a_cut_ends_the_search_in_files(disk: MemDisk) -> None:
     assert made.position_of(98 + LARGE) == positions[-9]
 
 
-def test_large_indexes_of_records_without_time(disk: MemDisk) -> None:
+def without_times(disk: MemDisk) -> Segment:
+    """A large segment of records without timestamps, which has ended."""
     made = segment(disk)
     made.index_interval_bytes = 1
     made.create_files()
@@ -391,6 +426,42 @@ def test_large_indexes_of_records_without_time(disk: MemDisk) -> None:
         data = batch(timestamp_ms=-1)
         made.append([stamp(read_header(data), offset, 0), data[16:]], len(data), offset, -1)
     made.write_indexes(final=True)
+    return made
+
+
+def test_what_is_searched_is_what_was_written_last(disk: MemDisk) -> None:
+    made = segment(disk)
+    made.index_interval_bytes = 1
+    made.create_files()
+    positions = fill(made, LARGE)
+    made.write_indexes(final=True)
+    made.indexes.release_large()
+    assert made.position_of(98 + LARGE) == positions[-2]  # from a block that is kept
+    made.truncate_to(90 + LARGE)
+    fill(made, 4, start=96 + LARGE)
+    made.write_indexes(final=True)
+    made.indexes.release_large()
+    assert made.position_of(98 + LARGE) == positions[-8]
+
+
+def test_renamed_files_are_searched(large_disk: MemDisk, disk: MemDisk, large: Segment) -> None:
+    for name in large_disk.list("/p"):
+        disk.write_bytes(f"/p/{name}", large_disk.read_bytes(f"/p/{name}"))
+    made = segment(disk, size=large.size)
+    assert made.position_of(101) == large.position_of(101)
+    made.rename_files(".swap")
+    assert made.position_of(98 + LARGE) == large.position_of(98 + LARGE)
+    assert made.indexes.offsets is None  # nothing was loaded, nor rebuilt
+
+
+def test_a_rebuild_keeps_aborts_that_are_not_written_yet(filled: Segment) -> None:
+    aborts = filled.change_txn_index()
+    filled.rebuild_indexes()
+    assert filled.txn_index is aborts
+
+
+def test_large_indexes_of_records_without_time(disk: MemDisk) -> None:
+    made = without_times(disk)
     again = segment(disk, size=made.size)
     assert again.max_timestamp == -1
     assert again.locate(50 + LARGE) == made.locate(50 + LARGE)

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -78,18 +82,27 @@ def test_an_empty_file_is_none(disk: MemDisk) -> None:
 
 
 def test_who_reads_on_reads_no_index(disk: MemDisk) -> None:
-    """A block answers from the entry before it to the second one behind it."""
+    """A block answers from its first entry to the first of the next one, by offset and by position."""
     index = offsets_of(4 * BLOCK_ENTRIES)
-    disk.write_bytes(PATH, index.encode())
+    data, entries = index.encode(), index.entries()
+    disk.write_bytes(PATH, data)
     stored = StoredOffsets(disk, PATH, BASE, index.last_position() + 1)
-    entries = index.entries()
-    stored.lookup(entries[BLOCK_ENTRIES][0])
-    disk.remove(PATH)
-    for offset, position in entries[BLOCK_ENTRIES - 1 : 2 * BLOCK_ENTRIES + 1]:
-        assert stored.lookup(offset) == position
-    for outside in (entries[BLOCK_ENTRIES - 2], entries[2 * BLOCK_ENTRIES + 1]):
-        with pytest.raises(CorruptIndex, match="missing"):
-            stored.lookup(outside[0])
+    inside, behind = entries[BLOCK_ENTRIES : 2 * BLOCK_ENTRIES], entries[2 * BLOCK_ENTRIES]
+    loads: list[Callable[[], object]] = [lambda: stored.lookup(inside[0][0]), lambda: stored.offset_at(inside[0][1] + 1)]
+    for load in loads:
+        disk.write_bytes(PATH, data)
+        load()
+        disk.remove(PATH)
+        for offset, position in inside:
+            assert stored.lookup(offset) == position
+            assert stored.offset_at(position + 1) == index.offset_at(position + 1)
+        assert stored.offset_at(behind[1]) == behind[0]
+        for outside in (inside[0][0] - 1, behind[0]):
+            with pytest.raises(CorruptIndex, match="missing"):
+                stored.lookup(outside)
+        for outside in (inside[0][1], behind[1] + 1):
+            with pytest.raises(CorruptIndex, match="missing"):
+                stored.offset_at(outside)
 
 
 def test_what_is_large(disk: MemDisk) -> None:
@@ -136,6 +149,51 @@ def around(number: int, entries: list[tuple[int, int]]) -> list[tuple[int, int]]
     return [*entries[::61], *near]
 
 
+@pytest.mark.parametrize("number", range(15))
+def test_nor_in_any_order(disk: MemDisk, number: int) -> None:
+    """In blocks of four entries: whatever was asked before, an answer is right, or the file is found out. What can be loaded is
+    as good as right."""
+    index, draw, found_out = offsets_of(15), random.Random(number), 0
+    entries, log_size = index.entries(), index.last_position() + 1
+    values = [0, -1, 2**31 - 1, *(position for _, position in entries), *(offset - BASE for offset, _ in entries)]
+    for value, field in ((value, field) for value in values for field in (0, 4)):
+        data = spoilt(index.encode(), number * 8 + field, value.to_bytes(4, "big", signed=True))
+        if is_taken(partial(OffsetIndex(BASE, 0).decode, data, log_size)):
+            continue
+        disk.write_bytes(PATH, data)
+        stored = StoredOffsets(disk, PATH, BASE, log_size, block_entries=4)
+        for _ in range(40):
+            offset, position = draw.randrange(BASE - 1, entries[-1][0] + 2), draw.randrange(log_size + 1)
+            try:
+                assert stored.lookup(offset) == index.lookup(offset)
+                assert stored.offset_at(position) == index.offset_at(position)
+            except CorruptIndex:
+                found_out += 1
+    assert found_out
+
+
+@pytest.mark.parametrize("number", range(15))
+def test_times_in_small_blocks(disk: MemDisk, number: int) -> None:
+    index = times_of(15)
+    for value in (0, 5, 1 << 40, *(timestamp + 1 for timestamp, _ in index.entries())):
+        data = spoilt(index.encode(), number * 12, value.to_bytes(8, "big"))
+        if is_taken(partial(TimeIndex(BASE, 0).decode, data)):
+            continue
+        disk.write_bytes(PATH, data)
+        stored = StoredTimes(disk, PATH, BASE, block_entries=4)
+        for timestamp in range(9, index.last()[0] + 2):
+            with suppress(CorruptIndex):
+                assert stored.lookup(timestamp) == index.lookup(timestamp)
+
+
+def is_taken(decode: Callable[[], None]) -> bool:
+    try:
+        decode()
+    except CorruptIndex:
+        return False
+    return True
+
+
 def spoilt(data: bytes, at: int, wrong: bytes) -> bytes:
     return data[:at] + wrong + data[at + len(wrong) :]
 
@@ -159,10 +217,10 @@ def test_a_part_of_an_entry(disk: MemDisk, rest: int) -> None:
         StoredTimes(disk, PATH, BASE).last()
 
 
-def test_a_file_that_became_shorter(disk: MemDisk) -> None:
-    index = offsets_of(2000)
-    disk.write_bytes(PATH, index.encode())
-    stored = StoredOffsets(disk, PATH, BASE, index.last_position() + 1)
-    disk.write_bytes(PATH, index.encode()[: 3 * 8 * BLOCK_ENTRIES + 4])
-    with pytest.raises(CorruptIndex):
-        stored.lookup(index.entries()[-1][0])
+def test_a_file_that_becomes_shorter_while_it_is_read() -> None:
+    data = offsets_of(2000).encode()
+    file = SimpleNamespace(size=len(data) + 8, pread=lambda length, at: data[at : at + length])
+    disk: Any = SimpleNamespace(open=lambda path: file)
+    assert StoredOffsets(disk, PATH, BASE, 1 << 20).lookup(BASE) == offsets_of(2000).lookup(BASE)
+    with pytest.raises(CorruptIndex, match="shorter"):
+        StoredOffsets(disk, PATH, BASE, 1 << 20).lookup(BASE + (1 << 20))

@@ -20,6 +20,7 @@ from ottla.log.errors import CorruptSnapshot, InconsistentMetadata
 from ottla.log.index import CorruptIndex, OffsetIndex, TimeIndex
 from ottla.log.names import future_directory_name, offset_in, offset_name, parse_future_name
 from ottla.log.producers import ProducerStates, decode_snapshot, encode_snapshot
+from ottla.log.stored_index import StoredOffsets, StoredTimes
 from ottla.log.txn_index import TxnIndex
 from ottla.server.metadata import quorum_state
 from ottla.wire.metadata_records import MetadataError
@@ -109,6 +110,11 @@ def _offset_index(content: bytes) -> None:
         assert index.lookup(offset) == position < _LOG_BYTES
         assert index.lookup(offset - 1) <= position
     assert index.lookup(_MAX_INT64 - 1) == index.last_position()
+    if index:
+        stored = StoredOffsets(_disk(content), _PATH, 1_000, _LOG_BYTES, block_entries=2)
+        for offset, position in index.entries() + index.entries()[::-1]:
+            assert [stored.lookup(offset + by) for by in (-1, 0, 1)] == [index.lookup(offset + by) for by in (-1, 0, 1)]
+            assert [stored.offset_at(position + by) for by in (0, 1)] == [index.offset_at(position + by) for by in (0, 1)]
     index.truncate_to(1_003)
     assert all(offset < 1_003 for offset, _ in index.entries())
 
@@ -122,6 +128,7 @@ def _time_index(content: bytes) -> None:
     assert index.encode() == content
     for timestamp, offset in index.entries():
         assert index.lookup(timestamp) <= offset <= index.lookup(timestamp + 1)
+        assert StoredTimes(_disk(content), _PATH, 1_000, block_entries=2).lookup(timestamp) == index.lookup(timestamp)
 
 
 def _txn_index(content: bytes) -> None:
