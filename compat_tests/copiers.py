@@ -21,6 +21,7 @@ from kafka.errors import KafkaError as PythonError
 from kafka.structs import OffsetAndMetadata
 
 from compat_tests.java_client import JavaAt, JavaError
+from compat_tests.kafka_python_consumers import subscribe
 
 SOURCE: Final = "source"
 PARTITIONS: Final = (0, 1)
@@ -137,7 +138,7 @@ class KafkaPythonCopier:
 
     def open(self) -> None:
         self.producer.init_transactions()
-        self.consumer.subscribe([SOURCE])
+        subscribe(self.consumer, SOURCE)
 
     def committed(self) -> dict[int, int]:
         return {partition: self.consumer.committed(PythonPartition(SOURCE, partition)) or 0 for partition in PARTITIONS}

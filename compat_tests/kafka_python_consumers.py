@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from kafka import KafkaConsumer
 
 
@@ -11,4 +13,16 @@ def subscribe(consumer: KafkaConsumer, *topics: str) -> KafkaConsumer:
     for topic in topics:
         assert consumer.partitions_for_topic(topic)
     consumer.subscribe(topics)
+    if consumer._coordinator is not None:
+        join_to_the_end(consumer._coordinator)
     return consumer
+
+
+def join_to_the_end(coordinator: Any) -> None:
+    """Has a consumer's coordinator join its group for as long as that takes.
+
+    In kafka-python 3.0.12, a poll that is over between the answers to JoinGroup and SyncGroup leaves the second to nobody: the
+    member goes on with what it had, sends no heartbeat, and is expelled. It never joins again.
+    """
+    join = coordinator.ensure_active_group
+    coordinator.ensure_active_group = lambda timeout_ms=None: join()

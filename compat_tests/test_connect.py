@@ -29,7 +29,7 @@ BROKER: Final = {
     "transaction_state_log_num_partitions": "2",
     "transaction_abort_timed_out_transaction_cleanup_interval_ms": "500",
 }
-WAITS_BRIEFLY: Final = {"producer_override_transaction_timeout_ms": "3000"}
+WAITS_BRIEFLY: Final = {"producer_override_transaction_timeout_ms": "10000"}
 """Of a source: a new worker waits for what a killed one began."""
 
 

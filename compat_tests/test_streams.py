@@ -96,7 +96,7 @@ SMOKE_TOPICS: Final = (
     *("data", "echo", "fk", "max", "min", "min-suppressed", "min-raw", "dif", "sum", "sws-raw", "sws-suppressed"),
     *("cnt", "avg", "tagg", "wcnt"),
 )
-SMOKE_FIGURES: Final = ["20", "1000", "90"] if FULL else ["10", "200", "8"]
+SMOKE_FIGURES: Final = ["20", "1000", "90"] if FULL else ["10", "200", "15"]
 """Keys, records a key, seconds over which these are written."""
 SMOKE_KILLS: Final = 2 if FULL else 1
 

@@ -149,8 +149,17 @@ def test_a_member_in_a_black_hole_is_expelled_and_comes_back(tested: BrokerUnder
             member.poll(0.02)
         return [at for at, member in enumerate(members) if member.assignment()]
 
-    wait_for(lambda: len(owners()) == 1, "nobody has the partition")
-    gone = owners()[0]
+    seen: list[int] = []
+
+    def settled() -> bool:
+        seen[:] = owners()
+        if len(seen) != 1:
+            return False
+        found = tested.call("GET", f"/v1/groups/{group}")
+        return (found["state"], len(found["members"])) == ("Stable", 2)
+
+    wait_for(settled, "nobody has the partition, or not both are members")
+    (gone,) = seen
     fault = tested.fault({"client_id": NAMES[gone]}, {"blackhole": True}, times=-1)
     wait_for(lambda: 1 - gone in owners(), "the other member does not get the partition")
     assert tested.hits(fault) > 0
@@ -165,7 +174,7 @@ NAMES: Final = ("first", "second")
 
 
 def _member(bootstrap: str, group: str, topic: str, client_id: str) -> Consumer:
-    settings = {"session.timeout.ms": 1000, "heartbeat.interval.ms": 100, "socket.timeout.ms": 2000, "log_level": 0}
+    settings = {"session.timeout.ms": 3000, "heartbeat.interval.ms": 100, "socket.timeout.ms": 2000, "log_level": 0}
     settings |= {"max.poll.interval.ms": 6000}  # a JoinGroup that is never answered is given up so much later, and 3 s
     member = Consumer({"bootstrap.servers": bootstrap, "group.id": group, "client.id": client_id, **settings})
     member.subscribe([topic])

@@ -84,8 +84,12 @@ def test_what_a_cluster_is_made_of(visitor: Visitor, topic: str) -> None:
     directory, broker, state = visitor.get("/broker/directories").cells[8:11]
     assert (broker, state) == ("1", "● online")
     # a hundred logs a page, the largest first; what other tests left is there, too
-    pages = (visitor.get(f"/broker/directory?broker=1&path={directory}&page={page}").cells for page in range(1, 50))
-    assert any(topic in cells for cells in pages)
+
+    def is_listed() -> bool:
+        pages = (visitor.get(f"/broker/directory?broker=1&path={directory}&page={page}").cells for page in range(1, 50))
+        return any(topic in cells for cells in pages)
+
+    wait_for(is_listed, "it is listed")  # it may change its page meanwhile
     for path in ("/broker/reassignments", f"/broker/reassignments/new?topic={topic}"):
         page = visitor.get(path)
         assert (page.status, "Only one broker is there, so no partition can move" in page.text) == (200, True)

@@ -8,15 +8,19 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import IsolationLevel, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from compat_tests.brokers import Address
 from compat_tests.commands import made
 from compat_tests.console.running import Page, Visitor, console
 from compat_tests.test_dump_log_segments import CODECS, dump_log_segments
 from compat_tests.times import TODAY_MS
+from compat_tests.waiting import wait_for
 
 FIRST = f"{0:020d}.log"
+
+COMMITTED, UNCOMMITTED = IsolationLevel.READ_COMMITTED, IsolationLevel.READ_UNCOMMITTED
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +44,15 @@ def written(bootstrap: str) -> str:
     producer.produce(topic, "aborted", partition=0)
     assert producer.flush(60) == 0
     producer.abort_transaction(60)
+    ends = AdminClient({"bootstrap.servers": bootstrap})
+    wait_for(lambda: end(ends, topic, COMMITTED) == end(ends, topic, UNCOMMITTED), "the marker is written")
     return topic
+
+
+def end(admin: AdminClient, topic: str, isolation: IsolationLevel) -> int:
+    partition = TopicPartition(topic, 0)
+    asked = admin.list_offsets({partition: OffsetSpec.latest()}, isolation_level=isolation)
+    return int(asked[partition].result(60).offset)
 
 
 def rows(page: Page) -> list[list[str]]:

@@ -4,9 +4,11 @@ The source distribution lacks two modules of its harness: the package `test` its
 and `test.service`, which starts brokers. Both are made here. The broker is external, named by KAFKA_URI; KAFKA_VERSION tells the
 tests which API versions to expect. KAFKA_ROOT must be a directory, nobody looks into it.
 
-One thing is done for the library. A consumer that is given topics between its first request for metadata and the answer forgets
-that it wants metadata of them, and sleeps for five minutes (kafka-python 3.0.12, any broker; its own log shows it). So here
-topics wait until the answer has come, whichever way they are given: to `subscribe`, to `assign`, or when the consumer is made.
+Three things are done for the library. A consumer that is given topics between its first request for metadata and the answer
+forgets that it wants metadata of them, and sleeps for five minutes (kafka-python 3.0.12, any broker; its own log shows it). So
+here topics wait until the answer has come, whichever way they are given: to `subscribe`, to `assign`, or when the consumer is
+made. A group is joined for as long as that takes, as in compat_tests/kafka_python_consumers.py. And where a test gives a broker
+half a second or one for what it is sure to do, it gets half a minute here.
 """
 
 from __future__ import annotations
@@ -15,11 +17,13 @@ import sys
 import types
 from collections.abc import Callable
 from functools import wraps
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
 from compat_tests.waiting import wait_for
+
+PATIENCE_S: Final = 30
 
 
 class ExternalService:
@@ -54,7 +58,26 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
 
 def pytest_collection_finish(session: pytest.Session) -> None:
     """The library beside the tests is loaded by now."""
-    give_topics_late(sys.modules["kafka"].KafkaConsumer)
+    consumer = sys.modules["kafka"].KafkaConsumer
+    give_topics_late(consumer)
+    consumer.bootstrap = _patient(consumer.bootstrap, "timeout_ms", PATIENCE_S * 1000)
+    coordinator = sys.modules["kafka.coordinator.base"].BaseCoordinator
+    join = coordinator.ensure_active_group
+    coordinator.ensure_active_group = lambda self, timeout_ms=None: join(self)
+    future = sys.modules["kafka.producer.future"].FutureRecordMetadata
+    future.get = _patient(future.get, "timeout", PATIENCE_S)
+
+
+def _patient(wait: Callable[..., Any], name: str, least: float) -> Callable[..., Any]:
+    """Returns what waits as this does, but at least so long if it is given a time by name."""
+
+    @wraps(wait)
+    def patiently(self: Any, *arguments: Any, **named: Any) -> Any:
+        if named.get(name) is not None:
+            named[name] = max(named[name], least)
+        return wait(self, *arguments, **named)
+
+    return patiently
 
 
 def give_topics_late(consumer: Any) -> None:
