@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from kafka import KafkaConsumer
+if TYPE_CHECKING:  # a plugin that is there before the library is imports this
+    from kafka import KafkaConsumer
 
 
 def subscribe(consumer: KafkaConsumer, *topics: str) -> KafkaConsumer:
@@ -13,16 +14,16 @@ def subscribe(consumer: KafkaConsumer, *topics: str) -> KafkaConsumer:
     for topic in topics:
         assert consumer.partitions_for_topic(topic)
     consumer.subscribe(topics)
-    if consumer._coordinator is not None:
-        join_to_the_end(consumer._coordinator)
+    join_to_the_end(consumer)
     return consumer
 
 
-def join_to_the_end(coordinator: Any) -> None:
-    """Has a consumer's coordinator join its group for as long as that takes.
+def join_to_the_end(consumer: KafkaConsumer) -> None:
+    """Has a consumer join its group for as long as that takes.
 
     In kafka-python 3.0.12, a poll that is over between the answers to JoinGroup and SyncGroup leaves the second to nobody: the
     member goes on with what it had, sends no heartbeat, and is expelled. It never joins again.
     """
+    coordinator: Any = consumer._coordinator
     join = coordinator.ensure_active_group
     coordinator.ensure_active_group = lambda timeout_ms=None: join()

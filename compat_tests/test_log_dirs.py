@@ -24,7 +24,6 @@ from compat_tests.test_metadata_snapshots import dumped
 from compat_tests.waiting import collect, wait_for
 
 RECORDS = 300
-CHANGED = '"PARTITION_CHANGE_RECORD"'
 
 
 @pytest.fixture(scope="module")
@@ -104,9 +103,14 @@ def wanted(count: int) -> list[str]:
 
 def directory_changes(place: Place, topic: str) -> list[str]:
     """The lines of the broker's metadata log that give a partition of the topic another directory."""
-    said = dumped(place.broker).splitlines()
-    (topic_id,) = [match[1] for line in said if (match := re.search(rf'"name":"{topic}","topicId":"([^"]+)"', line))]
-    return [line for line in said if CHANGED in line and '"directories"' in line and topic_id in line]
+    said = dumped(place.broker)
+    (topic_id,) = re.findall(rf'"name":"{topic}","topicId":"([^"]+)"', said)
+    return [line for line in assigned(said) if topic_id in line]
+
+
+def assigned(said: str) -> list[str]:
+    """The lines of a metadata log that give partitions a directory."""
+    return [line for line in said.splitlines() if '"PARTITION_CHANGE_RECORD"' in line and '"directories"' in line]
 
 
 def moved(java: JavaAt, topic: str, path: Path) -> None:
@@ -166,17 +170,13 @@ def test_new_partitions_go_where_the_fewest_are(place: Place) -> None:
     place.create("u", 1)
     places.append(place.directory_of("u"))
     assert places.count(place.one) == places.count(place.two) == 3
-
-    def assigned() -> list[str]:
-        """The lines that say where a partition is. Each was unassigned at first; Kafka's broker reports it some time later."""
-        return [line for line in dumped(place.broker).splitlines() if CHANGED in line and '"directories"' in line]
-
-    wait_for(lambda: len(assigned()) == 6, "all are assigned")
+    # each was unassigned at first, and Kafka's broker reports some time later where it is
+    wait_for(lambda: len(assigned(dumped(place.broker))) == 6, "all are assigned")
     place.broker.stop()
     ids = {place.directory_id(path) for path in (place.one, place.two)}
     said = dumped(place.broker)
-    assert len(assigned()) == 6
-    assert all(any(directory_id in line for directory_id in ids) for line in assigned())
+    assert len(assigned(said)) == 6
+    assert all(any(directory_id in line for directory_id in ids) for line in assigned(said))
     registration = next(line for line in said.splitlines() if '"REGISTER_BROKER_RECORD"' in line)
     assert all(directory_id in registration for directory_id in ids)
 

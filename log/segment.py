@@ -235,7 +235,7 @@ class Segment:
 
     def _raise_max_timestamp(self, timestamp: int, offset: int) -> None:
         if self._max_timestamp == _UNKNOWN:
-            last = self._in_times(_last_time)
+            last = self._in_times(lambda index: index.last())
             if self._max_timestamp == _UNKNOWN:  # not if loading rebuilt a bad index, which sets it
                 self._max_timestamp, self._offset_of_max = last
         if timestamp > self._max_timestamp:
@@ -434,7 +434,7 @@ class Segment:
         another walk.
         """
         kept = self._max_timestamp, self._offset_of_max, self.first_timestamp, self._since_index, self.indexes
-        self.indexes = self.indexes.renewed()
+        self.indexes = self.indexes.without_entries()
         self.reset_indexes()
         try:
             for batch in walk_ascending(self.file or self.open_file(), self.size, self.base_offset):
@@ -526,12 +526,7 @@ class Segment:
         self.file = None
         self.indexes.are_dirty = False
         self.indexes.release()
-        self.indexes.forget_files()
 
     def sync(self) -> None:
         """Syncs the log file; may be called in any thread."""
         (self.file or self._disk.open(self.path(LOG_SUFFIX))).sync()
-
-
-def _last_time(index: TimeIndex | StoredTimes) -> tuple[int, int]:
-    return index.last()

@@ -41,11 +41,10 @@ class SegmentIndexes:
         self.are_full = False
         """Whether the offset or the time index takes no more entries."""
 
-    def renewed(self) -> SegmentIndexes:
-        """Returns indexes that are empty and dirty, but for the transaction index, which is this one's."""
+    def without_entries(self) -> SegmentIndexes:
+        """Returns indexes of the same segment of which only the transaction index is there, which is this one's."""
         new = SegmentIndexes(self._disk, self._base_offset, self._max_bytes, is_new=False)
         new.txns = self.txns
-        new.reset()
         return new
 
     def reset(self) -> None:

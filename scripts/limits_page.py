@@ -79,7 +79,7 @@ SECTIONS: Final[dict[str, Section]] = {
     ),
     "Indexes in memory": (
         ("log.index.size.max.bytes",),
-        (Fixed("entries of an index that is loaded for a search", LOADED_ENTRIES, "its file is searched, unless to append"),),
+        (Fixed("entries of an index that a read loads", LOADED_ENTRIES, "the read searches its file; an append loads it"),),
     ),
     "Topics and settings": (
         ("ottla.max.partitions",),

@@ -167,36 +167,32 @@ def test_a_group_is_shown_and_moved(visitor: Visitor, bootstrap: str, ten: str, 
     assert committed(bootstrap, name, topic) == 4
 
 
-class WhyPage:
-    """What a page says about a group. A watch that takes long goes on while the page shows what is known already."""
+def why(visitor: Visitor, group: str, text: str) -> Page:
+    """The page about a group, once it says so. A watch that takes long goes on while the page shows what is known already."""
+    seen: list[Page] = []
 
-    def __init__(self, visitor: Visitor, group: str) -> None:
-        self._visitor, self._path = visitor, f"/group/why?id={group}&watch=1"
-        self.page = Page(0, "", None)
+    def says_so() -> bool:
+        seen.append(visitor.get(f"/group/why?id={group}&watch=1"))
+        return text in seen[-1].text
 
-    def wait_for(self, text: str) -> None:
-        wait_for(lambda: text in self._look().text, lambda: f"{text!r} is not in {self.page}")
-
-    def _look(self) -> Page:
-        self.page = self._visitor.get(self._path)
-        return self.page
+    wait_for(says_so, lambda: f"{text!r} is not in {seen[-1]}")
+    return seen[-1]
 
 
 def test_why_a_group_is_behind(visitor: Visitor, bootstrap: str, ten: str, unique: Unique) -> None:
     """The reasons are staged in tests/commands/why; here, that any Kafka is asked rightly."""
     name, topic = unique("why"), ten
     with consumer(bootstrap, name, topic):
-        why = WhyPage(visitor, name)
-        why.wait_for("Not behind")
-        assert why.page.cells[10:18] == [topic, "0", "10", "–", "10", "10", "0", "0"]
-        assert "Only a broker that runs the console itself" in why.page.text
+        page = why(visitor, name, "Not behind")
+        assert page.cells[10:18] == [topic, "0", "10", "–", "10", "10", "0", "0"]
+        assert "Only a broker that runs the console itself" in page.text
     wait_for(lambda: "○ Empty" in visitor.get(f"/group?id={name}").text, "the member has left")
     visitor.post(f"/group/reset?id={name}", visitor.get(f"/group/reset?id={name}&to=4"), typed=name)
     listed = visitor.get(f"/groups?q={name}")
     assert f'href="/group/why?id={name}"' in listed.text
     assert listed.cells[10:12] == ["6", "✕ no member Why?"]
-    why.wait_for("the group has no member, and 6 records are left to read")
-    assert why.page.cells[16:19] == ["6", "6", "5 s"]
+    page = why(visitor, name, "the group has no member, and 6 records are left to read")
+    assert page.cells[16:19] == ["6", "6", "5 s"]
     assert "There is no group" in visitor.get("/group/why?id=nobody").text
 
 

@@ -21,6 +21,7 @@ from typing import Any, Final
 
 import pytest
 
+from compat_tests.kafka_python_consumers import join_to_the_end
 from compat_tests.waiting import wait_for
 
 PATIENCE_S: Final = 30
@@ -61,9 +62,6 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     consumer = sys.modules["kafka"].KafkaConsumer
     give_topics_late(consumer)
     consumer.bootstrap = _patient(consumer.bootstrap, "timeout_ms", PATIENCE_S * 1000)
-    coordinator = sys.modules["kafka.coordinator.base"].BaseCoordinator
-    join = coordinator.ensure_active_group
-    coordinator.ensure_active_group = lambda self, timeout_ms=None: join(self)
     future = sys.modules["kafka.producer.future"].FutureRecordMetadata
     future.get = _patient(future.get, "timeout", PATIENCE_S)
 
@@ -81,12 +79,13 @@ def _patient(wait: Callable[..., Any], name: str, least: float) -> Callable[...,
 
 
 def give_topics_late(consumer: Any) -> None:
-    """Has consumers of this class take topics only when they have metadata."""
+    """Has consumers of this class take topics only when they have metadata, and join groups to the end."""
     make = consumer.__init__
 
     @wraps(make)
     def make_without_topics(self: Any, *topics: str, **settings: Any) -> None:
         make(self, **settings)
+        join_to_the_end(self)
         if topics:
             self.subscribe(topics)
 

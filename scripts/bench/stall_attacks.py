@@ -78,6 +78,14 @@ def framed(request: Any, version: int, number: int = 1) -> bytes:
 # What attacks stand on
 
 
+def answered(connection: Connection, frames: list[bytes]) -> None:
+    """Sends the frames at once, and reads an answer to each."""
+    connection.send_raw(b"".join(struct.pack(">i", len(frame)) + frame for frame in frames))
+    for _ in frames:
+        answer = connection.receive(SETTLE_S)
+        assert not isinstance(answer, str), answer
+
+
 def create(name: str, partitions: int = 1, **configs: str) -> Callable[[Connection], object]:
     settings = [create_topics.CreatableTopicConfig(key.replace("_", "."), value) for key, value in configs.items()]
     topic = create_topics.CreatableTopic(name, partitions, 1, [], settings)
@@ -121,10 +129,7 @@ def indexed(connection: Connection) -> None:
     create("t", index_interval_bytes="0", segment_bytes=str(INDEXED * size + size // 2))(connection)
     for first in range(0, INDEXED, LOT):
         records = (build_batch([Record(0, TODAY_MS + number, None, b"v", [])]) for number in range(first, first + LOT))
-        frames = [framed(produced({("t", 0): each}), 9) for each in records]
-        connection.send_raw(b"".join(struct.pack(">i", len(frame)) + frame for frame in frames))
-        for _ in frames:
-            assert not isinstance(connection.receive(SETTLE_S), str)
+        answered(connection, [framed(produced({("t", 0): each}), 9) for each in records])
 
 
 def ended_segment(connection: Connection) -> Iterator[bytes]:
@@ -331,7 +336,7 @@ def with_batches() -> list[Attack]:
             pipelined(lambda: produced_to_each(90, batch(bytes(1_000_000))), 9),
             create("t", 90),
         ),
-        Attack("End of a segment of 240,000 index entries, and reads in its middle", ended_segment, indexed),
+        Attack(f"End of a segment of {INDEXED:,} index entries, and reads in its middle", ended_segment, indexed),
         Attack(
             "Produce of one record to each of 9,990",
             pipelined(lambda: produced_to_each(9_990, batch(b"v")), 9),

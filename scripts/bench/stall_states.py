@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable, Iterable
 from itertools import islice
 from typing import Any, Final
@@ -30,7 +29,7 @@ from ottla.wire.messages import (
     offset_commit,
     offset_fetch,
 )
-from scripts.bench.stall_attacks import LOT, SETTLE_S, Attack, framed, pipelined
+from scripts.bench.stall_attacks import LOT, SETTLE_S, Attack, answered, framed, pipelined
 
 SIZES: Final = (1_000, 10_000)
 MIB: Final = 1 << 20
@@ -63,11 +62,7 @@ def holding(count: int) -> Callable[[Connection], None]:
             """The coordinator is loading."""
         for lot in _lots(names):
             assert not connection.call(_commit("wide", lot), 8, SETTLE_S).topics[0].partitions[0].error_code
-            frames = [framed(_commit(name, names[:1]), 8) for name in lot]
-            connection.send_raw(b"".join(struct.pack(">i", len(frame)) + frame for frame in frames))
-            for _ in lot:
-                answer = connection.receive(SETTLE_S)
-                assert not isinstance(answer, str), answer
+            answered(connection, [framed(_commit(name, names[:1]), 8) for name in lot])
 
     return make
 

@@ -17,6 +17,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from compat_tests.reference.kafka import free_port
+from compat_tests.waiting import wait_for
 
 TOKEN = "0123456789abcdef"
 LATE = """
@@ -61,9 +62,7 @@ def get(port: int, path: str, cookie: str = "") -> tuple[int, str]:
 
 def until_shown(port: int, path: str, cookie: str) -> None:
     """Asks for a page until it is there: each time that waits for the console's own look at the broker."""
-    until = time.monotonic() + 60
-    while get(port, path, cookie)[0] != 200:
-        assert time.monotonic() < until
+    wait_for(lambda: get(port, path, cookie)[0] == 200, f"{path} is there")
 
 
 def is_asked(port: int) -> bool:

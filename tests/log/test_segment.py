@@ -290,16 +290,27 @@ def test_deletion_renames_everything(disk: MemDisk, filled: Segment) -> None:
 LARGE = LOADED_ENTRIES + 3 * BLOCK_ENTRIES
 
 
-@pytest.fixture(scope="module")
-def large_disk() -> MemDisk:
-    """A disk with a segment that has ended, of one batch an entry and 10 ms between two."""
-    disk = MemDisk(lambda: NOW_MS)
-    disk.makedirs("/p")
+def ended(disk: MemDisk) -> tuple[Segment, list[int]]:
+    """A segment that has ended, of one batch an entry and 10 ms between two, and the positions of its batches."""
     made = segment(disk)
     made.index_interval_bytes = 1
     made.create_files()
-    fill(made, LARGE)
+    positions = fill(made, LARGE)
+    end(made)
+    return made, positions
+
+
+def end(made: Segment) -> None:
     made.write_indexes(final=True)
+    made.indexes.release_large()
+
+
+@pytest.fixture(scope="module")
+def large_disk() -> MemDisk:
+    """A disk with such a segment."""
+    disk = MemDisk(lambda: NOW_MS)
+    disk.makedirs("/p")
+    ended(disk)
     return disk
 
 
@@ -389,12 +400,9 @@ def test_a_time_index_that_is_rightly_empty_is_no_reason_to_rebuild(disk: MemDis
     assert again.indexes.offsets is None
 
 
-def test_a_cut_loads_what_it_cuts_before_the_log_is_shorter(large_disk: MemDisk, large: Segment, disk: MemDisk) -> None:
+def test_a_cut_loads_what_it_cuts_before_the_log_is_shorter(disk: MemDisk) -> None:
     """The entries behind the cut would be wrong then, and the whole segment be walked for others."""
-    for name in large_disk.list("/p"):
-        disk.write_bytes(f"/p/{name}", large_disk.read_bytes(f"/p/{name}"))
-    made = segment(disk, size=large.size)
-    made.index_interval_bytes = 1
+    made, _ = ended(disk)
     log = "/p/00000000000000000100.log"
     disk.write_bytes(log, b"\xff" * HEADER_SIZE + disk.read_bytes(log)[HEADER_SIZE:])  # a walk from the beginning would end here
     made.truncate_to(90 + LARGE)
@@ -403,12 +411,7 @@ def test_a_cut_loads_what_it_cuts_before_the_log_is_shorter(large_disk: MemDisk,
 
 
 def test_a_cut_ends_the_search_in_files(disk: MemDisk) -> None:
-    made = segment(disk)
-    made.index_interval_bytes = 1
-    made.create_files()
-    positions = fill(made, LARGE)
-    made.write_indexes(final=True)
-    made.indexes.release_large()
+    made, positions = ended(disk)
     assert made.position_of(98 + LARGE) == positions[-2]
     made.truncate_to(90 + LARGE)
     assert made.position_of(98 + LARGE) == positions[-11]
@@ -430,27 +433,19 @@ def without_times(disk: MemDisk) -> Segment:
 
 
 def test_what_is_searched_is_what_was_written_last(disk: MemDisk) -> None:
-    made = segment(disk)
-    made.index_interval_bytes = 1
-    made.create_files()
-    positions = fill(made, LARGE)
-    made.write_indexes(final=True)
-    made.indexes.release_large()
+    made, positions = ended(disk)
     assert made.position_of(98 + LARGE) == positions[-2]  # from a block that is kept
     made.truncate_to(90 + LARGE)
     fill(made, 4, start=96 + LARGE)
-    made.write_indexes(final=True)
-    made.indexes.release_large()
+    end(made)
     assert made.position_of(98 + LARGE) == positions[-8]
 
 
-def test_renamed_files_are_searched(large_disk: MemDisk, disk: MemDisk, large: Segment) -> None:
-    for name in large_disk.list("/p"):
-        disk.write_bytes(f"/p/{name}", large_disk.read_bytes(f"/p/{name}"))
-    made = segment(disk, size=large.size)
-    assert made.position_of(101) == large.position_of(101)
+def test_renamed_files_are_searched(disk: MemDisk) -> None:
+    made, positions = ended(disk)
+    assert made.position_of(101) == positions[1]
     made.rename_files(".swap")
-    assert made.position_of(98 + LARGE) == large.position_of(98 + LARGE)
+    assert made.position_of(98 + LARGE) == positions[-2]
     assert made.indexes.offsets is None  # nothing was loaded, nor rebuilt
 
 
