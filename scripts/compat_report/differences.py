@@ -6,7 +6,7 @@ import re
 from collections import defaultdict
 from typing import Any
 
-from compat_tests.forms import NEVER_WITH_KAFKA
+from compat_tests.forms import NEVER_WITH_KAFKA, NOT_BOUNCED
 from compat_tests.tools_diff import masks, scripts
 from compat_tests.tools_diff.differences import DIFFERENCES as OF_TOOLS
 from compat_tests.tools_diff.site import NOT_COMPARED, TOOLS
@@ -40,6 +40,8 @@ def known_differences() -> list[Block]:
         ),
         Paragraph("Tests that Apache Kafka does not always pass are run with ottla only:"),
         Table(("tests", "why"), [row(*each) for each in NEVER_WITH_KAFKA.items()]),
+        Paragraph("Tests that kill ottla in their midst, and leave Apache Kafka alone:"),
+        Table(("tests", "why"), [row(*each) for each in NOT_BOUNCED.items()]),
     ]
 
 

@@ -14,7 +14,8 @@ from typing import Any
 
 import pytest
 
-from compat_tests.forms import IN_FULL, NEVER_WITH_KAFKA
+from compat_tests.forms import IN_FULL, NEVER_WITH_KAFKA, NOT_BOUNCED, bounce
+from compat_tests.reference.kafka import BrokerProcess
 from compat_tests.suites.runner import asked_for
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -58,13 +59,39 @@ def test_what_kafka_does_not_always_pass_is_in_neither_form(full: bool, processe
 
 
 def test_each_reason_has_a_test_and_each_such_test_a_reason() -> None:
-    used = {
-        ast.literal_eval(node.args[0])
+    calls = [
+        node
         for file in (ROOT / "compat_tests").rglob("test_*.py")
         for node in ast.walk(ast.parse(file.read_text()))
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "never_with_kafka"
-    }
-    assert used == set(NEVER_WITH_KAFKA)
+        if isinstance(node, ast.Call)
+    ]
+    marks = [call for call in calls if isinstance(call.func, ast.Attribute) and call.func.attr == "never_with_kafka"]
+    assert {ast.literal_eval(mark.args[0]) for mark in marks} == set(NEVER_WITH_KAFKA)
+    bounces = [call for call in calls if isinstance(call.func, ast.Name) and call.func.id == "bounce"]
+    assert {ast.literal_eval(call.args[1]) for call in bounces} == set(NOT_BOUNCED)
+
+
+class Recorded(BrokerProcess):
+    """A broker that only says what is done to it."""
+
+    def __init__(self, kind: str) -> None:
+        self.kind, self.done = kind, list[str]()
+
+    def command(self) -> list[str]:
+        return []
+
+    def kill(self) -> None:
+        self.done.append("kill")
+
+    def start(self) -> None:
+        self.done.append("start")
+
+
+@pytest.mark.parametrize(("kind", "done"), [("ottla", ["kill", "start"]), ("kafka", [])])
+def test_ottla_is_bounced_and_kafka_is_not(kind: str, done: list[str]) -> None:
+    broker = Recorded(kind)
+    bounce(broker, next(iter(NOT_BOUNCED)))
+    assert broker.done == done
 
 
 def test_of_a_clients_suite_runs_what_is_asked_for_and_all_of_it_if_one_test_is_about_that() -> None:
