@@ -61,7 +61,6 @@ COVERED_BY: Final[dict[str, str]] = {
     "log/appending.py": "tests/log/test_partition.py",
     "log/disk/errors.py": "tests/log/test_errors.py",
     "log/management/identity.py": "tests/log/management/test_manager.py",
-    "log/segment_indexes.py": "tests/log/test_segment.py",
     "pipeline/audit_job.py": "tests/pipeline/test_plans.py",
     "pipeline/cluster.py": "tests/pipeline/test_plans.py",
     "pipeline/compare.py": "tests/pipeline/test_audit.py",

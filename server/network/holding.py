@@ -128,8 +128,7 @@ class Holding(asyncio.BufferedProtocol):
         """Moves an unfinished frame to a larger buffer, as if `expected` bytes had come; the transport still holds a view of this
         one, so it cannot grow itself.
         """
-        larger = self._frame = self._buffers.take(self._size, expected)
-        larger[: self._filled] = frame
+        larger = self._frame = self._buffers.grow(frame, self._size, expected)
         self._memory.held += len(larger) - len(frame)
 
     @property

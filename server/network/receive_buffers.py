@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Union
-
-if TYPE_CHECKING:
-    from mmap import mmap
+from typing import Final
 
 RECEIVE_BYTES: Final = 256 * 1024
 FIRST_BUFFER: Final = 4 * 1024
@@ -14,12 +11,10 @@ KEPT_BYTES: Final = 1024 * 1024 + 128 * 1024
 """Frames up to this size go into kept buffers; batches of Kafka's default max.message.bytes fit."""
 KEPT_BUFFERS: Final = 4
 LARGE_BUFFER: Final = 8 * 1024 * 1024
-"""Buffers of so many bytes are not filled with zeros at once, which takes 30 ms for 100 MB: the kernel does it page by page, when
-bytes come."""
-
-
-OwnBuffer = Union[bytearray, "mmap"]
-"""The buffer of one large frame."""
+"""Buffers of so many bytes are not filled with zeros, which takes 30 ms for 100 MB, nor copied when they grow: the kernel keeps
+addresses for the whole frame, and gives memory to each page when bytes come."""
+OwnBuffer = bytearray | memoryview
+"""The buffer of one frame: a memoryview if it is large."""
 
 
 class ReceiveBuffers:
@@ -57,8 +52,16 @@ class ReceiveBuffers:
         if length >= LARGE_BUFFER:
             from mmap import MAP_ANONYMOUS, MAP_PRIVATE, mmap  # few brokers ever get such a frame
 
-            return mmap(-1, length, flags=MAP_PRIVATE | MAP_ANONYMOUS)
+            return memoryview(mmap(-1, size, flags=MAP_PRIVATE | MAP_ANONYMOUS))[:length]
         return bytearray(length)
+
+    def grow(self, buffer: OwnBuffer, size: int, received: int) -> OwnBuffer:
+        """Returns a larger buffer, as `take` does, for a frame that has filled this one. It begins with what is in that."""
+        if isinstance(buffer, memoryview):
+            return memoryview(buffer.obj)[: self.size_of_next(size, received)]
+        larger = self.take(size, received)
+        larger[: len(buffer)] = buffer
+        return larger
 
     def give_back(self, buffer: OwnBuffer) -> None:
         """Takes back a buffer whose frame has been served, and keeps it for another frame if it has the right size."""

@@ -49,10 +49,31 @@ def test_the_kernel_fills_a_large_buffer_with_zeros_when_it_is_used() -> None:
     buffers = ReceiveBuffers()
     assert isinstance(buffers.take(LARGE_BUFFER - 1, LARGE_BUFFER), bytearray)
     large = buffers.take(LARGE_BUFFER, LARGE_BUFFER)
-    assert isinstance(large, mmap)
-    large[:3] = memoryview(b"abc")
-    larger = buffers.take(2 * LARGE_BUFFER, LARGE_BUFFER)
-    larger[:LARGE_BUFFER] = large
-    assert (bytes(memoryview(larger)[:4]), len(larger)) == (b"abc\0", 2 * LARGE_BUFFER)
+    assert isinstance(large, memoryview)
+    assert (len(large), isinstance(large.obj, mmap), any(large)) == (LARGE_BUFFER, True, False)
     buffers.give_back(large)
     assert buffers.take(LARGE_BUFFER, LARGE_BUFFER) is not large
+
+
+def test_a_large_buffer_grows_in_its_place() -> None:
+    buffers = ReceiveBuffers()
+    size, received = 100_000_000, LARGE_BUFFER // GROWTH
+    large = buffers.take(size, received)
+    assert isinstance(large, memoryview)
+    large[-2:] = b"ab"
+    larger = buffers.grow(large, size, len(large))
+    assert isinstance(larger, memoryview)
+    assert (len(larger), bytes(larger[len(large) - 2 :][:3])) == (GROWTH * len(large), b"ab\0")
+    larger[:2] = b"cd"
+    assert (larger.obj, bytes(large[:2])) == (large.obj, b"cd")  # the same memory
+    assert len(buffers.grow(larger, size, len(larger))) == size
+
+
+def test_a_small_buffer_grows_into_another() -> None:
+    buffers = ReceiveBuffers()
+    for size, received in ((100_000, 1), (LARGE_BUFFER, LARGE_BUFFER // 2)):
+        small = buffers.take(size, received)
+        small[-2:] = b"ab"
+        larger = buffers.grow(small, size, received * GROWTH if received > 1 else FIRST_BUFFER)
+        assert bytes(memoryview(larger)[: len(small)]) == bytes(small)
+        assert larger is not small
