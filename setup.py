@@ -29,6 +29,7 @@ from setuptools.modified import newer_group
 LOOPS = [
     "ottla/wire/kernel.py",
     "ottla/wire/columns.py",
+    "ottla/log/index_order.py",
     "ottla/log/compaction/key_hash.py",
     "ottla/log/compaction/offset_map.py",
     "ottla/log/compaction/record_loops.py",

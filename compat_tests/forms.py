@@ -12,12 +12,14 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
 from compat_tests.provenance import stamp
-from compat_tests.reference.kafka import BrokerProcess
+
+if TYPE_CHECKING:
+    from compat_tests.reference.kafka import BrokerProcess
 
 FULL: Final = bool(os.environ.get("OTTLA_FULL"))
 LONGER_IN_FULL: Final = pytest.mark.timeout(900 if FULL else 300)

@@ -8,7 +8,7 @@ An append writes the bytes first and does the bookkeeping afterwards. If not all
 old size before the error is raised; if even that fails, recovery cuts the torn tail at the next start.
 
 Large indexes are not loaded to be read, because a segment that has ended has no use for all of them: their files are searched
-(log/stored_index.py). Who appends loads them, without comparing all entries (log/index.py).
+(log/stored_index.py). Who appends loads them.
 
 Index entries follow Kafka's rule: when more than `index.interval.bytes` were written since the last entry, the batch that is
 about to be written gets one (its last offset, its position), and the time index gets one with it.
@@ -171,7 +171,7 @@ class Segment:
         position = self.size
         file = self.file or self.open_file()
         if self.indexes.offsets is None and position:
-            self._load_indexes(whole=False)  # this may fail, so it comes before the write, after which nothing may
+            self._load_indexes()  # this may fail, so it comes before the write, after which nothing may
         self._write(file, parts, length)
         if position == 0:
             self.reset_indexes()
@@ -193,7 +193,7 @@ class Segment:
         position = self.size
         file = self.file or self.open_file()
         if self.indexes.offsets is None and position:
-            self._load_indexes(whole=False)
+            self._load_indexes()
         if self._max_timestamp == _UNKNOWN:  # `index_batch` compares with it
             self._raise_max_timestamp(NO_TIMESTAMP, self.base_offset)
         self._write(file, parts, length)
@@ -208,8 +208,6 @@ class Segment:
     @property
     def index_room(self) -> int:
         """How many more entries fit both indexes, which is how many batches can come before the segment is full."""
-        if self.indexes.offsets is None:
-            self._load_indexes(whole=False)
         return min(self.offset_index.room, self.time_index.room)
 
     def _write(self, file: File, parts: Sequence[Buffer], length: int) -> None:
@@ -287,12 +285,7 @@ class Segment:
         """Returns where a walk to an offset begins: the position of the last entry at or below it, 0 if there is none. Raises
         CorruptRecord and OSError, as all that find something by an index."""
         index = self.indexes.offsets
-        if index is None:
-            return self._in_offsets(lambda stored: stored.lookup(offset))
-        try:
-            return index.lookup(offset)
-        except CorruptIndex:
-            return self._in_memory(lambda: self.offset_index.lookup(offset))
+        return self._in_offsets(lambda stored: stored.lookup(offset)) if index is None else index.lookup(offset)
 
     def offset_at(self, position: int) -> int | None:
         """Returns the offset of the first entry at or behind a position (OffsetIndex.offset_at)."""
@@ -307,21 +300,14 @@ class Segment:
         if stored is not None:
             with suppress(CorruptIndex):  # what is loaded instead is rebuilt if it is wrong
                 return search(stored[0])
-        return self._in_memory(lambda: search(self.offset_index))
+        return search(self.offset_index)
 
     def _in_times(self, search: Callable[[TimeIndex | StoredTimes], T]) -> T:
         stored = self.indexes.stored(self.path, self.size)
         if stored is not None:
             with suppress(CorruptIndex):
                 return search(stored[1])
-        return self._in_memory(lambda: search(self.time_index))
-
-    def _in_memory(self, search: Callable[[], T]) -> T:
-        try:
-            return search()
-        except CorruptIndex as error:  # not all was compared when it was loaded to be appended to
-            self._rebuild_wrong_indexes(error)
-            return search()
+        return search(self.time_index)
 
     @property
     def offset_index(self) -> OffsetIndex:
@@ -349,9 +335,9 @@ class Segment:
         """Empties the transaction index, whatever is in the file, before the markers are read again."""
         self.indexes.reset_txns(self.path)
 
-    def _load_indexes(self, *, whole: bool = True) -> tuple[OffsetIndex, TimeIndex]:
+    def _load_indexes(self) -> tuple[OffsetIndex, TimeIndex]:
         try:
-            self.indexes.load(self.path, self.size, whole=whole)
+            self.indexes.load(self.path, self.size)
             if self.size and not self.indexes.times:
                 self._explain_no_timestamps()
         except CorruptIndex:
@@ -379,7 +365,9 @@ class Segment:
         try:
             return self._locate(offset)
         except (CorruptIndex, CorruptRecord) as error:
-            self._rebuild_wrong_indexes(error)  # they may point into the middle of a batch
+            if self._damaged:
+                raise CorruptRecord(f"{self!r}: {error}") from error
+            self.rebuild_indexes()  # the index may point into the middle of a batch
             return self._locate(offset)
 
     def _locate(self, offset: int) -> Located | None:
@@ -457,12 +445,6 @@ class Segment:
             raise
         self.end_indexing()
 
-    def _rebuild_wrong_indexes(self, error: CorruptIndex | CorruptRecord) -> None:
-        """Rebuilds the indexes because of this error. Raises CorruptRecord if they cannot be, at once if that was seen before."""
-        if self._damaged:
-            raise CorruptRecord(f"{self!r}: {error}") from error
-        self.rebuild_indexes()
-
     def rewrite_indexes(self) -> None:
         """Makes the next `write_indexes` write all of them again, because what it wrote could not be synced, or not all of it be
         written."""
@@ -497,12 +479,10 @@ class Segment:
 
     def truncate_bytes(self, size: int, offset: int) -> None:
         """Cuts the file to `size` bytes, where the batch with `offset` started."""
-        if size:
-            self._check_indexes()  # before they lead beyond the end of the log, as wrong ones would
+        if size and self.indexes.offsets is None:
+            self._load_indexes()  # before they lead beyond the end of the log, as wrong ones would
         self.open_file().truncate(size)
-        self.size, self.longer_on_disk = size, False
-        if size == 0:
-            self.indexes.reset()
+        self.size, self.longer_on_disk, self._damaged = size, False, False
         self.offset_index.truncate_to(offset)
         self.time_index.truncate_to(offset)
         with suppress(CorruptIndex):  # a wrong one is rebuilt from what is left when it is needed
@@ -516,15 +496,6 @@ class Segment:
         if size == 0:
             self.first_timestamp = NO_TIMESTAMP
         self.indexes.are_full = False
-
-    def _check_indexes(self) -> None:
-        """Loads the offset and time index if they are not in memory, and compares all entries."""
-        if self.indexes.offsets is None:
-            self._load_indexes()
-        try:
-            self.indexes.check()
-        except CorruptIndex as error:
-            self._rebuild_wrong_indexes(error)
 
     def rename_files(self, ending: str) -> None:
         """Renames the files to end in `ending`, the log first. Raises OSError."""

@@ -1,8 +1,7 @@
 """The indexes of one segment: offset, time and transaction index, in memory or in their files.
 
 The indexes of a segment that grows are in memory, and so are small ones that were looked at. Large ones are searched in their
-files (log/stored_index.py) until somebody appends, for whom they are loaded without comparing all entries (log/index.py). What is
-in memory only is dirty until it is written.
+files (log/stored_index.py) until somebody appends. What is in memory only is dirty until it is written.
 
 Who reads finds a wrong index out here, as CorruptIndex; to rebuild it from the log is up to the segment, which has that.
 """
@@ -55,23 +54,16 @@ class SegmentIndexes:
         self._stored = None
         self.are_dirty, self.are_full = True, False
 
-    def load(self, path_of: PathOf, log_size: int, *, whole: bool) -> None:
-        """Reads the offset and the time index of a log of `log_size` bytes into memory, and compares all entries, or the last
-        ones if not the `whole`. Raises CorruptIndex and OSError; then neither is there."""
+    def load(self, path_of: PathOf, log_size: int) -> None:
+        """Reads the offset and the time index of a log of `log_size` bytes into memory. Raises CorruptIndex and OSError; then
+        neither is there."""
         self._stored = None
         offsets, times = OffsetIndex(self._base_offset, self._max_bytes), TimeIndex(self._base_offset, self._max_bytes)
         if log_size:
-            disk, base, most = self._disk, self._base_offset, self._max_bytes
-            offsets = load_offset_index(disk, path_of(INDEX_SUFFIX), base, most, log_size, whole=whole)
-            times = load_time_index(disk, path_of(TIME_INDEX_SUFFIX), base, most, whole=whole)
+            offsets = load_offset_index(self._disk, path_of(INDEX_SUFFIX), self._base_offset, self._max_bytes, log_size)
+            times = load_time_index(self._disk, path_of(TIME_INDEX_SUFFIX), self._base_offset, self._max_bytes)
         self.offsets, self.times = offsets, times
         self.are_full = log_size > 0 and (offsets.is_full or times.is_full)
-
-    def check(self) -> None:
-        """Compares the entries that were not compared when they were loaded. Raises CorruptIndex."""
-        if self.offsets is not None and self.times is not None:
-            self.offsets.check()
-            self.times.check()
 
     def resize(self, max_bytes: int, log_size: int) -> None:
         """Takes a new segment.index.bytes."""

@@ -40,7 +40,7 @@ def known_differences() -> list[Block]:
         ),
         Paragraph("Tests that Apache Kafka does not always pass are run with ottla only:"),
         Table(("tests", "why"), [row(*each) for each in NEVER_WITH_KAFKA.items()]),
-        Paragraph("Tests that kill ottla in their midst, and leave Apache Kafka alone:"),
+        Paragraph("Tests that kill ottla while they run, but let Apache Kafka go on:"),
         Table(("tests", "why"), [row(*each) for each in NOT_BOUNCED.items()]),
     ]
 

@@ -56,7 +56,7 @@ class Holder(Protocol):
         ...
 
     def go_on(self, *, whole: bool) -> None:
-        """Reads on, because there is room for the frame's next buffer, or for the whole frame."""
+        """Reads on, because there is room for the frame's next buffer, or for the whole frame. Raises MemoryError."""
 
     def evict(self, reason: str) -> None:
         """Closes the connection at once, and takes its `held_bytes` off the account."""
@@ -147,10 +147,18 @@ class ClientMemory:
         for connection in sorted(self._waiting, key=_missing):
             size, received, taken = connection.unfinished
             if self.held - taken + size <= self.limit + self.reserve if whole else self.admits(size, received, taken):
-                self._waiting.pop(connection)
-                connection.go_on(whole=whole)
+                self._end_wait(connection, whole=whole)
                 some = True
         return some
+
+    def _end_wait(self, connection: Holder, *, whole: bool) -> None:
+        """Lets a connection go on, or closes it if there is room by this account, but no memory."""
+        self._waiting.pop(connection)
+        try:
+            connection.go_on(whole=whole)
+        except MemoryError:
+            self.evictions += 1
+            connection.evict("the process gets no memory for its request")
 
     def _close_who_blocks(self) -> None:
         """Closes connections until the one that has waited the longest can go on, if that is too long, and until no more than the
@@ -162,8 +170,7 @@ class ClientMemory:
             if self._ticks - self._moved < patience and self._ticks - since < longest:
                 break
             if self.admits(*connection.unfinished):
-                self._waiting.pop(connection)
-                connection.go_on(whole=False)
+                self._end_wait(connection, whole=False)
                 self._moved = self._ticks
             elif not self._evict_one():
                 break

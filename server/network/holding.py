@@ -125,9 +125,7 @@ class Holding(asyncio.BufferedProtocol):
         return None
 
     def _grow(self, frame: OwnBuffer, expected: int) -> None:
-        """Moves an unfinished frame to a larger buffer, as if `expected` bytes had come; the transport still holds a view of this
-        one, so it cannot grow itself.
-        """
+        """Gives an unfinished frame a larger buffer, as if `expected` bytes had come. Raises MemoryError."""
         larger = self._frame = self._buffers.grow(frame, self._size, expected)
         self._memory.held += len(larger) - len(frame)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Final
 
 RECEIVE_BYTES: Final = 256 * 1024
@@ -40,23 +41,26 @@ class ReceiveBuffers:
         self.view = self._whole
 
     def size_of_next(self, size: int, received: int) -> int:
-        """Returns how large the buffer is that `take` makes."""
+        """Returns how large the buffer is that `take` or `grow` makes."""
         grown = max(FIRST_BUFFER, GROWTH * received)
         return KEPT_BYTES if KEPT_BYTES // 2 < size <= min(grown, KEPT_BYTES) else min(size, grown)
 
     def take(self, size: int, received: int) -> OwnBuffer:
-        """Returns a buffer for a frame of `size` bytes, of which `received` have come: it need not hold the whole frame yet."""
+        """Returns a buffer for a frame of `size` bytes, of which `received` have come: it need not hold the whole frame yet.
+        Raises MemoryError."""
         if size <= KEPT_BYTES and self._kept:
             return self._kept.pop()
         length = self.size_of_next(size, received)
         if length >= LARGE_BUFFER:
             from mmap import MAP_ANONYMOUS, MAP_PRIVATE, mmap  # few brokers ever get such a frame
 
-            return memoryview(mmap(-1, size, flags=MAP_PRIVATE | MAP_ANONYMOUS))[:length]
+            with suppress(OSError):  # no addresses for the whole frame, but maybe memory for what has come of it
+                return memoryview(mmap(-1, size, flags=MAP_PRIVATE | MAP_ANONYMOUS))[:length]
         return bytearray(length)
 
     def grow(self, buffer: OwnBuffer, size: int, received: int) -> OwnBuffer:
-        """Returns a larger buffer, as `take` does, for a frame that has filled this one. It begins with what is in that."""
+        """Returns a larger buffer, as `take` does, for a frame that has filled this one. It begins with what is in that.
+        Raises MemoryError."""
         if isinstance(buffer, memoryview):
             return memoryview(buffer.obj)[: self.size_of_next(size, received)]
         larger = self.take(size, received)

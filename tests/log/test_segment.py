@@ -129,6 +129,23 @@ def test_a_damaged_log_is_said_not_searched_forever(disk: MemDisk, filled: Segme
         reopened(disk, again).next_offset()
 
 
+def test_damage_that_was_cut_off_is_damage_no_more(disk: MemDisk, filled: Segment) -> None:
+    """Wrong indexes are rebuilt as in any other segment."""
+    again = reopened(disk, filled)
+    data = bytearray(disk.read_bytes(again.path(".log")))
+    data[again.size // 20 * 10 + 16] = 9
+    disk.write_bytes(again.path(".log"), bytes(data))
+    with pytest.raises(CorruptRecord):
+        again.locate(111)
+    again.truncate_to(108)
+    (offset, position), *_ = again.offset_index.entries()
+    again.offset_index.truncate_to(0)
+    again.offset_index.append(offset, position + 1)
+    found = again.locate(offset)
+    assert found is not None
+    assert found.position == position
+
+
 @pytest.mark.parametrize("written", [0, 1, 100])
 def test_a_failed_write_leaves_no_trace(disk: MemDisk, filled: Segment, written: int) -> None:
     before, entries = filled.size, filled.offset_index.entries()

@@ -1,8 +1,6 @@
-"""log/segment_indexes.py: large indexes of a segment, which are searched in their files, and loaded to be appended to."""
+"""log/segment_indexes.py: large indexes of a segment, which are searched in their files, and loaded by who appends."""
 
 from __future__ import annotations
-
-from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -14,17 +12,16 @@ from tests.log.one_segment import fill, segment
 from tests.log.support import NOW_MS, batch
 from tests.memdisk import MemDisk
 
+LARGE = LOADED_ENTRIES + 3 * BLOCK_ENTRIES
+SIZE = len(batch(timestamp_ms=NOW_MS))
+ENTRY_SIZES = {"index": OFFSET_ENTRY_SIZE, "timeindex": TIME_ENTRY_SIZE}
+
 
 @pytest.fixture
 def disk() -> MemDisk:
     disk = MemDisk(lambda: NOW_MS)
     disk.makedirs("/p")
     return disk
-
-
-LARGE = LOADED_ENTRIES + 3 * BLOCK_ENTRIES
-SIZE = len(batch(timestamp_ms=NOW_MS))
-ENTRY_SIZES = {"index": OFFSET_ENTRY_SIZE, "timeindex": TIME_ENTRY_SIZE}
 
 
 def ended(disk: MemDisk) -> tuple[Segment, list[int]]:
@@ -127,59 +124,15 @@ def test_a_bad_large_index_is_rebuilt(
         large.close()
 
 
-@pytest.fixture
-def spoilt(large_disk: MemDisk, request: pytest.FixtureRequest) -> Iterator[Segment]:
-    """Such a segment with a wrong entry in the index that the test's parameter names; something was appended since."""
-    path, log = f"/p/00000000000000000100.{request.param}", "/p/00000000000000000100.log"
-    whole, whole_log = large_disk.read_bytes(path), large_disk.read_bytes(log)
-    entry = ENTRY_SIZES[request.param]
-    large_disk.write_bytes(path, whole[: 1999 * entry] + b"\x7f" + whole[1999 * entry + 1 :])
-    made = segment(large_disk, size=len(whole_log))
-    made.index_interval_bytes = 1
-    fill(made, 2, start=100 + LARGE)
-    assert not made.indexes.are_full
-    assert len(made.offset_index) == LARGE  # as it was, but for one of the two
-    yield made
-    made.close()
-    large_disk.write_bytes(path, whole)
-    large_disk.write_bytes(log, whole_log)
-
-
-def finds(made: Segment) -> bool:
-    found = made.locate(100 + 2000)
-    position = made.position_of(100 + 2000)
-    right = found is not None and found.base_offset == 100 + 2000 and found.position == position
-    return right and made.offset_at(position) == 100 + 2000 and made.offset_before(NOW_MS + 20_000) == 100 + 1999
-
-
-@pytest.mark.parametrize("spoilt", ["index", "timeindex"], indirect=True)
-@pytest.mark.parametrize("first", ["locate", "position", "offset", "time"])
-def test_a_wrong_entry_is_found_out_after_an_append(spoilt: Segment, first: str) -> None:
-    """What is appended to is not compared as a whole; it is rebuilt when somebody looks it up there."""
-    before = spoilt.indexes
-    uses: dict[str, Callable[[], object]] = {
-        "locate": lambda: spoilt.locate(100 + 2000),
-        "position": lambda: spoilt.position_of(100 + 2000),
-        "offset": lambda: spoilt.offset_at(2000 * SIZE),
-        "time": lambda: spoilt.offset_before(NOW_MS + 20_000),
-    }
-    uses[first]()
-    assert finds(spoilt)
-    assert spoilt.indexes is not before
-    assert spoilt.position_of(101 + LARGE) == (LARGE + 1) * SIZE
-
-
-@pytest.mark.parametrize("spoilt", ["index", "timeindex"], indirect=True)
-def test_a_cut_after_an_append_finds_it_out(spoilt: Segment) -> None:
-    spoilt.truncate_to(100 + 2002)
-    assert finds(spoilt)
-    assert len(spoilt.offset_index) == 2001
-
-
-@pytest.mark.parametrize("spoilt", ["index"], indirect=True)
-def test_a_cut_to_nothing_compares_nothing(spoilt: Segment) -> None:
-    spoilt.truncate_bytes(0, 100)
-    assert (spoilt.size, len(spoilt.offset_index), len(spoilt.time_index), spoilt.max_timestamp) == (0, 0, 0, -1)
+@pytest.mark.parametrize("suffix", ["index", "timeindex"])
+@pytest.mark.parametrize("wrong", [b"\x7f", bytes(4096)], ids=["an entry", "a page of zeros"])
+def test_an_append_rebuilds_a_bad_large_index(disk: MemDisk, suffix: str, wrong: bytes) -> None:
+    made, _ = ended(disk)
+    path, at = f"/p/00000000000000000100.{suffix}", 2000 * ENTRY_SIZES[suffix]
+    whole = disk.read_bytes(path)
+    disk.write_bytes(path, whole[:at] + wrong + whole[at + len(wrong) :])
+    fill(made, 1, start=100 + LARGE)
+    assert (made.offset_index if suffix == "index" else made.time_index).encode()[: len(whole)] == whole
 
 
 def test_a_time_index_that_is_rightly_empty_is_no_reason_to_rebuild(disk: MemDisk) -> None:

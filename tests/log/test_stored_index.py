@@ -143,61 +143,6 @@ def test_no_answer_is_wrong_because_of_a_wrong_entry(disk: MemDisk, number: int,
         stored_times.lookup(times.entries()[number][0])
 
 
-@pytest.mark.parametrize("wrong", [b"\0", b"\x7f", b"\xff"], ids=["zero", "large", "negative"])
-@pytest.mark.parametrize("number", [1, 2, 511, 512, 700, 985, 986, 987, 988, 989, 1024, 1498])
-def test_nor_if_it_was_loaded_to_be_appended_to(number: int, wrong: bytes) -> None:
-    """The last 512 of 1,500 entries are compared when they are loaded, the others where they are looked up."""
-    offsets, times = offsets_of(1500), times_of(1500)
-    log_size = offsets.last_position() + 1
-    for at in (0, 4):
-        index = OffsetIndex(BASE, 0)
-        load = partial(index.decode, spoilt(offsets.encode(), number * 8 + at, wrong * 4), log_size, whole=False)
-        if not is_taken(load):
-            assert number >= 1500 - 512
-            continue
-        assert number <= 1500 - 512  # the first of those that are compared may be too small
-        for offset, position in around(number, offsets.entries()):
-            with suppress(CorruptIndex):
-                assert index.lookup(offset) == position
-            with suppress(CorruptIndex):
-                assert index.offset_at(position) == offsets.offset_at(position)
-        for find in (index.lookup, index.offset_at):
-            with pytest.raises(CorruptIndex):
-                find(offsets.entries()[number][find == index.offset_at])
-        with pytest.raises(CorruptIndex):
-            index.check()
-    found = TimeIndex(BASE, 0)
-    if is_taken(partial(found.decode, spoilt(times.encode(), number * 12, wrong * 8), whole=False)):
-        for timestamp, _ in around(number, times.entries()):
-            with suppress(CorruptIndex):
-                assert found.lookup(timestamp + 1) == times.lookup(timestamp + 1)
-        with pytest.raises(CorruptIndex):
-            found.lookup(times.entries()[number][0])
-        with pytest.raises(CorruptIndex):
-            found.check()
-    else:
-        assert number >= 1500 - 512
-
-
-def test_what_was_compared_is_not_compared_again() -> None:
-    """An index that is right answers as if it had been compared as a whole, and `check` is needed before it is cut."""
-    offsets, times = offsets_of(1500), times_of(1500)
-    loaded, loaded_times = OffsetIndex(BASE, 1 << 20), TimeIndex(BASE, 1 << 20)
-    loaded.decode(offsets.encode(), offsets.last_position() + 1, whole=False)
-    loaded_times.decode(times.encode(), whole=False)
-    for offset, position in offsets.entries():
-        assert loaded.lookup(offset) == position
-        assert loaded.offset_at(position) == offsets.offset_at(position)
-    for timestamp, _ in times.entries():
-        assert loaded_times.lookup(timestamp) == times.lookup(timestamp)
-    for index in (loaded, loaded_times):
-        with pytest.raises(AssertionError):
-            index.truncate_to(BASE + 5)
-        index.check()
-        index.truncate_to(BASE + 5)
-        assert len(index) < 20
-
-
 def around(number: int, entries: list[tuple[int, int]]) -> list[tuple[int, int]]:
     """Returns some entries of each block, and all near the one with this number and near the edges of blocks."""
     near = [entry for at in (number, *range(0, 1500, BLOCK_ENTRIES)) for entry in entries[max(at - 4, 0) : at + 4]]
@@ -225,29 +170,6 @@ def test_nor_in_any_order(disk: MemDisk, number: int) -> None:
             except CorruptIndex:
                 found_out += 1
     assert found_out
-
-
-@pytest.mark.parametrize("number", range(12))
-def test_nor_with_few_that_were_compared(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
-    """Of fifteen entries, which were loaded to be appended to, the last three."""
-    monkeypatch.setattr("ottla.log.index._COMPARED", 3)
-    index, found_out = offsets_of(15), 0
-    entries, log_size = index.entries(), index.last_position() + 1
-    values = [0, -1, 2**31 - 1, *(position for _, position in entries), *(offset - BASE for offset, _ in entries)]
-    for value, field in ((value, field) for value in values for field in (0, 4)):
-        data = spoilt(index.encode(), number * 8 + field, value.to_bytes(4, "big", signed=True))
-        loaded = OffsetIndex(BASE, 0)
-        if is_taken(partial(OffsetIndex(BASE, 0).decode, data, log_size)):
-            continue
-        if is_taken(partial(loaded.decode, data, log_size, whole=False)):
-            found_out += sum(not is_taken(partial(is_the_same, loaded.lookup, index.lookup, offset)) for offset, _ in entries)
-            for position in range(log_size + 1):
-                is_taken(partial(is_the_same, loaded.offset_at, index.offset_at, position))
-    assert found_out
-
-
-def is_the_same(one: Callable[[int], object], other: Callable[[int], object], where: int) -> None:
-    assert one(where) == other(where), where
 
 
 @pytest.mark.parametrize("number", range(15))

@@ -9,7 +9,7 @@ import pytest
 
 from ottla.server.network.client_memory import PATIENCE_S, TICK_S
 from ottla.server.network.connection import BACKLOG_FRAMES, HIGH_WATER, Connection
-from ottla.server.network.receive_buffers import KEPT_BYTES
+from ottla.server.network.receive_buffers import KEPT_BYTES, OwnBuffer, ReceiveBuffers
 from tests.fakes import FakeTransport
 from tests.server.network.peer import Peer, framed, turn
 
@@ -234,3 +234,27 @@ def test_a_muted_connection_does_not_read_because_there_is_room() -> None:
     assert not transport.reading
     peer.broker.clock.advance(1)
     assert transport.reading
+
+
+def test_who_could_go_on_but_gets_no_memory_is_closed_and_the_others_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    peer = Peer(LIMIT)
+    everybody = clients(peer, 6)
+    for client in everybody:
+        send_what_is_read(peer, client, framed(bytes(FRAME))[:PART])
+    assert [transport.reading for _, transport in everybody] == [True] * 3 + [False] * 3
+
+    grow, refused = ReceiveBuffers.grow, list[int]()
+
+    def refuse_once(buffers: ReceiveBuffers, buffer: OwnBuffer, size: int, received: int) -> OwnBuffer:
+        if not refused:
+            refused.append(size)
+            raise MemoryError
+        return grow(buffers, buffer, size, received)
+
+    monkeypatch.setattr(ReceiveBuffers, "grow", refuse_once)
+    everybody[0][0].connection_lost(None)
+    peer.broker.clock.advance(TICK_S)
+    assert refused
+    assert sorted((transport.closed, transport.reading) for _, transport in everybody[3:])[1:] == [(False, True), (True, False)]
+    assert peer.memory.evictions == 1
+    assert peer.memory.held == sum(connection.held_bytes for connection, _ in everybody[1:])

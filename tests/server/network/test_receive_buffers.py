@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from mmap import mmap
 
 import pytest
@@ -52,7 +53,9 @@ def test_the_kernel_fills_a_large_buffer_with_zeros_when_it_is_used() -> None:
     assert isinstance(large, memoryview)
     assert (len(large), isinstance(large.obj, mmap), any(large)) == (LARGE_BUFFER, True, False)
     buffers.give_back(large)
-    assert buffers.take(LARGE_BUFFER, LARGE_BUFFER) is not large
+    another = buffers.take(LARGE_BUFFER, LARGE_BUFFER)
+    assert isinstance(another, memoryview)
+    assert another.obj is not large.obj
 
 
 def test_a_large_buffer_grows_in_its_place() -> None:
@@ -77,3 +80,18 @@ def test_a_small_buffer_grows_into_another() -> None:
         larger = buffers.grow(small, size, received * GROWTH if received > 1 else FIRST_BUFFER)
         assert bytes(memoryview(larger)[: len(small)]) == bytes(small)
         assert larger is not small
+
+
+def test_without_addresses_for_the_whole_frame_memory_is_taken_for_what_has_come(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> mmap:
+        raise OSError(errno.ENOMEM, "no addresses")
+
+    monkeypatch.setattr("mmap.mmap", refuse)
+    buffers = ReceiveBuffers()
+    buffer = buffers.take(100_000_000, LARGE_BUFFER)
+    assert isinstance(buffer, bytearray)
+    monkeypatch.undo()
+    buffer[:2] = b"ab"
+    larger = buffers.grow(buffer, 100_000_000, len(buffer))
+    assert isinstance(larger, memoryview)
+    assert bytes(larger[:3]) == b"ab\0"
