@@ -1,5 +1,5 @@
-"""Whether the entries of an index file ascend. Compiled, the 262,144 of a full GiB of small batches take 1 ms, where comparing
-them in arrays takes 25; that is nearly all of what loading an index costs.
+"""Whether the entries of an index file ascend. Compiled, the 262,144 of a full GiB of small batches take 3 ms, where comparing
+them in arrays takes 28; that is most of what loading an index costs then.
 """
 
 from mypy_extensions import i64
