@@ -116,11 +116,16 @@ def test_an_index_is_rebuilt_without_the_batches_that_are_too_far_from_the_first
     assert strange.time_index.last() == (NOW_MS + 180, 118)
 
 
+def spoil_eleventh(disk: MemDisk, filled: Segment) -> None:
+    """Gives the eleventh of twenty batches a magic that there is not."""
+    data = bytearray(disk.read_bytes(filled.path(".log")))
+    data[filled.size // 20 * 10 + 16] = 9
+    disk.write_bytes(filled.path(".log"), bytes(data))
+
+
 def test_a_damaged_log_is_said_not_searched_forever(disk: MemDisk, filled: Segment) -> None:
     again = reopened(disk, filled)
-    data = bytearray(disk.read_bytes(again.path(".log")))
-    data[again.size // 20 * 10 + 16] = 9  # the magic of the eleventh batch
-    disk.write_bytes(again.path(".log"), bytes(data))
+    spoil_eleventh(disk, again)
     assert again.locate(119) is not None  # the index leads past it
     with pytest.raises(CorruptRecord, match=f"position {again.size // 20 * 10}"):
         again.locate(111)
@@ -132,9 +137,7 @@ def test_a_damaged_log_is_said_not_searched_forever(disk: MemDisk, filled: Segme
 def test_damage_that_was_cut_off_is_damage_no_more(disk: MemDisk, filled: Segment) -> None:
     """Wrong indexes are rebuilt as in any other segment."""
     again = reopened(disk, filled)
-    data = bytearray(disk.read_bytes(again.path(".log")))
-    data[again.size // 20 * 10 + 16] = 9
-    disk.write_bytes(again.path(".log"), bytes(data))
+    spoil_eleventh(disk, again)
     with pytest.raises(CorruptRecord):
         again.locate(111)
     again.truncate_to(108)
