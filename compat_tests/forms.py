@@ -34,8 +34,8 @@ NEVER_WITH_KAFKA: Final = {
 """What Apache Kafka does not always pass, by the name that the mark has. Kafka's own test of it has three brokers."""
 NOT_BOUNCED: Final = {
     "word counts of Kafka Streams": (
-        "when it is a cluster's only broker, Apache Kafka may lose the end of a transaction in a clean stop, or leave it open "
-        "after kill -9, and the application waits for it for ever; seen once in about sixty runs on two busy cores"
+        "when it is a cluster's only broker, Apache Kafka may leave a transaction open after kill -9, and the application waits "
+        "for its end for ever; seen once in about sixty runs on two busy cores"
     ),
 }
 """Tests in which ottla is killed and Apache Kafka goes on, by the name given to `bounce`."""

@@ -196,7 +196,13 @@ class Rounds:
         """All that was committed is there. Apache Kafka has some time for that: it answers a commit before its markers are in the
         partitions, and what is behind a missing marker is not read."""
         patience = _PATIENCE_S if self.broker.kind == "kafka" else 0
-        wait_for(lambda: not self._unread(), lambda: f"0 of {self._unread()}, which were committed", patience)
+        unread: list[str] = []
+
+        def are_all_read() -> bool:
+            unread[:] = self._unread()
+            return not unread
+
+        wait_for(are_all_read, lambda: f"0 of {unread}, which were committed", patience)
 
     def _unread(self) -> list[str]:
         """Returns the committed transactions of which nothing was read. Whatever else is wrong is an AssertionError."""

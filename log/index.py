@@ -41,7 +41,7 @@ class CorruptIndex(Exception):
 
 
 def _ascending(values: array[int], strictly: bool) -> bool:
-    """Returns what log/index_order.py finds out in a tenth of the time, if it is compiled."""
+    """Returns whether the values ascend. log/index_order.py does that for whole entries in a tenth of the time, if compiled."""
     return all(map(lt if strictly else le, values, islice(values, 1, None)))
 
 

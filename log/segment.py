@@ -443,6 +443,7 @@ class Segment:
             self._max_timestamp, self._offset_of_max, self.first_timestamp, self._since_index, self.indexes = kept
             self._damaged = isinstance(error, CorruptRecord)
             raise
+        self._damaged = False
         self.end_indexing()
 
     def rewrite_indexes(self) -> None:

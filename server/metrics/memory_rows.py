@@ -76,7 +76,7 @@ MEMORY_ROWS: Final[tuple[Row, ...]] = (
         "ottla_client_memory_closed_connections_total",
         "counter",
         (),
-        "Connections that were closed because of that limit.",
+        "Connections that were closed because of that limit, or because the process got no more memory.",
         _account_row(lambda memory: memory.evictions),
     ),
     (

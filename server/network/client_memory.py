@@ -15,6 +15,7 @@ to `held` and takes it off again; that is all that a broker does as long as ther
    sum of what they held at each second. A client that sends the beginnings of frames and falls silent is closed in this way, and
    so is one that trickles; producers with large batches are not, because they hold a batch for milliseconds.
 4. Beyond the limit and the one request, they are closed at once.
+5. A connection that could go on by this account, but for which the process gets no memory, is closed, too.
 
 Frames above KEPT_BYTES, which are larger than a batch of Kafka's default max.message.bytes, get no more than three quarters of
 the limit. So however many of them are announced, usual producers find room. While somebody waits, reads are short
@@ -80,7 +81,7 @@ class ClientMemory:
         self.waits = 0
         """How often a connection had to wait for room."""
         self.evictions = 0
-        """How many connections were closed to make room."""
+        """How many connections were closed to make room, or because there was no memory for what they had announced."""
         self.connections: list[Iterable[Holder]] = []
         """The open connections, by listener."""
         self._waiting: dict[Holder, int] = {}  # with the tick since which each waits, the longest first
@@ -122,6 +123,18 @@ class ClientMemory:
             self._timer = self._clock.call_later(0, self._tick)
 
     def _tick(self) -> None:
+        try:
+            self._look_after()
+        finally:  # whatever went wrong: without the next tick, those that wait would wait for ever
+            if self._waiting or self.held > self.limit:
+                self._timer = self._clock.call_later(TICK_S, self._tick)
+            else:
+                self._timer = None
+                self._rent.clear()
+                self._buffers.lengthen()
+
+    def _look_after(self) -> None:
+        """Lets those go on for which there is room, and closes those that are in the way."""
         self._ticks += 1
         if self._ticks % TICKS_PER_SAMPLE == 0:
             self._sample()
@@ -132,12 +145,6 @@ class ClientMemory:
         if self._let_some_go_on(whole=False) or self._let_some_go_on(whole=True):
             self._moved = self._ticks
         self._close_who_blocks()
-        if self._waiting or self.held > self.limit:
-            self._timer = self._clock.call_later(TICK_S, self._tick)
-        else:
-            self._timer = None
-            self._rent.clear()
-            self._buffers.lengthen()
 
     def _let_some_go_on(self, *, whole: bool) -> bool:
         """Lets those go on that fit, or whose `whole` frames fit with the reserve, first those that miss the fewest bytes.

@@ -3,8 +3,9 @@
 **In.** asyncio and uvloop ask for a buffer (`get_buffer`), read into it, and say how much they have read (`buffer_updated`), with
 nothing in between. So one receive buffer serves all connections, and an idle connection needs none. Whole frames in it are served
 where they lie. The rest of a small frame waits as a copy; a large frame gets a buffer of its own, which the next reads fill in
-place. That buffer grows with what has arrived, not with what was announced: ten thousand connections that each announce 100 MB
-and then fall silent cost nothing. A few of these buffers are kept for the next large frames: memory that goes back to the kernel
+place. The memory of that buffer grows with what has arrived, not with what was announced: ten thousand connections that each
+announce 100 MB and then fall silent cost nothing. (A frame of which 2 MiB have arrived gets addresses for all of it, but no
+memory: receive_buffers.py.) A few of these buffers are kept for the next large frames: memory that goes back to the kernel
 with every frame costs a page fault for each 4 KiB when it is used again, and that was a quarter of the CPU of a produce of 1 MB.
 
 **Order.** Kafka answers the requests of a connection strictly in order, one at a time. While one waits (a long poll, a
@@ -175,9 +176,11 @@ class Connection(Sending):
                 self._take(memoryview(frame)[: self._size])
                 self._buffers.give_back(frame)
         else:
-            self._take_frames(len(self._partial) + count)
-        if len(self._held):
-            self._write_held()
+            try:
+                self._take_frames(len(self._partial) + count)
+            finally:  # even if it fails: what is held lies in the shared buffer, and the next read of anybody overwrites that
+                if len(self._held):
+                    self._write_held()
         # As in Kafka, requests that this client's append completes are answered before the client: they have waited longer.
         self._purgatory.run_checks()
         if self._out:

@@ -95,7 +95,7 @@ class Holding(asyncio.BufferedProtocol):
         self._partial = b""
 
     def _begin(self, received: memoryview, size: int) -> None:
-        """Gives a large frame a buffer of its own, as soon as there is room for it."""
+        """Gives a large frame a buffer of its own, as soon as there is room for it. Raises MemoryError."""
         self._filled = len(received)
         self._size = size
         memory = self._memory
@@ -108,7 +108,7 @@ class Holding(asyncio.BufferedProtocol):
 
     def _fill(self, count: int) -> OwnBuffer | None:
         """Notes that `count` bytes of the large frame have come. Returns its buffer if it is whole; who has served the frame
-        gives it back.
+        gives it back. Raises MemoryError.
         """
         frame = self._frame
         assert frame is not None
@@ -145,7 +145,7 @@ class Holding(asyncio.BufferedProtocol):
         self._memory.wait_for_room(self)
 
     def go_on(self, *, whole: bool) -> None:
-        """Reads on, because there is room for the frame's next buffer, or for the whole frame."""
+        """Reads on, because there is room for the frame's next buffer, or for the whole frame. Raises MemoryError."""
         self._waits_for_room = False
         if self._frame is not None:
             self._grow(self._frame, self._size if whole else self._filled)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from mmap import MAP_ANONYMOUS, MAP_PRIVATE, mmap  # here: when a frame needs it, there may be no descriptor left to load it
 from typing import Final
 
 RECEIVE_BYTES: Final = 256 * 1024
@@ -13,7 +14,8 @@ KEPT_BYTES: Final = 1024 * 1024 + 128 * 1024
 KEPT_BUFFERS: Final = 4
 LARGE_BUFFER: Final = 8 * 1024 * 1024
 """Buffers of so many bytes are not filled with zeros, which takes 30 ms for 100 MB, nor copied when they grow: the kernel keeps
-addresses for the whole frame, and gives memory to each page when bytes come."""
+addresses for the whole frame, and gives memory to each page when bytes come. So where addresses are scarce (RLIMIT_AS,
+vm.overcommit_memory=2), some may be missing although there is memory; then buffers are filled and copied as smaller ones are."""
 OwnBuffer = bytearray | memoryview
 """The buffer of one frame: a memoryview if it is large."""
 
@@ -52,8 +54,6 @@ class ReceiveBuffers:
             return self._kept.pop()
         length = self.size_of_next(size, received)
         if length >= LARGE_BUFFER:
-            from mmap import MAP_ANONYMOUS, MAP_PRIVATE, mmap  # few brokers ever get such a frame
-
             with suppress(OSError):  # no addresses for the whole frame, but maybe memory for what has come of it
                 return memoryview(mmap(-1, size, flags=MAP_PRIVATE | MAP_ANONYMOUS))[:length]
         return bytearray(length)

@@ -141,10 +141,27 @@ def test_damage_that_was_cut_off_is_damage_no_more(disk: MemDisk, filled: Segmen
     with pytest.raises(CorruptRecord):
         again.locate(111)
     again.truncate_to(108)
-    (offset, position), *_ = again.offset_index.entries()
-    again.offset_index.truncate_to(0)
-    again.offset_index.append(offset, position + 1)
-    found = again.locate(offset)
+    assert_a_wrong_index_is_rebuilt(again)
+
+
+def test_damage_that_a_rebuild_did_not_meet_again_is_damage_no_more(disk: MemDisk, filled: Segment) -> None:
+    """One bad read, for instance."""
+    again = reopened(disk, filled)
+    sound = disk.read_bytes(again.path(".log"))
+    spoil_eleventh(disk, again)
+    with pytest.raises(CorruptRecord):
+        again.locate(111)
+    again.close()
+    disk.write_bytes(again.path(".log"), sound)
+    again.rebuild_indexes()
+    assert_a_wrong_index_is_rebuilt(again)
+
+
+def assert_a_wrong_index_is_rebuilt(of: Segment) -> None:
+    (offset, position), *_ = of.offset_index.entries()
+    of.offset_index.truncate_to(0)
+    of.offset_index.append(offset, position + 1)
+    found = of.locate(offset)
     assert found is not None
     assert found.position == position
 

@@ -13,7 +13,6 @@ from tests.log.support import NOW_MS, batch
 from tests.memdisk import MemDisk
 
 LARGE = LOADED_ENTRIES + 3 * BLOCK_ENTRIES
-SIZE = len(batch(timestamp_ms=NOW_MS))
 ENTRY_SIZES = {"index": OFFSET_ENTRY_SIZE, "timeindex": TIME_ENTRY_SIZE}
 
 

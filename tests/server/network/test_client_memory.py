@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 
 import pytest
 
-from ottla.server.network.client_memory import PATIENCE_S, TICK_S
+from ottla.server.network.client_memory import PATIENCE_S, TICK_S, ClientMemory
 from ottla.server.network.connection import BACKLOG_FRAMES, HIGH_WATER, Connection
 from ottla.server.network.receive_buffers import KEPT_BYTES, OwnBuffer, ReceiveBuffers
 from tests.fakes import FakeTransport
@@ -255,6 +256,28 @@ def test_who_could_go_on_but_gets_no_memory_is_closed_and_the_others_go_on(monke
     everybody[0][0].connection_lost(None)
     peer.broker.clock.advance(TICK_S)
     assert refused
-    assert sorted((transport.closed, transport.reading) for _, transport in everybody[3:])[1:] == [(False, True), (True, False)]
+    waited = [(transport.closed, transport.reading) for _, transport in everybody[3:]]
+    assert waited == [(True, False), (False, True), (False, True)], "one more, with the room of the one that was closed"
     assert peer.memory.evictions == 1
     assert peer.memory.held == sum(connection.held_bytes for connection, _ in everybody[1:])
+
+
+def test_those_that_wait_are_looked_at_again_whatever_went_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
+    peer = Peer(LIMIT)
+    everybody = clients(peer, 4)
+    for client in everybody:
+        send_what_is_read(peer, client, framed(bytes(FRAME))[:PART])
+    waiting = everybody[3][1]
+    assert not waiting.reading
+
+    def fail(*_: object) -> bool:
+        raise OSError(errno.EMFILE, "for a test")
+
+    everybody[0][0].connection_lost(None)
+    with monkeypatch.context() as broken:
+        broken.setattr(ClientMemory, "admits", fail)
+        with pytest.raises(OSError, match="for a test"):
+            peer.broker.clock.advance(TICK_S)
+    assert not waiting.reading
+    peer.broker.clock.advance(TICK_S)
+    assert waiting.reading

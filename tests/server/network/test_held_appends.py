@@ -333,6 +333,28 @@ def test_on_a_disk_that_fails_now_and_then_what_is_answered_is_there_in_its_orde
             assert found == [(offset, values[offset]) for offset in sorted(dict(found))]
 
 
+@pytest.mark.parametrize("size", [100, FEW_BYTES])
+def test_what_is_held_is_written_although_there_is_no_memory_for_the_frame_behind_it(
+    producer: Producer, monkeypatch: pytest.MonkeyPatch, size: int
+) -> None:
+    """It lies in the buffer that the next read of any connection overwrites."""
+
+    def refuse(*_: object) -> bytearray:
+        raise MemoryError
+
+    monkeypatch.setattr(ReceiveBuffers, "take", refuse)
+    held = [framed(request(number, batch(value=b"v" * size))) for number in range(2)]
+    data = b"".join(held) + (900_000).to_bytes(4, "big") + bytes(70_000)
+    producer.connection.get_buffer(-1)[: len(data)] = data
+    with pytest.raises(MemoryError):
+        producer.connection.buffer_updated(len(data))
+    producer.buffers.view[: len(data)] = b"\xa5" * len(data)
+    producer.connection.connection_lost(None)
+    assert producer.offsets() == (3, 3)
+    log = producer.broker.replica().log
+    assert [record.value for data in log.iterate_batches(1) for record in decode_records(data)] == [b"v" * size] * 2
+
+
 @pytest.mark.parametrize(
     ("head", "left", "is_one"),
     [("0000000a 0000", 14, True), ("0000000a 0000", 13, False), ("0000000a 0001", 99, False), ("0000000a 00", 99, False)],

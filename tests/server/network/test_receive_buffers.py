@@ -88,7 +88,7 @@ def test_without_addresses_for_the_whole_frame_memory_is_taken_for_what_has_come
     def refuse(*_: object, **__: object) -> mmap:
         raise OSError(errno.ENOMEM, "no addresses")
 
-    monkeypatch.setattr("mmap.mmap", refuse)
+    monkeypatch.setattr("ottla.server.network.receive_buffers.mmap", refuse)
     buffers = ReceiveBuffers()
     buffer = buffers.take(100_000_000, LARGE_BUFFER)
     assert isinstance(buffer, bytearray)
