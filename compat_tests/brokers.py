@@ -108,6 +108,11 @@ def one_of_each(directory: Path, settings: dict[str, str] | None = None) -> Iter
             broker.stop()
 
 
+NEVER_KILLED: Final = {"broker.session.timeout.ms": "9000"}
+"""Kafka's default in place of what SETTINGS has for brokers that are killed: on a busy machine, a controller of Kafka would give up
+a broker of its own process whose heartbeats are two seconds late."""
+
+
 class SharedBrokers:
     """The brokers of one test run, by their notes in a directory."""
 
@@ -121,7 +126,7 @@ class SharedBrokers:
         with open(self.directory / f"{name}.lock", "w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             if not note.exists():
-                broker = CLASSES[kind](self.directory / name)
+                broker = CLASSES[kind](self.directory / name, NEVER_KILLED)
                 broker.start()
                 assert broker.process is not None
                 for process in (*broker.beside(), broker):

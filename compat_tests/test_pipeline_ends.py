@@ -25,7 +25,7 @@ from ottla.pipeline.run import RunOptions, run_job
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
-COUNT: Final = 900
+COUNT: Final = 3000
 FEW: Final = 30
 WAIT_S: Final = 240
 SIGNALS: Final = [(signal.SIGINT, 130), (signal.SIGTERM, 143)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from compat_tests.behaviours.cell import Cell, after, counted, outcome
+from compat_tests.behaviours.cell import SECONDS, Cell, after, counted, outcome
 from compat_tests.behaviours.clients import KAFKAJS, SARAMA
 from compat_tests.behaviours.driver import Answer
 from compat_tests.behaviours.produce import Given, told
@@ -13,16 +13,17 @@ NAME = "transaction"
 ENDS_AT_THE_SEND = (SARAMA, KAFKAJS)
 """Clients whose sends wait for the answer, and end with an error then. With the others, applications may go on to the commit."""
 SEND_SECONDS = 2.0
-"""How long a record has before the commit: after some errors, librdkafka leaves that open until an abort."""
+"""How long a record under faults has before the commit: after some errors, librdkafka leaves that open until an abort."""
 IN_SPITE = "but the commit succeeds"
 
 
-def step(cell: Cell, value: str, of: str = "p", end: str = "commit") -> tuple[str, Answer]:
-    """Does a transaction with a record: what was told, by which step, and that step's answer. No words if all went well."""
+def step(cell: Cell, value: str, of: str = "p", end: str = "commit", seconds: float = SECONDS) -> tuple[str, Answer]:
+    """Does a transaction with a record, which has so many seconds before its end: returns what was told by which step, and that
+    step's answer. No words if all went well."""
     answer = cell.end("begin", of)
     if words := outcome(answer, ""):
         return f"{words} at the begin", answer
-    sent = cell.send(value, of=of, seconds=SEND_SECONDS)
+    sent = cell.send(value, of=of, seconds=seconds)
     if not sent.hangs and (words := told(sent)) != "delivered" and cell.client in ENDS_AT_THE_SEND:
         return f"{words} at the send", sent
     answer = cell.end(end, of)
@@ -48,7 +49,7 @@ class Transacts:
         if words:
             return f"without a fault: {words}"
         faults = [cell.fault(**given) for given in self.faults]
-        words, answer = step(cell, "one")
+        words, answer = step(cell, "one", seconds=SEND_SECONDS)
         if not any(fault.hits for fault in faults):
             return "does not ask"
         cell.remove_faults()

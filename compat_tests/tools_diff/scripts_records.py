@@ -67,7 +67,7 @@ FORMATTERS = Script(
         Run("consumer-groups --delete-offsets --group inner-g --topic inner-1"),
         *(
             Run(
-                f"console-consumer --group inner-{formatter[:2]} --topic __consumer_offsets --from-beginning --timeout-ms 1500"
+                f"console-consumer --group inner-{formatter[:2]} --topic __consumer_offsets --from-beginning --timeout-ms 3000"
                 f" --formatter org.apache.kafka.tools.consumer.{formatter}",
                 hide=OTHERS,
             )
