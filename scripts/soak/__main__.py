@@ -25,7 +25,7 @@ from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
 from pathlib import Path
 
 from scripts import proofs
-from scripts.soak.report import counts_of, report, rows_of
+from scripts.soak.report import counts_of, report, rows_of, slopes_of
 
 
 def command(options: Namespace, name: str) -> list[str]:
@@ -53,13 +53,14 @@ def run(options: Namespace, names: list[str]) -> None:
             life.wait()
 
 
-def record(files: dict[str, Path], wrong: list[str], origin: dict[str, str]) -> None:
-    """Adds the run to the ledger of proofs. Its hours are those of the shorter life."""
+def record(files: dict[str, Path], wrong: list[str], origin: dict[str, str], seconds: float) -> None:
+    """Adds the run, which was to take so many seconds, to the ledger of proofs. Its hours are those of the shorter life."""
     lives = [counts_of(rows_of(path)) for path in files.values()]
     counts = {name: sum(life[name] for life in lives) for name in lives[0]} | {"hours": min(life["hours"] for life in lives)}
     verdict = "something is wrong" if wrong else "nothing failed, and no slope is surely above its bound"
     about = {"began": time.strftime("%H:%M", time.gmtime(time.time() - counts["hours"] * 3600)), "verdict": verdict}
-    proofs.record(proofs.SOAK, {**origin, **about}, counts, found=wrong)
+    slopes = {"slopes": "\n".join(" | ".join((name, *cells)) for name, cells in slopes_of(files, seconds))}
+    proofs.record(proofs.SOAK, {**origin, **about, **slopes}, counts, found=wrong)
 
 
 def main() -> int:
@@ -84,7 +85,7 @@ def main() -> int:
     options.out.write_text(text)
     print(text)
     if options.record:
-        record(files, wrong, origin)
+        record(files, wrong, origin, options.hours * 3600)
     return int(bool(wrong))
 
 

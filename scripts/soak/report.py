@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -159,13 +159,24 @@ def summary(title: str, rows: Sequence[Row]) -> str:
     )
 
 
+def _lines(name: str, rows: Sequence[Row], seconds: float) -> list[Line]:
+    return lines_of(rows, KILLED if name == "killed" else LASTING, seconds * WARM_UP)
+
+
+def slopes_of(files: dict[str, Path], seconds: float) -> Iterator[tuple[str, list[str]]]:
+    """Yields the rows of all tables, each with the name of its life; HEAD has the columns of the rest."""
+    for name, path in files.items():
+        for line in _lines(name, rows_of(path), seconds):
+            yield name, line.cells()
+
+
 def report(files: dict[str, Path], seconds: float) -> tuple[str, list[str]]:
     """Returns (the report, what failed or grew) on the samples of `lasting` and `killed`, or of one of them."""
     parts: list[str] = []
     wrong: list[str] = []
     for name, path in files.items():
         rows = rows_of(path)
-        lines = lines_of(rows, KILLED if name == "killed" else LASTING, seconds * WARM_UP)
+        lines = _lines(name, rows, seconds)
         parts += [summary(name, rows), "", table(HEAD, [line.cells() for line in lines]), ""]
         wrong += [f"{name}: {row['what']}" for row in rows if row["kind"] == "failed"]
         wrong += [f"{name}: {line.bound.name} grows" for line in lines if line.verdict == GROWS]

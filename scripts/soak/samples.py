@@ -13,6 +13,8 @@ from typing import Final
 MIB: Final = 1 << 20
 _TICKS: Final = os.sysconf("SC_CLK_TCK")
 PROC: Final = Path("/proc")
+STRAY: Final = "-stray"
+"""How the directory of a partition ends that was set aside."""
 
 
 def processes(pid: int, proc: Path = PROC) -> list[int]:
@@ -69,9 +71,11 @@ def cpu_seconds(stat: str) -> float:
 
 
 def tree(directory: Path) -> tuple[float, int]:
-    """Returns (MiB that the files of a directory take on disk, how many files there are)."""
+    """Returns (MiB that the files of a data directory take on disk, how many files there are), without partitions that were set
+    aside: each kill amid a deletion leaves one for good, as with Apache Kafka, so they say nothing of what a broker piles up."""
     total = count = 0
-    for where, _, names in os.walk(directory):
+    for where, directories, names in os.walk(directory):
+        directories[:] = [name for name in directories if not name.endswith(STRAY)]
         for name in names:
             with contextlib.suppress(FileNotFoundError):  # deleted by now
                 total += os.stat(os.path.join(where, name)).st_blocks * 512

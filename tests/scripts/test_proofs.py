@@ -95,9 +95,10 @@ def test_what_scripts_add(recorded: Path, tmp_path: Path) -> None:
     lives = {}
     for name, seconds in (("lasting", 7200.0), ("killed", 7100.0)):
         lives[name] = tmp_path / name
-        rows: list[dict[str, Any]] = [{"kind": "start"}, {"kind": "check", "records": 5}, {"kind": "sample", "rounds": 40}]
+        sample = {"kind": "sample", "rounds": 40, "age_s": 1.0, "cpu_s": 0.5}
+        rows: list[dict[str, Any]] = [{"kind": "start", "start_s": 0.1}, {"kind": "check", "records": 5}, sample]
         lives[name].write_text("".join(json.dumps({"t": seconds, **row}) + "\n" for row in rows))
-    record_soak(lives, [], ORIGIN)
+    record_soak(lives, [], ORIGIN, 7200)
 
     ledger = Ledger(recorded)
     assert [run["proof"] for run in ledger.runs] == [FUZZ, SIMULATION, SIMULATED_CLUSTER, OUTSIDE, SOAK]
@@ -117,6 +118,7 @@ def test_what_scripts_add(recorded: Path, tmp_path: Path) -> None:
     assert "| ottla | pause, power (xfs) | 100 | 1 | 3 | 7 | 2 | 1 |" in text
     assert "| 1a2b3c4 | 2026-11-26 | 1.97 | 80 | 0 | 10 | nothing failed, and no slope" in text
     assert "| soak | 2 hours in one go | 1.97 hours | nothing |" in text
+    assert "| lasting | rss_mib | 0.000 | 0.000 | 0.000 | too few |  | 1.000 | open |" in text
     assert "| simulated cluster | 10,000 seeds | 2 seeds | 1 finding |" in text
     assert "Of 20 events 11 were latest offsets of brokers that did not know of a new leader yet: excused." in text
     excused = "(11 excused: of brokers that did not know of a new leader yet)"

@@ -77,6 +77,9 @@ def test_a_directory_s_size_is_what_its_files_take_on_disk(tmp_path: Path) -> No
     with open(tmp_path / "t-0" / "0.index", "wb") as index:
         index.truncate(10 << 20)  # a file that is all hole
     size, files = tree(tmp_path)
+    (tmp_path / "t-1.0123-stray").mkdir()
+    (tmp_path / "t-1.0123-stray" / "0.log").write_bytes(b"x")
+    assert tree(tmp_path) == (size, files), "what was set aside stays for good"
     assert files == 2
     assert 8192 / (1 << 20) <= size < 1
 
