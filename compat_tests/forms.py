@@ -39,6 +39,19 @@ NOT_BOUNCED: Final = {
     ),
 }
 """Tests in which ottla is killed and Apache Kafka goes on, by the name given to `bounce`."""
+WAITED_FOR: Final = {
+    "consumers of kafka-python, with both brokers": (
+        "subscribe once they know their topics, and join a group for as long as that takes: kafka-python 3.0.12 sleeps for five "
+        "minutes if it is given topics before the first answer, and is expelled if a poll ends while it joins"
+    ),
+    "kafka-python's own tests, with both brokers": (
+        "the same, by a plugin around the library, and at least 30 s where a test gives a broker half a second or one"
+    ),
+    "transactions through kill -9, with Apache Kafka only": (
+        "what was committed is read for up to 120 s, because Kafka answers a commit before its markers are in the partitions"
+    ),
+}
+"""What tests wait for longer than a client does by itself, or than ottla needs, and why."""
 
 
 def bounce(broker: BrokerProcess, name: str) -> None:

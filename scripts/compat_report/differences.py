@@ -6,7 +6,7 @@ import re
 from collections import defaultdict
 from typing import Any
 
-from compat_tests.forms import NEVER_WITH_KAFKA, NOT_BOUNCED
+from compat_tests.forms import NEVER_WITH_KAFKA, NOT_BOUNCED, WAITED_FOR
 from compat_tests.tools_diff import masks, scripts
 from compat_tests.tools_diff.differences import DIFFERENCES as OF_TOOLS
 from compat_tests.tools_diff.site import NOT_COMPARED, TOOLS
@@ -15,7 +15,8 @@ from scripts.compat_report.blocks import Block, Folded, Heading, Paragraph, Tabl
 
 
 def known_differences() -> list[Block]:
-    """Returns the differences on purpose in answers and in what tools print, and the tests that Kafka does not always pass."""
+    """Returns the differences on purpose in answers and in what tools print, the tests that Kafka does not always pass, and those
+    that wait for somebody."""
     answers = [row(name, _shown(each.kafka), _shown(each.ottla), each.why) for name, each in differences.DELIBERATE.items()]
     fails: dict[str, list[str]] = defaultdict(list)
     for name, failure in differences.KAFKA_FAILS.items():
@@ -42,6 +43,8 @@ def known_differences() -> list[Block]:
         Table(("tests", "why"), [row(*each) for each in NEVER_WITH_KAFKA.items()]),
         Paragraph("Tests that kill ottla while they run, but let Apache Kafka go on:"),
         Table(("tests", "why"), [row(*each) for each in NOT_BOUNCED.items()]),
+        Paragraph("Tests that wait for a client or for Apache Kafka:"),
+        Table(("tests", "how, and why"), [row(*each) for each in WAITED_FOR.items()]),
     ]
 
 
