@@ -109,7 +109,7 @@ def one_of_each(directory: Path, settings: dict[str, str] | None = None) -> Iter
 
 
 NEVER_KILLED: Final = {"broker.session.timeout.ms": "9000"}
-"""Kafka's default in place of what SETTINGS has for brokers that are killed: on a busy machine, a controller of Kafka's would give
+"""Kafka's default in place of what SETTINGS has for brokers that are killed. On a busy machine, Kafka would give
 up a broker of its own process whose heartbeats are two seconds late."""
 
 
