@@ -15,9 +15,9 @@ from ottla.server.guards.ask import (
     TOPIC,
     TRANSACTION,
     answered,
+    change_answer,
     in_turns,
     make_each,
-    mend,
     select,
 )
 from ottla.server.requests.link import Handle
@@ -71,7 +71,7 @@ def find_coordinator(ask: Ask, handle: Handle, body: FindCoordinatorRequest, req
         ]
         return answer
 
-    return mend(handle(body, request), add)
+    return change_answer(handle(body, request), add)
 
 
 def _cannot_find(key: str, kind: int, ask: Ask) -> ErrorCode | None:
@@ -231,4 +231,4 @@ def delete_groups(ask: Ask, handle: Handle, body: DeleteGroupsRequest, request: 
         answer.results += refusals
         return answer
 
-    return mend(handle(body, request), add)
+    return change_answer(handle(body, request), add)

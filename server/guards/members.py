@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from ottla.server.base.turns import Steps
-from ottla.server.guards.ask import GROUP, TOPIC, in_turns, make_each, mend, select, topic_name, without
+from ottla.server.guards.ask import GROUP, TOPIC, change_answer, in_turns, make_each, select, topic_name, without
 from ottla.server.requests.link import Handle
 from ottla.server.requests.request import Request
 from ottla.server.security.authorizer import Ask
@@ -114,7 +114,7 @@ def share_acknowledge(ask: Ask, handle: Handle, body: ShareAcknowledgeRequest, r
             answer.responses += responses
         return answer
 
-    return mend(handle(body, request), add)
+    return change_answer(handle(body, request), add)
 
 
 def _refused_acknowledgements(topic: AcknowledgeTopic) -> ShareAcknowledgeTopicResponse:

@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from ottla.server.base.errors import CloseConnection
-from ottla.server.guards.ask import mend
+from ottla.server.guards.ask import change_answer
 from ottla.server.partitions.leader_hints import leader_hint
 from ottla.server.requests.kept_answers import Encoded
 from ottla.server.testkit.refusals.entities import (
@@ -169,16 +169,16 @@ def refuse(selected: Selected, refusal: Refusal, handle: Handle, body: Any, requ
     if not parts:
         if shape.has_code:
             whole = refused_whole(shape, refusal)
-            return mend(handle(body, request), lambda answer: whole) if acts else whole
+            return change_answer(handle(body, request), lambda answer: whole) if acts else whole
         parts = tuple(_everything(shape, body))
     if not parts:
-        return mend(handle(body, request), lambda answer: _mark_all(opened(answer, request), shape, refusal))
+        return change_answer(handle(body, request), lambda answer: _mark_all(opened(answer, request), shape, refusal))
     completion = _Completion(parts, refusal, request, acted=acts)
     if acts:
-        return mend(handle(body, request), completion.add)
+        return change_answer(handle(body, request), completion.add)
     is_served = _cut(body, shape, parts, request) or shape.api.module in ALWAYS_SERVED
     if is_served:
-        return mend(handle(body, request), completion.add)
+        return change_answer(handle(body, request), completion.add)
     return completion.add(shape.response())
 
 

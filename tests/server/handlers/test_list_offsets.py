@@ -213,7 +213,7 @@ def elected() -> Led:
 
 @pytest.mark.parametrize(("version", "wanted"), [(4, ErrorCode.LEADER_NOT_AVAILABLE), (5, ErrorCode.OFFSET_NOT_AVAILABLE)])
 @pytest.mark.parametrize("timestamp", [-1, NOW_MS + 10_000])
-def test_a_new_leader_does_not_tell_the_latest_offset_before_it_knows_it(timestamp: int, version: int, wanted: ErrorCode) -> None:
+def test_a_new_leader_does_not_answer_a_latest_offset_that_is_unknown(timestamp: int, version: int, wanted: ErrorCode) -> None:
     assert ask_led(elected(), timestamp, version) == (wanted, -1)
 
 
