@@ -64,7 +64,7 @@ class Acks(StrEnum):
 
 
 class Template(NamedTuple):
-    """What the options say about how a line becomes a record."""
+    """The rules by which a line becomes a record, from the options."""
 
     key: bytes | None = None
     headers: Sequence[tuple[str, bytes | None]] = ()

@@ -1,4 +1,5 @@
-"""Which test covers a module that has no test module of its own: tests/test_source_code.py holds it against the tree.
+"""The table of the tests that cover modules without a test module of their own: tests/test_source_code.py holds it against the
+tree.
 
 The rule is a test module in the mirror's place: `tests/server/txn/test_state.py` for `server/txn/state.py`. A module that is
 small, or that makes sense only with its neighbours, is named here with the tests that would fail if it did something else.

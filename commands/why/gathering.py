@@ -49,7 +49,7 @@ _NO_COORDINATOR: Final = frozenset({ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCo
 
 @dataclass(frozen=True)
 class Asked:
-    """What gathering needs: the cluster, a client of it, its metadata; how to wait, and what the time is. `inside` asks the
+    """The means of gathering: the cluster, a client of it, its metadata; how to wait, and what the time is. `inside` asks the
     broker that runs the console; None if there is none. `tell` is given what is known before the rest is waited for."""
 
     cluster: Cluster
@@ -124,7 +124,7 @@ def _listed(brokers: TxnBrokers, coordinator: int, name: str) -> Listed | None:
 
 
 class _Span(NamedTuple):
-    """Where a partition's log begins and ends, as far as its leader says."""
+    """The start and the end of a partition's log, as far as its leader says."""
 
     log_start: int | None = None
     last_stable: int | None = None

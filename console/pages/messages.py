@@ -50,7 +50,7 @@ def messages(ask: Ask) -> Answer:
 
 
 class Asked(NamedTuple):
-    """What the form asks for."""
+    """The contents of the form: what it asks for."""
 
     place: Position
     most: int

@@ -48,8 +48,8 @@ Work = Callable[[Ask], Answer]
 
 
 class Beside(NamedTuple):
-    """What a console looks at beside the cluster, or instead of it: data directories, and the inside of the broker that runs
-    it, or why there is none (`Ask`), and whether that has a test kit."""
+    """Everything that a console looks at beside the cluster, or instead of it: data directories, and the inside of the broker
+    that runs it, or why there is none (`Ask`), and whether that has a test kit."""
 
     directories: tuple[Directory, ...] = ()
     has_cluster: bool = True
@@ -59,7 +59,7 @@ class Beside(NamedTuple):
 
     @property
     def without(self) -> Beside:
-        """What is left for who may see nothing but the cluster."""
+        """Returns the part that is left for users who may see nothing but the cluster."""
         return Beside(has_cluster=self.has_cluster, without_inside=NOT_YOURS)
 
 
@@ -71,8 +71,8 @@ CLUSTER_ONLY: Final = Beside()
 
 
 class Who(NamedTuple):
-    """Who is let in: by which sessions, how somebody gets one, and which users see what lies beside the cluster; all, if that is
-    None."""
+    """The rules about who is let in: by which sessions, how somebody gets one, and which users see what lies beside the cluster;
+    all, if that is None."""
 
     sessions: Sessions
     login: Login
@@ -80,7 +80,7 @@ class Who(NamedTuple):
 
     @property
     def login_fields(self) -> dict[str, bool]:
-        """What the page asks for that lets in."""
+        """The fields that the page asks for that lets in."""
         return {
             "has_token": self.sessions.has_token,
             "has_users": self.sessions.has_users,

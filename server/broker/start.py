@@ -156,7 +156,7 @@ async def open_cluster(
 
 
 class NodeSecurity(NamedTuple):
-    """How this broker connects to other nodes; None is plain text."""
+    """The security of this broker's connections to other nodes; None is plain text."""
 
     controllers: ClientSecurity | None = None
     brokers: ClientSecurity | None = None

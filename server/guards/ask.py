@@ -1,4 +1,4 @@
-"""What all guards use: the errors and their texts, and a change of an answer that may come later."""
+"""The parts that all guards use: the errors and their texts, and a change of an answer that may come later."""
 
 from __future__ import annotations
 

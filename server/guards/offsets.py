@@ -77,7 +77,7 @@ def _find_refused(topics: Sequence[Any], ask: Ask, operation: Operation, request
 
 @in_turns
 def offset_commit(ask: Ask, handle: Handle, body: OffsetCommitRequest, request: Request) -> Steps[Any]:
-    """READ on the group, then on each topic."""
+    """Asks for READ on the group, then on each topic."""
     if not ask.group(Operation.READ, body.group_id):
         return OffsetCommitResponse(topics=(yield from _refuse_commits(body.topics, GROUP)))
     refused = yield from _find_refused(body.topics, ask, Operation.READ, request)
@@ -103,7 +103,7 @@ def _refuse_commits(topics: Sequence[Any], code: ErrorCode) -> Steps[list[Offset
 
 @in_turns
 def txn_offset_commit(ask: Ask, handle: Handle, body: TxnOffsetCommitRequest, request: Request) -> Steps[Any]:
-    """WRITE on the transactional id, then READ on the group, then on each topic."""
+    """Asks for WRITE on the transactional id, then READ on the group, then on each topic."""
     if not ask.transaction(Operation.WRITE, body.transactional_id):
         return TxnOffsetCommitResponse(topics=(yield from _refuse_txn_commits(body.topics, TRANSACTION)))
     if not ask.group(Operation.READ, body.group_id):

@@ -94,8 +94,8 @@ def _copy_records(body: ProduceRequest) -> None:
 
 @partial(in_turns, on_pause=_copy_records)
 def produce(ask: Ask, handle: Handle, body: ProduceRequest, request: Request) -> Steps[Any]:
-    """WRITE on each topic. WRITE on the transactional id if there is one and a batch is transactional: what is in the batches
-    counts, and those without an id are refused, whoever asks. A client that wants no answer is disconnected."""
+    """Asks for WRITE on each topic, and for WRITE on the transactional id if there is one and a batch is transactional: what is
+    in the batches counts, and those without an id are refused, whoever asks. A client that wants no answer is disconnected."""
     topics = body.topic_data
     code, refused = TOPIC, list[TopicProduceData]()
     transaction = body.transactional_id
@@ -207,7 +207,7 @@ def _refused_deletions(topic: DeleteRecordsTopic) -> DeleteRecordsTopicResult:
 
 @in_turns
 def describe_producers(ask: Ask, handle: Handle, body: DescribeProducersRequest, request: Request) -> Steps[Any]:
-    """READ on each topic."""
+    """Asks for READ on each topic."""
     refused = yield from select(body.topics, lambda topic: not ask.topic(Operation.READ, topic.name))
     if not refused:
         return handle(body, request)

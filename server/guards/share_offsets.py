@@ -79,7 +79,7 @@ def _cut_group(group: describe_messages.DescribeShareGroupOffsetsRequestGroup, a
 def alter_share_group_offsets(
     ask: Ask, handle: Handle, body: alter_messages.AlterShareGroupOffsetsRequest, request: Request
 ) -> Steps[Any]:
-    """READ on the group, and on each topic."""
+    """Asks for READ on the group, and on each topic."""
     if not ask.group(Operation.READ, body.group_id):
         return alter_messages.AlterShareGroupOffsetsResponse(error_code=GROUP, error_message=TEXTS[GROUP])
     refused = yield from select(body.topics, lambda topic: not ask.topic(Operation.READ, topic.topic_name))

@@ -46,7 +46,7 @@ logger = logging.getLogger("ottla.server.quorum")
 
 
 class State(Enum):
-    """What the broker is to its controllers; see the module's docstring."""
+    """The state of the broker towards its controllers; see the module's docstring."""
 
     STARTING = "starting"
     UNFENCING = "unfencing"

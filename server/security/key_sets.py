@@ -32,7 +32,7 @@ trusts."""
 
 
 class Source(NamedTuple):
-    """Where a set of keys is, and how often it is fetched: `refresh`, `retry` and the longest `retry`, in ms. `setting` is the
+    """The URL of a set of keys, and how often it is fetched: `refresh`, `retry` and the longest `retry`, in ms. `setting` is the
     name of the setting with the URL. `trust` has the options about certificates, of the login module that `module` names."""
 
     url: str

@@ -30,7 +30,7 @@ _JAVA_BLANKS: Final = "".join(map(chr, range(33)))
 
 
 class Expected(NamedTuple):
-    """What a token has to claim. No audience, or None as the issuer, means that any will do."""
+    """The claims that a token has to make. No audience, or None as the issuer, means that any will do."""
 
     audiences: frozenset[str]
     issuer: str | None

@@ -1,4 +1,5 @@
-"""How a line becomes a record, and what bounds the reading. What needs a cluster is in compat_tests/test_commands_io.py."""
+"""Tests of how a line becomes a record, and what bounds the reading. What needs a cluster is in
+compat_tests/test_commands_io.py."""
 
 from __future__ import annotations
 

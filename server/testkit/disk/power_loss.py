@@ -1,4 +1,4 @@
-"""What a power cut may take from a disk in memory (memory_disk.py).
+"""The losses that a power cut may cause to a disk in memory (memory_disk.py).
 
 POSIX promises nothing that was not fsynced; file systems promise more, and not the same. The rules here are the union of what
 the study behind ALICE and BOB found on ext3, ext4, btrfs, xfs and others (Pillai and others, "All File Systems Are Not Created
@@ -82,7 +82,7 @@ class Inode:
         self.changes.append((position, data))
 
     def cut(self, size: int) -> None:
-        """To `size` bytes, or, with zeros, up to them."""
+        """Cuts the file to `size` bytes, or extends it with zeros up to them."""
         _change(self.data, size, None)
         self.changes.append((size, None))
 
@@ -111,7 +111,7 @@ class Inode:
         return bytes(result[:size])
 
     def _outcomes(self, sector_bytes: int) -> tuple[list[int], dict[int, list[bytes]]]:
-        """Every size, and for every sector every content, each from the durable one to the newest."""
+        """Returns every size, and for every sector every content, each from the durable one to the newest."""
         now = bytearray(self.synced)
         seen = [len(now)]
         sectors = {at: [_sector(now, at, sector_bytes)] for at in range(-(-len(now) // sector_bytes))}

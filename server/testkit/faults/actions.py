@@ -1,4 +1,4 @@
-"""What a fault does to a request: the field `do` of what a test sends, read, checked and carried out.
+"""The action of a fault on a request: the field `do` of what a test sends, read, checked and carried out.
 
 An action takes the place of a handler: it gets the handler, the decoded request and what of it the fault matches, and answers in
 any of the forms in which handlers do. What changes the bytes of an answer is left to frames.py.

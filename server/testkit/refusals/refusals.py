@@ -80,7 +80,7 @@ class Refused(NamedTuple):
 
 
 class Selected(NamedTuple):
-    """What a fault matches in one request. `parts` are the entities; without any it is the request as a whole."""
+    """The part of one request that a fault matches. `parts` are the entities; without any it is the request as a whole."""
 
     shape: Shape
     parts: tuple[Refused, ...]
@@ -99,7 +99,7 @@ class Selects(Protocol):
 
     @property
     def entities(self) -> Mapping[Role, Fits]:
-        """What must fit, by role."""
+        """The entities that must fit, by role."""
         ...
 
 

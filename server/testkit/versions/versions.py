@@ -55,8 +55,8 @@ _FIRST_PROTOCOL: Final = 1
 
 
 class Versions:
-    """What is pretended: `ranges` by API key, of which those that are not served have none, and the highest `levels` of features,
-    None if these are not limited."""
+    """The versions that are pretended: `ranges` by API key, of which those that are not served have none, and the highest
+    `levels` of features, None if these are not limited."""
 
     def __init__(self, sent: Mapping[str, Any]) -> None:
         """Reads what a test sent. Raises Refused."""

@@ -1,4 +1,4 @@
-"""What is asked of a cluster: once for many pages, and with the rest of the answer where a part is missing."""
+"""Tests of what is asked of a cluster: once for many pages, and with the rest of the answer where a part is missing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is kept beside Spark's checkpoint, on files in memory; compat_tests/test_pipeline_run.py has real ones."""
+"""Tests of what is kept beside Spark's checkpoint, on files in memory; compat_tests/test_pipeline_run.py has real ones."""
 
 from __future__ import annotations
 

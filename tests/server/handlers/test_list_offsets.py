@@ -143,7 +143,7 @@ def test_a_large_batch_is_searched_in_a_thread(broker: MemoryBroker, monkeypatch
 
 
 def asked(broker: MemoryBroker, timestamp: int) -> Any:
-    """What is answered for "empty" 0, or a promise."""
+    """Returns what is answered for "empty" 0, or a promise."""
     partitions = [ListOffsetsPartition(0, -1, timestamp)]
     return call(broker, "list_offsets", NEWEST, ListOffsetsRequest(-1, 0, [ListOffsetsTopic("empty", partitions)]))
 

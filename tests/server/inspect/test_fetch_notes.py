@@ -1,4 +1,4 @@
-"""What is noted of fetches, by real fetch sessions: offsets, how often, what is out of range, and at what cost."""
+"""Tests of what is noted of fetches, by real fetch sessions: offsets, how often, what is out of range, and at what cost."""
 
 from __future__ import annotations
 
