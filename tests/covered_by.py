@@ -197,7 +197,6 @@ COVERED_BY: Final[dict[str, str]] = {
     "server/share/share_partitions.py": "tests/server/handlers/test_share_dead_letters.py",
     "server/share_state/answers.py": "tests/server/handlers/test_share_group_state.py",
     "server/share_state/errors.py": "tests/server/handlers/test_share_group_state.py",
-    "server/share_state/shard.py": "tests/server/share_state/test_coordinator.py",
     "server/share_state/state.py": "tests/server/share_state/test_coordinator.py",
     "server/testkit/calls/control.py": "tests/server/testkit/test_port.py",
     "server/testkit/calls/disk_calls.py": "tests/server/testkit/disk/test_faulty_disk.py",
