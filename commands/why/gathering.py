@@ -68,7 +68,7 @@ def gather(asked: Asked, name: str, watch_s: float = WATCH_S) -> GroupFacts:
     with TxnBrokers(asked.cluster, asked.metadata) as brokers:
         notes: dict[str, None] = {}
         try:
-            listed = _found(brokers, name)
+            listed = _find_group(brokers, name)
         except Failure as failure:
             if isinstance(failure, direct.Refused) and failure.code not in _NO_COORDINATOR:
                 raise
@@ -93,7 +93,7 @@ def gather(asked: Asked, name: str, watch_s: float = WATCH_S) -> GroupFacts:
         return replace(facts, notes=tuple(notes))
 
 
-def _found(brokers: TxnBrokers, name: str) -> Listed | None:
+def _find_group(brokers: TxnBrokers, name: str) -> Listed | None:
     """Returns the group as its coordinator lists it; None if it does not. Raises Failure.
 
     If the cluster shows no topic of groups, it has none, or does not show it to this client. Then each broker is asked for the

@@ -131,7 +131,7 @@ class Console:
         )
         known = _known(ask, given)
         try:
-            return await self._calls.run(partial(self._made, work, ask, known))
+            return await self._calls.run(partial(self._response_of, work, ask, known))
         except Busy:
             status, title, why = 503, "Busy", "Too many pages wait for the cluster already; try again in a moment."
         except TooSlow:
@@ -156,7 +156,7 @@ class Console:
         may_see = not user or self._seen_by is None or user in self._seen_by
         return self._beside if may_see else self._beside.without
 
-    def _made(self, work: Work, ask: Ask, known: Mapping[str, Any]) -> ASGIApp:
+    def _response_of(self, work: Work, ask: Ask, known: Mapping[str, Any]) -> ASGIApp:
         """Runs in a thread. Raises Failure for what the cluster refuses, and whatever a page raises."""
         from confluent_kafka import KafkaException
 

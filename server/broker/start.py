@@ -271,7 +271,7 @@ def _repair_replicas(context: BrokerContext, cluster: Cluster, fetchers: Fetcher
         fetchers.update(replica)
 
     context.replicas.on_role = on_role
-    context.replicas.on_damage = repairs.found
+    context.replicas.on_damage = repairs.note_damage
 
 
 def reach_other_brokers(context: BrokerContext, network: Network, security: ClientSecurity | None = None) -> None:

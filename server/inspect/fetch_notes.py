@@ -164,7 +164,7 @@ class FetchNotes:
                 if noted is not None:
                     noted.is_out_of_range = is_out
 
-    def found(self, clients: Collection[Client]) -> Iterator[tuple[Client, Place, Noted]]:
+    def notes_of(self, clients: Collection[Client]) -> Iterator[tuple[Client, Place, Noted]]:
         """Yields what was seen so far of these clients, or if there are none, of all."""
         self._look_up(clients)
         for (client, place), noted in self._noted.items():

@@ -237,29 +237,32 @@ class Names:
         """Returns the same tree once more, with its changes. By hand, because a general deep copy takes ten times as long."""
         copies: dict[Node, Node] = {}
 
-        def of_directory(old: Directory) -> Directory:
+        def copied_directory(old: Directory) -> Directory:
             new = copies.get(old)
             if new is None:
                 new = copies[old] = Directory()
-                new.entries = {name: of(node) for name, node in old.entries.items()}
-                new.durable = {name: of(node) for name, node in old.durable.items()}
+                new.entries = {name: copied_node(node) for name, node in old.entries.items()}
+                new.durable = {name: copied_node(node) for name, node in old.durable.items()}
             assert isinstance(new, Directory)
             return new
 
-        def of(old: Node) -> Node:
+        def copied_node(old: Node) -> Node:
             if isinstance(old, Directory):
-                return of_directory(old)
+                return copied_directory(old)
             new = copies.get(old)
             if new is None:
                 new = copies[old] = old.copied()
             return new
 
         result = Names(ordered=self._ordered)
-        result.root = of_directory(self.root)
+        result.root = copied_directory(self.root)
         result._pending = [
             _Step(
-                tuple((of_directory(at), name, of(node) if node is not None else None) for at, name, node in step.entries),
-                {of(node) for node in step.nodes},
+                tuple(
+                    (copied_directory(at), name, copied_node(node) if node is not None else None)
+                    for at, name, node in step.entries
+                ),
+                {copied_node(node) for node in step.nodes},
             )
             for step in self._pending
         ]
