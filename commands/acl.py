@@ -97,7 +97,7 @@ class RuleOptions(NamedTuple):
 
 
 class Resource(NamedTuple):
-    """What rules are about: its type and name, and whether the name is a prefix."""
+    """The resource that a rule is about: its type and name, and whether the name is a prefix."""
 
     kind: str
     name: str

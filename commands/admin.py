@@ -1,4 +1,5 @@
-"""What `ottla topic`, `group` and `config` share: selecting names, asking in batches, and reporting what an alteration did.
+"""The parts that `ottla topic`, `group` and `config` share: selecting names, asking in batches, and reporting what an alteration
+did.
 
 **Names.** A command takes several. An argument with `*`, `?` or `[...]` is a shell pattern; with `--regex` each argument is a
 regular expression that must match the whole name. A plain name that does not exist is an error; a pattern without a match is not.
@@ -208,7 +209,7 @@ def offset_specs() -> Any:
 
 
 class Operation(IntEnum):
-    """What is done to a setting, as the protocol numbers it. The last two are for settings that are lists."""
+    """An operation on a setting, as the protocol numbers it. The last two are for settings that are lists."""
 
     SET = 0
     DELETE = 1

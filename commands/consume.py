@@ -55,7 +55,8 @@ class Isolation(StrEnum):
 
 
 class Limits:
-    """When to stop: after `count` records, and for each partition at an offset, at a time, or at its end when that is reached."""
+    """The point at which to stop: after `count` records, and for each partition at an offset, at a time, or at its end when that
+    is reached."""
 
     def __init__(self, *, count: int | None = None, at_end: bool = False, until: Position | None = None) -> None:
         self.count = count
@@ -77,7 +78,7 @@ class Limits:
         return bound is not None and self.reached.get(partition, -1) >= bound
 
     def is_beyond(self, partition: Partition, message: Message) -> bool:
-        """Is the record past the last one to show?"""
+        """Returns whether the record is past the last one to show."""
         bound = self.bounds.get(partition)
         if bound is not None:
             return (message.offset() or 0) >= bound
@@ -381,7 +382,7 @@ class Reader:
             self.limits.bounds.update(resolve(self.cluster, self.admin, until, have, self.isolation))
 
     def _on_idle(self, reading: Reading, interrupt: output.Interrupt) -> None:
-        """Called when nothing arrived for a moment: checks that both sides are still there, and whether `--until` has come."""
+        """Is called when nothing arrived for a moment: checks that both sides are still there, and whether `--until` has come."""
         output.check_reader()
         if self.cluster.down_since is not None:
             self.cluster.reach(self.consumer, patient=interrupt)

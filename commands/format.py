@@ -31,7 +31,7 @@ _CLUSTER_ID: Final = re.compile(r"[A-Za-z0-9_.-]+")
 
 
 class Outcome(NamedTuple):
-    """What became of a directory."""
+    """The outcome for a directory."""
 
     path: str
     result: str

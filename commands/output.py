@@ -1,4 +1,4 @@
-"""What every command has in common towards its user: where its output goes, and how it ends.
+"""The common behaviour of all commands towards the user: where its output goes, and how it ends.
 
 Standard output carries data and nothing else; notes, progress and errors go to standard error. On a terminal there are tables and
 progress bars; in a pipe there are tab-separated lines without a heading, or JSON if the user asks for it (`--json`).

@@ -64,7 +64,7 @@ class Acks(StrEnum):
 
 
 class Template(NamedTuple):
-    """What the options say about how a line becomes a record."""
+    """The rules by which a line becomes a record, from the options."""
 
     key: bytes | None = None
     headers: Sequence[tuple[str, bytes | None]] = ()
@@ -214,7 +214,7 @@ def produce(
                 [NewRecord(template.key, None, list(template.headers), partition, template.timestamp_ms)]
             )
         elif value:
-            records = made(enumerate(map(_bytes, value), 1), template, "--value")
+            records = records_of(enumerate(map(_bytes, value), 1), template, "--value")
         else:
             records = read_files(stack, files or [STANDARD_INPUT], template, _max_line_bytes(cluster, as_json))
         send_all(sender, records)
@@ -255,7 +255,7 @@ def _next_record(records: Iterator[NewRecord], interrupt: output.Interrupt) -> N
 # Lines
 
 
-def made(lines: Iterable[tuple[int, bytes]], template: Template, source: str) -> Iterator[NewRecord]:
+def records_of(lines: Iterable[tuple[int, bytes]], template: Template, source: str) -> Iterator[NewRecord]:
     """Yields the records of numbered lines. BadRecord names the source and the line that is not a record."""
     for number, line in lines:
         try:
@@ -276,7 +276,7 @@ def read_files(stack: ExitStack, files: Sequence[Path], template: Template, max_
     if regular:  # the end of a pipe is not known, and on a terminal a bar would be in the way
         advance = stack.enter_context(output.progress("sending", sum(size.st_size for size in sizes), in_bytes=True))
     for name, stream in streams:
-        yield from made(numbered_lines(name, stream, max_bytes, advance), template, name)
+        yield from records_of(numbered_lines(name, stream, max_bytes, advance), template, name)
 
 
 def numbered_lines(

@@ -1,4 +1,4 @@
-"""What the commands learn from the program that they are a part of.
+"""Facts that the commands learn from the program that they are a part of.
 
 They are clients, and import nothing of the broker (pyproject.toml). But `ottla log dump` has to know which of a broker's settings
 are secrets, `ottla format` how a broker would read its configuration, and `ottla acl why` how brokers decide by access rules. The
@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 
 class Node(NamedTuple):
-    """What a configuration says of a node and its directories."""
+    """A node and its directories, as a configuration has them."""
 
     node_id: int
     log_dirs: tuple[str, ...]
@@ -35,7 +35,7 @@ class AccessRule(NamedTuple):
 
 
 class Decided(NamedTuple):
-    """What brokers decide by access rules. `has_rules` says whether there is any rule for the resource."""
+    """The decision of the brokers by access rules. `has_rules` says whether there is any rule for the resource."""
 
     allowed: bool
     rule: AccessRule | None

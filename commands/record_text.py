@@ -43,7 +43,7 @@ Formatter = Callable[["Message"], bytes]
 
 
 class Encoding(StrEnum):
-    """How bytes are written."""
+    """The form in which bytes are written."""
 
     UTF8 = "utf8"
     HEX = "hex"

@@ -58,10 +58,10 @@ def described(connection: direct.Connection) -> list[tuple[Token, bytes]]:
 
 def _token(one: Any) -> Token:
     renewers = [Principal(each.principal_type, each.principal_name) for each in one.renewers]
-    return _of(one, renewers, one.issue_timestamp, one.expiry_timestamp, one.max_timestamp)
+    return _token_of(one, renewers, one.issue_timestamp, one.expiry_timestamp, one.max_timestamp)
 
 
-def _of(answer: Any, renewers: Sequence[Principal], issued_ms: int, expires_ms: int, latest_ms: int) -> Token:
+def _token_of(answer: Any, renewers: Sequence[Principal], issued_ms: int, expires_ms: int, latest_ms: int) -> Token:
     """Returns the token of an answer that describes it, or that says it was made; these name its times in two ways."""
     owner = Principal(answer.principal_type, answer.principal_name)
     requester = Principal(answer.token_requester_principal_type, answer.token_requester_principal_name)
@@ -83,7 +83,7 @@ def create(
     )
     answer = connection.call(request)
     check(answer.error_code)
-    token = _of(answer, renewers, answer.issue_timestamp_ms, answer.expiry_timestamp_ms, answer.max_timestamp_ms)
+    token = _token_of(answer, renewers, answer.issue_timestamp_ms, answer.expiry_timestamp_ms, answer.max_timestamp_ms)
     return token, bytes(answer.hmac)
 
 

@@ -30,7 +30,8 @@ def now(bootstrap: str, topic: str) -> Look:
 
 
 def as_it_was(bootstrap: str, topic: str, records: int) -> Look:
-    """What a snapshot says that was taken so many records of each partition ago; the next one is of now."""
+    """Returns a look whose first answer is what a snapshot says that was taken so many records of each partition ago; the next
+    one is of now."""
     ages = chain([records], repeat(0))
 
     def look() -> Bounds:

@@ -1,4 +1,4 @@
-"""What both suites of tests do before their first test (tests/conftest.py, compat_tests/conftest.py)."""
+"""The preparations of both suites of tests before their first test (tests/conftest.py, compat_tests/conftest.py)."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ class Files:
 
 
 class Refused(Exception):
-    """What REST answered instead: `status` and the text of the error."""
+    """A refusal by REST: `status` and the text of the error."""
 
     def __init__(self, status: int, text: str) -> None:
         super().__init__(f"{status}: {text}")
@@ -198,5 +198,5 @@ class Worker:
         self.settled("POST", f"/connectors/{name}/restart?includeTasks=true&onlyFailed={str(only_failed).lower()}")
 
     def offsets(self, name: str) -> list[Any]:
-        """What the connector has committed: a source's positions, or a sink's offsets."""
+        """Returns the offsets that the connector has committed: a source's positions, or a sink's offsets."""
         return list(self.settled("GET", f"/connectors/{name}/offsets")["offsets"])

@@ -219,5 +219,5 @@ def leaving(members: list[AnyMember]) -> Iterator[list[AnyMember]]:
 
 
 def shared(members: list[AnyMember]) -> list[int]:
-    """What they have between them; a partition that two have is there twice."""
+    """Returns the partitions that they have between them; a partition that two have is there twice."""
     return sorted(index for member in members for index in member.assigned)

@@ -1,4 +1,4 @@
-"""What is done to a broker before another takes its directory over: a little of all that leaves something on disk.
+"""The history of a broker before another takes its directory over: a little of all that leaves something on disk.
 
 `everyday` and `with_transactions` are what both brokers can do, `kafkas_own` what only Apache Kafka does, and `go_on` is what
 happens after a swap, on either. All of them go through clients, or through raw requests where a client would choose for itself:
@@ -356,7 +356,7 @@ def leave_open(wire: Wire, bootstrap: str) -> None:
 
 
 def unfinished(wire: Wire, topic: str, partition: int) -> bool:
-    """Whether a transaction is open in the partition."""
+    """Returns whether a transaction is open in the partition."""
     (found,) = wire.fetch(topic, 0, partition=partition, isolation_level=1).responses[0].partitions
     return bool(found.last_stable_offset < found.high_watermark)
 

@@ -1,4 +1,5 @@
-"""What a client can learn about all that a broker holds, so that it can be compared before and after another broker had it.
+"""The manifest of a broker's directory: all that a client can learn about what the broker holds, so that it can be compared
+before and after another broker had it.
 
 `take` asks over the wire and changes nothing. The answer is sections of lines, {section: {what: value}}:
 
@@ -88,7 +89,8 @@ def _shown(old: Any, new: Any) -> str:
 
 
 def lost(before: Manifest, after: Manifest) -> list[str]:
-    """What of `before`'s records `after` does not have, though its log starts early enough. Topics that are gone do not count."""
+    """Returns the records of `before` that `after` does not have, though its log starts early enough. Topics that are gone do not
+    count."""
     found = []
     for what, records in before["records"].items():
         if what.rpartition("-")[0] not in after["topics"] or isinstance(records, dict):
@@ -182,7 +184,8 @@ class _Taking:
         }
 
     def _settings(self, resource_type: int, names: Iterable[str]) -> dict[str, dict[str, Any]]:
-        """What was set of each resource: {name: {setting: value}}, defaults and the start's own settings left out."""
+        """Returns the settings that were set of each resource: {name: {setting: value}}, defaults and the start's own settings
+        left out."""
         asked = [describe_configs.DescribeConfigsResource(resource_type, name, None) for name in names]
         found = self._wire.call(describe_configs.DescribeConfigsRequest(asked), 4)
         return {

@@ -41,7 +41,7 @@ class Strace:
         self._process.stderr.close()
 
     def calls(self) -> list[str]:
-        """What it has seen, a line a call; those that were interrupted by another thread's count once."""
+        """Returns the calls that it has seen, a line a call; those that were interrupted by another thread's count once."""
         return [line for line in self._trace.read_text().splitlines() if "resumed>" not in line and "(" in line]
 
 

@@ -39,7 +39,7 @@ class Flight:
 
 @dataclass
 class Summary:
-    """What must be equal at both ends: flights per carrier and the sum of the values' checksums."""
+    """The figures that must be equal at both ends: flights per carrier and the sum of the values' checksums."""
 
     per_carrier: Counter[str] = field(default_factory=Counter)
     checksum: int = 0

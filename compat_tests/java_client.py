@@ -22,7 +22,7 @@ ANSWER_TIMEOUT_S = 45
 
 
 class JavaError(Exception):
-    """What the Java client threw: `name` is the simple name of its class."""
+    """An exception that the Java client threw: `name` is the simple name of its class."""
 
     def __init__(self, name: str, message: str) -> None:
         super().__init__(f"{name}: {message}")

@@ -74,7 +74,7 @@ class JavaProcess:
 
     @property
     def over(self) -> bool:
-        """Whether it has ended, or closed its output."""
+        """Returns whether it has ended, or closed its output."""
         with self._changed:
             return self._over
 

@@ -1,4 +1,4 @@
-"""How consumers of kafka-python are subscribed, so that no test waits for what this client has forgotten."""
+"""Subscriptions of kafka-python's consumers, made so that no test waits for what this client has forgotten."""
 
 from __future__ import annotations
 

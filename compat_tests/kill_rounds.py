@@ -40,7 +40,7 @@ _quiet = logging.getLogger("kill_rounds.librdkafka")  # which says at length tha
 
 
 class Promises:
-    """What the broker acknowledged. One lock for all threads of the load."""
+    """The acknowledgements of the broker. One lock for all threads of the load."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()

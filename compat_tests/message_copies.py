@@ -43,7 +43,7 @@ _quiet = logging.getLogger("message_copies.librdkafka")
 
 
 class Way(NamedTuple):
-    """How the copying is done and disturbed."""
+    """The way in which the copying is done and disturbed."""
 
     name: str
     bounced: str = "copiers"  # or "broker"
@@ -70,7 +70,7 @@ class Figures(NamedTuple):
 
 
 class Told(NamedTuple):
-    """What a run tells beside being right."""
+    """The figures that a run reports beside being right."""
 
     seconds: float
     restarts: int
@@ -116,7 +116,7 @@ class Copier:
         self.process.wait_for(lambda: self.progress >= enough, f"no progress of {enough:.2f}")
 
     def bounce(self, clean: bool) -> bool:
-        """Whether it had something left to do, and was started again."""
+        """Returns whether it had something left to do, and was started again."""
         if clean:
             self.process.stop()
         else:
@@ -134,7 +134,7 @@ class Copier:
 
 
 class Bounced(Protocol):
-    """What is bounced: a broker, or a cluster whose nodes have turns (compat_tests/cluster/bouncing.py)."""
+    """A broker that is bounced, or a cluster whose nodes have turns (compat_tests/cluster/bouncing.py)."""
 
     @property
     def bootstrap(self) -> str: ...

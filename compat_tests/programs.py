@@ -56,7 +56,7 @@ class BuildFailed(RuntimeError):
 
 @dataclass(frozen=True)
 class Language:
-    """How the program of one language is built in a copy of its sources, and started from there."""
+    """A language, with the way in which its program is built in a copy of its sources, and started from there."""
 
     name: str
     tool: str
@@ -81,7 +81,7 @@ RUST = Language(
 
 
 def programs_dir() -> Path:
-    """Where programs are built."""
+    """Returns the directory in which programs are built."""
     return cache_dir() / "programs"
 
 

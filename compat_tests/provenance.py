@@ -1,4 +1,5 @@
-"""When results were made, and of which source: their writers put that beside them, and the report of compatibility prints it.
+"""The time at which results were made, and the commit of their source: their writers put that beside them, and the report of
+compatibility prints it.
 
 `stamp()` -> {"date": "2026-11-22", "commit": "1a2b3c4"}, the date in UTC. The commit ends in -dirty where the tree had changes,
 but for those of results and of what is made from them; it is "unknown" where there is no git, or no repository. Take it before
@@ -48,7 +49,7 @@ def _commit(root: Path) -> str:
 
 
 def _git(root: Path, *arguments: str) -> str:
-    """What git says; "" where there is none, or no repository."""
+    """Returns what git says; "" where there is none, or no repository."""
     try:
         done = subprocess.run(["git", *arguments], cwd=root, capture_output=True, text=True, check=False)
     except FileNotFoundError:

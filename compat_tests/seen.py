@@ -1,4 +1,5 @@
-"""What the comparison of both brokers has really seen: the ledger behind "every API at every version, a success and an error".
+"""The record of what the comparison of both brokers has really seen: the ledger behind "every API at every version, a success and
+an error".
 
 The raw client enters every whole answer here as it decodes it; `same.normalise` says which of them were taken for a
 comparison, and `same.compare` which comparisons held. Only an answer that both brokers gave and that was compared whole counts:

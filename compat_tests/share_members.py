@@ -63,7 +63,7 @@ def started(wire: Wire, group: str = "g", partitions: int = 1, **fill: Any) -> t
 
 
 def kept(wire: Wire, group: str, topic_id: bytes, partition: int = 0) -> Any:
-    """What the share coordinator has of it."""
+    """Returns what the share coordinator has of it."""
     wanted = [read_state.ReadStateData(topic_id, [read_state.PartitionData(partition, 0)])]
     return wire.call(read_state.ReadShareGroupStateRequest(group, wanted), 0)
 

@@ -77,7 +77,7 @@ class SparkCluster:
         self._end()
 
     def work_of(self, number: int) -> Path:
-        """Where a worker keeps its executors' directories: <application>/<executor>."""
+        """Returns the directory in which a worker keeps its executors' directories: <application>/<executor>."""
         return self.directory / f"work-{number}"
 
     def _start(self, name: str, program: str, *arguments: str) -> None:

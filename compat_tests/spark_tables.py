@@ -33,7 +33,7 @@ BEFORE = 30
 
 
 def of_archive(spark: SparkSession, plan: dict[str, Any], table: str) -> dict[str, Any]:
-    """What archive, audit and replay did."""
+    """Returns what archive, audit and replay did."""
     kafka, topic, place = KafkaCluster({"bootstrap.servers": plan["bootstrap"]}), plan["topic"], plan["formats"][table]
     empty = archive.Archive(kafka, place["target"], f"{place['archive']}-empty", table=table)
     archive.run(spark, empty, print)

@@ -256,7 +256,7 @@ def content(directory: Path) -> dict[str, bytes]:
 
 
 def comparable(name: str, data: bytes, stem: str, stop: int) -> Any:
-    """What must be equal of a file."""
+    """Returns the bytes of a file that must be equal."""
     if name == "partition.metadata":
         return re.sub(rb"topic_id: [\w-]{22}", b"topic_id: ", data)
     assert name.endswith(COMPARED), name
@@ -376,7 +376,7 @@ def test_transactions(tmp_path: Path) -> None:
 
 
 def appended(path: Path, segments: list[bytes]) -> dict[str, bytes]:
-    """What our log makes of these batches."""
+    """Appends these batches to our log, and returns what it makes of them."""
     config = LogConfig.from_overrides({"segment.bytes": str(1 << 20)})
     directory = LogDirectory(OsDisk(), str(path), OpenFiles(8))
     log = create_log(directory, Opening("eq", 0, None, config, lambda: START_MS, Random(0), clean=True))

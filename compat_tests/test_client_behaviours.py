@@ -21,7 +21,7 @@ Cells = Mapping[tuple[str, str], str]
 
 @pytest.fixture(scope="module")
 def cells(tmp_path_factory: pytest.TempPathFactory) -> Cells:
-    """What each client does, by row and client."""
+    """Returns what each client does, by row and client."""
     scenarios = [scenario for scenario in SCENARIOS if scenario.key in ROWS]
     seen, _ = run_all(tmp_path_factory.mktemp("behaviours"), scenarios)
     return {where: without_time(texts[0]) for where, texts in seen.items()}

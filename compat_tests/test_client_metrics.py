@@ -111,7 +111,7 @@ def all_told(client_id: str, brokers: list[Listening]) -> None:
     wait_for(same, f"both have heard the same of {client_id}")
 
 
-def test_a_java_consumer_tells(listening: list[Listening], java: Java) -> None:
+def test_a_java_consumer_sends_its_metrics(listening: list[Listening], java: Java) -> None:
     for broker in listening:
         program = java.at(broker.bootstrap)
         program.topic("t", 1)
@@ -122,7 +122,7 @@ def test_a_java_consumer_tells(listening: list[Listening], java: Java) -> None:
         java.call("leave", member=broker.kind)
 
 
-def test_a_producer_of_librdkafka_tells(listening: list[Listening]) -> None:
+def test_a_producer_of_librdkafka_sends_its_metrics(listening: list[Listening]) -> None:
     producers = [
         Producer({"bootstrap.servers": broker.bootstrap, "client.id": "rdk-app", "enable.metrics.push": True})
         for broker in listening

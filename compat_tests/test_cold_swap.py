@@ -52,8 +52,8 @@ def java(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Java]:
 
 @pytest.fixture(scope="module")
 def kafkas_directory(java: Java, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Journey]:
-    """How its writer ended -> where it was left. Kafka finds all of its own again, so the manifests leave out nothing but what
-    it forgets itself."""
+    """Returns a dictionary: how its writer ended -> where it was left. Kafka finds all of its own again, so the manifests leave
+    out nothing but what it forgets itself."""
     path = tmp_path_factory.mktemp("kafka")
     directory = Directory(path / KILL)
     with directory.served_by("kafka", KILL) as kafka:

@@ -100,7 +100,7 @@ class Tools:
         return self.run_as(owner, PASSWORD.format(owner), TOKENS, *mine)
 
     def shown(self, users: Iterable[str]) -> dict[str, list[str]]:
-        """What the tools print, in lines, whose order means nothing; nor does that of several settings in one."""
+        """Returns the lines that the tools print, whose order means nothing; nor does that of several settings in one."""
         printed = {
             "users": self.run(CONFIGS, "--describe", "--entity-type", "users"),
             "clients": self.run(CONFIGS, "--describe", "--entity-type", "clients"),

@@ -1,4 +1,5 @@
-"""How the commands end: Ctrl-C, closed pipes, a full disk, clusters and topics that are not there; and `ottla log dump`."""
+"""Tests of how the commands end: Ctrl-C, closed pipes, a full disk, clusters and topics that are not there; and `ottla log
+dump`."""
 
 from __future__ import annotations
 

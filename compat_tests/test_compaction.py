@@ -223,7 +223,7 @@ def logs(directory: Path) -> dict[str, bytes]:
 
 
 def comparable(header: BatchHeader, batch: memoryview) -> Any:
-    """What must be equal of a batch."""
+    """Returns the parts of a batch that must be equal."""
     data = bytes(batch)
     if header.is_control:
         clock = {"base_timestamp": 0, "max_timestamp": 0, "crc": 0}

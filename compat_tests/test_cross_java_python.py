@@ -1,5 +1,5 @@
-"""What Java, aiokafka, kafka-python and librdkafka (confluent-kafka, kcat) wrote, each in every codec, each of them reads; and
-members of four of them share a group.
+"""Tests that Java, aiokafka, kafka-python and librdkafka (confluent-kafka, kcat) each read what each of them wrote, in every
+codec; and members of four of them share a group.
 
 test_cross_clients.py does so for the clients in Go, JavaScript and Rust.
 """
@@ -195,7 +195,7 @@ def test_what_one_client_wrote_every_other_reads(java: JavaAt, unique: Callable[
 
 @dataclass
 class Seen:
-    """What a member of the group has, as its client says."""
+    """The records and partitions that a member of the group has, as its client says."""
 
     assigned: set[int] = field(default_factory=set)
     values: set[str] = field(default_factory=set)

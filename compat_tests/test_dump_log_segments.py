@@ -1,5 +1,5 @@
-"""What each side's tool says of the other's files: Kafka's DumpLogSegments (of the tools 4.3.1) of a directory that ottla wrote,
-and `ottla log dump` and `ottla log verify` of directories of both, after a clean stop and after kill -9.
+"""Tests of what each side's tool says of the other's files: Kafka's DumpLogSegments (of the tools 4.3.1) of a directory that
+ottla wrote, and `ottla log dump` and `ottla log verify` of directories of both, after a clean stop and after kill -9.
 
 The directory has topics of all codecs, a compacted one, idempotent producers, several segments, a group that commits, the
 metadata log and its snapshots. Transactions are written by our log without a broker, as is a `__transaction_state` partition.
@@ -74,7 +74,7 @@ def written(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 
 @pytest.fixture(scope="module")
 def ours(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """What ottla wrote, stopped cleanly."""
+    """Returns a directory that ottla wrote, stopped cleanly."""
     base = tmp_path_factory.mktemp("ours")
     yield write("ottla", base).clean
     shutil.rmtree(base)
@@ -125,8 +125,8 @@ def compact(broker: BrokerProcess) -> None:
 
 
 def is_compacted(data_dir: Path) -> bool:
-    """Whether all is compacted but the active segment, so that no pass is under way: Kafka's broker, stopped in one, leaves its
-    files behind."""
+    """Returns whether all is compacted but the active segment, so that no pass is under way: Kafka's broker, stopped in one,
+    leaves its files behind."""
     checkpoint = data_dir / "cleaner-offset-checkpoint"
     text = checkpoint.read_text() if checkpoint.exists() else ""
     active = max(int(path.stem) for path in (data_dir / "compacted-0").glob("*.log"))
@@ -143,7 +143,7 @@ def commit(bootstrap: str) -> None:
 
 
 def dump_log_segments(files: list[Path], *options: str) -> str:
-    """What Kafka's tool writes; it must have nothing to complain of."""
+    """Returns what Kafka's tool writes; it must have nothing to complain of."""
     command = [*jvm.java("kafka-tools"), "org.apache.kafka.tools.DumpLogSegments", *options, "--files", ",".join(map(str, files))]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
     errors = _FIRST_OF_SEGMENT.sub("", done.stderr)

@@ -188,7 +188,7 @@ def fill(one: Faulty) -> int:
 
 
 def test_kafka_takes_a_full_directory_offline(faulty: Callable[..., Faulty]) -> None:
-    """What ottla does not do: see the next test."""
+    """Shows what ottla does not do: see the next test."""
     one = faulty("kafka", mount=TMPFS, log_segment_bytes="1048576")
     fill(one)
     wait_for(one.is_offline, "the directory is offline")

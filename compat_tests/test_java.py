@@ -153,7 +153,7 @@ class Members:
         return found
 
     def shared(self) -> list[int]:
-        """What all have between them, with a partition of two members there twice."""
+        """Returns the partitions that all have between them, with a partition of two members there twice."""
         return sorted(itertools.chain.from_iterable(self.assigned(name) for name in self.present))
 
     def events(self, name: str) -> list[list[Any]]:

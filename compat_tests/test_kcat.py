@@ -39,7 +39,7 @@ class Kcat:
         return ["kcat", "-b", self.bootstrap, *arguments]
 
     def run(self, *arguments: str, stdin: str = "") -> str:
-        """What it prints; its exit code must be 0."""
+        """Runs it and returns what it prints; its exit code must be 0."""
         done = subprocess.run(
             self.command(*arguments), input=stdin, capture_output=True, text=True, timeout=RUN_TIMEOUT_S, check=False
         )

@@ -77,7 +77,7 @@ def known(broker: BrokerProcess) -> dict[str, Any]:
 
 
 def quorum(broker: BrokerProcess) -> dict[str, str]:
-    """What kafka-metadata-quorum describe --status says."""
+    """Returns what kafka-metadata-quorum describe --status says."""
     said = java("org.apache.kafka.tools.MetadataQuorumCommand", "--bootstrap-server", broker.bootstrap, "describe", "--status")
     return {name: value.strip() for name, _, value in (line.partition(":") for line in said.splitlines())}
 
@@ -95,7 +95,7 @@ def java(*command: str) -> str:
 
 
 def dumped(broker: BrokerProcess) -> str:
-    """What DumpLogSegments says of every log and snapshot of the metadata."""
+    """Returns what DumpLogSegments says of every log and snapshot of the metadata."""
     names = (broker.data_dir / METADATA).iterdir()
     files = sorted(str(path) for path in names if path.suffix in (".log", ".checkpoint") and path.stat().st_size)
     options = ["--cluster-metadata-decoder", "--deep-iteration", "--files", ",".join(files)]
@@ -103,7 +103,7 @@ def dumped(broker: BrokerProcess) -> str:
 
 
 def trimmed(broker: BrokerProcess) -> bool:
-    """Whether the log begins at a snapshot, and nothing before it is left."""
+    """Returns whether the log begins at a snapshot, and nothing before it is left."""
     logs = sorted(path.name for path in (broker.data_dir / METADATA).glob("*.log"))
     return int(checkpoints(broker)[0][:20]) > 0 and int(logs[0][:20]) > 0
 

@@ -87,7 +87,7 @@ def limit_everybody(bootstrap: str) -> None:
 
 
 def exported(mbean: str, attributes: set[str]) -> Series:
-    """What the exporter makes of one MBean."""
+    """Returns what the exporter makes of one MBean."""
     domain, _, properties = mbean.partition(":")
     keys = dict(pair.split("=", 1) for pair in re.split(r",(?=[\w-]+=)", properties))
     kind, name = keys.pop("type").replace("-", ""), keys.pop("name", None)

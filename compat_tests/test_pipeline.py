@@ -71,7 +71,7 @@ def fill(bootstrap: str, topic: str, count: int, start: int = 0) -> None:
 
 
 def seen(bootstrap: str, topic: str) -> Seen:
-    """What a reader of committed records gets, partition by partition."""
+    """Returns what a reader of committed records gets, partition by partition."""
     found: Seen = [
         (message.partition(), message.timestamp()[1], message.key(), message.value(), message.headers() or [])
         for message in committed_records(bootstrap, topic, PARTITIONS)

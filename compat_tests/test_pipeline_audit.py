@@ -1,4 +1,5 @@
-"""What `ottla pipeline audit` takes for a difference, where a topic or an archive goes on meanwhile, and where records were lost.
+"""Tests of what `ottla pipeline audit` takes for a difference, where a topic or an archive goes on meanwhile, and where records
+were lost.
 
 More of its tests are in test_pipeline.py; what needs no broker is in tests/pipeline/test_audit.py.
 """
@@ -121,5 +122,5 @@ def test_a_compacted_topic_has_no_gaps_and_the_same_records_in_another_have(fres
 
 
 def records_of(bootstrap: str) -> int:
-    """How many records a reader gets."""
+    """Returns how many records a reader gets."""
     return len(committed_records(bootstrap, "compacted", 1))

@@ -1,4 +1,4 @@
-"""How `ottla pipeline archive` and `run` end by a signal: a job of what is there badly, for it is not done; others well.
+"""Tests of how `ottla pipeline archive` and `run` end by a signal: a job of what is there badly, for it is not done; others well.
 
 `ottla pipeline archive t --to d && ottla topic delete t` must not delete what a Ctrl-C has kept out of the archive.
 """

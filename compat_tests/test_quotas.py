@@ -248,7 +248,7 @@ def test_addresses_that_come_too_fast_are_turned_away(rig: Rig) -> None:
 
 
 def attempts_from(address: Address, source: str) -> bool:
-    """Whether a new connection from `source` is served."""
+    """Returns whether a new connection from `source` is served."""
     with socket.create_connection(("127.0.0.1", address.port), 30, (source, 0)) as client:
         client.sendall(bytes.fromhex("0000000a 0012 0000 00000001 0000"))  # ApiVersions v0
         try:

@@ -1,4 +1,4 @@
-"""What a crash leaves of a partition, and what either broker makes of it at its next start: the same.
+"""Tests of what a crash leaves of a partition, and what either broker makes of it at its next start: the same.
 
 The process is killed, its files are changed as a power cut or a disk might change them, and the broker starts again.
 """

@@ -417,7 +417,7 @@ def test_a_token_logs_in(door: PasswordBroker, mechanism: str) -> None:
 
 
 def test_pipelined(door: PasswordBroker) -> None:
-    """What lies behind the last token is served."""
+    """Checks that what lies behind the last token is served."""
     talk = Talk(door, door.login_port)
     requests = [
         (sasl_handshake.SaslHandshakeRequest(PLAIN), 1),

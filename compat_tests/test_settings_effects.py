@@ -1,5 +1,5 @@
-"""What settings do, seen by a client and in the directory, on both brokers: each as a topic's own from its creation, changed
-while the topic lives, and changed for all brokers and for one, without a restart anywhere.
+"""Tests of what settings do, seen by a client and in the directory, on both brokers: each as a topic's own from its creation,
+changed while the topic lives, and changed for all brokers and for one, without a restart anywhere.
 
 The broker of each kind is this file's own: its passes come quickly, and groups have narrow bounds. What a client cannot see
 (jitter, expiry of offsets after a minute) is in the unit tests.
@@ -99,7 +99,7 @@ class Rig:
         return sorted(path.name for path in (self.data / f"{topic}-0").glob("*.deleted"))
 
     def recovery_point(self, topic: str) -> int:
-        """How far the log is known to be on disk."""
+        """Returns the offset up to which the log is known to be on disk."""
         lines = (self.data / "recovery-point-offset-checkpoint").read_text().splitlines()[2:]
         points = {tuple(line.split(" ")[:2]): int(line.split(" ")[2]) for line in lines}
         return points.get((topic, "0"), 0)
@@ -444,7 +444,8 @@ def test_the_largest_group(rig: Rig, unique: Callable[[str], str]) -> None:
 
 
 def test_the_first_rebalance_waits_for_more_members(rig: Rig, unique: Callable[[str], str]) -> None:
-    """Who comes within the delay is in the first generation; without a delay the second would begin another."""
+    """Checks that a member that comes within the delay is in the first generation; without a delay the second would begin
+    another."""
     answers = together(rig, unique("g"), "first", "second")
     assert [(answer.error_code, answer.generation_id) for answer in answers] == [(0, 1), (0, 1)]
     assert sorted(len(answer.members) for answer in answers) == [0, 2]
@@ -486,7 +487,7 @@ def dialled(rig: Rig, source: str) -> socket.socket:
 
 
 def is_served(connection: socket.socket) -> bool:
-    """Whether ApiVersions v0 is answered; False where the broker has closed."""
+    """Returns whether ApiVersions v0 is answered; False where the broker has closed."""
     with suppress(ConnectionError):
         connection.sendall(bytes.fromhex("0000000a 0012 0000 00000001 ffff"))
         return bool(connection.recv(4))

@@ -74,7 +74,7 @@ class Member:
         self.java, self.name = java, name
 
     def poll(self) -> list[Delivery]:
-        """What one poll brings, if anything."""
+        """Returns what one poll brings, if anything."""
         return [(p, offset, count) for p, offset, count, _ in self.java.call("share_poll", member=self.name, timeout_ms=POLL_MS)]
 
     def given(self, count: int) -> list[Delivery]:
@@ -90,7 +90,7 @@ class Member:
         return found
 
     def first(self) -> list[Delivery]:
-        """What the first poll brings that brings anything."""
+        """Polls until something comes, and returns that."""
         found: list[list[Delivery]] = []
 
         def some() -> bool:
@@ -300,7 +300,8 @@ def test_a_member_that_is_killed(java: JavaAt, unique: Unique, tmp_path: Path) -
 
 
 def test_a_broker_that_is_killed(program: Java, unique: Unique, fresh_broker: Callable[..., BrokerProcess]) -> None:
-    """What was acknowledged stays so, and the rest is delivered again: nothing is lost, no accepted record comes twice."""
+    """Checks that what was acknowledged stays so, and the rest is delivered again: nothing is lost, no accepted record comes
+    twice."""
     broker = fresh_broker()
     java = program.at(broker.bootstrap)
     group = Group(java, unique)
@@ -355,7 +356,7 @@ def test_the_console_share_consumer(java: JavaAt, unique: Unique) -> None:
 
 
 def console(bootstrap: str, group: Group, *arguments: str) -> list[str]:
-    """What kafka-console-share-consumer.sh shows."""
+    """Returns what kafka-console-share-consumer.sh shows."""
     done = subprocess.run(
         [
             *jvm.java("kafka-tools", "-Dorg.slf4j.simpleLogger.defaultLogLevel=error"),

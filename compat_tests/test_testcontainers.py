@@ -76,7 +76,7 @@ def listeners(port: int, other: int, module: Module) -> dict[str, str]:
 
 
 class Image:
-    """What the page's file writes, below a directory that stands for the root of the image."""
+    """A directory that stands for the root of the image, with what the page's file writes below it."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory

@@ -32,7 +32,7 @@ def java(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Java]:
 
 
 class Errors(list[str]):
-    """What a client tells its application, but for what says only that a connection ended."""
+    """The errors that a client reports to its application, but for what says only that a connection ended."""
 
     def add(self, error: KafkaError) -> None:
         if error.code() not in (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN):

@@ -89,8 +89,8 @@ class BrokerLost(Exception):
 
 
 class Kill:
-    """When the copiers and the one who kills meet: `gate` is passed twice in an open transaction, before and after the kill;
-    `back` is set when the broker answers again."""
+    """The points at which the copiers and the one who kills meet: `gate` is passed twice in an open transaction, before and after
+    the kill; `back` is set when the broker answers again."""
 
     def __init__(self, copiers: int) -> None:
         self.gate = threading.Barrier(copiers + 1)

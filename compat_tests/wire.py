@@ -162,7 +162,7 @@ class Wire:
         return answer
 
     def patience_s(self, silent_kind: str) -> float:
-        """How long to wait for an answer that this kind of broker does not give; the other one may be slow."""
+        """Returns how long to wait for an answer that this kind of broker does not give; the other one may be slow."""
         return 2.0 if self.kind == silent_kind else ANSWER_TIMEOUT_S
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""What a page is given, and what it returns.
+"""The question that a page is given, and the answer that it returns.
 
 A page is a function from an `Ask` to an `Answer`. It runs in a thread, asks the source, and returns the name of a template with
 its values, a place to go to, or bytes to save. What a user wrote wrongly it reports by BadInput, in one line that names the
@@ -42,7 +42,7 @@ class Download(NamedTuple):
 
 
 class Stream(NamedTuple):
-    """What comes bit by bit, as streams.py says: the function runs in a thread of its own until its outlet is over."""
+    """An answer that comes bit by bit, as streams.py says: the function runs in a thread of its own until its outlet is over."""
 
     follow: Callable[[Outlet], None]
 

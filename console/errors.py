@@ -1,4 +1,5 @@
-"""How a page says that something is not there, or not meant: what it calls raises one of these, and the application shows it."""
+"""Errors by which a page says that something is not there, or not meant: what it calls raises one of these, and the application
+shows it."""
 
 from __future__ import annotations
 

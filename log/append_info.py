@@ -1,4 +1,4 @@
-"""What an append to a partition's log has done."""
+"""The result of an append to a partition's log."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a leader's append does to a log; the rest of a log is `PartitionLog` (log/partition.py).
+"""The steps of a leader's append to a log; the rest of a log is `PartitionLog` (log/partition.py).
 
 A batch is validated and checked against the producer state (a duplicate ends here), a new leader epoch is noted, the segment is
 rolled if it is full, the bytes are written, and then the offsets move. Before the write nothing has changed that a reader could

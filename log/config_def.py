@@ -72,7 +72,7 @@ class ConfigType(IntEnum):
 
 
 class Update(IntEnum):
-    """When a new value takes effect, and for which brokers it can be set."""
+    """The time at which a new value takes effect, and the brokers for which it can be set."""
 
     READ_ONLY = 0
     """A new value takes effect at the next start."""

@@ -85,7 +85,7 @@ class OffsetIndex:
 
     @property
     def room(self) -> int:
-        """How many more entries fit."""
+        """Returns how many more entries fit."""
         return max(self.max_entries - len(self._offsets), 0)
 
     def append(self, offset: int, position: int) -> None:
@@ -180,7 +180,8 @@ class TimeIndex:
 
     @property
     def is_full(self) -> bool:
-        """Whether the index is full, but for one place kept for the entry that a segment gets when it becomes inactive."""
+        """Returns whether the index is full, but for one place kept for the entry that a segment gets when it becomes
+        inactive."""
         return len(self._timestamps) >= self.max_entries - 1
 
     @property

@@ -1,5 +1,5 @@
-"""Whether the entries of an index file ascend. For the 262,144 entries of a full GiB of small batches that takes 3 ms, compiled;
-by comparing arrays it takes 28, which was most of what loading an index cost.
+"""The entries of an index file must ascend; this module checks that they do. For the 262,144 entries of a full GiB of small
+batches that takes 3 ms, compiled; by comparing arrays it takes 28, which was most of what loading an index cost.
 """
 
 from mypy_extensions import i64

@@ -1,4 +1,4 @@
-"""When a segment is full, so that a log rolls and the next batch begins a new one.
+"""The rules for when a segment is full, so that a log rolls and the next batch begins a new one.
 
 A leader's log, a follower's and a copy of a log go by these functions.
 """

@@ -207,7 +207,7 @@ class Segment:
 
     @property
     def index_room(self) -> int:
-        """How many more entries fit both indexes, which is how many batches can come before the segment is full."""
+        """Returns how many more entries fit both indexes, which is how many batches can come before the segment is full."""
         return min(self.offset_index.room, self.time_index.room)
 
     def _write(self, file: File, parts: Sequence[Buffer], length: int) -> None:

@@ -129,7 +129,7 @@ class ValidationConfig(Protocol):
 
 
 class BatchRules:
-    """What a topic's settings ask of a batch, looked up once and not with every batch."""
+    """The demands that a topic's settings make on a batch, looked up once and not with every batch."""
 
     __slots__ = (
         "after_max_ms",

@@ -142,7 +142,7 @@ class Broker(Moving):
 
     @property
     def metrics_url(self) -> str | None:
-        """Where /metrics, /healthz and /readyz are; None unless `ottla_metrics_port` was given (0 for a free port)."""
+        """The URL at which /metrics, /healthz and /readyz are; None unless `ottla_metrics_port` was given (0 for a free port)."""
         return self._running().metrics_url
 
     @property

@@ -78,7 +78,7 @@ class Audit:
 
     @property
     def most(self) -> int:
-        """How many findings of each kind are searched for: one more than are listed, to know whether there are more."""
+        """Returns how many findings of each kind are searched for: one more than are listed, to know whether there are more."""
         return self.limit + 1
 
 

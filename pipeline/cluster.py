@@ -39,8 +39,8 @@ _PROTOCOLS: Final = {"plaintext", "ssl", "sasl_plaintext", "sasl_ssl"}
 
 @dataclass(frozen=True)
 class KafkaCluster:
-    """How a cluster is reached: `properties` are librdkafka's, bootstrap.servers among them. It can be pickled, because executors
-    make producers from it."""
+    """A Kafka cluster, and the way to reach it: `properties` are librdkafka's, bootstrap.servers among them. It can be pickled,
+    because executors make producers from it."""
 
     properties: Mapping[str, str] = field(default_factory=dict, repr=False)  # there may be passwords in it
 

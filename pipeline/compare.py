@@ -161,10 +161,10 @@ def _differing(topic: DataFrame, other: DataFrame, bucket_ms: int, *, with_offse
     unequal = a.join(b, names, "full_outer").where(~(F.col("n0").eqNullSafe(F.col("n1")) & F.col("c0").eqNullSafe(F.col("c1"))))
     wanted = unequal.select(*names).localCheckpoint()
 
-    def of(side: DataFrame) -> DataFrame:
+    def unequal_rows(side: DataFrame) -> DataFrame:
         return side.withColumn("start_ms", F.expr(_START.format(bucket_ms))).join(F.broadcast(wanted), names, "left_semi")
 
-    return of(topic), of(other)
+    return unequal_rows(topic), unequal_rows(other)
 
 
 def _order(topic: DataFrame, other: DataFrame, most: int) -> list[Finding]:

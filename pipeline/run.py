@@ -195,8 +195,8 @@ class RunningJob:
         target = self.sinks[sink]
         tasks = self.checkpoint.tasks(target, self.partitions[target.place], line) if target.kind == "topic" else 1
         query = start_query(
-            frame, target, checkpoint=self.checkpoint.of(target), cluster=self.cluster, tasks=tasks, once=self.options.once,
-            line=line,
+            frame, target, checkpoint=self.checkpoint.directory_of(target), cluster=self.cluster, tasks=tasks,
+            once=self.options.once, line=line,
         )  # fmt: skip
         self.queries[sink] = (query, line)
 

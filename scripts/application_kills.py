@@ -35,7 +35,7 @@ from scripts import proofs
 
 @dataclass
 class Played:
-    """What one application on one cluster went through, and what was wrong."""
+    """The course of one application on one cluster, and what was wrong."""
 
     application: str
     brokers: str

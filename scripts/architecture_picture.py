@@ -52,7 +52,7 @@ Arrows = Mapping[str, set[str]]
 
 
 class House(NamedTuple):
-    """What is drawn and counted."""
+    """The house that is drawn and counted."""
 
     floors: list[list[str]]
     """The rooms of each floor, the lowest floor first."""

@@ -1,5 +1,5 @@
-"""Which module of ours imports which, in the product and in tests/, compat_tests/ and scripts/: every import counts, also one
-inside a function and one for the type checker only.
+"""The graph of which module of ours imports which, in the product and in tests/, compat_tests/ and scripts/: every import counts,
+also one inside a function and one for the type checker only.
 
 An import that runs late, or never, binds two modules no less than one at the top of the file: neither can be read without the
 other. An import whose name is computed, such as that of a handler, counts for every module that it may mean (`COMPUTED`).

@@ -235,7 +235,7 @@ class CannotJudgeError(Exception):
 
 
 class Run(NamedTuple):
-    """What came of a run of pytest."""
+    """The result of a run of pytest."""
 
     code: int | None
     """The exit code; None if it did not end in time."""

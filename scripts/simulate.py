@@ -70,7 +70,7 @@ def _lines(running: list[subprocess.Popen[str]]) -> Iterator[dict[str, Any]]:
 
 
 class Tally:
-    """What the seeds of a run have come to so far."""
+    """The sum of what the seeds of a run have come to so far."""
 
     def __init__(self) -> None:
         self.began = time.monotonic()

@@ -1,4 +1,5 @@
-"""How Kafka's settings name keys, certificates and logins, for whoever reads them: brokers, commands and the pipeline.
+"""The names that Kafka's settings give to keys, certificates and logins, for whoever reads them: brokers, commands and the
+pipeline.
 
 `keystores` reads the stores of `ssl.keystore.*` and `ssl.truststore.*` (PEM, PKCS12, and `jks`), and `jaas` the text of
 `sasl.jaas.config`. `password_file` has the users of a server of ours, and `addresses` says which clients are one source.

@@ -1,5 +1,5 @@
-"""What the console of `ottla console` and that of a broker have in common before they start: the packages that they need, what
-a token has to be, and the address for browsers that they print."""
+"""The common part of the console of `ottla console` and that of a broker before they start: the packages that they need, what a
+token has to be, and the address for browsers that they print."""
 
 from __future__ import annotations
 

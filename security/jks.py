@@ -49,7 +49,7 @@ class KeyEntry(NamedTuple):
 
 
 class Jks(NamedTuple):
-    """What is in a store, in the order of the file."""
+    """The entries of a store, in the order of the file."""
 
     keys: list[KeyEntry]
     trusted: list[bytes]

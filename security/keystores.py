@@ -51,7 +51,7 @@ _SETTINGS: Final = {
 
 
 class StoreSettings(Protocol):
-    """Who owns the stores: a listener of a broker, or a client. `name` and `protocol` are for messages."""
+    """The settings of the owner of stores: a listener of a broker, or a client. `name` and `protocol` are for messages."""
 
     @property
     def name(self) -> str: ...
@@ -76,7 +76,7 @@ _CERTIFICATES: Final = ("CERTIFICATE", "X509 CERTIFICATE", "TRUSTED CERTIFICATE"
 
 
 class Identity(NamedTuple):
-    """Who a listener is: its private key, and the chain of its certificate, the certificate itself first."""
+    """The identity of a listener: its private key, and the chain of its certificate, the certificate itself first."""
 
     key: Any
     chain: tuple[x509.Certificate, ...]

@@ -36,7 +36,7 @@ class BadPasswordFile(ValueError):
 
 
 class Credential(NamedTuple):
-    """What is kept of a password."""
+    """The data that is kept of a password."""
 
     mechanism: str
     iterations: int

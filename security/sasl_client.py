@@ -24,7 +24,7 @@ MOST_ITERATIONS: Final = 10_000_000
 
 
 class NotTrusted(Exception):
-    """What a broker answers to a login is none, or shows that it does not know the password. The text is one line."""
+    """The broker's answer to a login is none, or shows that it does not know the password. The text is one line."""
 
 
 def log_in(mechanism: str, name: str, password: str, nonce: str, most_iterations: int = MOST_ITERATIONS) -> Messages:

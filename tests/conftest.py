@@ -1,4 +1,4 @@
-"""What a test run needs of its process."""
+"""The demands of a test run on its process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Which test covers a module that has no test module of its own: tests/test_source_code.py holds it against the tree.
+"""The table of the tests that cover modules without a test module of their own: tests/test_source_code.py holds it against the
+tree.
 
 The rule is a test module in the mirror's place: `tests/server/txn/test_state.py` for `server/txn/state.py`. A module that is
 small, or that makes sense only with its neighbours, is named here with the tests that would fail if it did something else.
@@ -196,7 +197,6 @@ COVERED_BY: Final[dict[str, str]] = {
     "server/share/share_partitions.py": "tests/server/handlers/test_share_dead_letters.py",
     "server/share_state/answers.py": "tests/server/handlers/test_share_group_state.py",
     "server/share_state/errors.py": "tests/server/handlers/test_share_group_state.py",
-    "server/share_state/shard.py": "tests/server/share_state/test_coordinator.py",
     "server/share_state/state.py": "tests/server/share_state/test_coordinator.py",
     "server/testkit/calls/control.py": "tests/server/testkit/test_port.py",
     "server/testkit/calls/disk_calls.py": "tests/server/testkit/disk/test_faulty_disk.py",

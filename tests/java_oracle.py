@@ -34,11 +34,11 @@ class JavaOracle:
         self._work.cleanup()
 
     def command(self, *arguments: str, options: tuple[str, ...] = ()) -> list[str]:
-        """What starts it; `options` are the JVM's, on top of what all have."""
+        """Returns the command that starts it; `options` are the JVM's, on top of what all have."""
         return [*jvm.java("kafka", _QUIET, *options, classes=Path(self._work.name)), self._main, *arguments]
 
     def run(self, *arguments: str, questions: str = "") -> str:
-        """What it prints to these questions on its standard input."""
+        """Runs it and returns what it prints to these questions on its standard input."""
         command, asked = self.command(*arguments), questions.encode()
         return subprocess.run(command, input=asked, capture_output=True, check=True, timeout=_RUNNING_S).stdout.decode()
 

@@ -1,5 +1,5 @@
-"""Who may import whom, in the product and in tests, scripts and compat_tests: no circle of modules or of packages, however late
-or type-only an import is, and no room imports a room above it.
+"""Tests of who may import whom, in the product and in tests, scripts and compat_tests: no circle of modules or of packages,
+however late or type-only an import is, and no room imports a room above it.
 
 `lint-imports` keeps the order of the rooms as well; here it is held against the folders that exist, and against imports by name.
 """

@@ -198,7 +198,7 @@ def test_it_passes(kafka_broker):
 
 
 def sections(output: str) -> list[str]:
-    """What the reports of failed tests say of their brokers."""
+    """Returns what the reports of failed tests say of their brokers."""
     return [part.split("\n___", 1)[0].split("\n===", 1)[0] for part in output.split(" kafka_broker -----")[1:]]
 
 

@@ -175,11 +175,27 @@ def dotted(path: str) -> str:
     return path.removesuffix(".py").replace("/", ".")
 
 
-RIDDLES = re.compile(r"\b(mended|told of|tells? of|hears? of|of late|to be had)\b", re.IGNORECASE)
-"""Turns of phrase that slow a reader down: fixed, reported, learns, recently and available say the same."""
+RIDDLES = re.compile(r"\b(mended|told of|tells?|hears? of|of late|to be had)\b", re.IGNORECASE)
+"""Turns of phrase that slow a reader down: fixed, reported, says, learns, recently and available say the same."""
+TOLD = (
+    "a test tells it to", "unless you tell it otherwise", "a broker tells its controller that", "does not tell them apart",
+    "tells members apart", "nobody can tell apart",
+)  # fmt: skip
+"""Where to tell is to order, to inform somebody who is named, or to distinguish."""
 PAGES = ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md")
-FRAGMENT = re.compile(r"(Likewise|Of|As|That|Whether|What|Who|Where|How|The|An?|None|From|In|For|Each|All|One|\w*Error)\b")
-"""What a function's docstring begins with if it is no sentence about what the function does."""
+FRAGMENT = re.compile(
+    r"(Likewise|Of|As|To|That|Whether|What|Who|Where|How|The|An?|None|From|In|For|Each|Every|All|One|READ|WRITE|\w*Error)\b"
+)
+"""The first words of a function's docstring that is no sentence about what the function does."""
+CLAUSE = re.compile(r"(How|What|Whether|Where|When|Which|Who|Why)\b")
+"""The first words of a docstring that is a clause without a main verb: whoever reads it has to guess what is said about that."""
+
+
+def riddles(text: str) -> bool:
+    """Returns whether a text has a turn of phrase that slows a reader down."""
+    for phrase in TOLD:
+        text = text.replace(phrase, "")
+    return RIDDLES.search(text) is not None
 
 
 def texts_for_users(source: str) -> Iterator[str]:
@@ -200,8 +216,28 @@ def fragments(source: str) -> Iterator[str]:
                 yield f"{node.name}: {documentation.partition(chr(10))[0]}"
 
 
+def clauses(source: str) -> Iterator[str]:
+    """Yields the docstrings, of whatever they document, that begin like a clause. Modules and classes may be named by a noun."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            documentation = ast.get_docstring(node)
+            if documentation is not None and CLAUSE.match(documentation):
+                yield f"{getattr(node, 'name', 'module')}: {documentation.partition(chr(10))[0]}"
+
+
 def test_riddles_and_fragments_are_found() -> None:
-    source = """
+    source = """'How files are.'
+class Files:
+    'Where files are.'
+    @property
+    def path(self):
+        'What their path is.'
+
+
+class File:
+    'A file, and how it is.'
+
+
 def mend(path):
     '''Whether it was mended.'''
     print(f"{path} was mended")
@@ -210,15 +246,27 @@ def mend(path):
 def repair(path):
     '''Repairs a file; whether it was mended is logged.'''
 """
-    assert [text for text in texts_for_users(source) if RIDDLES.search(text)] == [" was mended"]
+    assert [text for text in texts_for_users(source) if riddles(text)] == [" was mended"]
     assert list(fragments(source)) == ["mend: Whether it was mended."]
+    assert sorted(clauses(source)) == [
+        "Files: Where files are.", "mend: Whether it was mended.", "module: How files are.", "path: What their path is.",
+    ]  # fmt: skip
+    assert riddles("no cluster tells how a group reads")
+    assert not riddles("two that nobody can tell apart are refused")
+
+
+def test_each_phrase_that_is_no_riddle_is_in_use() -> None:
+    read = [(ROOT / name).read_text() for name in PAGES] + [page.read_text() for page in (ROOT / "docs").glob("*.md")]
+    read += [name for path in source_files() if path.parts[-1].startswith("test_") for name in names_of_tests(path.read_text())]
+    text = "\n".join(read)
+    assert not (found := [phrase for phrase in TOLD if phrase not in text]), f"no longer written, take it out: {found}"
 
 
 def test_what_users_read_is_plain_english() -> None:
     pages = [*(ROOT / name for name in PAGES), *(ROOT / "docs").glob("*.md")]
-    found = [f"{page.name}: {line}" for page in pages for line in page.read_text().splitlines() if RIDDLES.search(line)]
+    found = [f"{page.name}: {line}" for page in pages for line in page.read_text().splitlines() if riddles(line)]
     for module in handwritten_modules():
-        found += [f"{module}: {text}" for text in texts_for_users((ROOT / module).read_text()) if RIDDLES.search(text)]
+        found += [f"{module}: {text}" for text in texts_for_users((ROOT / module).read_text()) if riddles(text)]
     assert not found
 
 
@@ -230,13 +278,13 @@ def names_of_tests(source: str) -> Iterator[str]:
 
 
 def test_names_of_tests_are_plain_english() -> None:
-    assert [name for name in names_of_tests("def test_a_file_was_mended(): ...") if RIDDLES.search(name)]
+    assert [name for name in names_of_tests("def test_a_file_was_mended(): ...") if riddles(name)]
     found = [
         f"{path.relative_to(ROOT)}: {name}"
         for path in source_files()
         if path.relative_to(ROOT).parts[0] in ("tests", "compat_tests")
         for name in names_of_tests(path.read_text())
-        if RIDDLES.search(name)
+        if riddles(name)
     ]
     assert not found
 
@@ -244,6 +292,12 @@ def test_names_of_tests_are_plain_english() -> None:
 def test_docstrings_of_functions_are_sentences() -> None:
     found = [f"{module}: {line}" for module in handwritten_modules() for line in fragments((ROOT / module).read_text())]
     assert not found, f"say what the function does, beginning with a verb: {found}"
+
+
+def test_docstrings_are_no_clauses() -> None:
+    texts = {path.relative_to(ROOT).as_posix(): path.read_text() for path in source_files()}
+    found = [f"{name}: {line}" for name, text in texts.items() if not is_generated(text) for line in clauses(text)]
+    assert not found, f"a sentence, or for modules, classes and properties a noun, but no clause: {found}"
 
 
 IGNORED = re.compile(r"#\s*type:\s*ignore\b(?:\[[^\]]*\])?(?P<reason>\s*#\s*(?!noqa|fmt:)\S.*)?$")

@@ -1,4 +1,4 @@
-"""How a malformed frame shows. A frame is a 4-byte big-endian size, and then that many bytes.
+"""Malformed frames, and how they show. A frame is a 4-byte big-endian size, and then that many bytes.
 
 The decoders of this package check only what they must to stay safe: a malformed frame shows either as one of MALFORMED or as a
 final position that is not the frame's end. So the caller needs one `except MALFORMED` and one comparison, as in `decode_whole`;

@@ -135,7 +135,8 @@ def explain(error: KafkaError) -> str:
 
 
 class Cluster:
-    """How to reach the cluster that the user named. All clients made here share its properties and its record of errors."""
+    """The cluster that the user named, and the way to reach it. All clients made here share its properties and its record of
+    errors."""
 
     def __init__(
         self, properties: Mapping[str, str], *, file: Mapping[str, str] | None = None, timeout_s: float = DEFAULT_TIMEOUT_S

@@ -42,7 +42,7 @@ class ClusterBroker:
 
     @property
     def log_file(self) -> Path:
-        """What it has printed, its log included, over all its starts."""
+        """The file that has all that the broker printed, its log included, over all its starts."""
         return self._node.log
 
     @property

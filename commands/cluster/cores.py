@@ -1,4 +1,4 @@
-"""Which core of this machine each broker of a cluster runs on, for `ottla cluster --cores`.
+"""The core of this machine that each broker of a cluster runs on, for `ottla cluster --cores`.
 
 A broker does its work in one thread, so that several brokers are how one machine uses several cores. Left alone, the kernel moves
 them about, and two of them may share a core for a while; pinned, each keeps a core, and what it has in that core's caches.

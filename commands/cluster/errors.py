@@ -1,4 +1,4 @@
-"""Why a cluster of `ottla cluster` or `ottla.testing.Cluster` cannot run, as one line for the user."""
+"""Errors that say why a cluster of `ottla cluster` or `ottla.testing.Cluster` cannot run, as one line for the user."""
 
 from __future__ import annotations
 

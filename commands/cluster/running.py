@@ -50,7 +50,8 @@ class Interrupted(Exception):
 
 
 class Programs(NamedTuple):
-    """What the nodes run on: the path of `java`, the directory with Kafka's jars, and the command that is `ottla`."""
+    """The programs that the nodes run on: the path of `java`, the directory with Kafka's jars, and the command that is
+    `ottla`."""
 
     java: str
     jars: Path

@@ -1,4 +1,4 @@
-"""What librdkafka does not show of groups, requested over connections of our own.
+"""Facts about groups that librdkafka does not show, requested over connections of our own.
 
 That is everything about share groups and streams groups, and the epochs and target assignments of groups with the consumer
 protocol (KIP-848). A broker lists the groups that it coordinates, so a listing says which broker to ask for the rest. A streams

@@ -145,7 +145,7 @@ def topic_of(path: Path) -> str | None:
 
 
 class Indexes(Enum):
-    """How much of an index is shown."""
+    """The part of an index that is shown."""
 
     ALL = "all"
     WRONG = "wrong"

@@ -1,4 +1,5 @@
-"""What the commands of `ottla pipeline` share: the options that say where Spark is, and the reporting of Spark's errors.
+"""The parts that the commands of `ottla pipeline` share: the options that say where Spark is, and the reporting of Spark's
+errors.
 
     @app.command("archive")
     @client.command
@@ -37,7 +38,7 @@ _PANEL: Final = "Spark"
 
 
 class Spark:
-    """Where Spark is, as the user said."""
+    """The location of Spark, as the user gave it."""
 
     def __init__(self, options: SparkOptions) -> None:
         self.options = options

@@ -1,4 +1,5 @@
-"""What `ottla pipeline audit` asks the cluster itself: a topic's bounds, whether it is compacted, and what fills a gap.
+"""The questions that `ottla pipeline audit` asks the cluster itself: a topic's bounds, whether it is compacted, and what fills a
+gap.
 
 A reader of committed records sees neither the markers of transactions nor the records of aborted ones, and Spark's connector
 shows neither. So each gap is read as a client library reads, but batch headers only (Fetch version 12, the last one that names

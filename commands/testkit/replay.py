@@ -49,7 +49,7 @@ class Recorded(NamedTuple):
 
 
 class Replayed(NamedTuple):
-    """What came of a request."""
+    """The outcome of a request."""
 
     recorded: Recorded
     result: str

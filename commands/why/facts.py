@@ -1,4 +1,4 @@
-"""What can be known of a group that may be stuck, as plain values.
+"""The facts that can be known of a group that may be stuck, as plain values.
 
 Some facts only a broker's inside has: what members fetched while it watched, how long a client is throttled, for whom a
 rebalance waits. Those are None, or empty, where a client has to do without (`GroupFacts.has_inside`).
@@ -36,7 +36,7 @@ class NextBatch(NamedTuple):
 
 
 class Fetched(NamedTuple):
-    """What a broker saw of the fetches of a partition by the client of its member while it watched."""
+    """The fetches of a partition by the client of its member, as a broker saw them while it watched."""
 
     times: int
     first_offset: int
@@ -71,7 +71,7 @@ class Awaited(NamedTuple):
 
 
 class Left(NamedTuple):
-    """How many records there are to be read, without markers and gaps. If `is_all` is false, these are only the first."""
+    """The number of records that are to be read, without markers and gaps. If `is_all` is false, these are only the first."""
 
     records: int
     is_all: bool

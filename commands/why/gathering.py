@@ -49,7 +49,7 @@ _NO_COORDINATOR: Final = frozenset({ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCo
 
 @dataclass(frozen=True)
 class Asked:
-    """What gathering needs: the cluster, a client of it, its metadata; how to wait, and what the time is. `inside` asks the
+    """The means of gathering: the cluster, a client of it, its metadata; how to wait, and what the time is. `inside` asks the
     broker that runs the console; None if there is none. `tell` is given what is known before the rest is waited for."""
 
     cluster: Cluster
@@ -68,7 +68,7 @@ def gather(asked: Asked, name: str, watch_s: float = WATCH_S) -> GroupFacts:
     with TxnBrokers(asked.cluster, asked.metadata) as brokers:
         notes: dict[str, None] = {}
         try:
-            listed = _found(brokers, name)
+            listed = _find_group(brokers, name)
         except Failure as failure:
             if isinstance(failure, direct.Refused) and failure.code not in _NO_COORDINATOR:
                 raise
@@ -93,7 +93,7 @@ def gather(asked: Asked, name: str, watch_s: float = WATCH_S) -> GroupFacts:
         return replace(facts, notes=tuple(notes))
 
 
-def _found(brokers: TxnBrokers, name: str) -> Listed | None:
+def _find_group(brokers: TxnBrokers, name: str) -> Listed | None:
     """Returns the group as its coordinator lists it; None if it does not. Raises Failure.
 
     If the cluster shows no topic of groups, it has none, or does not show it to this client. Then each broker is asked for the
@@ -124,7 +124,7 @@ def _listed(brokers: TxnBrokers, coordinator: int, name: str) -> Listed | None:
 
 
 class _Span(NamedTuple):
-    """Where a partition's log begins and ends, as far as its leader says."""
+    """The start and the end of a partition's log, as far as its leader says."""
 
     log_start: int | None = None
     last_stable: int | None = None

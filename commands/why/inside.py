@@ -24,7 +24,7 @@ there so lately; else it is taken for a reader of its own, such as a member of a
 
 
 class Watch:
-    """What the broker that runs the console sees of a group meanwhile; nothing, if there is none, or it watches too many."""
+    """The group as the broker that runs the console sees it meanwhile; nothing, if there is none, or it watches too many."""
 
     def __init__(self, ask: Asking | None, name: str, seconds: float) -> None:
         self._ask = ask

@@ -27,7 +27,7 @@ NAMED_UNTIL: Final = 12
 
 
 class ToRead(NamedTuple):
-    """What is left, and the batch that comes first; None if there is none."""
+    """The records that are left, and the batch that comes first; None if there is none."""
 
     left: Left
     next_batch: NextBatch | None

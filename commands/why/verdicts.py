@@ -23,7 +23,7 @@ REBALANCING: Final = frozenset({"PreparingRebalance", "CompletingRebalance", "As
 
 
 class Level(StrEnum):
-    """What a verdict means for the group: nothing moves, something is slow or odd, or all is well."""
+    """The level of a verdict, by what it means for the group: nothing moves, something is slow or odd, or all is well."""
 
     STUCK = "stuck"
     NOTICE = "notice"

@@ -1,4 +1,4 @@
-"""What clients did and saw, as a list of events: the input of the checker of anomalies (`checker.py`).
+"""A history of what clients did and saw, as a list of events: the input of the checker of anomalies (`checker.py`).
 
 The model is that of Jepsen's histories. An operation begins with the event `invoke` and ends with one of three: `ok`, it
 happened; `fail`, it certainly did not and never will; `info`, nobody knows, because the connection broke or the time was up. An

@@ -1,4 +1,4 @@
-"""What every check needs to know of a history: who wrote which value, who read it, and where it lies.
+"""Facts of a history that every check needs: who wrote which value, who read it, and where it lies.
 
 The values of a key are unique, so a value names its writer. The version order of a key is its offsets; gaps in it are legal
 (markers, aborted records, compaction).
@@ -25,7 +25,7 @@ class Anomaly(NamedTuple):
 
 
 class Seen:
-    """What readers of one isolation saw of one key."""
+    """The values of one key that readers of one isolation saw."""
 
     __slots__ = ("final", "offsets", "readers", "values")
 

@@ -1,4 +1,5 @@
-"""What six clients do under faults of the test kit: scenarios, clients, and the table that docs/client-behaviours.md shows.
+"""The behaviour of six clients under faults of the test kit: scenarios, clients, and the table that docs/client-behaviours.md
+shows.
 
     drivers    drive_confluent.py, drive_kafka_python.py here; compat_tests/go/behave*.go, java/Behaviours.java, node/behave.mjs
     driver.py  the other end of a driver's pipe, and clients.py, which starts each

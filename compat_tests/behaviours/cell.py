@@ -61,7 +61,7 @@ class Cell:
         assert producer.flush(SECONDS) == 0
 
     def log(self, *, committed: bool = False) -> list[str]:
-        """What the topic has, or what of it is committed, read by another client."""
+        """Returns the values that the topic has, or those that are committed, read by another client."""
         isolation = "read_committed" if committed else "read_uncommitted"
         settings: dict[str, Any] = {
             "group.id": "reader",
@@ -122,7 +122,7 @@ class Cell:
         return f"{name}-{self._unique}"
 
     def events(self, of: str = "c") -> list[dict[str, Any]]:
-        """What a consumer has said so far."""
+        """Returns what a consumer has said so far."""
         return self.driver.events(self.of(of))
 
     def records(self, of: str = "c") -> list[str]:
@@ -175,7 +175,7 @@ def named(error: dict[str, Any]) -> str:
 
 
 def outcome(answer: Answer, good: str) -> str:
-    """What became of a call, in words: `good` if it succeeded."""
+    """Returns what became of a call, in words: `good` if it succeeded."""
     if answer.hangs:
         return f"no answer within {SECONDS:.0f} s"
     if answer.error is not None:
@@ -184,7 +184,7 @@ def outcome(answer: Answer, good: str) -> str:
 
 
 def after(seconds: float) -> str:
-    """How long something took, coarsely; nothing if it was quick."""
+    """Returns how long something took, coarsely; nothing if it was quick."""
     return next((words for most, words in TIMES if seconds < most), LONG)
 
 

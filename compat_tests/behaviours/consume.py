@@ -25,7 +25,7 @@ def fetch(**given: Any) -> Given:
 
 
 def in_words(records: list[str], errors: list[str], took: str = "") -> str:
-    """What a consumer delivered, and what it said about it first."""
+    """Returns what a consumer delivered, and what it said about it first."""
     damaged = [value for value in records if value not in VALUES]
     if damaged:
         what = "delivers the damaged record"

@@ -16,7 +16,7 @@ END_SECONDS: Final = 5.0
 
 
 class Answer(NamedTuple):
-    """What a call led to: a result, or an error as the client calls it; `seconds` is how long that took."""
+    """The outcome of a call: a result, or an error as the client calls it; `seconds` is how long that took."""
 
     result: Any = None
     error: dict[str, Any] | None = None
@@ -94,7 +94,7 @@ class Driver:
         return self.wait(self.begin(call, **arguments), seconds)
 
     def events(self, of: str) -> list[dict[str, Any]]:
-        """What a consumer has said so far."""
+        """Returns what a consumer has said so far."""
         with self._changed:
             return list(self._events.get(of, ()))
 
@@ -105,13 +105,13 @@ class Driver:
 
     @property
     def over(self) -> bool:
-        """Whether it has ended, or closed its output."""
+        """Returns whether it has ended, or closed its output."""
         with self._changed:
             return self._over
 
     @property
     def hangs(self) -> bool:
-        """Whether a call has no answer yet, or it is over."""
+        """Returns whether a call has no answer yet, or it is over."""
         with self._changed:
             return bool(self._pending) or self._over
 

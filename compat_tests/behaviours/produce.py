@@ -19,7 +19,7 @@ def produce(**given: Any) -> Given:
 
 
 def told(answer: Answer) -> str:
-    """What the application was told of the records that it sent."""
+    """Returns what the application was told of the records that it sent."""
     if words := outcome(answer, ""):
         return words
     errors = list(dict.fromkeys(named(one) for one in answer.result or () if "error" in one))

@@ -34,7 +34,7 @@ class Runner:
         return str(self._running().call("version", START_SECONDS).result)
 
     def run(self, scenario: Scenario) -> str:
-        """What the client does in a scenario."""
+        """Runs a scenario, and returns what the client does in it."""
         if self._client.name in scenario.without:
             return MISSING
         driver = self._running()

@@ -1,4 +1,4 @@
-"""What the coordinators of a cluster say about groups and transactions. They are asked at the broker that leads the only
+"""The answers of a cluster's coordinators about groups and transactions. They are asked at the broker that leads the only
 partition of an internal topic, whoever that is at the time.
 """
 

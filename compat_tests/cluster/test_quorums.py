@@ -1,4 +1,4 @@
-"""What a broker meets in quorums of Apache Kafka's controllers: voters that are listed, a log that begins at a snapshot, several
+"""Tests of a broker in quorums of Apache Kafka's controllers: voters that are listed, a log that begins at a snapshot, several
 directories of its own, and a pause that is longer than its session."""
 
 from __future__ import annotations

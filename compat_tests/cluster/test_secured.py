@@ -43,7 +43,7 @@ def plain(username: str, users: dict[str, str]) -> str:
 
 
 def settings_of(files: Files) -> dict[str, str]:
-    """What all nodes have in common."""
+    """Returns the settings that all nodes have in common."""
     pem = files.directory / "node.pem"
     pem.write_text(BROKER.pem())
     return {

@@ -78,7 +78,7 @@ class Work(ABC):
     @property
     @abstractmethod
     def done(self) -> int:
-        """How many of the records are worked off, as a coordinator has acknowledged."""
+        """The number of records that are worked off, as a coordinator has acknowledged."""
 
     @abstractmethod
     def open(self) -> None:

@@ -1,4 +1,5 @@
-"""What a stranger may write where the console shows it: 200 and some values that have broken pages elsewhere, or could."""
+"""Texts that a stranger may write where the console shows them: 200 and some values that have broken pages elsewhere, or
+could."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ def _chromium() -> Iterator[Browser]:
 
 @pytest.fixture(scope="module")
 def at(shared_brokers: SharedBrokers) -> str:
-    """Where the broker is; what a browser is tested for does not depend on its kind."""
+    """Returns where the broker is; what a browser is tested for does not depend on its kind."""
     return shared_brokers.get("ottla").bootstrap
 
 

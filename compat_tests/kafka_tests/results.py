@@ -1,4 +1,4 @@
-"""What became of Kafka's own tests, as a file: compat_tests/kafka_tests/results.json, which scripts/kafka_tests.py writes.
+"""The outcomes of Kafka's own tests, as a file: compat_tests/kafka_tests/results.json, which scripts/kafka_tests.py writes.
 
 A list of rows, one a case, sorted by class and case: {"class", "case", "brokers", "kafka", "ottla", "reason", "seconds"}.
 
@@ -149,5 +149,5 @@ def of_several(rows: list[Row]) -> list[Row]:
 
 
 def wanted(row: Row) -> bool:
-    """Whether the case is of the denominator."""
+    """Returns whether the case is of the denominator."""
     return bool(row["kafka"] == "passed")

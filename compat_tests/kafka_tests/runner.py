@@ -37,7 +37,7 @@ _LOOK_S: Final = 1.0
 
 @dataclass(frozen=True)
 class Case:
-    """What became of a case. `result`: passed, failed or excluded, then for `reason`; `brokers`: how many the test asked for.
+    """The outcome of a case. `result`: passed, failed or excluded, then for `reason`; `brokers`: how many the test asked for.
 
     `case` is METHOD, with [N] for the Nth invocation of one that has several; "" where the class failed before its cases.
     """
@@ -140,7 +140,7 @@ def _watch(process: subprocess.Popen[bytes], results: Path, deadline: float, tol
 
 
 def read(results: Path) -> list[Case]:
-    """What a run wrote, but for a line that is not whole."""
+    """Returns what a run wrote, but for a line that is not whole."""
     if not results.exists():
         return []
     found = [json.loads(line) for line in results.read_text().split("\n")[:-1]]

@@ -55,7 +55,7 @@ def full_names(kind: str, names: list[str]) -> list[str]:
 
 @pytest.fixture(scope="module")
 def ran(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], dict[str, runner.Case]]:
-    """What became of the chosen cases of a kind, of those classes that this run is about."""
+    """Returns a function that returns what became of the chosen cases of a kind, of those classes that this run is about."""
     here: list[Any] = [item for item in request.session.items if item.path == Path(__file__)]
     asked = [item.callspec.params for item in here if "name" in item.fixturenames]
 

@@ -1,4 +1,5 @@
-"""What a client of any kind does here, whichever library it is made of. A key is a partition as text, `topic-partition`.
+"""The common interface of clients of all kinds, whichever library they are made of. A key is a partition as text,
+`topic-partition`.
 
 Errors of the libraries become one of two. `Abortable`: the transaction can only be aborted, and then certainly has not happened.
 Any other `ClientError`: nobody knows what came of it, and the client may be of no more use.

@@ -1,4 +1,4 @@
-"""What breaks in a run, and when: decided by the seed alone.
+"""The faults of a run and their times, decided by the seed alone.
 
 kill    the broker is killed with SIGKILL and started again after a while
 pause   the broker stands still (SIGSTOP) for a while

@@ -1,4 +1,4 @@
-"""Which clients have not got on after all was repaired."""
+"""The search for clients that have not got on after all was repaired."""
 
 from __future__ import annotations
 

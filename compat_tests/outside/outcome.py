@@ -1,4 +1,4 @@
-"""What came of a run of the checker outside: one line for people, and the history for whoever wants to look closer."""
+"""The outcome of a run of the checker outside: one line for people, and the history for whoever wants to look closer."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from compat_tests.anomalies.records import Anomaly
 
 @dataclass(slots=True)
 class Outcome:
-    """What came of a run."""
+    """The outcome of a run."""
 
     seed: int
     found: list[Anomaly]

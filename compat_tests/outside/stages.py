@@ -1,4 +1,5 @@
-"""Where a run plays: what it starts, breaks and stops. `OneBroker` is here, `clusters.py` has the cluster of three."""
+"""The stages on which a run plays, with what each starts, breaks and stops. `OneBroker` is here, `clusters.py` has the cluster of
+three."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What clients are busy with, each in a thread of its own: they do one thing after the other, record what they asked for and what
+"""The work of the clients, each in a thread of its own: they do one thing after the other, record what they asked for and what
 they know of it, and go on until they are told to stop. What fails is no failure of the run: the checker judges what was recorded.
 """
 
@@ -57,8 +57,8 @@ class SharedRecorder(Recorder):
 
 @dataclass(slots=True)
 class Place:
-    """Where clients work: the brokers' addresses, what is recorded, and the seed. `keys` are for everybody, `queues` those of
-    them that no transaction writes to. `replicas` is how many each partition has.
+    """The place where clients work: the brokers' addresses, what is recorded, and the seed. `keys` are for everybody, `queues`
+    those of them that no transaction writes to. `replicas` is how many each partition has.
     """
 
     bootstrap: str

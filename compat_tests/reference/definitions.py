@@ -71,8 +71,8 @@ class Field:
 
     @property
     def none_is_default(self) -> bool:
-        """Whether an absent tagged struct is None, which saves an object for what is hardly ever there; not if null has a meaning
-        of its own."""
+        """Returns whether an absent tagged struct is None, which saves an object for what is hardly ever there; not if null has a
+        meaning of its own."""
         return self.default == "null" or bool(self.struct and not self.array and self.tagged and not self.nullable)
 
     def literal(self) -> str:

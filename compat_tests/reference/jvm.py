@@ -1,4 +1,4 @@
-"""How the tests start a JVM: small, without the optimising compiler, and with an archive of the classes that it will load.
+"""JVMs for the tests: small, without the optimising compiler, and with an archive of the classes that it will load.
 
 Most of these JVMs live for seconds, and half of what they cost is the loading of classes. compat_tests/class_archives.py makes
 the archives; a JVM that finds none, or that of another Java, loads its classes as ever.

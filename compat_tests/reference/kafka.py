@@ -86,7 +86,7 @@ def free_port() -> int:
 
 
 def answers_metadata(port: int, host: str = HOST) -> bool:
-    """Whether a broker at `port` names at least one broker in a Metadata v0 answer."""
+    """Returns whether a broker at `port` names at least one broker in a Metadata v0 answer."""
     request = struct.pack(">hhihi", 3, 0, 1, -1, 0)  # key, version, correlation id, no client id, no topics
     try:
         with socket.create_connection((host, port), timeout=5) as connection:
@@ -114,7 +114,7 @@ def end_process(pid: int, how: signal.Signals, timeout_s: float = STOP_TIMEOUT_S
 
 
 def answers_api_versions(port: int, host: str = HOST) -> bool:
-    """Whether a node at `port`, which may be a controller, answers ApiVersions v0 without an error."""
+    """Returns whether a node at `port`, which may be a controller, answers ApiVersions v0 without an error."""
     request = struct.pack(">hhih", 18, 0, 1, -1)  # key, version, correlation id, no client id
     try:
         with socket.create_connection((host, port), timeout=5) as connection:
@@ -164,7 +164,7 @@ class BrokerProcess(ABC):
 
     @abstractmethod
     def command(self) -> list[str]:
-        """What to run; `server.properties` is written."""
+        """Returns what to run; `server.properties` is written."""
 
     def format(self) -> None:  # noqa: B027 - not every broker needs it
         """Make an empty data directory usable, where the broker does not do that itself."""
@@ -188,7 +188,7 @@ class BrokerProcess(ABC):
         )
 
     def answers(self) -> bool:
-        """Whether the broker has come up."""
+        """Returns whether the broker has come up."""
         return answers_metadata(self.port, self.host)
 
     def start(self) -> None:

@@ -130,7 +130,7 @@ def frames(*requests: tuple[Any, int]) -> bytes:
 
 
 def hello() -> bytes:
-    """How a client begins a TLS handshake."""
+    """Returns the bytes with which a client begins a TLS handshake."""
     incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
     client = client_context(ROOT).wrap_bio(incoming, outgoing, server_hostname="localhost")
     with suppress(ssl.SSLWantReadError):
@@ -327,7 +327,7 @@ def bomb(codec: int) -> bytes:
 
 @pytest.mark.parametrize("codec", BOMBS, ids=BOMBS.get)
 def test_bombs(house: OpenHouse, codec: int) -> None:
-    """Who has no right is refused before anything unfolds; who has one, at the bound, and a piece at a time."""
+    """Checks that who has no right is refused before anything unfolds; who has one, at the bound, and a piece at a time."""
     data = bomb(codec)
     assert len(data) < 1_000_000
     refusals = {ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.CORRUPT_MESSAGE, ErrorCode.INVALID_RECORD}

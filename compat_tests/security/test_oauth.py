@@ -124,7 +124,7 @@ def door(kind: str, issuer: Issuer, key_server: KeyServer, tmp_path_factory: pyt
 
 
 def said(door: TokenBroker, token: str, port: int | None = None, header: str = "n,,") -> Any:
-    """What a login by a token comes to."""
+    """Logs in by a token, and returns the outcome."""
     connection = Connection(door.address(port or door.login_port))
     with closing(connection.socket):
         connection.send(sasl_handshake.SaslHandshakeRequest("OAUTHBEARER"), 1)

@@ -100,7 +100,7 @@ def test_plain_text_is_closed_without_an_answer(secured: SecuredBroker) -> None:
 
 
 def test_versions_of_tls(secured: SecuredBroker) -> None:
-    """What a client of one version gets by default, and that the versions before are not spoken."""
+    """Checks what a client of one version gets by default, and that the versions before are not spoken."""
     spoken = []
     for version in (ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3):
         context = Trust(secured.files, ROOT).context()

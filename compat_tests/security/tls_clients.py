@@ -32,7 +32,8 @@ OK = "works"
 
 
 class Trust(NamedTuple):
-    """What a client has: files, the authority that it trusts, and its own certificate, if any. `protocol` is what it speaks."""
+    """The TLS settings of a client: files, the authority that it trusts, and its own certificate, if any. `protocol` is what it
+    speaks."""
 
     files: Files
     authority: Holder

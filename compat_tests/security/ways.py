@@ -41,7 +41,7 @@ def token(name: str) -> str:
 
 
 class Way(NamedTuple):
-    """How a client connects. `user` and `password` count on listeners with SASL, `own` is its certificate."""
+    """A way in which a client connects. `user` and `password` count on listeners with SASL, `own` is its certificate."""
 
     listener: str
     mechanism: str = ""
@@ -122,7 +122,7 @@ class EveryWay:
         return f"{HOST}:{self.ports[way.listener]}"
 
     def as_json(self, way: Way) -> dict[str, Any]:
-        """What the programs of other languages take."""
+        """Returns the way in the form that the programs of other languages take."""
         logs_in = way.spoken.startswith("SASL_")
         return {
             "bootstrap": self.bootstrap(way),

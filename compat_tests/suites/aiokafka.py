@@ -59,7 +59,7 @@ def run(checkout: Path, kind: str, directory: Path, only: str = "") -> dict[str,
 
 
 def merged(kind: str, outcomes: dict[str, Outcome], only: str, ran: dict[str, str]) -> dict[str, Any]:
-    """What is kept, with these in place of an earlier run's, or of its cases that were run again."""
+    """Returns the results that are kept, with these in place of an earlier run's, or of its cases that were run again."""
     kept: dict[str, Any] = json.loads(RESULTS.read_text()) if RESULTS.exists() else {"cases": {}}
     cases: dict[str, dict[str, str]] = {case: of if only else {**of, kind: ""} for case, of in kept["cases"].items()}
     for case, outcome in outcomes.items():

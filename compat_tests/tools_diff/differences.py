@@ -1,4 +1,4 @@
-"""What ottla makes the tools say in other words than Kafka does: its refusals are worded by us.
+"""The differences in what the tools say with ottla and with Kafka: its refusals are worded by us.
 
 A row has a pattern for either wording. What matches is replaced by the row's name and by the values that the named groups found,
 which have the same names on both sides: so the values are compared, as are the place, the error's class and the exit code. A row

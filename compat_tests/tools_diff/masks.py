@@ -1,4 +1,5 @@
-"""What no two brokers can have in common, and so is not compared: each mask with its reason and an example that it covers.
+"""The masks of what no two brokers can have in common, and so is not compared: each mask with its reason and an example that it
+covers.
 
 A mask replaces by something that names what was there; columns stay as wide where the masked values are all of one width. The
 elements of a set, which each JVM prints in an order of its own, are not hidden but put in order (`in_order`). A mask never takes

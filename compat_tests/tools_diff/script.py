@@ -1,4 +1,4 @@
-"""What scripts are made of. In texts and lines {bootstrap} stands for the broker's address, {dir} for a directory of the script's
+"""The parts of scripts. In texts and lines {bootstrap} stands for the broker's address, {dir} for a directory of the script's
 own, {data} for the broker's log directory, {properties} for its server.properties; other braces are themselves.
 """
 

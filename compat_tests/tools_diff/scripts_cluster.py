@@ -171,7 +171,7 @@ def lines_with(name: str) -> Mask:
 
 
 def of(name: str) -> tuple[Mask, ...]:
-    """What a dump of an internal topic says of one group or id."""
+    """Returns masks that leave only what a dump of an internal topic says of one group or id."""
     return (
         lines_with(name),
         Mask(r"(?<=offset: )\d+", "N", "other groups and ids have records before it", "| offset: 7 size", "| offset: N size"),

@@ -28,7 +28,8 @@ LONG: Final = 300  # longer than a topic's name may be
 
 
 class Names(NamedTuple):
-    """What a request may refer to. `fresh` is a name of the request's own; only a group may have it, and then with `member`."""
+    """The names that a request may refer to. `fresh` is a name of the request's own; only a group may have it, and then with
+    `member`."""
 
     topic: str
     topic_id: bytes
@@ -169,7 +170,7 @@ class Highest(Lowest):
 
 
 class Plausible(Shape):
-    """What a client could have asked."""
+    """Values of a request as a client could have sent it."""
 
     def field(self, f: Field, path: str) -> Any:
         overrides = PLAUSIBLE.get(self.module, {})
@@ -212,7 +213,7 @@ class Wrong(Plausible):
 
 
 def scalar_changes(f: Field, fresh: str) -> dict[str, Any]:
-    """What can happen to a scalar, by its name."""
+    """Returns the changes that can be made to a scalar, by name."""
     fresh += "-other"
     if f.type in RANGES:
         low, high = RANGES[f.type]

@@ -1,4 +1,4 @@
-"""Which tests compare which row of docs/kafka-behaviour.md, and which rows no test can ask.
+"""The table of which tests compare which row of docs/kafka-behaviour.md, and which rows no test can ask.
 
 TESTS has, for each test, the ids of the rows whose request it sends to both brokers; scripts/wire_diff_complete.py fails if one
 of these tests did not pass in the run, and test_edge_cases.py if one does not exist or if a row of that page is in no table.

@@ -1,4 +1,4 @@
-"""What a broker wrote down about a group: its records in `__consumer_offsets`, in their order, as plain values.
+"""The records that a broker wrote about a group: its records in `__consumer_offsets`, in their order, as plain values.
 
 The broker's choices are masked: hashes of topics, which depend on their ids, versions of the metadata, and times. Partitions, and
 neighbouring records of one kind with different keys, are sorted: Kafka has them in the order of hash tables of random ids.

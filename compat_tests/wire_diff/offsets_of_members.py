@@ -1,4 +1,5 @@
-"""What members of consumer groups and of streams groups are asked for alike: their groups in the list, and their offsets."""
+"""Questions that are asked about members of consumer groups and of streams groups alike: their groups in the list, and their
+offsets."""
 
 from __future__ import annotations
 

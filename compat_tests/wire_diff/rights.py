@@ -1,4 +1,4 @@
-"""What a case of the matrix of authorisation is (rights_cases.py), and the names in its world."""
+"""The form of a case of the matrix of authorisation (rights_cases.py), and the names in its world."""
 
 from __future__ import annotations
 

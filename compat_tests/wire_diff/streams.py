@@ -40,7 +40,8 @@ def subtopology(
 
 
 def counting(wire: Wire, topic: str) -> list[Any]:
-    """What counting words makes: one subtopology reads and repartitions, the other counts and keeps the counts."""
+    """Returns the topology that counting words makes: one subtopology reads and repartitions, the other counts and keeps the
+    counts."""
     between, counts = wire.name("words-repartition"), wire.name("counts-changelog")
     return [
         subtopology("0", topic, sinks=[between]),

@@ -67,7 +67,7 @@ CASES: Final = [(module, v) for module in GOOD for v in range(BY_MODULE[module].
 
 
 class Answers:
-    """Whether frames are answered. A connection that a broker closed is replaced."""
+    """A connection that says whether frames are answered. A connection that a broker closed is replaced."""
 
     def __init__(self, wire: Wire) -> None:
         self._wire = wire

@@ -38,7 +38,7 @@ def replace(wire: Wire, *resources: Asked, version: int = 2, validate_only: bool
 
 
 def own(wire: Wire, kind: int, name: str) -> dict[str, str | None]:
-    """What was set for the resource itself."""
+    """Returns what was set for the resource itself."""
     sources = {TOPIC: 1, BROKER: 2, GROUP: 8, CLIENT_METRICS: 7}
     found = describe(wire, kind, name).results[0].configs
     return {config.name: config.value for config in found if config.config_source == sources[kind]}

@@ -104,7 +104,8 @@ def requests(module: str, names: Callable[[str], Names]) -> Iterator[tuple[str, 
 
 
 def answers(wire: Wire, module: str, with_group: bool) -> dict[str, dict[int, Any]]:
-    """What came, by row and version. Each request that names a group has one of its own, with a member if `with_group`."""
+    """Returns the answers that came, by row and version. Each request that names a group has one of its own, with a member if
+    `with_group`."""
     topic = wire.create("t")
 
     def names(stem: str) -> Names:

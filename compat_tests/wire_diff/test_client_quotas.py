@@ -35,7 +35,7 @@ EXACT, DEFAULT, ANY = 0, 1, 2
 
 @pytest.fixture(scope="session")
 def warm_brokers(shared_brokers: SharedBrokers) -> list[Address]:
-    """Where other tests do not look for quotas, and find some."""
+    """Returns brokers at which other tests do not look for quotas, and find some."""
     return warm([shared_brokers.get(kind, "-quotas") for kind in KINDS])
 
 

@@ -1,4 +1,4 @@
-"""What an administrator changes of a cluster: SCRAM credentials, levels of features, who belongs to it, who votes.
+"""Tests of what an administrator changes of a cluster: SCRAM credentials, levels of features, who belongs to it, who votes.
 
 Others would notice, so these tests have brokers of their own. Those have one voter each, which the log names.
 """
@@ -53,7 +53,7 @@ def write(name: str, mechanism: int = SHA_256, iterations: int = 4096, **fields:
 
 
 def alter(wire: Wire, *wishes: ScramCredentialDeletion | ScramCredentialUpsertion) -> Any:
-    """When it comes back, what has been done is described."""
+    """Alters credentials; when it comes back, what has been done is described."""
     deletions = [wish for wish in wishes if isinstance(wish, ScramCredentialDeletion)]
     upsertions = [wish for wish in wishes if isinstance(wish, ScramCredentialUpsertion)]
     answer = wire.call(AlterUserScramCredentialsRequest(deletions, upsertions), 0)
@@ -127,7 +127,8 @@ def test_a_credential_without_a_password(wire: Wire) -> Any:
 
 
 def update(wire: Wire, version: int, *wishes: tuple[str, int, int], validate_only: bool = False) -> Any:
-    """When it comes back, ApiVersions shows it: Kafka's broker learns of it some time after its controller has answered."""
+    """Updates features; when it comes back, ApiVersions shows it: Kafka's broker learns of it some time after its controller has
+    answered."""
     keys = [FeatureUpdateKey(name, level, kind != UPGRADE, kind) for name, level, kind in wishes]
     answer = wire.call(UpdateFeaturesRequest(60_000, keys, validate_only), version)
     if answer.error_code == 0 and not validate_only:

@@ -1,5 +1,5 @@
-"""What consumer groups leave in `__consumer_offsets`, record by record, and classic members among them: the way from one kind of
-group to the other, by single requests.
+"""Tests of the records that consumer groups leave in `__consumer_offsets`, record by record, and classic members among them: the
+way from one kind of group to the other, by single requests.
 """
 
 from __future__ import annotations

@@ -237,7 +237,7 @@ def test_an_epoch_without_a_member(wire: Wire) -> Any:
 
 @same_answer("CG12")
 def test_commits_with_epochs_of_the_past(wire: Wire) -> Any:
-    """What a member has had since before may be committed with the epoch of then."""
+    """Checks that what a member has had since before may be committed with the epoch of then."""
     topic = topic_of_groups(wire, "t", 2)
     first, second = Consumer(wire, wire.name("g"), "m1"), Consumer(wire, wire.name("g"), "m2")
     first.join([topic])

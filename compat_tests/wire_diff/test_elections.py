@@ -1,4 +1,4 @@
-"""What an administrator asks a controller about leaders: ElectLeaders, ListPartitionReassignments, DescribeQuorum.
+"""Tests of what an administrator asks a controller about leaders: ElectLeaders, ListPartitionReassignments, DescribeQuorum.
 
 A lone broker leads everything and moves nothing, so most of what there is to see are refusals.
 """
@@ -87,7 +87,8 @@ def quorum(wire: Wire, version: int, *topics: tuple[str, list[int]]) -> Any:
 
 
 def settled_quorum(wire: Wire, version: int) -> Any:
-    """How much each has written is its own affair; that the voter is level with its leader is not."""
+    """Returns the quorum without how much each has written, which is its own affair; that the voter is level with its leader is
+    not."""
     answer = quorum(wire, version, ("__cluster_metadata", [0]))
     ((partition,),) = (topic.partitions for topic in answer.topics)
     assert partition.high_watermark > 0

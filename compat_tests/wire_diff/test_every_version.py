@@ -1,5 +1,6 @@
-"""What the other files leave out of "every API at every version, with a success and an error, whole answers compared": found by
-the ledger (compat_tests/seen.py, scripts/wire_diff_complete.py), and what the random walk found that is no script of its own.
+"""Tests of what the other files leave out of "every API at every version, with a success and an error, whole answers compared":
+found by the ledger (compat_tests/seen.py, scripts/wire_diff_complete.py), and what the random walk found that is no script of its
+own.
 """
 
 from __future__ import annotations

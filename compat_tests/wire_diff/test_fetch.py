@@ -28,7 +28,7 @@ def part(response: Any) -> Any:
 
 
 def whole_batches(records: Any) -> int:
-    """How many bytes of an answer are whole batches: a cut tail is legal, and dropped by every client."""
+    """Returns how many bytes of an answer are whole batches: a cut tail is legal, and dropped by every client."""
     return sum(len(raw) for _, raw in iter_batches(whole(bytes(records))))
 
 

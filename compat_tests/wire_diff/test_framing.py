@@ -21,7 +21,7 @@ def request_header(key: int, version: int, correlation_id: int = 7) -> bytes:
 
 
 def after(connection: Connection, frame: bytes) -> Any:
-    """Whether a frame is answered: CLOSED, SILENT or "answered"."""
+    """Returns whether a frame is answered: CLOSED, SILENT or "answered"."""
     connection.send_frame(frame)
     answer = connection.receive()
     return answer if isinstance(answer, str) else "answered"
@@ -29,7 +29,8 @@ def after(connection: Connection, frame: bytes) -> Any:
 
 @pytest.mark.parametrize("version", range(6))
 def test_api_versions(wires: dict[str, Wire], version: int) -> None:
-    """What ottla advertises, Apache Kafka advertises with the same range; features and keys may be fewer, never more."""
+    """Checks that what ottla advertises, Apache Kafka advertises with the same range; features and keys may be fewer, never
+    more."""
     request = api_versions.ApiVersionsRequest("compat", "1.0")
     ottla, kafka = (wires[kind].call(request, version) for kind in ("ottla", "kafka"))
     assert (ottla.error_code, kafka.error_code) == (0, 0)

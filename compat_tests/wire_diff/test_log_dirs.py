@@ -102,7 +102,7 @@ def test_two_directories_share_the_partitions(two_directories: dict[str, Wire]) 
 
 
 def cordoned(wire: Wire, version: int, paths: list[str]) -> Any:
-    """Which directories are cordoned, once as many are as should be; and what becomes of new partitions then."""
+    """Returns which directories are cordoned, once as many are as should be; and what becomes of new partitions then."""
 
     def shown() -> list[bool]:
         results = wire.call(DescribeLogDirsRequest([]), version).results

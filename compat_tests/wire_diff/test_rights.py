@@ -1,4 +1,4 @@
-"""Who may do what: each API that needs rights, asked without them, with all but one, and with all (rights_cases.py)."""
+"""Tests of who may do what: each API that needs rights, asked without them, with all but one, and with all (rights_cases.py)."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[tuple[Add
 
 
 def answers(address: Address, ids: dict[str, bytes], case: Case, number: int) -> dict[str, Any]:
-    """What one broker answers to the clients of a case, by what they lack."""
+    """Returns what one broker answers to the clients of a case, by what they lack."""
     found = {}
     for at, (lack, _, _) in enumerate(combinations(case.rights)):
         wire = Wire(address, "rights", host_of(number + at))
@@ -129,7 +129,7 @@ def answers(address: Address, ids: dict[str, bytes], case: Case, number: int) ->
 
 
 def test_access_rules(brokers: list[tuple[Address, dict[str, bytes]]]) -> None:
-    """Which rules there can be, and which of them filters find."""
+    """Checks which rules there can be, and which of them filters find."""
 
     def rule(
         name: str = "acl-t",

@@ -124,7 +124,7 @@ def test_a_topic_that_is_deleted(wire: Wire) -> Any:
 
 @same_answer("a group whose offsets are reset")
 def test_a_group_whose_offsets_are_reset(wire: Wire) -> Any:
-    """Who fetched before is fenced, and goes on from where it was reset to."""
+    """Checks that a member that fetched before is fenced, and goes on from where it was reset to."""
     group, topic = started(wire)
     part = topic, 0
     member = ShareMember(wire, group)

@@ -1,4 +1,5 @@
-"""What share groups leave in the logs: their records in `__consumer_offsets`, and those of the share coordinator, one by one.
+"""Tests of what share groups leave in the logs: their records in `__consumer_offsets`, and those of the share coordinator, one by
+one.
 
 Heartbeats that change nothing leave nothing, so polling for the share coordinator's work does not show. Every scenario has one
 topic: of several, Kafka's order depends on their ids.

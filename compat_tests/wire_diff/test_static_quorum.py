@@ -60,7 +60,7 @@ def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def voter_directories(wire: Wire) -> list[tuple[int, bool]]:
-    """Whether each voter's directory is known."""
+    """Returns the voters, each with whether its directory is known."""
     ((partition,),) = (topic.partitions for topic in quorum(wire, 2, ("__cluster_metadata", [0])).topics)
     return [(voter.replica_id, voter.replica_directory_id != ZERO_UUID) for voter in partition.current_voters]
 

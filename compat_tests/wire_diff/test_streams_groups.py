@@ -354,7 +354,7 @@ def test_racks_and_tags_and_reported_offsets(wire: Wire) -> Any:
 
 
 def written(wire: Wire, group: str) -> list[Any]:
-    """What `__consumer_offsets` has of the group, in order: kind of key, member, value or None for a tombstone.
+    """Returns what `__consumer_offsets` has of the group, in order: kind of key, member, value or None for a tombstone.
 
     Numbers that no two brokers have alike are masked: the hash of topics, which has their ids in it, and times.
     """

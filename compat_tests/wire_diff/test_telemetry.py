@@ -116,7 +116,7 @@ BAD_PUSHES: dict[str, tuple[int, bytes]] = {
 
 @pytest.mark.parametrize("case", BAD_PUSHES)
 def test_pushes(wires: dict[str, Wire], case: str) -> None:
-    """What is pushed, whether a Get clears the error, and which of two faults is named."""
+    """Checks what is pushed, whether a Get clears the error, and which of two faults is named."""
     codec, metrics = BAD_PUSHES[case]
 
     def scenario(wire: Wire) -> Any:

@@ -1,1 +1,1 @@
-"""What the console knows of a cluster, by the functions of the everyday commands, and what it changes in it."""
+"""The console's knowledge of a cluster, gained by the functions of the everyday commands, and what it changes in it."""

@@ -1,4 +1,4 @@
-"""What the console changes in a cluster: each is one request or a few, and raises Failure with the cluster's reason."""
+"""Changes that the console makes in a cluster: each is one request or a few, and raises Failure with the cluster's reason."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ def send(source: Source, record: NewRecord) -> tuple[int, int]:
 
 
 class Moved(NamedTuple):
-    """What a reset comes to: the offsets before (as far as there are any) and after, and what each partition has."""
+    """The outcome of a reset: the offsets before (as far as there are any) and after, and what each partition has."""
 
     before: Mapping[Partition, int]
     after: Mapping[Partition, int]

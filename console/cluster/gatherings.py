@@ -1,4 +1,4 @@
-"""What is found out about groups while pages wait for it, and beyond: a page is shown after some seconds, also if a cluster takes
+"""Facts about groups, gathered while pages wait for them, and beyond: a page is shown after some seconds, also if a cluster takes
 longer to answer. What is known by then is on it, and a later page has the rest.
 """
 
@@ -23,7 +23,7 @@ Gather = Callable[[Tell], "GroupFacts"]
 
 
 class Gathering:
-    """What is known of a group, and more and more of it until it `is_over`."""
+    """The facts that are known of a group, and more and more of it until it `is_over`."""
 
     def __init__(self, number: int, key: object) -> None:
         self.number = number

@@ -1,4 +1,4 @@
-"""What offsets were at each look, so that rates can be shown: kept since a page was opened, in this process, and bounded."""
+"""Offsets as they were at each look, so that rates can be shown: kept since a page was opened, in this process, and bounded."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MIN_S: Final = 1.0
 
 
 class Sample(NamedTuple):
-    """What numbers were at a time, in seconds of the clock, and in ms since 1970 for who reads it."""
+    """Numbers as they were at a time, in seconds of the clock, and in ms since 1970 for who reads it."""
 
     at: float
     time_ms: int
@@ -24,7 +24,7 @@ class Sample(NamedTuple):
 
 
 class Rate(NamedTuple):
-    """How much a number rose in a second, up to this time."""
+    """The rise of a number in a second, up to this time."""
 
     time_ms: int
     a_second: float

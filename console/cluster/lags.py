@@ -1,4 +1,4 @@
-"""Who is the furthest behind in a topic: asked of all groups together, and no longer than a list of topics may take.
+"""The groups that are the furthest behind in a topic: asked of all groups together, and no longer than a list of topics may take.
 
 A coordinator answers for many groups at once, with all that each has committed; how much that is, nobody knows before. So the
 first request is about two groups, and each one after it about as many as should take half of the time that is left, going by
@@ -24,8 +24,8 @@ AskGroups = Callable[[Sequence[Listed]], tuple[Mapping[str, Offsets], Mapping[st
 
 
 class Commits(NamedTuple):
-    """What groups have committed, by name. `unknown` says why by group, "" where the coordinator did not answer; `left_out` is
-    how many were not asked."""
+    """The offsets that groups have committed, by name. `unknown` says why by group, "" where the coordinator did not answer;
+    `left_out` is how many were not asked."""
 
     by_group: Mapping[str, Offsets]
     unknown: Mapping[str, str]

@@ -1,5 +1,5 @@
-"""What the console asks of a cluster, by the functions of the everyday commands: one client for all pages, used by their threads
-(groups have their own, see `admin`).
+"""Questions that the console asks of a cluster, by the functions of the everyday commands: one client for all pages, used by
+their threads (groups have their own, see `admin`).
 
 The cluster's metadata and its list of groups are kept for some seconds, for they are large and every page needs them; offsets are
 asked anew each time. What is not known is left out, with a note that says why; only what a page cannot do without is a Failure.
@@ -61,7 +61,7 @@ class Node(NamedTuple):
 
 
 class TopicSummary(NamedTuple):
-    """What the metadata say of a topic."""
+    """The facts about a topic in the metadata."""
 
     name: str
     partitions: int
@@ -90,8 +90,8 @@ class Summary:
 
 
 class Held(NamedTuple):
-    """How many offsets a topic holds, and how many bytes the leaders' logs have; None if not known. `ends` are the end offsets
-    that are known."""
+    """The number of offsets that a topic holds, and of bytes that the leaders' logs have; None if not known. `ends` are the end
+    offsets that are known."""
 
     offsets: int | None
     size_bytes: int | None

@@ -1,4 +1,4 @@
-"""What a group's lag leaves out: partitions of its topics in which nothing is committed and that no member reads.
+"""Partitions that a group's lag leaves out: partitions of its topics in which nothing is committed and that no member reads.
 
 Kafka lists such a partition nowhere, so a group that has read one partition of three looks nearly caught up.
 """

@@ -93,7 +93,7 @@ class LogFiles(NamedTuple):
 
 
 class Contents(NamedTuple):
-    """What lies in the data directory itself; `strange` are directories that are no logs, or links to some."""
+    """The contents of the data directory itself; `strange` are directories that are no logs, or links to some."""
 
     logs: list[LogName]
     files: list[FileEntry]

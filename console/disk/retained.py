@@ -1,4 +1,5 @@
-"""What retention takes next from a log on disk, and when: by the rules of log/retention.py, over files instead of open segments.
+"""The next segments that retention takes from a log on disk, and when: by the rules of log/retention.py, over files instead of
+open segments.
 
 The settings are the topic's. With the cluster beside the directory they are the ones that count; else they come from the metadata
 log, and where a topic sets nothing, Kafka's defaults stand in for the broker's settings, which are not in the directory.

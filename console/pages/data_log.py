@@ -132,7 +132,7 @@ def _settings(ask: Ask, source: Directory, files: LogFiles, about: LogDirectoryC
                 found = {one.name: one.value for one in ask.source.settings(Kind.TOPIC, topic) if one.value is not None}
                 return {name: found[name] for name in NAMES if name in found}, "as the cluster has them", ""
         except (Failure, Missing) as failure:
-            note = f"The cluster does not tell the topic's settings: {failure}"
+            note = f"The topic's settings could not be read from the cluster: {failure}"
     known = (one.topics() for one in (source, *ask.directories))
     topics = next((one for one in known if one is not None), None)
     if topics is None:

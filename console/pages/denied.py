@@ -1,4 +1,5 @@
-"""Why somebody is denied something: the rule that decides, those that were looked at, and the line that would allow it.
+"""The page about why somebody is denied something: the rule that decides, those that were looked at, and the line that would
+allow it.
 
 The decision is the authorizer's own, so it takes the broker's inside; a client is shown the rules that count, and no verdict.
 """

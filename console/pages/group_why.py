@@ -1,4 +1,5 @@
-"""Why a group is stuck: one verdict, what it was seen by, what would help; and what is left to be read, in records and time.
+"""The page about why a group is stuck: one verdict, what it was seen by, what would help; and what is left to be read, in records
+and time.
 
 The group is watched for some seconds before the page is shown. If the cluster takes longer to answer, or has to be watched for
 longer, the page has what is known so far, and a link that asks for the rest. The rules are in commands/why/verdicts.py.

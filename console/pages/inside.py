@@ -1,4 +1,5 @@
-"""What is inside the broker that runs this console: whether it is well, what it answers, who is connected, what is open."""
+"""The page about the inside of the broker that runs this console: whether it is well, what it answers, who is connected, what is
+open."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the forms of the test kit's page stand for: the call of the kit, its method, path and body."""
+"""The call of the kit that a form on the test kit's page stands for: its method, path and body."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ def messages(ask: Ask) -> Answer:
     }
     try:
         asked = asked_of(ask, topic.partitions)
-        return Page("messages.html", {**known, **_found(ask, topic.name, asked)})
+        return Page("messages.html", {**known, **_shown_records(ask, topic.name, asked)})
     except BadInput as error:
         if error.field not in FORM:
             raise
@@ -50,7 +50,7 @@ def messages(ask: Ask) -> Answer:
 
 
 class Asked(NamedTuple):
-    """What the form asks for."""
+    """The contents of the form: what it asks for."""
 
     place: Position
     most: int
@@ -77,7 +77,7 @@ def asked_of(ask: Ask, partitions: int) -> Asked:
     return Asked(place, count, filter_of(ask.query), chosen, ask.text("uncommitted") != "1", bool(ask.text("partition")))
 
 
-def _found(ask: Ask, topic: str, asked: Asked) -> dict[str, Any]:
+def _shown_records(ask: Ask, topic: str, asked: Asked) -> dict[str, Any]:
     """Returns what the page shows of the records."""
     place, count, wanted, numbers = asked.place, asked.most, asked.wanted, asked.numbers
     with Reader(ask.source.cluster, ask.source.admin, topic, committed=asked.committed, clock=time.monotonic) as reader:

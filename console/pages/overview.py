@@ -23,7 +23,7 @@ EVERY_S: Final = 5
 
 
 class Within(NamedTuple):
-    """What the broker that runs the console says of itself."""
+    """The facts that the broker that runs the console states about itself."""
 
     who: dict[str, Any]
     health: dict[str, Any]

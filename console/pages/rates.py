@@ -1,4 +1,4 @@
-"""How fast a topic grows, and how a group keeps up: from offsets at each look, since the page was opened."""
+"""The page about how fast a topic grows, and how a group keeps up: from offsets at each look, since the page was opened."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ PARTS: Final = ("key", "value")
 
 def record(ask: Ask) -> Answer:
     """Shows the record at an offset, or says which is the next if there is none."""
-    topic, number, offset, found = _found(ask)
+    topic, number, offset, found = _asked_record(ask)
     is_there = found is not None and found.offset == offset
     decode = decode_of(topic) if is_there else None
     return Page(
@@ -42,7 +42,7 @@ def record(ask: Ask) -> Answer:
 
 def download(ask: Ask) -> Answer:
     """Returns a key or a value as it is."""
-    _, number, offset, found = _found(ask)
+    _, number, offset, found = _asked_record(ask)
     part = ask.args["part"]
     if part not in PARTS or found is None or found.offset != offset:
         raise Missing(f"Partition {number} has no {' or '.join(PARTS)} to save at offset {offset}.")
@@ -58,7 +58,7 @@ def _consume_command(bootstrap: str, topic: str, number: int, offset: int) -> st
     return shlex.join([*words, "--isolation", "uncommitted", "--json", "--", topic])
 
 
-def _found(ask: Ask) -> tuple[str, int, int, Record | None]:
+def _asked_record(ask: Ask) -> tuple[str, int, int, Record | None]:
     topic = ask.source.topic(ask.args["topic"])
     number = whole(ask.args["partition"], "partition", 0, 0, MAX_INT32)
     offset = whole(ask.args["offset"], "offset", 0, 0, MAX_INT64)

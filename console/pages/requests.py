@@ -1,4 +1,4 @@
-"""What requests do: those of one client, or of all, as lanes of what the broker did for each, while it watched."""
+"""The page about what requests do: those of one client, or of all, as lanes of what the broker did for each, while it watched."""
 
 from __future__ import annotations
 

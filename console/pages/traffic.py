@@ -1,4 +1,4 @@
-"""What goes in and out, as charts for the overview: of the broker that runs the console, or by the offsets of any cluster.
+"""Charts of what goes in and out, for the overview: of the broker that runs the console, or by the offsets of any cluster.
 
 There is one look each time the page is made, and the history of these (history.py) is since it was opened first.
 """

@@ -30,7 +30,7 @@ def transactions(ask: Ask) -> Answer:
 
 def transaction(ask: Ask) -> Answer:
     """Shows the transactional id `?id=`, which may be any text."""
-    one = _found(ask)
+    one = _asked_transaction(ask)
     held = subject.held_back(ask.source, one) if one.is_open else []
     waiting, notes = subject.groups_behind(ask.source, held)
     if one.is_open and len(held) < len(one.partitions):
@@ -41,17 +41,17 @@ def transaction(ask: Ask) -> Answer:
 
 def ask_to_abort(ask: Ask) -> Answer:
     """Shows what would be aborted."""
-    return shown(ask, _form(_found(ask)))
+    return shown(ask, _form(_asked_transaction(ask)))
 
 
 def abort(ask: Ask) -> Answer:
     """Aborts it if the transactional id was typed."""
-    one = _found(ask)
+    one = _asked_transaction(ask)
     what = f"abort transaction {one.name!a} of producer {one.producer_id} epoch {one.epoch}"
     return sent(ask, _form(one), what, lambda: subject.abort(ask.source, one), f"/transaction?id={segment(one.name)}")
 
 
-def _found(ask: Ask) -> subject.Transaction:
+def _asked_transaction(ask: Ask) -> subject.Transaction:
     one, why = or_why(lambda: subject.transaction(ask.source, ask.query.get("id", "")))
     if one is None:
         raise Missing(why or "There is no such transactional id.")

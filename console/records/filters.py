@@ -1,4 +1,5 @@
-"""Which records a page shows: a text or a regular expression in key, value or a header, and conditions on fields of JSON values.
+"""The filters by which a page shows records: a text or a regular expression in key, value or a header, and conditions on fields
+of JSON values.
 
 Conditions are written as `$.order.id = 4711 and $.items[*].price > 10`; a record fits if all of them hold.
 
@@ -54,7 +55,7 @@ class Header(NamedTuple):
 
 
 class Condition(NamedTuple):
-    """What has to hold for the values at a path; `every` if it has to hold for all of them."""
+    """A condition that has to hold for the values at a path; `every` if it has to hold for all of them."""
 
     steps: tuple[str | int | None, ...]
     """Names, places in lists, and None for any element."""

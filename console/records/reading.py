@@ -82,7 +82,7 @@ class Read(NamedTuple):
 
 @dataclass
 class Budget:
-    """What a page may take: it is spent when one of the three is."""
+    """The bounds of what a page may take: it is spent when one of the three is."""
 
     clock: Callable[[], float]
     records: int = MAX_RECORDS
@@ -105,7 +105,7 @@ class Budget:
 
     @property
     def records_left(self) -> int:
-        """How many records there may be yet, if they are as large as those before."""
+        """The number of records that there may be yet, if they are as large as those before."""
         mean_bytes = max(1, (self._all_bytes - self.size_bytes) // max(1, self.looked_at))
         return min(self.records, self.size_bytes // mean_bytes)
 

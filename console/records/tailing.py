@@ -1,4 +1,4 @@
-"""What a live tail shows of what comes: so many rows a second, and the count of those that were not shown."""
+"""The rows that a live tail shows of what comes: so many rows a second, and the count of those that were not shown."""
 
 from __future__ import annotations
 

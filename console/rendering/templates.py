@@ -66,7 +66,7 @@ def segment(text: object) -> str:
 
 
 class AsTyped(str):
-    """What a user has typed into a field, to be put back into it as it was; it is escaped all the same."""
+    """A text that a user has typed into a field, to be put back into it as it was; it is escaped all the same."""
 
     __slots__ = ()
 

@@ -1,4 +1,4 @@
-"""What was asked a moment ago is not asked again: answers are kept for some seconds, and asked for once however many wait."""
+"""A cache of what was asked a moment ago: answers are kept for some seconds, and asked for once however many wait."""
 
 from __future__ import annotations
 

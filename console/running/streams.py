@@ -1,4 +1,5 @@
-"""What comes bit by bit to a browser, as server-sent events: each from a thread of its own, that ends when the browser goes.
+"""Streams of what comes bit by bit to a browser, as server-sent events: each from a thread of its own, that ends when the browser
+goes.
 
 There are so many at once, and each ends after an hour; a browser then asks again, and goes on where it was by the `id` of the
 last event. A thread puts what it has into an `Outlet`, which never grows: what does not fit the thread has to leave out, so that
@@ -34,7 +35,7 @@ _log: Final = logging.getLogger("ottla.console")
 
 
 class Outlet:
-    """Where a thread puts events for one browser."""
+    """A place where a thread puts events for one browser."""
 
     def __init__(self, wake: Callable[[], object], ends_at: float) -> None:
         self._wake = wake
@@ -45,7 +46,7 @@ class Outlet:
 
     @property
     def is_over(self) -> bool:
-        """Whether the thread shall end: the browser has gone, or the hour is over."""
+        """Returns whether the thread shall end: the browser has gone, or the hour is over."""
         return self._over.is_set() or time.monotonic() > self._ends_at
 
     def offer(self, data: dict[str, Any], place: str = "") -> bool:

@@ -1,4 +1,4 @@
-"""What a cluster does not have, or does not tell this client, as a sentence: an older Kafka, no authorizer, no right."""
+"""Sentences about what a cluster does not have, or does not show this client: an older Kafka, no authorizer, no right."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who may do what and how much of it: access rules, users with passwords, quotas. Secrets stay hidden."""
+"""Rules about who may do what and how much of it: access rules, users with passwords, quotas. Secrets stay hidden."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which partitions move to other brokers, how far that is, and what is done about it."""
+"""Partitions that move to other brokers, how far that is, and what is done about it."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Copy(NamedTuple):
 
     @property
     def percent(self) -> int | None:
-        """How much of it there is, and never 100 before it is in sync."""
+        """The share of it that there is, in percent, and never 100 before it is in sync."""
         if self.size_bytes is None or not self.of_bytes:
             return None
         return min(99, 100 * self.size_bytes // self.of_bytes)

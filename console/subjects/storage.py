@@ -1,4 +1,4 @@
-"""Where the brokers keep their logs."""
+"""The places where the brokers keep their logs."""
 
 from __future__ import annotations
 

@@ -48,8 +48,8 @@ Work = Callable[[Ask], Answer]
 
 
 class Beside(NamedTuple):
-    """What a console looks at beside the cluster, or instead of it: data directories, and the inside of the broker that runs
-    it, or why there is none (`Ask`), and whether that has a test kit."""
+    """Everything that a console looks at beside the cluster, or instead of it: data directories, and the inside of the broker
+    that runs it, or why there is none (`Ask`), and whether that has a test kit."""
 
     directories: tuple[Directory, ...] = ()
     has_cluster: bool = True
@@ -59,7 +59,7 @@ class Beside(NamedTuple):
 
     @property
     def without(self) -> Beside:
-        """What is left for who may see nothing but the cluster."""
+        """Returns the part that is left for users who may see nothing but the cluster."""
         return Beside(has_cluster=self.has_cluster, without_inside=NOT_YOURS)
 
 
@@ -71,8 +71,8 @@ CLUSTER_ONLY: Final = Beside()
 
 
 class Who(NamedTuple):
-    """Who is let in: by which sessions, how somebody gets one, and which users see what lies beside the cluster; all, if that is
-    None."""
+    """The rules about who is let in: by which sessions, how somebody gets one, and which users see what lies beside the cluster;
+    all, if that is None."""
 
     sessions: Sessions
     login: Login
@@ -80,7 +80,7 @@ class Who(NamedTuple):
 
     @property
     def login_fields(self) -> dict[str, bool]:
-        """What the page asks for that lets in."""
+        """The fields that the page asks for that lets in."""
         return {
             "has_token": self.sessions.has_token,
             "has_users": self.sessions.has_users,
@@ -131,7 +131,7 @@ class Console:
         )
         known = _known(ask, given)
         try:
-            return await self._calls.run(partial(self._made, work, ask, known))
+            return await self._calls.run(partial(self._response_of, work, ask, known))
         except Busy:
             status, title, why = 503, "Busy", "Too many pages wait for the cluster already; try again in a moment."
         except TooSlow:
@@ -156,7 +156,7 @@ class Console:
         may_see = not user or self._seen_by is None or user in self._seen_by
         return self._beside if may_see else self._beside.without
 
-    def _made(self, work: Work, ask: Ask, known: Mapping[str, Any]) -> ASGIApp:
+    def _response_of(self, work: Work, ask: Ask, known: Mapping[str, Any]) -> ASGIApp:
         """Runs in a thread. Raises Failure for what the cluster refuses, and whatever a page raises."""
         from confluent_kafka import KafkaException
 

@@ -1,4 +1,4 @@
-"""How many wrong passwords there may be: so many from one source, and so many for one user, within a quarter of an hour.
+"""Bounds on wrong passwords: so many from one source, and so many for one user, within a quarter of an hour.
 
 An attempt counts as wrong from its begin, and no more once it was right: attempts at the same time do not get around the bound.
 Beyond it nothing is checked any more, whatever the password, so that a guess costs nothing and tells nothing. Who has logged in

@@ -1,4 +1,4 @@
-"""How often the garbage collector looks at the console's objects."""
+"""The pace at which the garbage collector looks at the console's objects."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ class Connection(H11Protocol):
 
     @property
     def is_busy(self) -> bool:
-        """Whether a request is under way."""
+        """Returns whether a request is under way."""
         return self.conn.their_state is not h11.IDLE
 
     def _stop_head_timer(self) -> None:

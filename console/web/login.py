@@ -1,4 +1,4 @@
-"""How somebody gets a session: by the token, by an address that opens once, or by a name and a password.
+"""The ways to a session: by the token, by an address that opens once, or by a name and a password.
 
 Where other machines reach the console, the token counts on this one only, since whoever has it is nobody in particular. Passwords
 are checked one after the other in a thread, and wrong ones are counted (attempts.py).

@@ -1,4 +1,4 @@
-"""What stands before every page, and what every answer carries.
+"""The checks that stand before every page, and the headers that every answer carries.
 
 A request is refused, in this order:
 
@@ -70,8 +70,8 @@ Audit = Callable[[str, str, str], None]
 
 
 class Place(NamedTuple):
-    """Where a console listens: the values of `Host` that it answers to, of which one that begins with `*.` stands for each name
-    of one more word, and the name of its cookie; and whether it speaks TLS."""
+    """The address at which a console listens: the values of `Host` that it answers to, of which one that begins with `*.` stands
+    for each name of one more word, and the name of its cookie; and whether it speaks TLS."""
 
     hosts: frozenset[str]
     cookie: str

@@ -49,7 +49,7 @@ _MORE_S: Final = 5.0
 
 
 class Listening(NamedTuple):
-    """Where the console listens. With TLS, `context` returns what has its key now, and `names` are those of its
+    """The address at which the console listens. With TLS, `context` returns what has its key now, and `names` are those of its
     certificate."""
 
     socket: socket.socket
@@ -60,7 +60,7 @@ class Listening(NamedTuple):
 
     @property
     def is_remote(self) -> bool:
-        """Whether other machines reach it."""
+        """Returns whether other machines reach it."""
         return not ipaddress.ip_address(self.host).is_loopback
 
     @property
@@ -70,7 +70,7 @@ class Listening(NamedTuple):
 
     @property
     def place(self) -> Place:
-        """What the console answers to. With TLS no page without it can set or read its cookie."""
+        """The hosts that the console answers to. With TLS no page without it can set or read its cookie."""
         if self.context is None:
             return Place(hosts_of(self.host, self.port), f"ottla-console-{self.port}")
         hosts = hosts_of(self.host, self.port, self.names, HTTPS_PORT)

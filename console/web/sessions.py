@@ -1,5 +1,5 @@
-"""Who is let in: whoever knows the token that the console printed when it started gets a session, by a cookie, and so does a user
-whose password was right (login.py). A user's session ends when the user is taken out, or has another password.
+"""Sessions of those who are let in: whoever knows the token that the console printed when it started gets a session, by a cookie,
+and so does a user whose password was right (login.py). A user's session ends when the user is taken out, or has another password.
 
 Without a token and without users, everybody is let in, all in one session that needs no cookie and does not end.
 
@@ -39,7 +39,7 @@ BY_TOKEN: Final = Holder()
 
 
 class Ended(NamedTuple):
-    """Which sessions of earlier processes have ended, by `mark_of`: those, and all that were opened up to `none_before`. `tell`
+    """Sessions of earlier processes that have ended, by `mark_of`: those, and all that were opened up to `none_before`. `tell`
     has the broker know of another one and when it was opened; it raises Failure, and may take seconds."""
 
     sessions: frozenset[str] = frozenset()
@@ -78,7 +78,7 @@ class Sessions:
 
     @property
     def is_for_all(self) -> bool:
-        """Whether everybody is let in."""
+        """Returns whether everybody is let in."""
         return not (self.has_token or self.has_users)
 
     @property

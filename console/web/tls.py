@@ -1,4 +1,4 @@
-"""What the console needs to speak TLS: a key with its certificate, from a file, and what OpenSSL makes of them.
+"""The parts that the console needs to speak TLS: a key with its certificate, from a file, and what OpenSSL makes of them.
 
 Its names are those of the certificate: browsers would take no other, and the console answers to no other (security.py). They are
 read once; key and certificate are read again when the file is another one, since a certificate has to be renewed every few weeks.

@@ -1,4 +1,4 @@
-"""Who may log in with a name and a password: the users of a file (security/password_file.py), as it is now.
+"""Users who may log in with a name and a password: the users of a file (security/password_file.py), as it is now.
 
 The file is looked at with every request, and read again when it is another one: a user who is taken out, or whose password is
 another one, has no session any more. While what is there cannot be read, those count who were there before, and the log says so

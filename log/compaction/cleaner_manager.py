@@ -96,7 +96,7 @@ class Cleaning:
 
     @property
     def is_void(self) -> bool:
-        """Whether the log has changed in a way that makes the cleaning's results useless: it was cut, closed or moved."""
+        """Returns whether the log has changed in a way that makes the cleaning's results useless: it was cut, closed or moved."""
         log = self.log
         return (
             log.closed

@@ -36,7 +36,7 @@ class KeyHash:
         self._third: i64 = (seed >> 128) & _POINT_MASK
         self._fourth: i64 = (seed >> 192) & _POINT_MASK
 
-    def of(self, buf: bytes, at: i64, size: i64) -> tuple[i64, i64]:
+    def hash_of(self, buf: bytes, at: i64, size: i64) -> tuple[i64, i64]:
         """Returns the hash of the key buf[at:at + size], which must lie inside `buf`, as two numbers of 62 bits."""
         if size <= _LONG:
             return self._values(buf, at, size)

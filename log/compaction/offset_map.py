@@ -77,7 +77,7 @@ class OffsetMap:
     def put(self, buf: bytes, at: i64, size: i64, offset: i64) -> bool:
         """Stores the offset of the key buf[at:at + size], which lies inside `buf`. Returns False and stores nothing if the key is
         new and the map holds `limit` keys already."""
-        high, low = self._hash.of(buf, at, size)
+        high, low = self._hash.hash_of(buf, at, size)
         slot = self.find(high, low)
         if slot < 0:
             return False
@@ -93,7 +93,7 @@ class OffsetMap:
 
     def get(self, buf: bytes, at: i64, size: i64) -> i64:
         """Returns the offset that was put last for the key buf[at:at + size], which lies inside `buf`, or NOT_FOUND."""
-        high, low = self._hash.of(buf, at, size)
+        high, low = self._hash.hash_of(buf, at, size)
         slot = self.find(high, low)
         if slot < 0:
             return NOT_FOUND

@@ -28,9 +28,9 @@ _NO_LAG_BOUND: Final = 2**63 - 1
 
 
 class CleaningPlan(NamedTuple):
-    """How far a log may be cleaned; the module's docstring explains the offsets. `checkpoint_is_wrong` says that the log was cut
-    or begins later, and that the checkpoint should hold `dirty_offset` instead. `delay_ms` is by how much the log exceeds
-    max.compaction.lag.ms."""
+    """The bounds of how far a log may be cleaned; the module's docstring explains the offsets. `checkpoint_is_wrong` says that
+    the log was cut or begins later, and that the checkpoint should hold `dirty_offset` instead. `delay_ms` is by how much the log
+    exceeds max.compaction.lag.ms."""
 
     dirty_offset: int
     uncleanable_offset: int

@@ -61,7 +61,8 @@ class SegmentSwap:
 
     @property
     def is_void(self) -> bool:
-        """Whether the log is no longer the one that was cleaned, or, after the exchange, has lost the new segment again."""
+        """Returns whether the log is no longer the one that was cleaned, or, after the exchange, has lost the new segment
+        again."""
         log = self._log
         if log.closed or log.directory.failed is not None:
             return True

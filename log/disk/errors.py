@@ -1,4 +1,4 @@
-"""What can go wrong on a disk: it fails, a directory is not ours to use, or one of its small files is not readable.
+"""Errors of a disk: it fails, a directory is not ours to use, or one of its small files is not readable.
 
 Everything above log/disk/ imports them from log/errors.py, together with the errors of record batches, and log/errors.py says how
 they become Kafka's error codes.

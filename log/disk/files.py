@@ -109,8 +109,8 @@ class Lock(Protocol):
 
     @property
     def same_boot(self) -> bool:
-        """Whether the system has been running without a break since the last `note_boot` on this directory. Then everything that
-        was written since is there, whether it was synced or not. False if nobody knows."""
+        """Returns whether the system has been running without a break since the last `note_boot` on this directory. Then
+        everything that was written since is there, whether it was synced or not. False if nobody knows."""
         ...
 
     def note_boot(self) -> None:

@@ -25,7 +25,7 @@ _RESERVED_IDS: Final = (bytes(16), bytes(15) + b"\x01", bytes(15) + b"\x02")  # 
 
 
 class Identities(NamedTuple):
-    """What several log directories say of themselves, by path."""
+    """The identities that several log directories state, by path."""
 
     formatted: dict[str, MetaProperties]
     new: list[str]

@@ -171,8 +171,8 @@ class LogManager:
 
     @property
     def needs_recovery(self) -> bool:
-        """Whether the last stop was unclean in a directory that works and holds partitions, so that `open_all` may take long.
-        Raises OSError.
+        """Returns whether the last stop was unclean in a directory that works and holds partitions, so that `open_all` may take
+        long. Raises OSError.
         """
         disk, paths = self._disk, [directory.path for directory in self.directories if directory.failed is None]
         paths = [path for path in paths if not disk.exists(f"{path}/{checkpoint.CLEAN_SHUTDOWN}")]

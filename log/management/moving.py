@@ -59,7 +59,7 @@ class FutureLog:
 
     @property
     def lag(self) -> int:
-        """How many offsets are not copied yet."""
+        """Returns how many offsets are not copied yet."""
         return max(0, self.source.log_end_offset - self.log.log_end_offset)
 
     def is_over(self) -> bool:

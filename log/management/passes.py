@@ -24,15 +24,17 @@ Steps: TypeAlias = Generator[None, None, int]
 def retention_steps(manager: LogManager, now_ms: int) -> Steps:
     """Deletes the segments that retention allows to (every log.retention.check.interval.ms); returns how many. A log that is
     being cleaned is left out; its turn comes after the cleanings (log/compaction/cleaner_manager.py)."""
-    return _each(manager, lambda log: 0 if (log.topic, log.partition) in manager.in_cleaning else log.apply_retention(now_ms))
+    return _on_each_log(
+        manager, lambda log: 0 if (log.topic, log.partition) in manager.in_cleaning else log.apply_retention(now_ms)
+    )
 
 
 def expiration_steps(manager: LogManager, now_ms: int) -> Steps:
     """Forgets producers that have long been silent (every producer.id.expiration.check.interval.ms); returns how many."""
-    return _each(manager, lambda log: log.forget_expired_producers(now_ms))
+    return _on_each_log(manager, lambda log: log.forget_expired_producers(now_ms))
 
 
-def _each(manager: LogManager, action: Callable[[PartitionLog], int]) -> Steps:
+def _on_each_log(manager: LogManager, action: Callable[[PartitionLog], int]) -> Steps:
     done = 0
     for log in manager.online_logs():
         try:

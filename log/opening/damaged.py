@@ -1,4 +1,5 @@
-"""What recovery takes out of a log: `examine` says whether a crash can have left it, and `DamagedFiles` keeps what it cannot.
+"""The part that recovery takes out of a log: `examine` says whether a crash can have left it, and `DamagedFiles` keeps what it
+cannot.
 
 The end of a process leaves the first part of one batch at a log's end, and a file system that lost bytes leaves zeros. Such a
 torn tail was promised to nobody; it is cut off and gone. Anything else may be records that somebody was promised: a whole batch
@@ -32,7 +33,7 @@ _SLACK_BYTES: Final = 1024 * 1024
 
 
 class Kind(Enum):
-    """What the bytes behind the last sound batch of a file are."""
+    """The kind of the bytes behind the last sound batch of a file."""
 
     ZEROS = auto()
     """Zeros: reserved room, or bytes that a file system lost."""

@@ -254,7 +254,7 @@ class TailCheck:
 
 
 class _Kept:
-    """What is kept of a log that is cut; nothing if the opening says so."""
+    """The part that is kept of a log that is cut; nothing if the opening says so."""
 
     def __init__(self, directory: LogDirectory, opening: Opening) -> None:
         self._disk = directory.disk

@@ -76,7 +76,7 @@ class Offsets:
     default: int
     given: Mapping[tuple[str, int], int] = field(default_factory=dict)
 
-    def of(self, topic: str, partition: int) -> int:
+    def offset_of(self, topic: str, partition: int) -> int:
         return self.given.get((topic, partition), self.default)
 
 

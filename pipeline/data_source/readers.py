@@ -56,7 +56,7 @@ def _start(log: PartitionLog, options: Options, default: int) -> int:
     if options.starting_timestamp is not None:
         found = offset_at_time(log, options.starting_timestamp, options.max_batch_bytes)
         return end if found is None else found
-    offset = _resolve(log, (options.starting or Offsets(default)).of(log.topic, log.partition), end)
+    offset = _resolve(log, (options.starting or Offsets(default)).offset_of(log.topic, log.partition), end)
     if options.starting is not None and not log.log_start_offset <= offset <= log.log_end_offset:
         if options.fail_on_data_loss:
             raise SourceError(
@@ -74,7 +74,7 @@ def _wanted(log: PartitionLog, options: Options) -> Wanted:
         found = offset_at_time(log, options.ending_timestamp, options.max_batch_bytes)
         high = end if found is None else found
     elif options.ending is not None:
-        high = _resolve(log, options.ending.of(log.topic, log.partition), end)
+        high = _resolve(log, options.ending.offset_of(log.topic, log.partition), end)
     return Wanted(_start(log, options, EARLIEST), high, options.earliest, options.latest, options.committed)
 
 

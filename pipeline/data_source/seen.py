@@ -114,7 +114,7 @@ class SeenPartitions:
         """Returns what identifies the state of a partition: its files, their sizes and times, and its lines in the checkpoints.
         Raises FileNotFoundError."""
         with os.scandir(place.path) as entries:
-            found = [(entry.name, *_of(entry.stat())) for entry in entries]
+            found = [(entry.name, *_file_of(entry.stat())) for entry in entries]
         parent = os.path.dirname(place.path)
         for name in (*_BESIDE, checkpoint.HIGH_WATERMARKS) if place.up_to_high_watermark else _BESIDE:
             lines = self.checkpoint(f"{parent}/{name}")
@@ -125,7 +125,7 @@ class SeenPartitions:
     def checkpoint(self, path: str) -> dict[TopicPartition, int]:
         """Returns the offsets in a checkpoint, which is read again only if the file has changed."""
         try:
-            now = _of(os.stat(path))
+            now = _file_of(os.stat(path))
         except FileNotFoundError:
             return {}
         before = self._checkpoints.get(path)
@@ -168,5 +168,5 @@ def _flat(tuples: Iterable[tuple[int, ...]]) -> array[int]:
     return array("q", chain.from_iterable(tuples))
 
 
-def _of(about: os.stat_result) -> _File:
+def _file_of(about: os.stat_result) -> _File:
     return about.st_ino, about.st_size, about.st_mtime_ns

@@ -1,1 +1,1 @@
-"""What `ottla pipeline run JOB.sql` is made of (../run.py): the job's statements, its sources, sinks, checkpoint and progress."""
+"""The parts of `ottla pipeline run JOB.sql` (../run.py): the job's statements, its sources, sinks, checkpoint and progress."""

@@ -50,7 +50,7 @@ class Checkpoint:
             self.unfinished = [name for name in queries if self._last(name, "offsets") > self._last(name, "commits")]
             """The queries with a micro-batch that will run again, determined before any query starts."""
 
-    def of(self, sink: Sink) -> str:
+    def directory_of(self, sink: Sink) -> str:
         """Returns the directory of Spark's checkpoint of the query into a sink."""
         return f"{self.address}/{sink.name}"
 

@@ -1,4 +1,4 @@
-"""What a batch costs before it is written: header, CRC, the kernel compiled and uncompiled, all of validation.
+"""The costs of a batch before it is written: header, CRC, the kernel compiled and uncompiled, all of validation.
 
     python -m scripts.bench.batches
 

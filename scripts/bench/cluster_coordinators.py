@@ -1,4 +1,5 @@
-"""How many commits and transactions three brokers coordinate: clusters of ottla and of Apache Kafka side by side, in turn.
+"""The bench of how many commits and transactions three brokers coordinate: clusters of ottla and of Apache Kafka side by side, in
+turn.
 
     python -m scripts.bench.cluster_coordinators [--clusters ooo,kkk] [--rounds 4] [--seconds 5]
 

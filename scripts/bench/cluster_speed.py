@@ -1,4 +1,5 @@
-"""How fast three brokers replicate, and with how much CPU time: clusters of ottla and of Apache Kafka side by side, in turn.
+"""The bench of how fast three brokers replicate, and with how much CPU time: clusters of ottla and of Apache Kafka side by side,
+in turn.
 
     python -m scripts.bench.cluster_speed [--clusters ooo,kkk] [--leaders all|first] [--rounds 4] [--seconds 5]
 

@@ -1,4 +1,4 @@
-"""How fast a broker compacts, and what its clients notice of it: ottla and Apache Kafka, equal contents.
+"""The bench of how fast a broker compacts, and what its clients notice of it: ottla and Apache Kafka, equal contents.
 
     python -m scripts.bench.compaction [--mib 1024] [--distinct 0.1] [--value-bytes 1000] [--rounds 3] [--thread] [--docs]
 

@@ -28,7 +28,7 @@ def tls_context(version: str) -> ssl.SSLContext:
 
 
 class TlsAddress(NamedTuple):
-    """Where a broker listens for TLS, and how a client speaks it there."""
+    """An address where a broker listens for TLS, and how a client speaks it there."""
 
     host: str
     port: int
@@ -213,7 +213,7 @@ def create_topics(address: Address, topics: Sequence[str], partitions: int, sett
 
 
 def _has_leaders(list_offsets: bytes, topic: str, partitions: int) -> bool:
-    """Whether each partition answers with an offset: then it has a leader that serves."""
+    """Returns whether each partition answers with an offset: then it has a leader that serves."""
     at = 4 + 4 + 2 + len(topic) + 4
     return all(struct.unpack_from(">h", list_offsets, at + 22 * index + 4)[0] == 0 for index in range(partitions))
 

@@ -1,4 +1,5 @@
-"""How long a broker takes to open its partitions after a clean stop and after kill -9: ottla and Apache Kafka, equal contents.
+"""The bench of how long a broker takes to open its partitions after a clean stop and after kill -9: ottla and Apache Kafka, equal
+contents.
 
     python -m scripts.bench.opening [--partitions 1000] [--mib 2048] [--batch-records 16] [--rounds 3] [--docs]
 

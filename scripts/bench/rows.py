@@ -1,4 +1,4 @@
-"""What is compared: kload's scenarios with their options, and the figures that are taken from them with their targets.
+"""The rows of the comparison: kload's scenarios with their options, and the figures that are taken from them with their targets.
 
 A target is what issues 4, 5 and 6 promise: a ratio to Apache Kafka measured in the same run, or an absolute bound. The one for
 acknowledgement after fsync is ten times what one fsync after the other allows on the machine that the issue was written on.
@@ -11,7 +11,7 @@ from enum import Enum
 
 
 class Place(Enum):
-    """Where the brokers keep their directories: the storage decides what large batches cost."""
+    """The place where the brokers keep their directories: the storage decides what large batches cost."""
 
     DISK = "on disk"
     TMPFS = "on tmpfs"

@@ -1,4 +1,4 @@
-"""What two brokers of ottla on two cores do, beside one on one core.
+"""The bench of two brokers of ottla on two cores, beside one on one core.
 
     python -m scripts.bench.several_cores [--rounds 4] [--seconds 4] [--records 1] [--record-bytes 100]
 

@@ -1,4 +1,5 @@
-"""How fast Spark reads a topic: by the kafka connector from the broker, and by format("ottla") from its directory, without it.
+"""The bench of how fast Spark reads a topic: by the kafka connector from the broker, and by format("ottla") from its directory,
+without it.
 
     python -m scripts.bench.spark_read [--broker ottla|kafka] [--mib 1024] [--records 8100000] [--codec zstd] [--rounds 3]
 

@@ -1,4 +1,5 @@
-"""What a broker has to do while Spark's kafka connector reads a topic: its requests, how long they take, and CPU time.
+"""The bench of what a broker has to do while Spark's kafka connector reads a topic: its requests, how long they take, and CPU
+time.
 
     python -m scripts.bench.spark_requests [--broker ottla|kafka] [--mib 256] [--rounds 3]
 

@@ -1,4 +1,4 @@
-"""What the stall bench sends: for each attack, what a broker has to hold before, and the requests of a stranger.
+"""The attacks of the stall bench: for each attack, what a broker has to hold before, and the requests of a stranger.
 
 An attack is as large as the limits of a broker's defaults admit, or as the sizes in issue trackers and reports that are named
 beside it; the same bytes go to each broker. Where an attack needs state (topics, groups), that is made by ordinary requests.

@@ -25,7 +25,7 @@ NO_ATTACK: Final = "nothing"
 
 
 class Seen(NamedTuple):
-    """What one attack did to one broker. Waits are the neighbour's longest: without, and with, the time in which it or the
+    """The effects of one attack on one broker. Waits are the neighbour's longest: without, and with, the time in which it or the
     broker was ready but had no processor."""
 
     wait_ms: float

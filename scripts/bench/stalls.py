@@ -1,4 +1,5 @@
-"""How long one stranger's requests keep everybody else waiting, and what memory they take: ottla beside Apache Kafka.
+"""The bench of how long one stranger's requests keep everybody else waiting, and what memory they take: ottla beside Apache
+Kafka.
 
     python -m scripts.bench.stalls [--brokers ottla,kafka] [--attacks substring] [--docs]
 

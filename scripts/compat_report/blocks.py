@@ -1,4 +1,4 @@
-"""What a report is made of, before it is Markdown or HTML."""
+"""The blocks that a report is made of, before it is Markdown or HTML."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Folded:
-    """What only some want to see: a title, and the blocks below it."""
+    """A block that only some want to see: a title, and the blocks below it."""
 
     title: str
     blocks: Sequence[Block]

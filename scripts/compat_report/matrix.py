@@ -1,4 +1,5 @@
-"""Which tests stand for which capability of which client. A cell of the matrix shows their outcomes, and nothing else.
+"""The matrix of which tests stand for which capability of which client. A cell of the matrix shows their outcomes, and nothing
+else.
 
 A pattern is searched in `<file>::<name>`, as in `test_go.py::TestFranz::test_every_codec[ottla]`. A cell without tests says why:
 the client cannot do it, or it is tested elsewhere. A pattern that finds no test at all is an error of this table
@@ -174,7 +175,7 @@ class Cell:
 
     @property
     def holds(self) -> bool:
-        """Whether every test passes against both brokers."""
+        """Returns whether every test passes against both brokers."""
         return all(passed == of > 0 for passed, of in map(self.counts, KINDS))
 
     @property

@@ -1,4 +1,4 @@
-"""What the suites left behind, part by part; a part that was not run is None, and the report says so.
+"""The results that the suites left behind, part by part; a part that was not run is None, and the report says so.
 
 In the folder of a run (build/compat):
 

@@ -46,7 +46,7 @@ class Guest(subprocess.Popen[bytes]):
 
 
 class OttlaInGuest(Ottla):
-    """What ends it with SIGKILL is a power cut."""
+    """A broker of ottla in the guest. What ends it with SIGKILL is a power cut."""
 
     def __init__(self, directory: Path, settings: dict[str, str], filesystem: str) -> None:
         super().__init__(directory, settings, PORT)

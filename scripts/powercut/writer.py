@@ -1,4 +1,4 @@
-"""What runs inside the guest: a log under load, which checks at every start what the power cuts before left of it.
+"""The program that runs inside the guest: a log under load, which checks at every start what the power cuts before left of it.
 
 `python -m scripts.powercut.writer DIRECTORY PROMISES SEED`. PROMISES is what the starts before printed, a line each:
 

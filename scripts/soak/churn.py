@@ -53,7 +53,7 @@ class Sharer:
 
 
 class Churn:
-    """What comes and goes."""
+    """The load of connections and group members that come and go."""
 
     client: Client
     """The connection of the load."""

@@ -1,4 +1,5 @@
-"""What a broker acknowledged during a soak, and whether it is there: with what retention and compaction may take away.
+"""The writes that a broker acknowledged during a soak, and whether they are there: with what retention and compaction may take
+away.
 
 | kept | what may be gone |
 |---|---|

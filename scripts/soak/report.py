@@ -1,4 +1,4 @@
-"""What two hours of samples say: the slope of everything that was measured, and whether it may be like that."""
+"""The conclusions from two hours of samples: the slope of everything that was measured, and whether it may be like that."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def _line(rows: Sequence[Row], bound: Bound, warm_up_s: float) -> Line:
 
 
 def _grows_as_well(points: Sequence[Point], share: float) -> bool:
-    """Whether a ruler may have grown by this share of itself an hour."""
+    """Returns whether a ruler may have grown by this share of itself an hour."""
     return slope(points).high / median(value for _, value in points) >= share
 
 

@@ -1,4 +1,4 @@
-"""What a running broker takes, read from /proc and from its data directory, and how long it lets a client wait."""
+"""Samples of what a running broker takes, read from /proc and from its data directory, and how long it lets a client wait."""
 
 from __future__ import annotations
 

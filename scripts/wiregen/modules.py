@@ -91,7 +91,7 @@ def _wrapped(line: str, names: str = "", parameters: list[str] | None = None) ->
 
 
 def _fresh(f: Field) -> bool:
-    """Whether the default is a mutable object, of which each message needs its own."""
+    """Returns whether the default is a mutable object, of which each message needs its own."""
     return f.literal() == "[]" or f.literal().endswith("()")
 
 

@@ -31,7 +31,7 @@ class NotEnoughReplicasAfterAppend(Exception):
 
 
 class RequestTimedOut(Exception):
-    """What a request waits for did not happen within the time that it gave."""
+    """The event that a request waits for did not happen within the time that it gave."""
 
 
 CODES: dict[type[Exception], ErrorCode] = {

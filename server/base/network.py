@@ -51,7 +51,7 @@ class BlockingSocket(Protocol):
 
 
 class Network(Protocol):
-    """Where addresses are bound, connections opened and hosts looked up."""
+    """The network: here addresses are bound, connections opened and hosts looked up."""
 
     def bind(self, host: str | None, port: int, *, send_buffer_bytes: int = -1, receive_buffer_bytes: int = -1) -> socket.socket:
         """Returns a socket bound to the address: the IPv4 one if a name has both. Without a host it is every interface, of both.

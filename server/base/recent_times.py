@@ -1,4 +1,4 @@
-"""How long something took lately: the mean and the longest of the last one to two minutes, for metrics that Kafka has in this
+"""The recent durations of something: the mean and the longest of the last one to two minutes, for metrics that Kafka has in this
 form."""
 
 from __future__ import annotations

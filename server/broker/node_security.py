@@ -1,4 +1,5 @@
-"""How this broker connects to the other nodes of its cluster where that is not plain text: by which settings, for which listener.
+"""The connections of this broker to the other nodes of its cluster where these are not in plain text: by which settings, for
+which listener.
 
 | connections to | listener | mechanism of SASL |
 |---|---|---|

@@ -1,4 +1,5 @@
-"""What a broker needs of the nodes that a test has it simulate: brokers with addresses of their own, which are all this one."""
+"""The interface between a broker and the nodes that a test has it simulate: brokers with addresses of their own, which are all
+this one."""
 
 from __future__ import annotations
 

@@ -156,7 +156,7 @@ async def open_cluster(
 
 
 class NodeSecurity(NamedTuple):
-    """How this broker connects to other nodes; None is plain text."""
+    """The security of this broker's connections to other nodes; None is plain text."""
 
     controllers: ClientSecurity | None = None
     brokers: ClientSecurity | None = None
@@ -271,7 +271,7 @@ def _repair_replicas(context: BrokerContext, cluster: Cluster, fetchers: Fetcher
         fetchers.update(replica)
 
     context.replicas.on_role = on_role
-    context.replicas.on_damage = repairs.found
+    context.replicas.on_damage = repairs.note_damage
 
 
 def reach_other_brokers(context: BrokerContext, network: Network, security: ClientSecurity | None = None) -> None:

@@ -46,11 +46,11 @@ class Channel(asyncio.Protocol):
                     break
                 transport.write(answer_line(self._subject, line))
         except ValueError as error:
-            _log.warning("the console asked what is no question, and is heard no more: %s", error)
+            _log.warning("the console sent a line that is not a question, so its connection is closed: %s", error)
             transport.abort()
             return
         if len(self._begun) > MAX_QUESTION_BYTES or transport.get_write_buffer_size() > MAX_UNREAD_BYTES:
-            _log.warning("the console asks too much at once, or does not read its answers, and is heard no more")
+            _log.warning("the console sent too long a line or does not read its answers, so its connection is closed")
             transport.abort()
 
     def connection_lost(self, error: Exception | None) -> None:

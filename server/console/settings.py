@@ -47,18 +47,18 @@ class ConsoleSettings(NamedTuple):
 
     @property
     def is_remote(self) -> bool:
-        """Whether other machines reach the console."""
+        """Returns whether other machines reach the console."""
         return not is_loopback(self.host)
 
     @property
     def makes_token(self) -> bool:
-        """Whether each start makes a token and prints it. Where other machines ask, there are users instead."""
+        """Returns whether each start makes a token and prints it. Where other machines ask, there are users instead."""
         return self.token is None and not self.lets_all_in and not self.is_remote
 
     @property
     def shows_inside(self) -> bool:
-        """Whether pages may show what is inside the broker and its files: where there are access rules, only to who has the
-        token, who is whoever runs the broker, and to super users."""
+        """Returns whether pages may show what is inside the broker and its files: where there are access rules, only to who has
+        the token, who is whoever runs the broker, and to super users."""
         return not (self.has_authorizer and self.lets_all_in)
 
 

@@ -17,7 +17,7 @@ from ottla.wire.primitives import Parts, WireStruct
 
 
 class Encoder(Protocol):
-    """What a route (route.py) does with an answer."""
+    """The part of a route (route.py) that handles the answer."""
 
     def encode(self, answer: Any, parts: Parts, /) -> None:
         """Appends the bytes of an answer to the parts."""

@@ -13,7 +13,7 @@ from ottla.server.group.records import GroupRecord, encode_batch, offset_tombsto
 
 
 class Deletion(NamedTuple):
-    """What there is of a group: the topics and partitions of its offsets, and the tombstones for the rest."""
+    """The data of a group: the topics and partitions of its offsets, and the tombstones for the rest."""
 
     group_id: str
     offsets: Sequence[tuple[str, int]]

@@ -138,7 +138,7 @@ T = TypeVar("T")
 
 
 class ShardContext(Protocol):
-    """What a protocol may ask of its shard (shard.py)."""
+    """The parts of its shard (shard.py) that a protocol may use."""
 
     clock: Clock
     settings: GroupCoordinatorConfig

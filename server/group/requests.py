@@ -22,7 +22,7 @@ _MEMBER_ID_REQUIRED_FROM: Final = 4
 
 
 class Client(NamedTuple):
-    """Where a request came from, as the describing APIs show it."""
+    """The client that a request came from, as the describing APIs show it."""
 
     client_id: str
     host: str

@@ -29,7 +29,7 @@ class Timer:
 
     @property
     def seconds_left(self) -> float | None:
-        """How long it is until the deadline; None if the timer is stopped or has run."""
+        """Returns how long it is until the deadline; None if the timer is stopped or has run."""
         return None if self._handle is None else self._due - self._clock.monotonic()
 
     def reset(self, delay_ms: int) -> None:

@@ -1,4 +1,4 @@
-"""What all guards use: the errors and their texts, and how an answer is mended that may come later."""
+"""The parts that all guards use: the errors and their texts, and a change of an answer that may come later."""
 
 from __future__ import annotations
 
@@ -147,16 +147,16 @@ def guard_each_group(
     return answer
 
 
-def mend(answer: Any, change: Callable[[Any], Any]) -> Any:
+def change_answer(answer: Any, change: Callable[[Any], Any]) -> Any:
     """Returns what `change` makes of an answer, in whatever form a handler gives that: now, promised, or awaitable."""
     if isinstance(answer, Promise):
         return map_answer(answer, change)
     if answer is None or isinstance(answer, WireStruct):
         return change(answer)
-    return _mend_later(answer, change)
+    return _change_later(answer, change)
 
 
-async def _mend_later(answer: Awaitable[T], change: Callable[[T], Any]) -> Any:
+async def _change_later(answer: Awaitable[T], change: Callable[[T], Any]) -> Any:
     return change(await answer)
 
 

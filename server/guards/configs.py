@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
 from ottla.server.base.turns import Steps
-from ottla.server.guards.ask import CLUSTER, GROUP, NAMES_A_STEP, TEXTS, TOPIC, in_turns, mend
+from ottla.server.guards.ask import CLUSTER, GROUP, NAMES_A_STEP, TEXTS, TOPIC, change_answer, in_turns
 from ottla.server.guards.topics import cluster_operations
 from ottla.server.metadata import image
 from ottla.server.requests.link import Handle
@@ -74,7 +74,7 @@ def describe_configs(ask: Ask, handle: Handle, body: DescribeConfigsRequest, req
         answer.results += refused
         return answer
 
-    return mend(handle(body, request), add)
+    return change_answer(handle(body, request), add)
 
 
 @in_turns
@@ -98,7 +98,7 @@ def _alter(ask: Ask, handle: Handle, body: Any, request: Request, refusal: Calla
         answer.responses += refused
         return answer
 
-    return mend(handle(body, request), add)
+    return change_answer(handle(body, request), add)
 
 
 def describe_cluster(ask: Ask, handle: Handle, body: DescribeClusterRequest, request: Request) -> Any:
@@ -109,4 +109,4 @@ def describe_cluster(ask: Ask, handle: Handle, body: DescribeClusterRequest, req
             answer.cluster_authorized_operations = cluster_operations(ask)
         return answer
 
-    return mend(handle(body, request), add)
+    return change_answer(handle(body, request), add)

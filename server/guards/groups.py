@@ -15,9 +15,9 @@ from ottla.server.guards.ask import (
     TOPIC,
     TRANSACTION,
     answered,
+    change_answer,
     in_turns,
     make_each,
-    mend,
     select,
 )
 from ottla.server.requests.link import Handle
@@ -71,7 +71,7 @@ def find_coordinator(ask: Ask, handle: Handle, body: FindCoordinatorRequest, req
         ]
         return answer
 
-    return mend(handle(body, request), add)
+    return change_answer(handle(body, request), add)
 
 
 def _cannot_find(key: str, kind: int, ask: Ask) -> ErrorCode | None:
@@ -88,24 +88,24 @@ def _cannot_find(key: str, kind: int, ask: Ask) -> ErrorCode | None:
 
 
 def join_group(ask: Ask, handle: Handle, body: JoinGroupRequest, request: Request) -> Any:
-    """READ on the group."""
+    """Asks for READ on the group."""
     if ask.group(Operation.READ, body.group_id):
         return handle(body, request)
     return with_protocol_name(JoinGroupResponse(error_code=GROUP), request.api_version)
 
 
 def sync_group(ask: Ask, handle: Handle, body: SyncGroupRequest, request: Request) -> Any:
-    """READ on the group."""
+    """Asks for READ on the group."""
     return handle(body, request) if ask.group(Operation.READ, body.group_id) else SyncGroupResponse(error_code=GROUP)
 
 
 def heartbeat(ask: Ask, handle: Handle, body: HeartbeatRequest, request: Request) -> Any:
-    """READ on the group."""
+    """Asks for READ on the group."""
     return handle(body, request) if ask.group(Operation.READ, body.group_id) else HeartbeatResponse(error_code=GROUP)
 
 
 def leave_group(ask: Ask, handle: Handle, body: LeaveGroupRequest, request: Request) -> Any:
-    """READ on the group."""
+    """Asks for READ on the group."""
     return handle(body, request) if ask.group(Operation.READ, body.group_id) else LeaveGroupResponse(error_code=GROUP)
 
 
@@ -231,4 +231,4 @@ def delete_groups(ask: Ask, handle: Handle, body: DeleteGroupsRequest, request: 
         answer.results += refusals
         return answer
 
-    return mend(handle(body, request), add)
+    return change_answer(handle(body, request), add)

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from ottla.server.base.turns import Steps
-from ottla.server.guards.ask import GROUP, TOPIC, in_turns, make_each, mend, select, topic_name, without
+from ottla.server.guards.ask import GROUP, TOPIC, change_answer, in_turns, make_each, select, topic_name, without
 from ottla.server.requests.link import Handle
 from ottla.server.requests.request import Request
 from ottla.server.security.authorizer import Ask
@@ -40,7 +40,7 @@ def _may_see_all(ask: Ask, names: Iterable[str]) -> Steps[bool]:
 
 @in_turns
 def consumer_group_heartbeat(ask: Ask, handle: Handle, body: ConsumerGroupHeartbeatRequest, request: Request) -> Steps[Any]:
-    """READ on the group, and DESCRIBE on every topic that the member names."""
+    """Asks for READ on the group, and DESCRIBE on every topic that the member names."""
     if not ask.group(Operation.READ, body.group_id):
         return ConsumerGroupHeartbeatResponse(error_code=GROUP)
     if not (yield from _may_see_all(ask, body.subscribed_topic_names or ())):
@@ -50,7 +50,7 @@ def consumer_group_heartbeat(ask: Ask, handle: Handle, body: ConsumerGroupHeartb
 
 @in_turns
 def share_group_heartbeat(ask: Ask, handle: Handle, body: ShareGroupHeartbeatRequest, request: Request) -> Steps[Any]:
-    """READ on the group, and DESCRIBE on every topic that the member names."""
+    """Asks for READ on the group, and DESCRIBE on every topic that the member names."""
     if not ask.group(Operation.READ, body.group_id):
         return ShareGroupHeartbeatResponse(error_code=GROUP)
     if not (yield from _may_see_all(ask, body.subscribed_topic_names or ())):
@@ -60,7 +60,7 @@ def share_group_heartbeat(ask: Ask, handle: Handle, body: ShareGroupHeartbeatReq
 
 @in_turns
 def streams_group_heartbeat(ask: Ask, handle: Handle, body: StreamsGroupHeartbeatRequest, request: Request) -> Steps[Any]:
-    """READ on the group, and DESCRIBE on every topic of the member's topology."""
+    """Asks for READ on the group, and DESCRIBE on every topic of the member's topology."""
     if not ask.group(Operation.READ, body.group_id):
         return StreamsGroupHeartbeatResponse(error_code=GROUP)
     if body.topology is not None and not (yield from _may_see_all(ask, _topics_of(body.topology))):
@@ -79,14 +79,14 @@ def _topics_of(topology: Topology) -> Iterable[str]:
 def streams_group_topology_description_update(
     ask: Ask, handle: Handle, body: StreamsGroupTopologyDescriptionUpdateRequest, request: Request
 ) -> Any:
-    """READ on the group."""
+    """Asks for READ on the group."""
     if ask.group(Operation.READ, body.group_id):
         return handle(body, request)
     return StreamsGroupTopologyDescriptionUpdateResponse(error_code=GROUP)
 
 
 def share_fetch(ask: Ask, handle: Handle, body: ShareFetchRequest, request: Request) -> Any:
-    """READ on the group; the handler asks about the topics."""
+    """Asks for READ on the group; the handler asks about the topics."""
     if body.group_id is None or ask.group(Operation.READ, body.group_id):
         return handle(body, request)
     return ShareFetchResponse(error_code=GROUP)
@@ -94,7 +94,7 @@ def share_fetch(ask: Ask, handle: Handle, body: ShareFetchRequest, request: Requ
 
 @in_turns
 def share_acknowledge(ask: Ask, handle: Handle, body: ShareAcknowledgeRequest, request: Request) -> Steps[Any]:
-    """READ on the group, and on each topic. The session goes on whatever is refused."""
+    """Asks for READ on the group, and on each topic. The session goes on whatever is refused."""
     if body.group_id is not None and not ask.group(Operation.READ, body.group_id):
         return ShareAcknowledgeResponse(error_code=GROUP)
 
@@ -114,7 +114,7 @@ def share_acknowledge(ask: Ask, handle: Handle, body: ShareAcknowledgeRequest, r
             answer.responses += responses
         return answer
 
-    return mend(handle(body, request), add)
+    return change_answer(handle(body, request), add)
 
 
 def _refused_acknowledgements(topic: AcknowledgeTopic) -> ShareAcknowledgeTopicResponse:

@@ -15,10 +15,10 @@ from ottla.server.guards.ask import (
     TRANSACTION,
     Change,
     answered,
+    change_answer,
     guard_each_group,
     in_turns,
     make_each,
-    mend,
     select,
     topic_name,
     without,
@@ -77,7 +77,7 @@ def _find_refused(topics: Sequence[Any], ask: Ask, operation: Operation, request
 
 @in_turns
 def offset_commit(ask: Ask, handle: Handle, body: OffsetCommitRequest, request: Request) -> Steps[Any]:
-    """READ on the group, then on each topic."""
+    """Asks for READ on the group, then on each topic."""
     if not ask.group(Operation.READ, body.group_id):
         return OffsetCommitResponse(topics=(yield from _refuse_commits(body.topics, GROUP)))
     refused = yield from _find_refused(body.topics, ask, Operation.READ, request)
@@ -90,7 +90,7 @@ def offset_commit(ask: Ask, handle: Handle, body: OffsetCommitRequest, request: 
         answer.topics = responses + answer.topics
         return answer
 
-    return mend(handle(body, request), add) if body.topics else OffsetCommitResponse(topics=responses)
+    return change_answer(handle(body, request), add) if body.topics else OffsetCommitResponse(topics=responses)
 
 
 def _refuse_commits(topics: Sequence[Any], code: ErrorCode) -> Steps[list[OffsetCommitResponseTopic]]:
@@ -103,7 +103,7 @@ def _refuse_commits(topics: Sequence[Any], code: ErrorCode) -> Steps[list[Offset
 
 @in_turns
 def txn_offset_commit(ask: Ask, handle: Handle, body: TxnOffsetCommitRequest, request: Request) -> Steps[Any]:
-    """WRITE on the transactional id, then READ on the group, then on each topic."""
+    """Asks for WRITE on the transactional id, then READ on the group, then on each topic."""
     if not ask.transaction(Operation.WRITE, body.transactional_id):
         return TxnOffsetCommitResponse(topics=(yield from _refuse_txn_commits(body.topics, TRANSACTION)))
     if not ask.group(Operation.READ, body.group_id):
@@ -118,7 +118,7 @@ def txn_offset_commit(ask: Ask, handle: Handle, body: TxnOffsetCommitRequest, re
         answer.topics = responses + answer.topics
         return answer
 
-    return mend(handle(body, request), add) if body.topics else TxnOffsetCommitResponse(topics=responses)
+    return change_answer(handle(body, request), add) if body.topics else TxnOffsetCommitResponse(topics=responses)
 
 
 def _refuse_txn_commits(topics: Sequence[Any], code: ErrorCode) -> Steps[list[TxnOffsetCommitResponseTopic]]:
@@ -152,7 +152,7 @@ def offset_delete(ask: Ask, handle: Handle, body: OffsetDeleteRequest, request: 
             answer.topics = responses + answer.topics
         return answer
 
-    return mend(handle(body, request), add) if body.topics else OffsetDeleteResponse(topics=responses)
+    return change_answer(handle(body, request), add) if body.topics else OffsetDeleteResponse(topics=responses)
 
 
 # OffsetFetch
@@ -190,7 +190,7 @@ def offset_fetch(ask: Ask, handle: Handle, body: OffsetFetchRequest, request: Re
             answer.topics += responses
         return answer
 
-    return mend(handle(body, request), add)
+    return change_answer(handle(body, request), add)
 
 
 def _hide(answer: OffsetFetchResponse, ask: Ask) -> Steps[OffsetFetchResponse]:

@@ -16,9 +16,9 @@ from ottla.server.guards.ask import (
     TEXTS,
     TOPIC,
     TRANSACTION,
+    change_answer,
     in_turns,
     make_each,
-    mend,
     select,
     topic_name,
     without,
@@ -94,8 +94,8 @@ def _copy_records(body: ProduceRequest) -> None:
 
 @partial(in_turns, on_pause=_copy_records)
 def produce(ask: Ask, handle: Handle, body: ProduceRequest, request: Request) -> Steps[Any]:
-    """WRITE on each topic. WRITE on the transactional id if there is one and a batch is transactional: what is in the batches
-    counts, and those without an id are refused, whoever asks. A client that wants no answer is disconnected."""
+    """Asks for WRITE on each topic, and for WRITE on the transactional id if there is one and a batch is transactional: what is
+    in the batches counts, and those without an id are refused, whoever asks. A client that wants no answer is disconnected."""
     topics = body.topic_data
     code, refused = TOPIC, list[TopicProduceData]()
     transaction = body.transactional_id
@@ -120,7 +120,7 @@ def produce(ask: Ask, handle: Handle, body: ProduceRequest, request: Request) ->
         answer.responses += responses
         return answer
 
-    return mend(handle(body, request) if body.topic_data else None, add)
+    return change_answer(handle(body, request) if body.topic_data else None, add)
 
 
 def _may_not_write(topic: TopicProduceData, ask: Ask, request: Request) -> bool:
@@ -152,7 +152,7 @@ def list_offsets(ask: Ask, handle: Handle, body: ListOffsetsRequest, request: Re
         answer.topics += responses
         return answer
 
-    return mend(handle(body, request), add)
+    return change_answer(handle(body, request), add)
 
 
 def _refused_list_offsets(topic: ListOffsetsTopic) -> ListOffsetsTopicResponse:
@@ -176,7 +176,7 @@ def offset_for_leader_epoch(ask: Ask, handle: Handle, body: OffsetForLeaderEpoch
         answer.topics += responses
         return answer
 
-    return mend(handle(body, request), add)
+    return change_answer(handle(body, request), add)
 
 
 def _refused_epochs(topic: OffsetForLeaderTopic) -> OffsetForLeaderTopicResult:
@@ -197,7 +197,7 @@ def delete_records(ask: Ask, handle: Handle, body: DeleteRecordsRequest, request
         answer.topics += responses
         return answer
 
-    return mend(handle(body, request), add)
+    return change_answer(handle(body, request), add)
 
 
 def _refused_deletions(topic: DeleteRecordsTopic) -> DeleteRecordsTopicResult:
@@ -207,7 +207,7 @@ def _refused_deletions(topic: DeleteRecordsTopic) -> DeleteRecordsTopicResult:
 
 @in_turns
 def describe_producers(ask: Ask, handle: Handle, body: DescribeProducersRequest, request: Request) -> Steps[Any]:
-    """READ on each topic."""
+    """Asks for READ on each topic."""
     refused = yield from select(body.topics, lambda topic: not ask.topic(Operation.READ, topic.name))
     if not refused:
         return handle(body, request)
@@ -224,4 +224,4 @@ def describe_producers(ask: Ask, handle: Handle, body: DescribeProducersRequest,
         answer.topics += responses
         return answer
 
-    return mend(handle(body, request), add)
+    return change_answer(handle(body, request), add)

@@ -5,7 +5,18 @@ from __future__ import annotations
 from typing import Any
 
 from ottla.server.base.turns import Steps
-from ottla.server.guards.ask import GROUP, TEXTS, TOPIC, Change, guard_each_group, in_turns, make_each, mend, select, without
+from ottla.server.guards.ask import (
+    GROUP,
+    TEXTS,
+    TOPIC,
+    Change,
+    change_answer,
+    guard_each_group,
+    in_turns,
+    make_each,
+    select,
+    without,
+)
 from ottla.server.requests.link import Handle
 from ottla.server.requests.request import Request
 from ottla.server.security.authorizer import Ask
@@ -68,7 +79,7 @@ def _cut_group(group: describe_messages.DescribeShareGroupOffsetsRequestGroup, a
 def alter_share_group_offsets(
     ask: Ask, handle: Handle, body: alter_messages.AlterShareGroupOffsetsRequest, request: Request
 ) -> Steps[Any]:
-    """READ on the group, and on each topic."""
+    """Asks for READ on the group, and on each topic."""
     if not ask.group(Operation.READ, body.group_id):
         return alter_messages.AlterShareGroupOffsetsResponse(error_code=GROUP, error_message=TEXTS[GROUP])
     refused = yield from select(body.topics, lambda topic: not ask.topic(Operation.READ, topic.topic_name))
@@ -87,7 +98,7 @@ def alter_share_group_offsets(
             answer.responses.append(alter_messages.AlterShareGroupOffsetsResponseTopic(topic.topic_name, partitions=partitions))
         return answer
 
-    return mend(handle(body, request), add) if body.topics else add(alter_messages.AlterShareGroupOffsetsResponse())
+    return change_answer(handle(body, request), add) if body.topics else add(alter_messages.AlterShareGroupOffsetsResponse())
 
 
 @in_turns
@@ -112,4 +123,4 @@ def delete_share_group_offsets(
             ]
         return answer
 
-    return mend(handle(body, request), add)
+    return change_answer(handle(body, request), add)

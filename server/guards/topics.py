@@ -7,7 +7,17 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from ottla.server.base.turns import Steps
-from ottla.server.guards.ask import NAMES_A_STEP, OPERATIONS_A_STEP, TEXTS, TOPIC, answered, in_turns, mend, select, topic_name
+from ottla.server.guards.ask import (
+    NAMES_A_STEP,
+    OPERATIONS_A_STEP,
+    TEXTS,
+    TOPIC,
+    answered,
+    change_answer,
+    in_turns,
+    select,
+    topic_name,
+)
 from ottla.server.requests.link import Handle
 from ottla.server.requests.request import Request
 from ottla.server.security.authorizer import CLUSTER_NAME, Ask
@@ -173,7 +183,7 @@ def create_topics(ask: Ask, handle: Handle, body: CreateTopicsRequest, request: 
         answer.topics += [CreatableTopicResult(name, error_code=TOPIC, error_message=TEXTS[TOPIC]) for name in refused]
         return answer
 
-    return mend(handle(body, request), add)
+    return change_answer(handle(body, request), add)
 
 
 @in_turns
@@ -202,7 +212,7 @@ def delete_topics(ask: Ask, handle: Handle, body: DeleteTopicsRequest, request: 
         answer.responses += refused
         return answer
 
-    return mend(handle(body, request), add)
+    return change_answer(handle(body, request), add)
 
 
 @in_turns
@@ -218,4 +228,4 @@ def create_partitions(ask: Ask, handle: Handle, body: CreatePartitionsRequest, r
         answer.results += [CreatePartitionsTopicResult(name, TOPIC, None) for name in refused]
         return answer
 
-    return mend(handle(body, request), add)
+    return change_answer(handle(body, request), add)

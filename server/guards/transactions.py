@@ -35,7 +35,7 @@ _NONE: Final = -1
 
 
 def init_producer_id(ask: Ask, handle: Handle, body: InitProducerIdRequest, request: Request) -> Any:
-    """WRITE on the transactional id; without one IDEMPOTENT_WRITE on the cluster or WRITE on any topic."""
+    """Asks for WRITE on the transactional id; without one IDEMPOTENT_WRITE on the cluster or WRITE on any topic."""
     if body.transactional_id is not None:
         code = None if ask.transaction(Operation.WRITE, body.transactional_id) else TRANSACTION
     else:
@@ -48,7 +48,7 @@ def init_producer_id(ask: Ask, handle: Handle, body: InitProducerIdRequest, requ
 
 @in_turns
 def add_partitions_to_txn(ask: Ask, handle: Handle, body: AddPartitionsToTxnRequest, request: Request) -> Steps[Any]:
-    """WRITE on the transactional id, then on each topic; from v4 on CLUSTER_ACTION.
+    """Asks for WRITE on the transactional id, then on each topic; from v4 on CLUSTER_ACTION.
 
     If a topic is refused, or missing, none of the others is added.
     """
@@ -84,7 +84,7 @@ def _results(
 
 
 def add_offsets_to_txn(ask: Ask, handle: Handle, body: AddOffsetsToTxnRequest, request: Request) -> Any:
-    """WRITE on the transactional id, then READ on the group."""
+    """Asks for WRITE on the transactional id, then READ on the group."""
     if not ask.transaction(Operation.WRITE, body.transactional_id):
         return AddOffsetsToTxnResponse(error_code=TRANSACTION)
     if not ask.group(Operation.READ, body.group_id):
@@ -93,7 +93,7 @@ def add_offsets_to_txn(ask: Ask, handle: Handle, body: AddOffsetsToTxnRequest, r
 
 
 def end_txn(ask: Ask, handle: Handle, body: EndTxnRequest, request: Request) -> Any:
-    """WRITE on the transactional id."""
+    """Asks for WRITE on the transactional id."""
     if ask.transaction(Operation.WRITE, body.transactional_id):
         return handle(body, request)
     return EndTxnResponse(error_code=TRANSACTION)

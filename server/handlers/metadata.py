@@ -77,7 +77,7 @@ def _answer_or_repeat(body: MetadataRequest, request: Request) -> Steps[Metadata
         answer = kept.get(changes, question)
         if answer is not None:
             return answer
-        made = kept.made(question)
+        made = kept.promise_of(question)
         if made is None:
             break
         yield made

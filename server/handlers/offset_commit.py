@@ -46,8 +46,8 @@ def handle(body: OffsetCommitRequest, request: Request) -> OffsetCommitResponse 
 
 
 class _Commit(NamedTuple):
-    """What a request wants to store. `response` is the answer if that succeeds; it has an entry for each of the `accepted`
-    partitions, whose fate the group decides. `commits` are those that can be stored."""
+    """The offsets that a request wants to store. `response` is the answer if that succeeds; it has an entry for each of the
+    `accepted` partitions, whose fate the group decides. `commits` are those that can be stored."""
 
     response: OffsetCommitResponse
     accepted: list[OffsetCommitResponsePartition]

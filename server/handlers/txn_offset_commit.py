@@ -58,7 +58,7 @@ def handle(body: TxnOffsetCommitRequest, request: Request) -> TxnOffsetCommitRes
 
 
 class _Commit(NamedTuple):
-    """What a request wants to store, as in offset_commit.py."""
+    """The offsets that a request wants to store, as in offset_commit.py."""
 
     response: TxnOffsetCommitResponse
     accepted: list[TxnOffsetCommitResponsePartition]

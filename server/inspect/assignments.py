@@ -1,4 +1,4 @@
-"""What the members of a group have been given, whatever the group's kind: partitions by topic, or tasks by subtopology."""
+"""Assignments of the members of a group, whatever the group's kind: partitions by topic, or tasks by subtopology."""
 
 from __future__ import annotations
 

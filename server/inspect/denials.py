@@ -1,4 +1,4 @@
-"""Who was denied what, and why: the latest denials, from when somebody first asked for them, and the authorizer's own decision.
+"""The latest denials (who was denied what, and why), from when somebody first asked for them, and the authorizer's own decision.
 
 Denials are noted as long as somebody asks for them now and then. There is no second evaluation: `decision` asks the authorizer
 that decides about requests, and says which rules it looked at.

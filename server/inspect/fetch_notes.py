@@ -1,4 +1,4 @@
-"""What a watch of a group notes of fetches: from which offset on each client reads each partition, and how often.
+"""Notes about fetches that a watch of a group takes: from which offset on each client reads each partition, and how often.
 
 A request costs what it says, not what its fetch session holds: the partitions that it names and forgets are noted, and of all
 others only that the session was used. They are looked up when somebody asks.
@@ -24,7 +24,7 @@ Place = tuple[str, int]
 
 
 class Noted:
-    """What was seen of one client's fetches of one partition."""
+    """The notes about one client's fetches of one partition."""
 
     __slots__ = ("before", "first_offset", "is_out_of_range", "is_read_committed", "last_offset", "max_bytes", "times")
 
@@ -164,7 +164,7 @@ class FetchNotes:
                 if noted is not None:
                     noted.is_out_of_range = is_out
 
-    def found(self, clients: Collection[Client]) -> Iterator[tuple[Client, Place, Noted]]:
+    def notes_of(self, clients: Collection[Client]) -> Iterator[tuple[Client, Place, Noted]]:
         """Yields what was seen so far of these clients, or if there are none, of all."""
         self._look_up(clients)
         for (client, place), noted in self._noted.items():

@@ -30,7 +30,7 @@ _CONTROL: Final = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 
 
 class Room:
-    """What may still be shown of a message: of each list the first `most` elements, and MOST_STRUCTS structs in all."""
+    """The room that is left to show a message in: of each list the first `most` elements, and MOST_STRUCTS structs in all."""
 
     __slots__ = ("left", "most")
 

@@ -1,4 +1,4 @@
-"""How answers list what there is."""
+"""The form in which answers list what there is."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How far a group has come in each partition: what it has committed, and what it has yet to read.
+"""The positions of a group in each partition: what it has committed, and what it has yet to read.
 
 The lag of a partition is what a consumer would still get: the offsets from the committed one to the high watermark, and none if
 there are only the markers of transactions. A partition that members read, and for which nothing is committed, counts from its
@@ -30,7 +30,7 @@ _UNKNOWN = -1
 
 
 class Position(NamedTuple):
-    """How far a group has come in a partition; None is for what is not known."""
+    """A group's position in a partition; None is for what is not known."""
 
     topic: str
     partition: int

@@ -1,4 +1,4 @@
-"""What questions are about: the broker that runs now."""
+"""The subject of questions: the broker that runs now."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Subject:
 
     @property
     def context(self) -> BrokerContext:
-        """What the broker serves requests from. Raises BadQuestion while it starts or stops."""
+        """The context from which the broker serves requests. Raises BadQuestion while it starts or stops."""
         context = self._living().context
         if context is None:
             raise BadQuestion("The broker is starting.")

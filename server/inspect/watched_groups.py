@@ -139,7 +139,7 @@ def _epoch(group: Any) -> int:
 def _fetches(
     seen: GroupWatch, members: set[tuple[str, str]], sessions: dict[tuple[str, str], tuple[int, int]]
 ) -> Iterator[dict[str, Any]]:
-    for client, (topic, number), noted in seen.fetches.found(members):
+    for client, (topic, number), noted in seen.fetches.notes_of(members):
         yield {
             "client_id": client[0],
             "host": client[1],

@@ -89,7 +89,7 @@ def _request(waiting: Iterable[_Waiting]) -> ListOffsetsRequest:
 
 def _answered(leader: int, sent: Sequence[_Waiting], answer: Promise[ListOffsetsResponse]) -> None:
     try:
-        found = _found(answer.result())
+        found = _latest_by_partition(answer.result())
     except PeerError as error:
         logger.info("broker %d did not say how far %d partitions go: %s", leader, len(sent), error)
         found = {}
@@ -98,7 +98,7 @@ def _answered(leader: int, sent: Sequence[_Waiting], answer: Promise[ListOffsets
             each.latest.set_result(found.get((each.topic, each.partition), Latest(-1, ErrorCode.NETWORK_EXCEPTION)))
 
 
-def _found(response: ListOffsetsResponse) -> dict[tuple[str, int], Latest]:
+def _latest_by_partition(response: ListOffsetsResponse) -> dict[tuple[str, int], Latest]:
     return {
         (topic.name, each.partition_index): Latest(each.offset, known_code(each.error_code, ErrorCode.NETWORK_EXCEPTION))
         for topic in response.topics

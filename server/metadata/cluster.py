@@ -36,7 +36,7 @@ class Pass(NamedTuple):
 
 
 class Tie(NamedTuple):
-    """How well a broker keeps up with controllers on other nodes, for metrics."""
+    """The tie between a broker and controllers on other nodes, as metrics show it: how well the broker keeps up."""
 
     heartbeat_age_s: float
     """Time since a controller last answered a heartbeat."""

@@ -1,5 +1,4 @@
-"""What the controller uses of the broker's settings. server/settings/sources.py decides which of several written values
-counts."""
+"""The settings of the broker that the controller uses."""
 
 from __future__ import annotations
 

@@ -79,12 +79,12 @@ class BrokerImage(NamedTuple):
 
     @property
     def active(self) -> bool:
-        """Whether the broker may lead partitions and be shown to clients."""
+        """Returns whether the broker may lead partitions and be shown to clients."""
         return not self.fenced and not self.in_controlled_shutdown
 
     @property
     def cordoned(self) -> bool:
-        """Whether all of the broker's log directories are closed to new partitions (KIP-1066)."""
+        """Returns whether all of the broker's log directories are closed to new partitions (KIP-1066)."""
         return bool(self.log_dirs) and set(self.log_dirs) <= set(self.cordoned_log_dirs)
 
 

@@ -22,7 +22,7 @@ class IsrChange(NamedTuple):
 
 
 class IsrOutcome(NamedTuple):
-    """What the controllers answered: an error code, or, if that is 0, what the partition has now."""
+    """The answer of the controllers: an error code, or, if that is 0, what the partition has now."""
 
     error_code: int
     leader_epoch: int = -1

@@ -1,4 +1,4 @@
-"""What changes when log directories of a broker fail (KIP-858): the rule, as a function of the image.
+"""The changes that follow when log directories of a broker fail (KIP-858): the rule, as a function of the image.
 
 It is what Kafka's controller does when a heartbeat names offline directories: the broker stays registered with those that work,
 and leaves the in-sync replicas of each partition that lay in the others. If no in-sync replica is left, the partition has no

@@ -157,7 +157,7 @@ class MetadataLog:
 
     @property
     def is_new(self) -> bool:
-        """Whether the log has never had a leader. Raises OSError."""
+        """Returns whether the log has never had a leader. Raises OSError."""
         return self._log.log_end_offset == 0 and not any(found.end_offset for found in snapshot.find(self._disk, self._log.path))
 
     # Replay

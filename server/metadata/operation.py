@@ -1,4 +1,4 @@
-"""What the controller's operations share: they look at the image, change nothing, and return records and an answer.
+"""The common part of the controller's operations: they look at the image, change nothing, and return records and an answer.
 
 The caller makes the records durable, applies them, and then gives the answer. So an operation is a function that a test calls
 with an image, and it can never happen by halves. The exception are operations on many topics, each of which succeeds or fails on
@@ -112,12 +112,12 @@ class InParts(ABC, Generic[_Topic, _Result]):
 
     @property
     def is_over(self) -> bool:
-        """Whether every topic has been planned."""
+        """Returns whether every topic has been planned."""
         return not self._topics
 
     @property
     def is_first_part(self) -> bool:
-        """Whether no part has been committed before the present one."""
+        """Returns whether no part has been committed before the present one."""
         return len(self.results) == len(self._planned)
 
     def plan(self) -> list[WireStruct]:

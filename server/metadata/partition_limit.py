@@ -28,7 +28,7 @@ MAX_PARTITIONS: Final = "ottla.max.partitions"
 
 
 class PartitionLimit:
-    """How many partitions this broker may still get, while one part of an operation is planned."""
+    """The number of partitions that this broker may still get, while one part of an operation is planned."""
 
     def __init__(self, image: MetadataImage, settings: ControllerSettings) -> None:
         self._node_id = settings.node_id

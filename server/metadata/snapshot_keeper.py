@@ -46,7 +46,7 @@ class _Known(NamedTuple):
 
 
 class KeptLog(Protocol):
-    """What a keeper uses of a metadata log, whether this node leads it or follows."""
+    """The parts of a metadata log that a keeper uses, whether this node leads it or follows."""
 
     @property
     def partition_log(self) -> PartitionLog:
@@ -98,7 +98,7 @@ class SnapshotKeeper:
 
     @property
     def why_due(self) -> str | None:
-        """Why a snapshot is due, None if none is."""
+        """Returns the reason why a snapshot is due, None if none is."""
         if self._image.highest_offset + 1 == self._last_end_offset:
             return None
         appended = self._log.appended_bytes - self._last_bytes

@@ -1,4 +1,4 @@
-"""What the modules of rows have in common: the form of a row of METRICS (server/metrics/table.py), and rows without labels."""
+"""The common part of the modules of rows: the form of a row of METRICS (server/metrics/table.py), and rows without labels."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ class HandshakeTurns(Generic[T]):
 
     @property
     def under_way(self) -> int:
-        """How many handshakes are under way."""
+        """Returns how many handshakes are under way."""
         return len(self._under_way)
 
     def line_up(self, source: str, client: T) -> None:

@@ -1,4 +1,5 @@
-"""What one connection holds for its client, and its part in the account of all connections (server/network/client_memory.py).
+"""The memory that one connection holds for its client, and its part in the account of all connections
+(server/network/client_memory.py).
 
 That is the beginning of a frame, in `_partial` if it is small or in a buffer of its own if it is large; the backlog of whole
 frames that wait for the answer to an earlier one; a large request that is being answered in turns or in a thread; and the answers

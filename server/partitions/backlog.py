@@ -1,4 +1,4 @@
-"""What the metadata has decided and the disk does not show yet: partitions that are to be made, and logs that are to be deleted.
+"""The decisions in the metadata that the disk does not show yet: partitions that are to be made, and logs that are to be deleted.
 
 The metadata changes at once, for 10,000 partitions as for one, but the files of one take about 0.4 ms. So the backlog works in
 slices, with a turn of the event loop between two, and nobody waits for more than a slice. The first slice is part of the change

@@ -1,4 +1,4 @@
-"""What an answer of Fetch consists of: its results by topic, where logs diverge, aborted transactions, refusals.
+"""The parts of an answer of Fetch: its results by topic, where logs diverge, aborted transactions, refusals.
 
 It is loaded with the first Fetch (server/handlers/fetch.py), which decides what is answered.
 """

@@ -1,5 +1,5 @@
-"""What a leader knows of one follower, from the follower's fetches alone: how far it has come, and when it was last level with
-the leader.
+"""The state of one follower as its leader knows it, from the follower's fetches alone: how far it has come, and when it was last
+level with the leader.
 
 Kafka's `Replica` is the model (`updateFetchStateOrThrow`, `ReplicaState.isCaughtUp`). A follower that fetches without a pause is
 never quite at the end of a leader that is written to all the time. So it also counts as caught up, at the time of its previous

@@ -54,7 +54,7 @@ class Led(Protocol):
 
 
 class IsrKeeper(Protocol):
-    """Who proposes changes of a partition's in-sync replicas (server/replication/isr.py)."""
+    """The part that proposes changes of a partition's in-sync replicas (server/replication/isr.py)."""
 
     def is_fenced_out(self, follower: int, broker_epoch: int) -> bool:
         """Returns whether a fetch with this broker epoch is of an earlier life of the follower, so that it says nothing."""
@@ -194,7 +194,7 @@ class HighWatermark:
 
     @property
     def min_in_sync(self) -> int:
-        """How many replicas have to be in sync: `min.insync.replicas`, or all where that is more than there are."""
+        """Returns how many replicas have to be in sync: `min.insync.replicas`, or all where that is more than there are."""
         return min(self._partition.log.config.min_insync_replicas, len(self.followers) + 1)
 
     def low_watermark(self, alive: Container[int]) -> int:

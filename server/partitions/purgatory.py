@@ -64,7 +64,7 @@ class Purgatory:
 
 
 class Watch:
-    """What a delayed operation watches that attempts its answer in several turns (server/base/turns.py), because it asks for very
+    """The watch of a delayed operation that attempts its answer in several turns (server/base/turns.py), because it asks for very
     many partitions. It ends when `max_wait_ms` have passed, or with `stop`.
 
     The operation watches first and then attempts, since a partition may grow between its turns.

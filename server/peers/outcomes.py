@@ -1,4 +1,4 @@
-"""What may become of a request to another node, besides an answer. Each outcome tells the caller something else:
+"""The possible outcomes of a request to another node, besides an answer. Each outcome tells the caller something else:
 
 | outcome | what is known | what a caller can do |
 |---|---|---|

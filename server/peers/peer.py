@@ -66,7 +66,7 @@ TRANSITIONS: Final[Mapping[State, frozenset[State]]] = {
 
 @dataclass(slots=True, frozen=True)
 class PeerSettings:
-    """How long things may take, and how large they may be. The names are those of Kafka's settings.
+    """The bounds on how long things may take, and how large they may be. The names are those of Kafka's settings.
 
     Kafka's brokers have no settings for the pauses between attempts; these are the defaults of its clients.
     """

@@ -33,7 +33,7 @@ logger = logging.getLogger("ottla.server.quorum")
 
 
 class State(Enum):
-    """What the broker knows; the module's docstring says what each means."""
+    """A state of the broker's knowledge; the module's docstring says what each means."""
 
     PRESENT = "present"
     RETURNED = "returned"

@@ -219,7 +219,7 @@ class QuorumCluster(Cluster):
 
     @property
     def _attempt_ms(self) -> int:
-        """How long one controller may take to be connected, or to answer a registration: half a session."""
+        """Returns how long one controller may take to be connected, or to answer a registration: half a session."""
         return int(self._config.values["broker.session.timeout.ms"]) // 2
 
     def _dial(self, address: Address) -> BlockingConnection:

@@ -29,7 +29,7 @@ NO_EPOCH: Final = -1
 
 
 class Address(NamedTuple):
-    """Where a controller listens."""
+    """The address of a controller's listener."""
 
     host: str
     port: int

@@ -81,7 +81,8 @@ class FollowingLog:
 
     @property
     def is_in_transaction(self) -> bool:
-        """Whether the records applied last belong to an operation whose end has not come: then no snapshot can be made."""
+        """Returns whether the records applied last belong to an operation whose end has not come: then no snapshot can be
+        made."""
         return self._transactions.open
 
     def voter_controls(self) -> list[tuple[int, WireStruct]]:

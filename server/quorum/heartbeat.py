@@ -46,7 +46,7 @@ logger = logging.getLogger("ottla.server.quorum")
 
 
 class State(Enum):
-    """What the broker is to its controllers; see the module's docstring."""
+    """The state of the broker towards its controllers; see the module's docstring."""
 
     STARTING = "starting"
     UNFENCING = "unfencing"
@@ -64,7 +64,7 @@ TRANSITIONS: Final = {
 }
 
 
-class Line(Protocol):
+class ControllerConnection(Protocol):
     """A connection to a controller, as a thread uses it (peers/blocking.py)."""
 
     def ask(self, request: WireStruct, timeout_s: float) -> BrokerHeartbeatResponse:
@@ -94,7 +94,7 @@ class Heartbeat:
         node_id: int,
         times: Times,
         *,
-        connect: Callable[[Address], Line],
+        connect: Callable[[Address], ControllerConnection],
         monotonic: Callable[[], float],
         bell: Bell,
         post: Callable[[Callable[[], object]], object],
@@ -128,8 +128,8 @@ class Heartbeat:
         self._serving = serving
         self._thread: threading.Thread | None = None
         # Of the thread
-        self._line: Line | None = None
-        self._line_to: Address | None = None
+        self._connection: ControllerConnection | None = None
+        self._connected_to: Address | None = None
         self._is_silent = False
         self._last_error = 0
 
@@ -145,9 +145,9 @@ class Heartbeat:
         if self.state is not State.STOPPED:
             self._enter(State.STOPPED)
         self._bell.ring()
-        line = self._line
-        if line is not None:
-            line.close()  # so that the thread does not wait for an answer
+        connection = self._connection
+        if connection is not None:
+            connection.close()  # so that the thread does not wait for an answer
         return self._thread
 
     def accept_clients(self) -> None:
@@ -221,7 +221,7 @@ class Heartbeat:
             return RETRY_SECONDS
         sent_at = self._monotonic()
         try:
-            answer = self._line_for(address).ask(self._message(), self._times.session_s / 2)
+            answer = self._connection_for(address).ask(self._message(), self._times.session_s / 2)
         except PeerError as error:
             logger.log(logging.DEBUG if self.state is State.STOPPED else logging.INFO, "no heartbeat to %s: %s", address, error)
         else:
@@ -246,15 +246,15 @@ class Heartbeat:
             offline_log_dirs=list(self.offline_log_dirs),
         )
 
-    def _line_for(self, address: Address) -> Line:
-        if self._line_to != address:
+    def _connection_for(self, address: Address) -> ControllerConnection:
+        if self._connected_to != address:
             self._hang_up()
-        if self._line is None:
-            self._line = self._connect(address)
-            self._line_to = address
-        return self._line
+        if self._connection is None:
+            self._connection = self._connect(address)
+            self._connected_to = address
+        return self._connection
 
     def _hang_up(self) -> None:
-        line, self._line, self._line_to = self._line, None, None
-        if line is not None:
-            line.close()
+        connection, self._connection, self._connected_to = self._connection, None, None
+        if connection is not None:
+            connection.close()

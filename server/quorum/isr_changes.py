@@ -44,7 +44,7 @@ class _Proposal(NamedTuple):
 
 
 class Proposals(PartitionBatches[_Proposal], IsrChanges):
-    """What is proposed and not answered yet; see the module's docstring."""
+    """The proposals that are not answered yet; see the module's docstring."""
 
     max_partitions = 2_000  # which keeps a request below 100 kB
     retry_seconds = 0.05  # as long as Kafka's

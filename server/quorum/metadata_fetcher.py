@@ -59,7 +59,7 @@ logger = logging.getLogger("ottla.server.quorum")
 
 
 class Fetching(NamedTuple):
-    """What a Fetch says of this node, and the settings of fetching."""
+    """The fields of a Fetch about this node, and the settings of fetching."""
 
     node_id: int
     cluster_id: str

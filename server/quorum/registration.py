@@ -1,5 +1,5 @@
-"""What a broker says of itself when it registers with the controllers, and what each of their answers means (BrokerRegistration,
-KIP-631, KIP-858, KIP-966).
+"""The registration of a broker with the controllers: what it says of itself, and what each of their answers means
+(BrokerRegistration, KIP-631, KIP-858, KIP-966).
 
 The features are a promise: the controllers refuse to finalize a level that a registered broker does not claim, and refuse a
 broker that does not claim a level which is finalized. So the same table is registered by a broker that is its own quorum.
@@ -32,7 +32,7 @@ the controllers take it out of the eligible leader replicas (KIP-966)."""
 
 
 class Verdict(Enum):
-    """What follows from an answer."""
+    """The verdict that follows from an answer."""
 
     REGISTERED = "registered"
     ANOTHER_CONTROLLER = "another controller is active"

@@ -23,7 +23,7 @@ _MAX_EPOCH: Final = 2**31 - 1
 
 
 class FetchSession:
-    """What one leader is asked for by one fetcher; see the module's docstring."""
+    """The session of one fetcher with one leader: what the leader is asked for; see the module's docstring."""
 
     __slots__ = ("_changed", "_epoch", "_forgotten", "_session_id", "_wanted")
 

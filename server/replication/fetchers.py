@@ -83,7 +83,7 @@ class Fetchers:
 
     @property
     def bytes_in(self) -> int:
-        """How many bytes of records came from leaders since the start."""
+        """Returns how many bytes of records came from leaders since the start."""
         return self._past_bytes_in + sum(fetcher.bytes_in for fetcher in self._fetchers.values())
 
     def max_lag(self) -> int:

@@ -42,7 +42,7 @@ logger = logging.getLogger("ottla.server.replication")
 
 
 class State(enum.Enum):
-    """What is under way; see the module's docstring."""
+    """The change that is under way, if any; see the module's docstring."""
 
     COMMITTED = enum.auto()
     EXPANDING = enum.auto()
@@ -50,7 +50,7 @@ class State(enum.Enum):
 
 
 class After(enum.Enum):
-    """What follows an error of the controllers."""
+    """The step that follows an error of the controllers."""
 
     WAIT = enum.auto()
     """The metadata here are behind, or this broker leads no more. What the image brings next ends the proposal."""

@@ -63,7 +63,7 @@ class Leading:
 
     @property
     def shrink_interval_ms(self) -> int:
-        """How often `shrink_steps` should be run."""
+        """Returns how often `shrink_steps` should be run."""
         return max(1, int(self.max_lag * 500))
 
     def keep_isr(self, replica: Replica, role: Leader, high_watermark: HighWatermark) -> Isr:

@@ -21,7 +21,7 @@ Ask = Callable[[ListOffsetsRequest], Awaitable[Any]]
 
 
 class Range(NamedTuple):
-    """Where a leader's log begins and ends; or why it does not say, then without offsets."""
+    """The start and the end of a leader's log; or why it does not say, then without offsets."""
 
     error_code: int
     start_offset: int = -1

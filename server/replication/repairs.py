@@ -60,7 +60,7 @@ class Repairs:
         self._last: set[Replica] = set()
         """Those that were restored because nobody else could lead, and that have to be elected yet."""
 
-    def found(self, replica: Replica, offset: int) -> str:
+    def note_damage(self, replica: Replica, offset: int) -> str:
         """Notes that a replica is damaged from `offset` on. Returns what becomes of it, as sentences for the log."""
         self._damaged[replica] = offset
         partition = self._image.partition_by_id(replica.topic_id, replica.partition)

@@ -1,4 +1,4 @@
-"""What a leader's answer about one partition means to its follower: `take` carries it out.
+"""The meaning of a leader's answer about one partition for its follower: `take` carries it out.
 
 | answer | what follows |
 |---|---|

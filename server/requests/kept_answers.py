@@ -77,7 +77,7 @@ class KeptAnswers:
                 if not promise.done():  # else its client has gone
                     promise.set_result(None)
 
-    def made(self, question: Hashable) -> Promise[None] | None:
+    def promise_of(self, question: Hashable) -> Promise[None] | None:
         """Returns a promise that is kept when the answer that somebody is making is there, or is given up; None if nobody makes
         it."""
         waiting = self._waiting.get(question)

@@ -61,7 +61,7 @@ class Audit:
 
     @property
     def notes_allowed(self) -> bool:
-        """Whether what is allowed is logged as well."""
+        """Returns whether what is allowed is logged as well."""
         return logger.isEnabledFor(logging.DEBUG)
 
     def note(self, rights: Asking, api: str, operation: Operation, resource: Resource, name: str, *, allowed: bool) -> None:

@@ -49,7 +49,8 @@ class SaslLogin(NamedTuple):
 
 
 class Surroundings(NamedTuple):
-    """What settings are carried out with: a reader of files, randomness, the wall time in ms, the sections of the JAAS file."""
+    """The means by which settings are carried out: a reader of files, randomness, the wall time in ms, the sections of the JAAS
+    file."""
 
     read: ReadFile
     random: Random
@@ -58,9 +59,9 @@ class Surroundings(NamedTuple):
 
 
 class ClientSecurity:
-    """What connections to one listener of other nodes need; see the module's docstring. `current` returns the settings as they
-    are now, and `mechanism` is the name of the setting that names the mechanism of SASL. Raises ConfigError, which begins with a
-    setting, if anything cannot be used.
+    """The security of connections to one listener of other nodes; see the module's docstring. `current` returns the settings as
+    they are now, and `mechanism` is the name of the setting that names the mechanism of SASL. Raises ConfigError, which begins
+    with a setting, if anything cannot be used.
     """
 
     def __init__(self, current: Callable[[], ListenerSecurity], mechanism: str, surroundings: Surroundings) -> None:

@@ -1,4 +1,4 @@
-"""How long the answer to a failed login is held back, so that guessing passwords is slow.
+"""The delay of the answer to a failed login, so that guessing passwords is slow.
 
 It is `connection.failed.authentication.delay.ms`. An address whose logins fail more often than `ottla.login.failures.per.minute`
 waits twice as long with each further failure, up to MAX_SECONDS. All addresses of one IPv6 network of 64 bits count as one, for

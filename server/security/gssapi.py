@@ -36,7 +36,7 @@ class Context(Protocol):
 
     @property
     def established(self) -> bool:
-        """Whether the client is known."""
+        """Returns whether the client is known."""
         ...
 
     def accept(self, token: bytes, /) -> bytes:
@@ -57,7 +57,7 @@ class Context(Protocol):
 
 
 class _State(Enum):
-    """What the client's next token is about."""
+    """The subject of the client's next token."""
 
     CONTEXT = auto()
     EMPTY = auto()

@@ -58,7 +58,7 @@ class Key:
         self._data = {name: value for name, value in data.items() if name not in _PRIVATE}
         self._made: dict[str, jwt.PyJWK] = {}
 
-    def of(self, algorithm: str) -> jwt.PyJWK:
+    def key_for(self, algorithm: str) -> jwt.PyJWK:
         """Returns the key as one of this algorithm, which is among `algorithms`. Raises jwt.PyJWTError if it is no such key."""
         made = self._made.get(algorithm)
         if made is None:
@@ -102,7 +102,7 @@ def _usable(data: Mapping[str, Any]) -> Key | None:
         return None
     key = Key(data, algorithms)
     try:
-        made = key.of(algorithms[0])
+        made = key.key_for(algorithms[0])
     except (jwt.PyJWTError, ValueError):
         return None
     return None if kind == "RSA" and made.key.key_size < LEAST_RSA_BITS else key

@@ -32,7 +32,7 @@ trusts."""
 
 
 class Source(NamedTuple):
-    """Where a set of keys is, and how often it is fetched: `refresh`, `retry` and the longest `retry`, in ms. `setting` is the
+    """The URL of a set of keys, and how often it is fetched: `refresh`, `retry` and the longest `retry`, in ms. `setting` is the
     name of the setting with the URL. `trust` has the options about certificates, of the login module that `module` names."""
 
     url: str
@@ -53,11 +53,11 @@ class KeySets:
 
     def open_now(self, source: Source) -> Keys:
         """Returns the keys, which are there. Raises ConfigError if they cannot be had."""
-        return self._of(source, wait=True)
+        return self._keys_of(source, wait=True)
 
     def open_later(self, source: Source) -> Keys:
         """Returns the keys, which may come later. Raises ConfigError if they never can."""
-        return self._of(source, wait=False)
+        return self._keys_of(source, wait=False)
 
     def peek(self, source: Source) -> Keys:
         """Returns the keys of a set that is open, and none for another. Raises ConfigError for one that only a restart can
@@ -75,7 +75,7 @@ class KeySets:
             keys.close()
         self._open.clear()
 
-    def _of(self, source: Source, wait: bool) -> Keys:
+    def _keys_of(self, source: Source, wait: bool) -> Keys:
         found = self._open.get(source)
         if found is None:
             local = urlsplit(source.url).scheme.lower() == "file"

@@ -64,7 +64,7 @@ Serve = Callable[[Buffer, Any], Any]
 
 
 class State(Enum):
-    """How far a login is."""
+    """The progress of a login."""
 
     START = auto()
     VERSIONS_KNOWN = auto()
@@ -77,7 +77,7 @@ class State(Enum):
 
 
 class Event(Enum):
-    """What happened to a login."""
+    """An event of a login."""
 
     VERSIONS_TOLD = auto()
     MECHANISM_CHOSEN = auto()

@@ -1,4 +1,4 @@
-"""What every SASL mechanism is to a login: an exchange of tokens that ends with a principal or with a failure.
+"""The interface of every SASL mechanism towards a login: an exchange of tokens that ends with a principal or with a failure.
 
 A mechanism makes an exchange for each login. The exchange gets the client's tokens one after the other (`step`) and says each
 time where things stand. It does no IO and keeps nothing of a token but what it needs; time and random numbers are parameters of
@@ -46,7 +46,7 @@ class Exchange(Protocol):
 
     @property
     def refused(self) -> bool:
-        """Whether the client is refused and knows it from a Challenge, which it has to answer before the login fails."""
+        """Returns whether the client is refused and knows it from a Challenge, which it has to answer before the login fails."""
         ...
 
     def step(self, token: bytes, /) -> Outcome:

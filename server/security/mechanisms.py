@@ -1,4 +1,4 @@
-"""Which SASL mechanisms a listener offers, and with what: from its settings to objects that check logins.
+"""The SASL mechanisms that a listener offers: from its settings to objects that check logins.
 
 A mechanism needs a login module (JAAS), even where that says nothing. It is looked for in these places:
 
@@ -49,9 +49,9 @@ SIGNED_HANDLERS: Final = frozenset(
 
 
 class Parts(NamedTuple):
-    """What mechanisms check with: the credentials in the metadata, the sections of the JAAS file, randomness, the wall time in
-    ms; for signed tokens the URLs from which keys may be taken, and how keys are opened, which raises ConfigError; and the path
-    of Kerberos's configuration, empty for the system's."""
+    """The parts that mechanisms check with: the credentials in the metadata, the sections of the JAAS file, randomness, the wall
+    time in ms; for signed tokens the URLs from which keys may be taken, and how keys are opened, which raises ConfigError; and
+    the path of Kerberos's configuration, empty for the system's."""
 
     credentials: Credentials
     sections: Mapping[str, tuple[Module, ...]]

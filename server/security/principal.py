@@ -44,30 +44,30 @@ RULES: Final = "ssl.principal.mapping.rules"
 def distinguished_name(subject: bytes) -> str:
     """Returns the text of a Name (RFC 5280), given as DER. Raises NotDer."""
     relative = elements(only(subject, SEQUENCE).content)
-    return ",".join("+".join(map(_attribute, elements(_of(SET, each)))) for each in reversed(relative))
+    return ",".join("+".join(map(_attribute, elements(_content_of(SET, each)))) for each in reversed(relative))
 
 
 def subject_of(certificate: bytes) -> bytes:
     """Returns the name of whom a certificate (RFC 5280, as DER) is for, as DER. Raises NotDer."""
     signed = elements(only(certificate, SEQUENCE).content)
-    fields = elements(_of(SEQUENCE, signed[0])) if signed else []
+    fields = elements(_content_of(SEQUENCE, signed[0])) if signed else []
     place = 5 if fields and fields[0].tag == _VERSION else 4  # after the version, if any: number, algorithm, issuer, validity
     if len(fields) <= place:
         raise NotDer("a certificate has no subject")
     return fields[place].whole
 
 
-def _of(tag: int, element: Element) -> bytes:
+def _content_of(tag: int, element: Element) -> bytes:
     if element.tag != tag:
         raise NotDer(f"a name has an element of tag {element.tag:#04x} where {tag:#04x} belongs")
     return element.content
 
 
 def _attribute(element: Element) -> str:
-    parts = elements(_of(SEQUENCE, element))
+    parts = elements(_content_of(SEQUENCE, element))
     if len(parts) != 2:
         raise NotDer("an attribute of a name is not a type and a value")
-    number = dotted(_of(OBJECT_IDENTIFIER, parts[0]))
+    number = dotted(_content_of(OBJECT_IDENTIFIER, parts[0]))
     value = parts[1]
     keyword = _KEYWORDS.get(number)
     if keyword is None or value.tag not in _TEXTS:

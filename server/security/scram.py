@@ -42,7 +42,7 @@ LONGEST_NONCE: Final = 256
 
 
 class Credential(NamedTuple):
-    """What is known of a password: two keys, and the salt and the number of iterations that made them."""
+    """The facts that are known of a password: two keys, and the salt and the number of iterations that made them."""
 
     salt: bytes
     iterations: int

@@ -48,12 +48,12 @@ class ListenerSecurity:
 
     @property
     def uses_tls(self) -> bool:
-        """Whether connections are encrypted."""
+        """Returns whether connections are encrypted."""
         return self.protocol in TLS
 
     @property
     def uses_sasl(self) -> bool:
-        """Whether clients have to log in before anything else."""
+        """Returns whether clients have to log in before anything else."""
         return self.protocol in SASL
 
     def __getitem__(self, setting: str) -> Any:

@@ -30,7 +30,7 @@ _JAVA_BLANKS: Final = "".join(map(chr, range(33)))
 
 
 class Expected(NamedTuple):
-    """What a token has to claim. No audience, or None as the issuer, means that any will do."""
+    """The claims that a token has to make. No audience, or None as the issuer, means that any will do."""
 
     audiences: frozenset[str]
     issuer: str | None
@@ -71,7 +71,7 @@ class Signed:
             key = self._keys.find(key_id, algorithm) if isinstance(algorithm, str) else None
             if key is None:
                 raise InvalidToken("no key of the set has its kid and is good for its alg")
-            payload = self._jws.decode(token, key.of(str(algorithm)))
+            payload = self._jws.decode(token, key.key_for(str(algorithm)))
             claims = json.loads(payload, object_pairs_hook=_unique)
         except jwt.PyJWTError as error:
             raise InvalidToken(f"it does not verify: {error}") from None

@@ -94,7 +94,7 @@ class TlsContexts:
 
     @property
     def expires_ms(self) -> int:
-        """When the certificate in use expires, in ms since 1970."""
+        """Returns when the certificate in use expires, in ms since 1970."""
         return int(self._identity.chain[0].not_valid_after_utc.timestamp() * 1000)
 
 

@@ -1,4 +1,4 @@
-"""What checks the signed tokens of a listener, from its settings.
+"""The objects that check the signed tokens of a listener, made from its settings.
 
 Kafka 4.4 wants an expected audience and issuer unless it is told that any will do, and takes keys only from a URL that a system
 property allows. Both are so here; the property is a setting as well, and is taken from KAFKA_OPTS.

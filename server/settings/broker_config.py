@@ -190,7 +190,7 @@ class BrokerConfig:
 
     @property
     def follows_controllers(self) -> bool:
-        """Whether the controllers of this broker's cluster are other nodes."""
+        """Returns whether the controllers of this broker's cluster are other nodes."""
         return "controller" not in self.values["process.roles"]
 
     def _check_roles(self) -> None:

@@ -1,4 +1,4 @@
-"""Where a setting's value comes from, for DescribeConfigs: each candidate with its source, the strongest first.
+"""The sources of a setting's value, for DescribeConfigs: each candidate with its source, the strongest first.
 
 A broker setting may be written at four levels: for this broker while it ran (DYNAMIC_BROKER), for all brokers while they ran
 (DYNAMIC_DEFAULT), at the start (STATIC), and in the table (DEFAULT). Settings with the same meaning in other units
@@ -60,8 +60,8 @@ class Described(NamedTuple):
 
     @property
     def documented(self) -> bool:
-        """Whether Kafka has a text for the setting: it has one for each name in its table, but not for listeners' own settings
-        and quotas."""
+        """Returns whether Kafka has a text for the setting: it has one for each name in its table, but not for listeners' own
+        settings and quotas."""
         return self.setting is not None and self.setting.name == self.name and not _only_dynamic(self.name)
 
     @property

@@ -70,7 +70,7 @@ Key = tuple[str, tuple[tuple[str, str], ...]]
 
 
 class Subscription(NamedTuple):
-    """What one client is to push: the metrics in order, how often, and the id that identifies both."""
+    """The subscription of one client: the metrics in order, how often, and the id that identifies both."""
 
     metrics: tuple[str, ...]
     interval_ms: int

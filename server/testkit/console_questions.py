@@ -1,4 +1,5 @@
-"""What a console may ask of a broker under test beside what it asks of any: the calls of the kit, the same that HTTP makes.
+"""Questions that a console may ask of a broker under test beside what it asks of any: the calls of the kit, the same that HTTP
+makes.
 
 A call that changes something is kept until the next one, with what it answered, so that a page can show what was done. One that
 takes a while is begun by the question, and goes on if nobody reads its outcome; that it is over is news.

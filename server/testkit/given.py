@@ -1,4 +1,4 @@
-"""What is given with a call to the kit, by HTTP or from Python."""
+"""The arguments of a call to the kit, by HTTP or from Python."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ Produced = tuple[Key, "Replica", "Buffer"]
 
 
 class Verification(NamedTuple):
-    """How a request's batches are verified; the fields are arguments of `refused_entries`."""
+    """The way in which a request's batches are verified; the fields are arguments of `refused_entries`."""
 
     transactional_id: str
     replicas: Replicas

@@ -1,4 +1,4 @@
-"""What the tests of `ottla log verify` and `repair` begin with."""
+"""The common beginning of the tests of `ottla log verify` and `repair`."""
 
 from __future__ import annotations
 

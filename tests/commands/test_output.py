@@ -155,7 +155,7 @@ def test_the_signature_that_typer_sees() -> None:
 
 
 class Place(NamedTuple):
-    """Where something is."""
+    """The place of something."""
 
     topic: Annotated[str | None, typer.Option("--topic")] = None
     partition: Annotated[int, typer.Option("--partition", min=0)] = 3

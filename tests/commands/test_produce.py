@@ -1,4 +1,5 @@
-"""How a line becomes a record, and what bounds the reading. What needs a cluster is in compat_tests/test_commands_io.py."""
+"""Tests of how a line becomes a record, and what bounds the reading. What needs a cluster is in
+compat_tests/test_commands_io.py."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ from typer.testing import CliRunner
 from ottla.commands import produce
 from ottla.commands.clients.client import Cluster
 from ottla.commands.output import Failure
-from ottla.commands.produce import Sender, Template, check_topic, made, numbered_lines, send_all
+from ottla.commands.produce import Sender, Template, check_topic, numbered_lines, records_of, send_all
 from ottla.commands.record_text import BadRecord, NewRecord
 from ottla.server.program.app import app
 
@@ -56,7 +57,7 @@ def test_a_line_that_is_too_long() -> None:
 
 def test_the_place_of_a_bad_line() -> None:
     with pytest.raises(BadRecord, match="f, line 7: not JSON"):
-        list(made([(7, b"x")], Template(as_json=True), "f"))
+        list(records_of([(7, b"x")], Template(as_json=True), "f"))
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""What a fuzzing process does around a target: sources only, seeds on disk, bounds on processor and memory."""
+"""Tests of what a fuzzing process does around a target: sources only, seeds on disk, bounds on processor and memory."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ EVERYTHING = 1 << 30
 
 
 def fetched(leader: PartitionLog, offset: int, max_bytes: int = EVERYTHING) -> bytes:
-    """What a follower that ends at `offset` gets from its leader."""
+    """Returns what a follower that ends at `offset` gets from its leader."""
     found = leader.read(offset, max_bytes, upto=leader.log_end_offset)
     return b"" if found is None else bytes(found.read())
 
@@ -41,7 +41,7 @@ def files(rig: Rig) -> dict[str, bytes]:
 
 
 def derived(log: PartitionLog) -> dict[str, Any]:
-    """What a log knows of its records beside the files."""
+    """Returns what a log knows of its records beside the files."""
     return {
         "offsets": (log.log_start_offset, log.log_end_offset, log.leader_epoch),
         "epochs": log.epochs.entries,

@@ -240,7 +240,7 @@ def test_a_plain_batch_in_a_transaction(producers: Producers) -> None:
 
 
 def test_an_empty_control_batch() -> None:
-    """What compaction leaves of a marker, when it must keep the batch: as if it ended nothing."""
+    """Checks what compaction leaves of a marker, when it must keep the batch: as if it ended nothing."""
     data = build_marker(PID, 3, commit=True, coordinator_epoch=0, timestamp_ms=NOW_MS)
     header = read_header(data).replace(records_count=0)
     states = ProducerStates()
@@ -280,7 +280,7 @@ def test_the_first_unstable_offset(producers: Producers) -> None:
 
 
 def test_stable_offsets_of_three(producers: Producers) -> None:
-    """What a marker leaves as the last stable offset: the start of the oldest that is still open, else what follows it."""
+    """Checks what a marker leaves as the last stable offset: the start of the oldest that is still open, else what follows it."""
     for producer_id, offset in ((PID, 342), (OTHER, 367), (THIRD, 399)):
         producers.send(0, offset, producer_id=producer_id, transactional=True)
     stable = []

@@ -354,7 +354,7 @@ def snapshot_with(count: int) -> bytes:
 
 
 def opened(total: ProducerTotal, *counts: int, limit: int = UNLIMITED) -> list[int]:
-    """How many producers partitions remember that are opened one after the other, each with a snapshot of so many."""
+    """Returns how many producers partitions remember that are opened one after the other, each with a snapshot of so many."""
     partitions = [ProducerStates(limit=limit, total=total) for _ in counts]
     for states, count in zip(partitions, counts, strict=True):
         states.load(snapshot_with(count), count)

@@ -1,4 +1,4 @@
-"""What tests of the pipeline share: a session of Spark in this process, of one thread."""
+"""The common part of the pipeline's tests: a session of Spark in this process, of one thread."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ def test_a_connector_has_sparks_version_and_a_client_of_its_time() -> None:
 
 @pytest.fixture
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where the jars are kept; there is an mvn, which does nothing yet."""
+    """Provides the directory where the jars are kept; there is an mvn, which does nothing yet."""
     monkeypatch.setenv("OTTLA_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     play_maven(tmp_path / "cache", "")

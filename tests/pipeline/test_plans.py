@@ -1,4 +1,4 @@
-"""What archive, replay and audit make of their options, before there is Spark."""
+"""Tests of what archive, replay and audit make of their options, before there is Spark."""
 
 from __future__ import annotations
 

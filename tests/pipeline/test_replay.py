@@ -1,5 +1,5 @@
-"""What a replay chooses of an archive; its pace, by a clock that only its producer's waiting moves; and what it does with errors.
-compat tests have brokers.
+"""Tests of what a replay chooses of an archive; its pace, by a clock that only its producer's waiting moves; and what it does
+with errors. compat tests have brokers.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ class Query:
         return self._looks > 1
 
     def exception(self) -> Exception | None:
-        """What the job asks last at each look."""
+        """Returns the error, which the job asks for last at each look."""
         self._looks -= 1
         return self._error if self._looks <= 0 else None
 

@@ -1,4 +1,5 @@
-"""How values are written: what is said of a schema before there is Spark and by it, and where a framed Avro body begins."""
+"""Tests of how values are written: what is said of a schema before there is Spark and by it, and where a framed Avro body
+begins."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""What scripts/application_kills.py and its parts in compat_tests decide without a cluster: which lines are missing or there
-again, what was miscounted, and what the ledger of proofs says of it."""
+"""Tests of what scripts/application_kills.py and its parts in compat_tests decide without a cluster: which lines are missing or
+there again, what was miscounted, and what the ledger of proofs says of it."""
 
 from __future__ import annotations
 

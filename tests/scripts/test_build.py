@@ -1,4 +1,5 @@
-"""What scripts/build makes is installed where there is no compiler: the wheel runs compiled, the source says that it does not.
+"""Tests that what scripts/build makes is installed where there is no compiler: the wheel runs compiled, the source says that it
+does not.
 
 One environment serves both, first with the wheel and then with the source distribution, because what ottla needs is the same.
 """

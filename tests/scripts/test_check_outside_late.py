@@ -1,5 +1,5 @@
-"""Who has not got on after all was repaired, what is borne with, clients of aiokafka that end with an error of their own, and a
-Kafka that ends.
+"""Tests of who has not got on after all was repaired, what is borne with, clients of aiokafka that end with an error of their
+own, and a Kafka that ends.
 """
 
 from __future__ import annotations

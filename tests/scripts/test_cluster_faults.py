@@ -1,5 +1,5 @@
-"""What scripts/cluster_faults.py and its parts in compat_tests decide without a cluster: whether what was written is what was
-read, which leaders are late, what the ledger of proofs gets, and that all room of a file system is taken."""
+"""Tests of what scripts/cluster_faults.py and its parts in compat_tests decide without a cluster: whether what was written is
+what was read, which leaders are late, what the ledger of proofs gets, and that all room of a file system is taken."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ QUICK = "compat_tests/wire_diff/test_random_walk.py::test_shrinking_leaves_what_
 
 
 def run(tmp_path: Path, *arguments: str, full: bool = False) -> dict[str, Any]:
-    """What a run of compat_tests writes beside its results."""
+    """Returns what a run of compat_tests writes beside its results."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "OTTLA_"))}
     environment |= {"PYTHONPATH": str(ROOT)} | ({"OTTLA_FULL": "1"} if full else {})
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--junitxml={tmp_path / 'a' / 'some.xml'}"]

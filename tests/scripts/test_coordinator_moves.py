@@ -1,5 +1,5 @@
-"""What scripts/coordinator_moves.py and its parts in compat_tests decide without a cluster: what was lost or read again, and
-whether two clusters ended in the same state."""
+"""Tests of what scripts/coordinator_moves.py and its parts in compat_tests decide without a cluster: what was lost or read again,
+and whether two clusters ended in the same state."""
 
 from __future__ import annotations
 

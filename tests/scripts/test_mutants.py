@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from scripts import mutants
-from scripts.mutants import CannotJudgeError, Copy, Mutant, Run, failures, mutants_of
+from scripts.mutants import ROOT, CannotJudgeError, Copy, Mutant, Run, failures, mutants_of
 
 
 def changed(source: str) -> list[str]:
@@ -102,6 +102,13 @@ def test_equivalents_are_not_drawn(tree: Path) -> None:
     (tree / "equivalent.toml").write_text('[[equivalent]]\npath = "log/a.py"\nline = "y = 2"\nchange = "2 -> 3"\nreason = ""\n')
     assert [one.text for one in mutants.draw("log/a.py", 9, 1) if one.path == "log/a.py" and one.line == 2] == []
     assert len(mutants.draw("log", 9, 1)) == 3
+
+
+def test_each_equivalent_is_a_mutant_of_the_source_as_it_is() -> None:
+    known = mutants.equivalents()
+    paths = {path for path, _, _ in known if (ROOT / path).exists()}
+    drawn = {(one.path, one.text, one.change) for path in paths for one in mutants_of(path, (ROOT / path).read_bytes())}
+    assert not (found := sorted(known - drawn)), f"no such line, or no such change of it; find it or take the entry out: {found}"
 
 
 def test_the_nearest_tests_come_first(tree: Path) -> None:

@@ -1,4 +1,4 @@
-"""How a guest that runs ottla is stopped for a while, and killed."""
+"""Tests of how a guest that runs ottla is stopped for a while, and killed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where results come from: the commit, whether the tree was changed since, and the days of files that contain none."""
+"""Tests of where results come from: the commit, whether the tree was changed since, and the days of files that contain none."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What scripts/rolling_upgrades.py decides without a cluster: in which order brokers and features change."""
+"""Tests of what scripts/rolling_upgrades.py decides without a cluster: in which order brokers and features change."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the soak reads of a process and of a directory."""
+"""Tests of what the soak reads of a process and of a directory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `scripts.bench.spark_requests` reads in /metrics."""
+"""Tests of what `scripts.bench.spark_requests` reads in /metrics."""
 
 from __future__ import annotations
 

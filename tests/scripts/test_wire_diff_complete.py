@@ -1,4 +1,5 @@
-"""What a comparison with Kafka is said to lack: cases that nobody compared, excuses that do not hold, tests that did not pass."""
+"""Tests of what a comparison with Kafka is said to lack: cases that nobody compared, excuses that do not hold, tests that did not
+pass."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ VOTE = APIS[52]
 
 
 def complete() -> set[Case]:
-    """What has to be compared, and no more."""
+    """Returns what has to be compared, and no more."""
     excuses = {SUCCESS: set(excused(NO_SUCCESS)), ERROR: set(excused(NO_ERROR))}
     return {
         Case(api.key, version, outcome)

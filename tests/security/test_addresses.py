@@ -1,4 +1,4 @@
-"""Which addresses are one source, and which only this machine reaches."""
+"""Tests of which addresses are one source, and which only this machine reaches."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What both kinds of console have in common: packages, tokens, the address that is printed."""
+"""Tests of what both kinds of console have in common: packages, tokens, the address that is printed."""
 
 from __future__ import annotations
 

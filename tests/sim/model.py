@@ -1,4 +1,4 @@
-"""What a partition must look like after a crash, in the simplest words: a tuple of batches and four numbers.
+"""The model of what a partition must look like after a crash, in the simplest words: a tuple of batches and four numbers.
 
 The model shares no code with the log: it keeps every batch since the topic was made, deleted ones too, and works out by itself
 what follows from them (producer states, epochs, the first open transaction, times). A crash inside an operation may leave the
@@ -108,7 +108,7 @@ class State:
 
 @dataclass
 class Producer:
-    """What follows from the batches of one producer; -1: nothing yet."""
+    """The state that follows from the batches of one producer; -1: nothing yet."""
 
     epoch: int = -1
     last_sequence: int = -1
@@ -271,7 +271,7 @@ def _check_producers(log: PartitionLog, kept: tuple[Batch, ...]) -> None:
 
 
 def _check_aborted(log: PartitionLog, expected: list[Aborted]) -> None:
-    """What can be read of an aborted transaction must be known as such; of one that was deleted whole nothing need be."""
+    """Checks that what can be read of an aborted transaction is known as such; of one that was deleted whole nothing need be."""
     start = log.log_start_offset
     found = {(producer_id, marker): first for producer_id, first, marker in _aborted(log)}
     known = {(each.producer_id, each.marker): each for each in expected}

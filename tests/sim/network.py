@@ -324,7 +324,7 @@ class _BoundSocket:
 
 
 class _Server:
-    """What asyncio's Server is to a listener."""
+    """A stand-in for asyncio's Server, which a listener works with."""
 
     def __init__(self, factory: Callable[[], asyncio.BaseProtocol]) -> None:
         self.factory = factory

@@ -55,7 +55,7 @@ def place_of(key: Key) -> tuple[str, int]:
 
 
 class Producer:
-    """What all producers share. `values` gives the values of this producer, each once."""
+    """The common part of all producers. `values` gives the values of this producer, each once."""
 
     def __init__(self, world: Stage, name: str, keys: list[Key], values: Any) -> None:
         self.world = world

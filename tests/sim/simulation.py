@@ -65,7 +65,7 @@ class Working(Protocol):
 
 @dataclass(slots=True)
 class Outcome:
-    """What came of a run. `found` are the anomalies, bugs of the broker among them (`exception`); `digest` is the same for two
+    """The outcome of a run. `found` are the anomalies, bugs of the broker among them (`exception`); `digest` is the same for two
     runs that did the same."""
 
     seed: int

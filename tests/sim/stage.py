@@ -1,4 +1,5 @@
-"""What every simulated world has, whatever runs in it: time, chance, the history of its clients, and what brokers did wrong."""
+"""The common part of every simulated world, whatever runs in it: time, chance, the history of its clients, and what brokers did
+wrong."""
 
 from __future__ import annotations
 

@@ -199,7 +199,7 @@ class PartitionMachine(RuleBasedStateMachine):
         self.take_over(Loss.POWER)
 
     def take_over(self, loss: Loss) -> None:
-        """What is there may be less than there was; the model goes on from it."""
+        """Takes over what is there, which may be less than there was; the model goes on from it."""
         log, state = self.log, self.state
         check(log, state, state, loss)
         end = log.log_end_offset

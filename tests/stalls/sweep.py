@@ -63,8 +63,8 @@ PATIENCE_S: Final = 30.0
 
 
 class Seen(NamedTuple):
-    """What one request did. `path` is the list in it that was long, `way` how its items differ (big_requests.py), and `units` the
-    most work between two looks at the network."""
+    """The course of one request. `path` is the list in it that was long, `way` how its items differ (big_requests.py), and
+    `units` the most work between two looks at the network."""
 
     api: str
     path: str

@@ -42,7 +42,7 @@ def see(*arguments: str) -> list[Seen]:
 
 @pytest.fixture(scope="module")
 def seen() -> dict[str, list[Seen]]:
-    """What was seen of each API."""
+    """Returns what was seen of each API."""
     found: dict[str, list[Seen]] = defaultdict(list)
     for one in see():
         found[one.api].append(one)

@@ -96,7 +96,7 @@ def build(kind: type[Any], struct: Struct, drawn: dict[str, Any], module: Any) -
 
 
 def differences(struct: Struct, version: int, drawn: dict[str, Any], decoded: Any, path: str = "") -> list[str]:
-    """Where a decoded message holds something else than was drawn; [] is equality."""
+    """Returns the places where a decoded message holds something else than was drawn; [] is equality."""
     found = []
     for f in struct.fields:
         value, where = getattr(decoded, f.name), f"{path}.{f.name}"

@@ -1,4 +1,4 @@
-"""What `ottla log verify` finds and `ottla log repair` repairs: a place in a file, what is wrong there, and the remedy.
+"""A finding of `ottla log verify`, which `ottla log repair` repairs: a place in a file, what is wrong there, and the remedy.
 
 | meaning | |
 |---|---|
@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 
 class Meaning(StrEnum):
-    """What a finding means; the module docstring explains the values."""
+    """The meaning of a finding; the module docstring explains the values."""
 
     NOTE = "note"
     REBUILDABLE = "rebuildable"
@@ -28,7 +28,7 @@ class Meaning(StrEnum):
 
 
 class Remedy(StrEnum):
-    """What can be done about a finding, in the words that the user sees."""
+    """The remedy for a finding, in the words that the user sees."""
 
     NONE = "-"
     START = "the next start of a broker takes care of it"

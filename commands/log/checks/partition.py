@@ -43,7 +43,7 @@ _DAMAGED: Final = re.compile(r".+\.damaged(\.\d+)?")
 
 @dataclass(slots=True)
 class Expected:
-    """What the files around a partition say about it. A field is None if they say nothing."""
+    """The facts about a partition that the files around it state. A field is None if they say nothing."""
 
     clean: bool = True
     recovery_point: int | None = None
@@ -56,7 +56,8 @@ class Expected:
 
 @dataclass(slots=True)
 class SegmentState:
-    """What a walk found. `damage` is as in SegmentCheck; `next_offset` is the offset after the last sound batch."""
+    """The result of a walk through a segment. `damage` is as in SegmentCheck; `next_offset` is the offset after the last sound
+    batch."""
 
     path: Path
     base_offset: int
@@ -145,7 +146,7 @@ class PartitionCheck:
     # Segments
 
     def _is_rebuilt(self, following: int | None) -> bool:
-        """Would the next start rebuild the derived files of the segment that ends before `following`?"""
+        """Returns whether the next start would rebuild the derived files of the segment that ends before `following`."""
         recovery_point = self.expected.recovery_point
         return not self.expected.clean and recovery_point is not None and (following is None or following > recovery_point)
 

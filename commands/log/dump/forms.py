@@ -1,4 +1,5 @@
-"""How `ottla log dump` reads keys and values that belong to no schema: as text, or as a number that a serializer wrote.
+"""The forms in which `ottla log dump` reads keys and values that belong to no schema: as text, or as a number that a serializer
+wrote.
 
 The forms are those of Java's serializers: big-endian numbers of a fixed length. Bytes of another length raise Undecodable.
 """

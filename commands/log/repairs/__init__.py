@@ -1,1 +1,2 @@
-"""What `ottla log repair` does: durable steps, each announced before it is carried out. `restore.py` undoes what a start cut."""
+"""The repairs of `ottla log repair`: durable steps, each announced before it is carried out. `restore.py` undoes what a start
+cut."""

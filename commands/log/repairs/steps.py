@@ -46,7 +46,7 @@ TEMPORARY: Final = ".tmp"  # removed by a repair and by ottla's start
 
 
 class Damage(StrEnum):
-    """What to do with a log that is damaged in its middle, or in bytes that were synced."""
+    """The treatment of a log that is damaged in its middle, or in bytes that were synced."""
 
     LEAVE = "leave"
     CUT = "cut"

@@ -71,7 +71,8 @@ class Pair:
                 wire.close()
 
     def both(self, sessions: dict[str, Session], what: Callable[[Session], Any]) -> dict[str, Any]:
-        """What both make of it, at the same time, comparable. A failure is an answer as well, and never equal to another's."""
+        """Asks both at the same time, and returns what they answer, in a comparable form. A failure is an answer as well, and
+        never equal to another's."""
 
         def one(kind: str) -> Any:
             try:

@@ -220,7 +220,7 @@ def find_offset(
 
 
 def of_broker(timestamp_ms: int) -> bool:
-    """Whether a broker's clock made it: LogAppendTime, or a marker. Those of the walk are of yesterday."""
+    """Returns whether a broker's clock made it: LogAppendTime, or a marker. Those of the walk are of yesterday."""
     return timestamp_ms > FIRST_MS + 100_000
 
 

@@ -1,4 +1,4 @@
-"""What one session of a walk knows of one broker, and how it waits for what the broker does after it has answered.
+"""The state that one session of a walk knows of one broker, and how it waits for what the broker does after it has answered.
 
 Both brokers have a Session each, which change alike as long as the brokers answer alike. Names carry the session's prefix, so
 that sessions do not meet; ids that a broker chose have labels in the wire, by which same.normalise compares them.

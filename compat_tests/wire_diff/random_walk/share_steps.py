@@ -54,7 +54,7 @@ def share_state(session: Session) -> Any:
 
 @step("share", 1, draws(what=some("delete", "forget", "alter"), offset=some(0, 3)))
 def share_refusal(session: Session, what: str, offset: int) -> Any:
-    """What a group with members refuses; of one without, it would go on after the answer."""
+    """Asks for what a group with members refuses; of one without, it would go on after the answer."""
     group = shared(session)
     if not group.describe().groups[0].members:
         return None

@@ -1,4 +1,5 @@
-"""What security costs a broker: TLS, handshakes, access rules, attacks, and Spark with a login; beside Apache Kafka 4.4.0.
+"""The bench of what security costs a broker: TLS, handshakes, access rules, attacks, and Spark with a login; beside Apache Kafka
+4.4.0.
 
     python -m scripts.bench.security_costs [--kafka] [--parts rights,traffic,handshakes,attacks,spark] [--pairs 6]
 

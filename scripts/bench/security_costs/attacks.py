@@ -1,4 +1,5 @@
-"""What a neighbour notices of attacks, and what memory they take: the attack list of compat_tests/security, again and again.
+"""The bench of what a neighbour notices of attacks, and what memory they take: the attack list of compat_tests/security, again
+and again.
 
 A neighbour asks every two milliseconds (neighbour.py). Its p99 while strangers attack for some seconds stands beside its p99 in
 the seconds before, when nobody else asked anything. Memory is the largest that the broker had while an attack ran, above what it

@@ -1,4 +1,5 @@
-"""What TLS handshakes cost: a broker's CPU for a connection, and how many of them it makes in a second, ottla and Kafka in turn.
+"""The bench of what TLS handshakes cost: a broker's CPU for a connection, and how many of them it makes in a second, ottla and
+Kafka in turn.
 
 A client connects, shakes hands, reads the answer to one ApiVersions and leaves; each time with a whole handshake, or with the
 session of its last connection. A few threads do so at once. The clients share the machine with the broker, so the rate says how

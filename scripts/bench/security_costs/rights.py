@@ -1,4 +1,4 @@
-"""What access rules cost: small Produce requests at a broker without them and at one with them, in turn.
+"""The bench of what access rules cost: small Produce requests at a broker without them and at one with them, in turn.
 
 A request has one record of 100 bytes, and five are in flight. Nobody is a super user, so each request is decided about. Both
 brokers are ottla's: the question is what rules add. A pair of runs gives one ratio of CPU time and one of requests a second.

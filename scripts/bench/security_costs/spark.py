@@ -1,4 +1,5 @@
-"""What Spark's kafka connector needs to read and to write by TLS and with a login (SASL_SSL, SCRAM), at ottla and at Kafka.
+"""The bench of what Spark's kafka connector needs to read and to write by TLS and with a login (SASL_SSL, SCRAM), at ottla and at
+Kafka.
 
 Records have 1 kB, uncompressed, so that all of it has to be encrypted. Seconds are Spark's, CPU is the broker's. One session
 reads and writes at both in turn, after a warm-up of each.

@@ -1,4 +1,4 @@
-"""What it costs to encrypt traffic: a broker's CPU for a GiB of produce and fetch, in plain text and over TLS.
+"""The bench of what it costs to encrypt traffic: a broker's CPU for a GiB of produce and fetch, in plain text and over TLS.
 
 The same load generator goes to ottla and Kafka in turn. It is in Python and may be slower than the broker, which matters for
 MiB/s and not for the broker's CPU. Directories are on tmpfs. The suite is what the client's and the broker's OpenSSL and Java

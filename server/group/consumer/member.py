@@ -47,7 +47,7 @@ class MemberState(enum.IntEnum):
 
 
 class ClassicMetadata(NamedTuple):
-    """What a member that uses the classic protocol needs in addition."""
+    """The additional metadata of a member that uses the classic protocol."""
 
     session_timeout_ms: int
     protocols: tuple[MemberProtocol, ...]

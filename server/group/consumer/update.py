@@ -44,7 +44,7 @@ T = TypeVar("T")
 
 
 class RegexChange(enum.Enum):
-    """How a request changes a member's regular expression."""
+    """The effect of a request on a member's regular expression."""
 
     NONE = enum.auto()
     UNKNOWN_YET = enum.auto()

@@ -43,8 +43,8 @@ NO_TOPOLOGY_EPOCH = -1
 
 
 class HeartbeatContext(NamedTuple):
-    """What a heartbeat uses besides its group. `first_delay(group_id, delay_ms)` returns whether the group's first assignment is
-    still delayed; the delay of a group without members begins with that call if `delay_ms` is above 0.
+    """The parts that a heartbeat uses besides its group. `first_delay(group_id, delay_ms)` returns whether the group's first
+    assignment is still delayed; the delay of a group without members begins with that call if `delay_ms` is above 0.
     """
 
     cluster: Cluster

@@ -1,1 +1,1 @@
-"""What a test may ask of the kit: one table of functions (`control.py`), and the functions by subject."""
+"""Calls that a test may make to the kit: one table of functions (`control.py`), and the functions by subject."""

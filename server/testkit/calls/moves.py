@@ -1,4 +1,4 @@
-"""What a test may ask of the clock and the lives of its broker, with the fields that it gives. They are in the table of
+"""Calls by which a test moves the clock and the lives of its broker, with the fields that it gives. They are in the table of
 control.py."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a test may ask of the nodes of a simulated cluster, with the fields that it gives. They are in the table of control.py.
+"""Calls about the nodes of a simulated cluster, with the fields that it gives. They are in the table of control.py.
 
 All but the first two change the cluster, and have done so when they are answered.
 """

@@ -1,4 +1,4 @@
-"""What a test breaks of a disk, read and counted; faulty_disk.py asks for it with each operation.
+"""The damage that a test does to a disk, read and counted; faulty_disk.py asks for it with each operation.
 
 - `enospc` fails what needs room: appends, small files that are written whole, new files and directories. What is there can be
   read. As on a real disk, the append that meets the end of the room writes what still fits, and the next one fails.

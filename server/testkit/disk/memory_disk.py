@@ -194,7 +194,7 @@ class MemoryDisk:
             self._names.forget_unreachable()
 
     def note_change(self, operation: str, path: str) -> None:
-        """Called ahead of every change. Nothing happens here; a disk of a test may count them, or fail."""
+        """Is called ahead of every change. Nothing happens here; a disk of a test may count them, or fail."""
 
     def has_name(self, inode: Inode) -> bool:
         """Returns whether the file has a name in some directory."""

@@ -1,4 +1,4 @@
-"""What a power cut may take from a disk in memory (memory_disk.py).
+"""The losses that a power cut may cause to a disk in memory (memory_disk.py).
 
 POSIX promises nothing that was not fsynced; file systems promise more, and not the same. The rules here are the union of what
 the study behind ALICE and BOB found on ext3, ext4, btrfs, xfs and others (Pillai and others, "All File Systems Are Not Created
@@ -82,7 +82,7 @@ class Inode:
         self.changes.append((position, data))
 
     def cut(self, size: int) -> None:
-        """To `size` bytes, or, with zeros, up to them."""
+        """Cuts the file to `size` bytes, or extends it with zeros up to them."""
         _change(self.data, size, None)
         self.changes.append((size, None))
 
@@ -111,7 +111,7 @@ class Inode:
         return bytes(result[:size])
 
     def _outcomes(self, sector_bytes: int) -> tuple[list[int], dict[int, list[bytes]]]:
-        """Every size, and for every sector every content, each from the durable one to the newest."""
+        """Returns every size, and for every sector every content, each from the durable one to the newest."""
         now = bytearray(self.synced)
         seen = [len(now)]
         sectors = {at: [_sector(now, at, sector_bytes)] for at in range(-(-len(now) // sector_bytes))}
@@ -237,29 +237,32 @@ class Names:
         """Returns the same tree once more, with its changes. By hand, because a general deep copy takes ten times as long."""
         copies: dict[Node, Node] = {}
 
-        def of_directory(old: Directory) -> Directory:
+        def copied_directory(old: Directory) -> Directory:
             new = copies.get(old)
             if new is None:
                 new = copies[old] = Directory()
-                new.entries = {name: of(node) for name, node in old.entries.items()}
-                new.durable = {name: of(node) for name, node in old.durable.items()}
+                new.entries = {name: copied_node(node) for name, node in old.entries.items()}
+                new.durable = {name: copied_node(node) for name, node in old.durable.items()}
             assert isinstance(new, Directory)
             return new
 
-        def of(old: Node) -> Node:
+        def copied_node(old: Node) -> Node:
             if isinstance(old, Directory):
-                return of_directory(old)
+                return copied_directory(old)
             new = copies.get(old)
             if new is None:
                 new = copies[old] = old.copied()
             return new
 
         result = Names(ordered=self._ordered)
-        result.root = of_directory(self.root)
+        result.root = copied_directory(self.root)
         result._pending = [
             _Step(
-                tuple((of_directory(at), name, of(node) if node is not None else None) for at, name, node in step.entries),
-                {of(node) for node in step.nodes},
+                tuple(
+                    (copied_directory(at), name, copied_node(node) if node is not None else None)
+                    for at, name, node in step.entries
+                ),
+                {copied_node(node) for node in step.nodes},
             )
             for step in self._pending
         ]

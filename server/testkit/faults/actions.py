@@ -1,4 +1,4 @@
-"""What a fault does to a request: the field `do` of what a test sends, read, checked and carried out.
+"""The action of a fault on a request: the field `do` of what a test sends, read, checked and carried out.
 
 An action takes the place of a handler: it gets the handler, the decoded request and what of it the fault matches, and answers in
 any of the forms in which handlers do. What changes the bytes of an answer is left to frames.py.
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from ottla.server.base.errors import CloseConnection
 from ottla.server.base.promise import Promise
-from ottla.server.guards.ask import mend
+from ottla.server.guards.ask import change_answer
 from ottla.server.testkit.fault_fields import FOR_EVER
 from ottla.server.testkit.faults.frames import CutAfter, Drip, Garble, Rewrite, Rewrites
 from ottla.server.testkit.faults.waits import forward, outlive_frame, settle_with, until_gone
@@ -116,7 +116,7 @@ class Throttle(Action):
 
     def run(self, hit: Hit, act: str | None) -> Any:
         """See Action."""
-        return mend(hit.serve(), lambda answer: self._throttle(answer, hit.request))
+        return change_answer(hit.serve(), lambda answer: self._throttle(answer, hit.request))
 
     def _throttle(self, answer: Any, request: Request) -> Any:
         request.session.mute(self._ms)
@@ -177,7 +177,7 @@ class Disconnect(Action):
     def run(self, hit: Hit, act: str | None) -> Any:
         """See Action."""
         if act == AFTER:
-            return mend(hit.serve(), lambda answer: self._end(hit))
+            return change_answer(hit.serve(), lambda answer: self._end(hit))
         return self._end(hit)
 
     def _end(self, hit: Hit) -> Any:
@@ -217,7 +217,7 @@ class CorruptRecords(Action):
 
     def run(self, hit: Hit, act: str | None) -> Any:
         """See Action."""
-        return mend(hit.serve(), lambda answer: self._corrupt(answer, hit))
+        return change_answer(hit.serve(), lambda answer: self._corrupt(answer, hit))
 
     @staticmethod
     def _corrupt(answer: Any, hit: Hit) -> Any:

@@ -1,4 +1,4 @@
-"""What the faults of a test work with: the broker that runs now, its connections, the time and the chances."""
+"""The bench that the faults of a test work on: the broker that runs now, its connections, the time and the chances."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which requests a fault is for: the field `on` of what a test sends, read, checked and matched.
+"""The selection of the requests that a fault is for: the field `on` of what a test sends, read, checked and matched.
 
 All that is given must hold; what is not given is any. Texts are patterns (`app-*`). What can never match is refused, because a
 test with such a fault passes for the wrong reason: an API without topics, a version that no request has, a field that none has.

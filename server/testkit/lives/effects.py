@@ -1,4 +1,4 @@
-"""What a move of the clock does to a broker: who is expelled, which transactions are aborted, which segments are deleted.
+"""The effects of a move of the clock on a broker: who is expelled, which transactions are aborted, which segments are deleted.
 
 Nothing in the broker reports this. It is the difference of two looks, one before and one after.
 """
@@ -20,7 +20,7 @@ _ABORTED = frozenset({State.PREPARE_ABORT, State.COMPLETE_ABORT})
 
 
 class Look(NamedTuple):
-    """What there is of it at one moment."""
+    """The state of a broker at one moment."""
 
     members: set[tuple[str, str]]
     """The members of all groups: group id and member id."""

@@ -1,4 +1,4 @@
-"""Where the log directories of a broker for tests lie, and how a life of it begins with empty ones.
+"""The places of the log directories of a broker for tests, and how a life of it begins with empty ones.
 
 A `Scratch` makes new directories below one that is the test's own, so that nobody waits until the old ones are removed. A `Given`
 empties the directories that somebody named, and only if what is in them was written by a test.
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Home(Protocol):
-    """Where a broker lives."""
+    """A place where a broker lives."""
 
     snapshots: str
     """The directory for snapshots, which need not exist yet."""

@@ -113,7 +113,7 @@ class Lives:
 
     @property
     def network(self) -> KeptPorts:
-        """What keeps its ports."""
+        """The network that keeps its ports."""
         return self._network
 
     @property
@@ -125,7 +125,7 @@ class Lives:
 
     @property
     def context(self) -> BrokerContext:
-        """What the broker that lives serves requests from. Raises Refused if none does."""
+        """The context from which the broker that lives serves requests. Raises Refused if none does."""
         context = self.broker.context
         assert context is not None  # it has been started
         return context
@@ -137,7 +137,7 @@ class Lives:
 
     @property
     def home(self) -> Home:
-        """Where it lives."""
+        """The home in which it lives."""
         return self._home
 
     @property

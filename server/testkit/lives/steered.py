@@ -41,7 +41,7 @@ class UnknownPass(LookupError):
 
 
 class Moment(NamedTuple):
-    """Where a steered clock stands, for another one to go on from there."""
+    """The time of a steered clock, for another one to go on from there."""
 
     ahead_s: float = 0.0
     """How far its monotonic time is ahead of that of the clock it is made of."""
@@ -52,14 +52,14 @@ class Moment(NamedTuple):
 
 
 class Jump(NamedTuple):
-    """What has run because the clock was advanced."""
+    """The timers and passes that have run because the clock was advanced."""
 
     timers: int
     passes: list[str]
 
 
 class _Timer:
-    """What is to run at some time, once. `name` is a pass's."""
+    """A function that is to run at some time, once. `name` is a pass's."""
 
     __slots__ = ("_callback", "_clock", "_handle", "name", "queued")
 
@@ -206,17 +206,17 @@ class SteeredClock:
 
     @property
     def frozen(self) -> bool:
-        """Whether it was told to stand still."""
+        """Returns whether it was told to stand still."""
         return self._frozen
 
     @property
     def offset_ms(self) -> int:
-        """How many ms its wall time is ahead of the real one; negative after it stood still."""
+        """Returns how many ms its wall time is ahead of the real one; negative after it stood still."""
         return self._ahead_ms if self._standing is None else self._standing[1] - self._clock.now_ms()
 
     @property
     def moment(self) -> Moment:
-        """Where it stands now."""
+        """The time at which it stands now."""
         return Moment(self._ahead_s, self._ahead_ms, self._standing)
 
     @property

@@ -1,1 +1,2 @@
-"""What calls that look into a broker or seed it share: finding what a test names, reading and appending records, texts."""
+"""The common part of the calls that look into a broker or seed it: finding what a test names, reading and appending records,
+texts."""

@@ -1,4 +1,4 @@
-"""How a refusal names what there is not, and how many elements an answer may have."""
+"""The words of a refusal about what there is not, and how many elements an answer may have."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which partition a record with a key goes to: the one where Java's clients put it, by MurmurHash2 of the key.
+"""The partition of a record with a key: the one where Java's clients put it, by MurmurHash2 of the key.
 
 The hash is Austin Appleby's, for 32 bits, with the seed that all clients of Kafka have agreed upon.
 """

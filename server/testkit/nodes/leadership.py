@@ -16,7 +16,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from ottla.server.group.errors import GroupError
-from ottla.server.guards.ask import mend
+from ottla.server.guards.ask import change_answer
 from ottla.server.metadata.names import CONSUMER_OFFSETS, TRANSACTION_STATE
 from ottla.server.testkit.refusals.entities import Named, Place, Role, named_in, partition_of, shape_of, topic_of
 from ottla.server.testkit.refusals.refusals import Refusal, Refused, Selected, refuse, select
@@ -116,7 +116,7 @@ class Leadership:
             lost = self._unreadable(_partitions_of(body, request), request)
             return put_partitions(answer, lost, _not_leader(request), request) if lost else answer
 
-        return mend(handle(body, request), look_again)
+        return change_answer(handle(body, request), look_again)
 
     def _unreadable(self, partitions: list[Partition], request: Request) -> list[Partition]:
         """Returns those partitions that exist and that a client cannot read from this node."""
@@ -169,7 +169,7 @@ class Leadership:
             setattr(answer, field, [each for each in getattr(answer, field) if node_of(getattr(each, name)) == node_id])
             return answer
 
-        return mend(handle(body, request), keep)
+        return change_answer(handle(body, request), keep)
 
     def _describe_log_dirs(self, handle: Handle, body: Any, request: Request) -> Any:
         node_id = request.broker.config.node_id
@@ -186,7 +186,7 @@ class Leadership:
                 directory.topics = [topic for topic in directory.topics if topic.partitions]
             return answer
 
-        return mend(handle(body, request), keep)
+        return change_answer(handle(body, request), keep)
 
 
 class _Elsewhere:

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class State(StrEnum):
-    """How a node is."""
+    """The state of a node."""
 
     UP = "up"
     DOWN = "down"

@@ -1,4 +1,4 @@
-"""What the requests at one simulated node are served from: the parts of the broker, except for what a real node has of its own,
+"""The parts of the broker from which the requests at one simulated node are served, except for what a real node has of its own,
 which are its id, its sessions, and the share partitions that it leads.
 
 A copy of the context would make the parts a second time that are made when they are first used, so this one has the broker's,

@@ -1,4 +1,4 @@
-"""Who leads when nodes of a simulated cluster come, go and are told to lead: the rules, as functions of the image.
+"""The rules of who leads when nodes of a simulated cluster come, go and are told to lead, as functions of the image.
 
 They are Kafka's: a leader is alive and in sync, a node that is gone leaves the in-sync replicas unless it is the last of them,
 and then the partition has no leader. Only what makes a follower fall behind is missing, because there is one copy.

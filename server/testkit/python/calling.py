@@ -1,4 +1,4 @@
-"""How the calls of the kit are made from Python."""
+"""Calls of the kit as Python makes them."""
 
 from __future__ import annotations
 

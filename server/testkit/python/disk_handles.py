@@ -28,7 +28,7 @@ class DiskFault:
 
     @property
     def hits(self) -> int:
-        """How many operations it has failed, or made slow."""
+        """Returns how many operations it has failed, or made slow."""
         return int(self.state["hits"])
 
     def remove(self) -> None:

@@ -121,7 +121,7 @@ class Fault:
 
     @property
     def hits(self) -> int:
-        """How many requests it has acted on."""
+        """Returns how many requests it has acted on."""
         return int(self.state["hits"])
 
     def wait(self, hits: int = 1, timeout: float = WAIT_SECONDS) -> None:

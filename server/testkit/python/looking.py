@@ -36,7 +36,7 @@ class Record(NamedTuple):
 
 
 class Looking:
-    """What a test may see of its broker, and wait for."""
+    """The calls by which a test sees its broker, and waits for something."""
 
     _call: Calls
 

@@ -26,12 +26,12 @@ class Clock:
 
     @property
     def now_ms(self) -> int:
-        """What it shows, in ms since 1970."""
+        """The time that it shows, in ms since 1970."""
         return int(self._call("clock")["now_ms"])
 
     @property
     def frozen(self) -> bool:
-        """Whether it stands still."""
+        """Returns whether it stands still."""
         return bool(self._call("clock")["frozen"])
 
     def advance(
@@ -69,7 +69,8 @@ class Clock:
 
 
 class Moving(Looking, Recording, NodeMoves):
-    """What a test may do to the time, the lives and the nodes of its broker, and ask about what is in it and its requests."""
+    """The calls by which a test changes the time, the lives and the nodes of its broker, and asks about what is in it and its
+    requests."""
 
     def __init__(self, call: Calls) -> None:
         super().__init__(call)

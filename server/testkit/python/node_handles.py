@@ -21,7 +21,7 @@ class Node:
 
     @property
     def state(self) -> str:
-        """How it is: up, down, fenced or hidden."""
+        """The state of the node: up, down, fenced or hidden."""
         return str(self._shown("state"))
 
     @property
@@ -88,7 +88,7 @@ class NodesById(Mapping[int, Node]):
 
 
 class NodeMoves:
-    """What a test may do to the nodes of its broker, which simulates them (`ottla.testing.Broker(nodes=3)`)."""
+    """The calls by which a test changes the nodes of its broker, which simulates them (`ottla.testing.Broker(nodes=3)`)."""
 
     def __init__(self, call: Calls) -> None:
         self._call = call

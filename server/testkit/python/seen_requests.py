@@ -46,7 +46,7 @@ def _seen(value: Any) -> Any:
 
 
 class Recording:
-    """What a test may ask about the requests that its broker has had."""
+    """The questions of a test about the requests that its broker has had."""
 
     _call: Calls
 

@@ -1,4 +1,4 @@
-"""What the requests of each API name, and where the answer has a place for the error of each of them.
+"""The entities that the requests of each API name, and where the answer has a place for the error of each of them.
 
 An entity is something that a request names and that is answered by itself: a partition, a group, a transactional id. Most APIs
 list them two or three deep, and answer with the same levels under other names of fields. So one table says for each API which
@@ -21,7 +21,7 @@ from ottla.wire.primitives import ZERO_UUID, Parts, WireStruct
 
 
 class Role(StrEnum):
-    """What an entity is. The first five are what a fault can select by."""
+    """The role of an entity. The first five are what a fault can select by."""
 
     TOPIC = "topic"
     PARTITION = "partition"
@@ -178,7 +178,7 @@ class Place(NamedTuple):
 
 
 class Shape(NamedTuple):
-    """What the requests of one API name, and what its answers at one version have places for."""
+    """The entities that the requests of one API name, and those that its answers at one version have places for."""
 
     api: Api
     version: int

@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from ottla.server.base.errors import CloseConnection
-from ottla.server.guards.ask import mend
+from ottla.server.guards.ask import change_answer
 from ottla.server.partitions.leader_hints import leader_hint
 from ottla.server.requests.kept_answers import Encoded
 from ottla.server.testkit.refusals.entities import (
@@ -80,7 +80,7 @@ class Refused(NamedTuple):
 
 
 class Selected(NamedTuple):
-    """What a fault matches in one request. `parts` are the entities; without any it is the request as a whole."""
+    """The part of one request that a fault matches. `parts` are the entities; without any it is the request as a whole."""
 
     shape: Shape
     parts: tuple[Refused, ...]
@@ -99,7 +99,7 @@ class Selects(Protocol):
 
     @property
     def entities(self) -> Mapping[Role, Fits]:
-        """What must fit, by role."""
+        """The entities that must fit, by role."""
         ...
 
 
@@ -169,16 +169,16 @@ def refuse(selected: Selected, refusal: Refusal, handle: Handle, body: Any, requ
     if not parts:
         if shape.has_code:
             whole = refused_whole(shape, refusal)
-            return mend(handle(body, request), lambda answer: whole) if acts else whole
+            return change_answer(handle(body, request), lambda answer: whole) if acts else whole
         parts = tuple(_everything(shape, body))
     if not parts:
-        return mend(handle(body, request), lambda answer: _mark_all(opened(answer, request), shape, refusal))
+        return change_answer(handle(body, request), lambda answer: _mark_all(opened(answer, request), shape, refusal))
     completion = _Completion(parts, refusal, request, acted=acts)
     if acts:
-        return mend(handle(body, request), completion.add)
+        return change_answer(handle(body, request), completion.add)
     is_served = _cut(body, shape, parts, request) or shape.api.module in ALWAYS_SERVED
     if is_served:
-        return mend(handle(body, request), completion.add)
+        return change_answer(handle(body, request), completion.add)
     return completion.add(shape.response())
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from ottla.server.guards.ask import mend, without
+from ottla.server.guards.ask import change_answer, without
 from ottla.server.share.persister import ShareError
 from ottla.server.share.sessions import FINAL_EPOCH, INITIAL_EPOCH, SessionKey, ShareSession
 from ottla.server.testkit.refusals.entities import Role
@@ -102,9 +102,9 @@ def refuse_partitions(
     request.failed = True
     if request.api_key == FETCH:
         body.max_wait_ms = 0
-        return mend(handle(body, request), lambda answer: put_partitions(answer, partitions, refusal, request))
+        return change_answer(handle(body, request), lambda answer: put_partitions(answer, partitions, refusal, request))
     if acts:
-        return mend(handle(body, request), lambda answer: put_partitions(answer, partitions, refusal, request))
+        return change_answer(handle(body, request), lambda answer: put_partitions(answer, partitions, refusal, request))
     return _refuse_in_share_session(partitions, refusal, handle, body, request)
 
 
@@ -132,7 +132,7 @@ def _refuse_in_share_session(
             session.update({(each.topic, each.number): _name_of(each.topic, request) for each in partitions}, [])
         return put_partitions(answer, partitions, refusal, request, acknowledging.__contains__)
 
-    return mend(handle(body, request), complete)
+    return change_answer(handle(body, request), complete)
 
 
 def put_partitions(

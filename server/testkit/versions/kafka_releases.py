@@ -1,4 +1,4 @@
-"""Which versions of which APIs releases of Apache Kafka serve, as these said themselves when they were asked by ApiVersions.
+"""The versions of the APIs that releases of Apache Kafka serve, as these said themselves when they were asked by ApiVersions.
 
 `python -m scripts.kafka_versions 3.3.2 3.5.2 3.7.2 3.9.2 4.0.2 4.1.2 4.2.2 4.3.1` starts each of them, as a single node without
 ZooKeeper and as it comes, and prints these numbers: the lowest and the highest version by API key, a column a release, and the
@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 
 class Release(NamedTuple):
-    """What one release serves."""
+    """The versions that one release serves."""
 
     ranges: dict[int, tuple[int, int]]
     """The lowest and the highest version, by API key."""

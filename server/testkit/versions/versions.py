@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ottla.server.base.errors import CloseConnection
 from ottla.server.dispatch.routes import unsupported_api_versions
-from ottla.server.guards.ask import mend
+from ottla.server.guards.ask import change_answer
 from ottla.server.testkit.faults.frames import Serve
 from ottla.server.testkit.fields import Refused, nearest
 from ottla.server.testkit.versions.kafka_releases import RELEASES, Release
@@ -55,8 +55,8 @@ _FIRST_PROTOCOL: Final = 1
 
 
 class Versions:
-    """What is pretended: `ranges` by API key, of which those that are not served have none, and the highest `levels` of features,
-    None if these are not limited."""
+    """The versions that are pretended: `ranges` by API key, of which those that are not served have none, and the highest
+    `levels` of features, None if these are not limited."""
 
     def __init__(self, sent: Mapping[str, Any]) -> None:
         """Reads what a test sent. Raises Refused."""
@@ -117,7 +117,7 @@ class Versions:
         return steps._replace(handle=partial(self._narrow_answer, steps.handle)) if api.key == API_VERSIONS else steps
 
     def _narrow_answer(self, handle: Handle, body: Any, request: Request) -> Any:
-        return mend(handle(body, request), self._narrowed)
+        return change_answer(handle(body, request), self._narrowed)
 
     def _narrowed(self, answer: ApiVersionsResponse) -> ApiVersionsResponse:
         found = [(each, self.ranges.get(each.api_key)) for each in answer.api_keys]  # which others have as well, so it is copied

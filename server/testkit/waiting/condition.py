@@ -1,4 +1,4 @@
-"""What a test can wait for, as those who wait see it."""
+"""A condition that a test can wait for, as those who wait see it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Missing(NamedTuple):
 
     @property
     def text(self) -> str:
-        """What is missing now."""
+        """The text about what is missing now."""
         return self.words if isinstance(self.words, str) else self.words()
 
 

@@ -1,5 +1,5 @@
-"""What a test can wait for: topics and their records, requests, transactions, connections, quiet. Groups have a module of their
-own (group_conditions.py)."""
+"""Conditions that a test can wait for: topics and their records, requests, transactions, connections, quiet. Groups have a module
+of their own (group_conditions.py)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a test can wait for in a group: its state, the number of its members, its lag, what it has committed."""
+"""Conditions that a test can wait for in a group: its state, the number of its members, its lag, what it has committed."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ NAMED: Final = 5
 
 
 class _OfGroup(Condition):
-    """What conditions about groups have in common."""
+    """The common part of conditions about groups."""
 
     def __init__(self, group_id: str) -> None:
         self.group_id = group_id

@@ -40,7 +40,7 @@ def test_properties_that_librdkafka_refuses() -> None:
 
 
 def test_a_file_for_apache_kafkas_tools(tmp_path: Path) -> None:
-    """What is on the command line counts more: its protocol, and its certificates."""
+    """Checks that the command line counts more than the file: its protocol, and its certificates."""
     file, trust = tmp_path / "client.properties", tmp_path / "trust.pem"
     trust.write_text(authority().chain_pem())
     file.write_text(f"security.protocol=SSL\nssl.truststore.type=PEM\nssl.truststore.location={trust}\n")

@@ -34,7 +34,7 @@ def read(path: str) -> bytes:
 
 
 def translated(given: Mapping[str, str]) -> dict[str, str]:
-    """What becomes of a file; librdkafka takes all of it."""
+    """Returns what becomes of a file; librdkafka takes all of it."""
     found = translate(given, read, NOW_MS)
     AdminClient({"bootstrap.servers": "127.0.0.1:1", "log_level": 0, **found})
     return found

@@ -114,7 +114,7 @@ def test_the_end_of_the_terminal_is_ignored_where_it_was_before() -> None:
         signal.signal(signal.SIGHUP, before)
 
 
-def test_json_tells_where_everything_is(run: Run, tmp_path: Path) -> None:
+def test_json_says_where_everything_is(run: Run, tmp_path: Path) -> None:
     command = run("--port", "0", "--nodes", "1", "--json")
     said = json.loads(command.first_line())
     (broker,), (controller,) = said["brokers"], said["controllers"]
@@ -130,7 +130,7 @@ def test_json_tells_where_everything_is(run: Run, tmp_path: Path) -> None:
     assert errors.endswith("ottla: no node of the cluster runs any more; start it again with the same command\n")
 
 
-def test_with_cores_it_tells_the_core_of_each_broker(run: Run) -> None:
+def test_with_cores_it_prints_the_core_of_each_broker(run: Run) -> None:
     command = run("--port", "0", "--nodes", "2", "--cores", "--json")
     said = json.loads(command.first_line())
     assert [broker["core"] for broker in said["brokers"]] == shared_out(usable(), 2)

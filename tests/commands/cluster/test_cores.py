@@ -1,4 +1,4 @@
-"""Which core each broker of `ottla cluster --cores` gets."""
+"""Tests of the core that each broker of `ottla cluster --cores` gets."""
 
 from __future__ import annotations
 

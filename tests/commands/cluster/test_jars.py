@@ -1,4 +1,4 @@
-"""Where Kafka's jars come from: an unpacked Kafka, the cache, or Maven, which a script stands for here."""
+"""Tests of where Kafka's jars come from: an unpacked Kafka, the cache, or Maven, which a script stands for here."""
 
 from __future__ import annotations
 

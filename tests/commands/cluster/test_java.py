@@ -1,4 +1,4 @@
-"""Which Java a cluster's controllers run on, and what is said if there is none."""
+"""Tests of the Java that a cluster's controllers run on, and what is said if there is none."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a cluster is: new, again, with more brokers; and what is refused before anything is written."""
+"""Tests of a cluster's layout: new, again, with more brokers; and what is refused before anything is written."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""What the commands request about groups over connections of their own, and what they do if there can be none. The rest is held
-against both brokers by compat_tests/test_commands_groups.py.
+"""Tests of what the commands request about groups over connections of their own, and what they do if there can be none. The rest
+is held against both brokers by compat_tests/test_commands_groups.py.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Where `ottla testkit` finds the test port, and what it says of one that is none."""
+"""Tests of where `ottla testkit` finds the test port, and what it says of one that is none."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ async def converse(port: int) -> None:
 
 @pytest.fixture
 def recorded(tmp_path: Path) -> Path:
-    """What three requests on three connections were, to a broker of seed 7."""
+    """Returns the file with what three requests on three connections were, to a broker of seed 7."""
     with standing(7) as broker:
         broker.clock.freeze()
         broker.clock.set(AT)
@@ -61,7 +61,7 @@ def run(file: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def replayed(file: Path, seed: int, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """What comes of them at a broker of this seed."""
+    """Replays them at a broker of this seed, and returns what comes of them."""
     with standing(seed) as broker:
         broker.clock.freeze()
         broker.clock.set(AT)

@@ -1,4 +1,4 @@
-"""What a broker saw inside, put to the facts of a group: whose fetches are taken for the group's own."""
+"""Tests of what a broker saw inside, put to the facts of a group: whose fetches are taken for the group's own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is left in a partition: records without markers and gaps, and the next batch with its damage."""
+"""Tests of what is left in a partition: records without markers and gaps, and the next batch with its damage."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is found out about groups while pages wait: joined, kept for a while, bounded."""
+"""Tests of what is found out about groups while pages wait: joined, kept for a while, bounded."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who is the furthest behind in a topic, and how many groups are asked for it."""
+"""Tests of which group is the furthest behind in a topic, and how many groups are asked for it."""
 
 from __future__ import annotations
 

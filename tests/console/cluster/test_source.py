@@ -1,4 +1,4 @@
-"""What is asked of a cluster: once for many pages, and with the rest of the answer where a part is missing."""
+"""Tests of what is asked of a cluster: once for many pages, and with the rest of the answer where a part is missing."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def test_what_is_asked_for_of_a_topic(broker: ottla.testing.Broker, source: Sour
     assert asked(lambda: source.end_offsets(name)) == ["ListOffsets"]
 
 
-def test_offsets_that_a_leader_does_not_tell_at_once_are_left_to_librdkafka(
+def test_offsets_that_a_leader_does_not_answer_at_once_are_left_to_librdkafka(
     source: Source, topic: Callable[..., str], produced: Records, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     name = topic("source-left", 2)

@@ -1,4 +1,4 @@
-"""What a group's lag leaves out."""
+"""Tests of what a group's lag leaves out."""
 
 from __future__ import annotations
 

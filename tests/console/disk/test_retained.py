@@ -1,4 +1,4 @@
-"""What retention takes next from files: by start, size and time, and when, and never the active segment."""
+"""Tests of what retention takes next from files: by start, size and time, and when, and never the active segment."""
 
 from __future__ import annotations
 

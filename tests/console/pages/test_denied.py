@@ -1,4 +1,4 @@
-"""Why somebody is denied something, as a page."""
+"""Tests of the page about why somebody is denied something."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Why a group is stuck, as a page: the verdict, what it was seen by, what helps, what is left."""
+"""Tests of the page about why a group is stuck: the verdict, what it was seen by, what helps, what is left."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What is inside the broker, with what a stranger can have written, and the sentence where there is no inside."""
+"""Tests of the page about what is inside the broker, with what a stranger can have written, and the sentence where there is no
+inside."""
 
 from __future__ import annotations
 

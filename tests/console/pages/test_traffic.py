@@ -1,4 +1,4 @@
-"""What goes in and out, look by look: by the broker's own count, or by offsets."""
+"""Tests of what goes in and out, look by look: by the broker's own count, or by offsets."""
 
 from __future__ import annotations
 

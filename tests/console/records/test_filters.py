@@ -1,4 +1,4 @@
-"""Which records fit a filter, and what a filter that cannot be meant says."""
+"""Tests of which records fit a filter, and what a filter that cannot be meant says."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How many rows a tail shows, and what it says of the others."""
+"""Tests of how many rows a tail shows, and what it says of the others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the points of a chart are, and the table of the same numbers."""
+"""Tests of where the points of a chart are, and the table of the same numbers."""
 
 from __future__ import annotations
 

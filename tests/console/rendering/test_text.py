@@ -1,4 +1,4 @@
-"""What bytes and texts look like: nothing that cannot be seen gets through, and nothing else is changed."""
+"""Tests of what bytes and texts look like: nothing that cannot be seen gets through, and nothing else is changed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is kept, for how long, and that many who ask at once cost one question."""
+"""Tests of what is kept, for how long, and that many who ask at once cost one question."""
 
 from __future__ import annotations
 

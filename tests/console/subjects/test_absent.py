@@ -1,4 +1,4 @@
-"""What a cluster does not have is a sentence; what went wrong stays a failure."""
+"""Tests that what a cluster does not have is a sentence, and what went wrong stays a failure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which broker is asked: the first that can be reached."""
+"""Tests of which broker is asked: the first that can be reached."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Kafka writes in HTML about its settings is read as plain text."""
+"""Tests that what Kafka writes in HTML about its settings is read as plain text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How somebody gets a session, and who gets none."""
+"""Tests of how somebody gets a session, and who gets none."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who is let in, what is refused, and in which order; over the whole application, with a source that nobody asks."""
+"""Tests of who is let in, what is refused, and in which order; over the whole application, with a source that nobody asks."""
 
 from __future__ import annotations
 

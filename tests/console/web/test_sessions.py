@@ -1,4 +1,4 @@
-"""Who knows the token gets a session, which ends."""
+"""Tests that whoever knows the token gets a session, which ends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What clients and operators put inside requests and files in a form of its own: an input is a kind and its bytes.
+"""Payloads that clients and operators put inside requests and files in a form of its own: an input is a kind and its bytes.
 
 - Metrics (OTLP), subscriptions and assignments of consumers are read, or refused with the error that their reader names. No more
   numbers come out than bytes went in.

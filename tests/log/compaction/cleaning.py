@@ -113,7 +113,7 @@ class CleanerRig(Rig):
     # Looking
 
     def batches(self) -> list[tuple[BatchHeader, bytes]]:
-        """What lies in the log, with its CRCs checked."""
+        """Returns the batches that lie in the log, with its CRCs checked."""
         found = []
         for data in self.log.iterate_batches(self.log.log_start_offset) if self.log.size_bytes else ():
             ((header, view),) = iter_batches(data)

@@ -1,4 +1,4 @@
-"""What a cleaning leaves of records and batches. tests/log/compaction/test_cleaner_scenarios.py lists Kafka's own cases."""
+"""Tests of what a cleaning leaves of records and batches."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What bounds a cleaning, and what ends one: its map, its throttle, damage, a disk that fails."""
+"""Tests of what bounds a cleaning, and what ends one: its map, its throttle, damage, a disk that fails."""
 
 from __future__ import annotations
 

@@ -37,7 +37,8 @@ operations = st.one_of(
 
 @dataclass
 class Model:
-    """What was written. `aborted` are offsets of records that do not count; `undecided` those of open transactions."""
+    """The batches that were written. `aborted` are offsets of records that do not count; `undecided` those of open
+    transactions."""
 
     records: dict[int, Seen] = field(default_factory=dict)
     aborted: set[int] = field(default_factory=set)

@@ -26,7 +26,8 @@ def test_a_batch_of_many_pieces(codec: int) -> None:
 
 @pytest.mark.parametrize("dirty", [True, False])
 def test_a_log_with_a_batch_above_the_bound_is_left_alone(dirty: bool) -> None:
-    """Whether it is met while the map is filled or while what stays is copied: nothing is changed, and the log says why."""
+    """Checks that a batch above the bound is met while the map is filled or while what stays is copied: nothing is changed, and
+    the log says why."""
     rig = CleanerRig()
     rig.put_each([3, 500])
     rig.put(*((b"%d" % key, VALUE) for key in range(100)), codec=ZSTD)

@@ -33,24 +33,24 @@ def test_the_hash_is_the_one_that_is_defined(module: ModuleType, size: int) -> N
     rng = random.Random(size)
     for key in (bytes(size), b"\xff" * size, rng.randbytes(size)):
         for seed in (SEED, 0, 2**256 - 1, rng.getrandbits(256)):
-            found = module.KeyHash(seed).of(b"before" + key + b"behind", 6, size)
+            found = module.KeyHash(seed).hash_of(b"before" + key + b"behind", 6, size)
             assert found == by_definition(key, seed)
             assert all(0 <= half < 2**62 for half in found)
 
 
 def test_zeros_at_the_end_count(module: ModuleType) -> None:
     keys = [b"a" + bytes(zeros) for zeros in range(10)] + [bytes(zeros) for zeros in range(10)]
-    assert len({module.KeyHash(SEED).of(key, 0, len(key)) for key in keys}) == len(keys)
+    assert len({module.KeyHash(SEED).hash_of(key, 0, len(key)) for key in keys}) == len(keys)
 
 
 @pytest.mark.parametrize("point", range(4))
 def test_each_of_the_four_points_counts(module: ModuleType, point: int) -> None:
     other = SEED ^ 1 << 64 * point
-    assert module.KeyHash(SEED).of(b"key", 0, 3) != module.KeyHash(other).of(b"key", 0, 3)
+    assert module.KeyHash(SEED).hash_of(b"key", 0, 3) != module.KeyHash(other).hash_of(b"key", 0, 3)
 
 
 def test_keys_do_not_meet(module: ModuleType) -> None:
     hashed = module.KeyHash(SEED)
     keys = [b"%d" % number for number in range(5_000)]
     for half in (0, 1):
-        assert len({hashed.of(key, 0, len(key))[half] for key in keys}) == len(keys)
+        assert len({hashed.hash_of(key, 0, len(key))[half] for key in keys}) == len(keys)

@@ -36,7 +36,7 @@ class OsRig(CleanerRig):
 
 
 def answers_to(jobs: bytes, disk: Disk) -> tuple[int, list[dict[str, Any]]]:
-    """What `serve` says to these lines, after which its input ends only when it is done."""
+    """Returns what `serve` says to these lines, after which its input ends only when it is done."""
     reading, writing = os.pipe()
     answers = io.BytesIO()
     closed = False

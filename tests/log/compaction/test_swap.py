@@ -222,7 +222,7 @@ def test_a_power_cut_at_any_change_to_the_disk(seed: int | None) -> None:
 
 
 def failed_at(skip: int, operation: str, code: int) -> bool:
-    """Whether the operation that comes after `skip` others of its kind, in a cleaning, was there to fail."""
+    """Returns whether the operation that comes after `skip` others of its kind, in a cleaning, was there to fail."""
     rig = CleanerRig(segment_bytes=3 * BATCH_BYTES)
     rig.put_each([0, 1, 2, 0, 3, 1, 4, 0, 5, 1])
     rig.roll()

@@ -298,7 +298,7 @@ def test_only_a_system_that_reports_failed_writes_is_asked(
 
 
 def test_the_system_syncs_a_file_system(tmp_path: Path, many: tuple[LogManager, CountingDisk]) -> None:
-    """Whether or not this one can, everything is there."""
+    """Checks that everything is there, whether or not this system can sync a file system."""
     logs, _ = many
     logs.close()
     assert (tmp_path / "a/.kafka_cleanshutdown").exists()

@@ -27,7 +27,7 @@ def test_orphans_and_leftovers_go() -> None:
 
 
 def compacted(rig: Rig) -> bytes:
-    """What a compaction of offsets 0 to 7 may leave: batches at 1 and 7."""
+    """Returns what a compaction of offsets 0 to 7 may leave: batches at 1 and 7."""
     return b"".join(build_batch([Record(0, NOW_MS, b"k", b"new", [])], base_offset=at, partition_leader_epoch=0) for at in (1, 7))
 
 

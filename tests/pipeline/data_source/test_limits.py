@@ -77,7 +77,7 @@ class SupportsTriggerAvailableNow:
 
 @pytest.fixture
 def spark_42(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """What the reader takes from Spark 4.2, in whatever Spark there is."""
+    """Provides what the reader takes from Spark 4.2, in whatever Spark there is."""
     module = ModuleType(STREAMING)
     for one in (ReadMaxRows, ReadAllAvailable, SupportsTriggerAvailableNow):
         setattr(module, one.__name__, one)

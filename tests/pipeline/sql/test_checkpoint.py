@@ -1,4 +1,4 @@
-"""What is kept beside Spark's checkpoint, on files in memory; compat_tests/test_pipeline_run.py has real ones."""
+"""Tests of what is kept beside Spark's checkpoint, on files in memory; compat_tests/test_pipeline_run.py has real ones."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_tasks_follow_the_topic_until_the_first_batch(disk: Disk) -> None:
     assert [opened().tasks(OUT, partitions, 7) for partitions in (2, 1, 3)] == [2, 1, 3]
     disk["out/offsets/0"] = ""
     assert [opened().tasks(OUT, partitions, 7) for partitions in (3, 5)] == [3, 3]
-    assert opened().of(OUT) == "mem:/c/out"
+    assert opened().directory_of(OUT) == "mem:/c/out"
     disk["out/_ottla.json"] = '{"tasks": 1}'
     assert opened().tasks(OUT, 1, 7) == 1
 

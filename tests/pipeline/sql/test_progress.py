@@ -1,4 +1,4 @@
-"""How far a query is, by the reports that Spark gives on its batches."""
+"""Tests of how far a query is, by the reports that Spark gives on its batches."""
 
 from __future__ import annotations
 

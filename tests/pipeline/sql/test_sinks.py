@@ -1,4 +1,5 @@
-"""What a job's sinks ask of Spark's writers, and the records that a row becomes; test_tables.py has the names of tables."""
+"""Tests of what a job's sinks ask of Spark's writers, and the records that a row becomes; test_tables.py has the names of
+tables."""
 
 from __future__ import annotations
 

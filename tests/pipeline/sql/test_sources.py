@@ -1,4 +1,4 @@
-"""What a stream asks Spark's connector for, and its columns."""
+"""Tests of what a stream asks Spark's connector for, and its columns."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ def run(scenario: Callable[[], Awaitable[None]]) -> None:
     asyncio.run(asyncio.wait_for(scenario(), 30))
 
 
-def test_the_loop_s_clock_goes_on_and_tells_the_time() -> None:
+def test_the_loop_s_clock_goes_on_and_shows_the_time() -> None:
     async def scenario() -> None:
         clock: Clock = LoopClock()
         seconds, ticks = clock.monotonic(), clock.ticks_ns()

@@ -1,4 +1,5 @@
-"""What ends, as the rooms below it see it: a session is one of these, and so is whatever else calls back once with itself."""
+"""Tests of objects that end, as the rooms below see them: a session is one of these, and so is whatever else calls back once with
+itself."""
 
 from __future__ import annotations
 

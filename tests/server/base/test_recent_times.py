@@ -1,4 +1,4 @@
-"""What is reported of recent times, and for how long."""
+"""Tests of what is reported of recent times, and for how long."""
 
 from __future__ import annotations
 

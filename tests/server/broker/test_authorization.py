@@ -1,5 +1,5 @@
-"""What a broker says about those who come to it as nobody in particular. What the authorizer does in a broker is tested with the
-guards."""
+"""Tests of what a broker says about those who come to it as nobody in particular. What the authorizer does in a broker is tested
+with the guards."""
 
 from __future__ import annotations
 

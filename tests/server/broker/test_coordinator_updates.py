@@ -1,4 +1,4 @@
-"""What coordinators learn about changed metadata: shards that come and go, and topics that are not what they were."""
+"""Tests of what coordinators learn about changed metadata: shards that come and go, and topics that are not what they were."""
 
 from __future__ import annotations
 

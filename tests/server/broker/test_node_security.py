@@ -1,4 +1,5 @@
-"""Which settings count for connections to controllers and to other brokers, and a start that is refused before it writes."""
+"""Tests of which settings count for connections to controllers and to other brokers, and a start that is refused before it
+writes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which listeners are warned of: those that other hosts reach without a login."""
+"""Tests of which listeners are warned of: those that other hosts reach without a login."""
 
 from __future__ import annotations
 

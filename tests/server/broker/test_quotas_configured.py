@@ -1,4 +1,4 @@
-"""Whether anything limits clients: quotas, or the rate of new connections, wherever it is set."""
+"""Tests of whether anything limits clients: quotas, or the rate of new connections, wherever it is set."""
 
 from __future__ import annotations
 

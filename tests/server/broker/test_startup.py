@@ -1,4 +1,4 @@
-"""What a broker has loaded when it is ready: start-up time and idle memory are made of imports.
+"""Tests of what a broker has loaded when it is ready: start-up time and idle memory are made of imports.
 
 A module that turns up here is imported for the first request that needs it, inside the function that needs it, not at the top of
 a file that every broker loads: fifty message modules are 0.17 s, typer and rich 0.06 s.

@@ -1,4 +1,4 @@
-"""What tests of a whole broker share: its configuration, its disk in memory, and a loop to run it in."""
+"""The common part of the tests of a whole broker: its configuration, its disk in memory, and a loop to run it in."""
 
 from __future__ import annotations
 

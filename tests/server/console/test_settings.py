@@ -1,4 +1,4 @@
-"""What a start refuses about the console, and where the console reaches the broker."""
+"""Tests of what a start refuses about the console, and where the console reaches the broker."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""What tests of every coordinator stand on: a clock that moves only when the test says so, an internal topic in memory, and the
-names of a node and a few topics.
+"""The ground that tests of every coordinator stand on: a clock that moves only when the test says so, an internal topic in
+memory, and the names of a node and a few topics.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""What limits cost: of many answers that wait, and of many that went out in time. test_shard.py has what answers wait for."""
+"""Tests of what limits cost: of many answers that wait, and of many that went out in time. test_shard.py has what answers wait
+for."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ class Noting:
 
 
 def composed(chain: Chain, seen: list[str]) -> list[str]:
-    """What a request meets now."""
+    """Returns what a request meets now."""
     seen.clear()
     request: Any = None
     assert chain.compose(plan(own_steps(seen))).handle("body", request) == "answer"

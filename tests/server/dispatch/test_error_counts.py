@@ -1,4 +1,4 @@
-"""Where error codes stand in answers, and how many there are."""
+"""Tests of where error codes stand in answers, and how many there are."""
 
 from __future__ import annotations
 

@@ -86,7 +86,7 @@ def expected(case: Case, rights: tuple[Right, ...], missing: Right | None) -> se
 
 
 def hidden(case: Case) -> set[int]:
-    """What stands in an answer without any right where no single right is needed for all of it."""
+    """Returns what stands in an answer without any right where no single right is needed for all of it."""
     return {30} if case.api == "describe_groups" else set()
 
 

@@ -1,4 +1,5 @@
-"""What the matrix of cases cannot show: sessions, members, transactions, patterns, bits, and rules that change meanwhile."""
+"""Tests of what the matrix of cases cannot show: sessions, members, transactions, patterns, bits, and rules that change
+meanwhile."""
 
 from __future__ import annotations
 
@@ -159,8 +160,8 @@ def test_what_looks_transactional_opens_no_other_topic(decoy: str) -> None:
 
 
 def test_what_is_refused_is_taken_out_in_one_go() -> None:
-    """Who may do nothing at all can still name tens of thousands of things in a request. Comparing each with each of those that
-    are refused took seconds, in which nobody else was served."""
+    """Checks that who may do nothing at all can still name tens of thousands of things in a request. Comparing each with each of
+    those that are refused took seconds, in which nobody else was served."""
     count, compared = 300, 0
 
     class Name(str):

@@ -101,7 +101,7 @@ def test_what_is_known_about_a_produce_is_looked_up(caplog: pytest.LogCaptureFix
 
 
 def test_a_topic_without_a_name_is_never_known() -> None:
-    """Who may write to a topic called "" may not write to one that is named by its id."""
+    """Checks that who may write to a topic called "" may not write to one that is named by its id."""
     client = Produces(Authorizer(rules=[rule(Operation.WRITE, "")]))
     for _ in range(2):
         assert client.send(data("")) == []

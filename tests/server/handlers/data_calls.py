@@ -24,7 +24,7 @@ def over_the_wire(table: Any, back: Any, message: Any) -> Any:
 
 
 def call(broker: MemoryBroker, module: str, version: int, request: Any) -> Any:
-    """What the client reads; None where there is no answer, a future where it has to wait."""
+    """Returns what the client reads; None where there is no answer, a future where it has to wait."""
     messages = importlib.import_module(f"ottla.wire.messages.{module}")
     handler = importlib.import_module(f"ottla.server.handlers.{module}")
     received = over_the_wire(messages.ENCODE_REQUEST[version], messages.DECODE_REQUEST[version], request)

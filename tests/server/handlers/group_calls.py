@@ -16,7 +16,7 @@ def versions(module: str) -> range:
 
 
 def call(broker: Broker, module: str, version: int, request: Any) -> Any:
-    """What a client of this version reads after sending `request`; fails if the answer does not come at once."""
+    """Returns what a client of this version reads after sending `request`; fails if the answer does not come at once."""
     messages = importlib.import_module(f"ottla.wire.messages.{module}")
     handler = importlib.import_module(f"ottla.server.handlers.{module}")
     sent = encoded(messages.ENCODE_REQUEST[version], request)

@@ -147,7 +147,7 @@ async def test_why_a_high_watermark_is_not_known(replica: Any, code: ErrorCode) 
 
 
 class OtherLeader:
-    """What asks other brokers, with an answer at hand or a promise of it."""
+    """A stand-in for what asks other brokers, with an answer at hand or a promise of it."""
 
     def __init__(self, latest: Latest | Promise[Latest]) -> None:
         self.latest = latest

@@ -157,7 +157,7 @@ class Settled:
         return call(self.led.broker, "fetch", 17, request)
 
     def news(self) -> list[Any]:
-        """What the next answer has about the partition."""
+        """Returns what the next answer has about the partition."""
         return [data for topic in self.again().responses for data in topic.partitions]
 
 

@@ -143,7 +143,7 @@ def test_a_large_batch_is_searched_in_a_thread(broker: MemoryBroker, monkeypatch
 
 
 def asked(broker: MemoryBroker, timestamp: int) -> Any:
-    """What is answered for "empty" 0, or a promise."""
+    """Returns what is answered for "empty" 0, or a promise."""
     partitions = [ListOffsetsPartition(0, -1, timestamp)]
     return call(broker, "list_offsets", NEWEST, ListOffsetsRequest(-1, 0, [ListOffsetsTopic("empty", partitions)]))
 
@@ -213,7 +213,7 @@ def elected() -> Led:
 
 @pytest.mark.parametrize(("version", "wanted"), [(4, ErrorCode.LEADER_NOT_AVAILABLE), (5, ErrorCode.OFFSET_NOT_AVAILABLE)])
 @pytest.mark.parametrize("timestamp", [-1, NOW_MS + 10_000])
-def test_a_new_leader_does_not_tell_the_latest_offset_before_it_knows_it(timestamp: int, version: int, wanted: ErrorCode) -> None:
+def test_a_new_leader_does_not_answer_a_latest_offset_that_is_unknown(timestamp: int, version: int, wanted: ErrorCode) -> None:
     assert ask_led(elected(), timestamp, version) == (wanted, -1)
 
 

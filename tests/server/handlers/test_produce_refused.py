@@ -1,4 +1,4 @@
-"""What is left of batches that a thread has refused: nothing, even before the garbage collector comes."""
+"""Tests of what is left of batches that a thread has refused: nothing, even before the garbage collector comes."""
 
 from __future__ import annotations
 

@@ -103,7 +103,7 @@ def test_a_directory_that_failed(broker: MemoryBroker) -> None:
 
 
 class Groups:
-    """What the handler needs of the group coordinator."""
+    """The part of the group coordinator that the handler needs."""
 
     def __init__(self, *, loaded: bool) -> None:
         self.loaded = loaded

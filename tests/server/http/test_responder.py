@@ -53,7 +53,7 @@ def connect(http: HttpServer) -> tuple[HttpConnection, FakeTransport]:
 
 
 def ask(request: bytes, http: HttpServer | None = None, *, step: int = 1 << 20) -> bytes:
-    """What the client gets, which is closed then."""
+    """Asks, and returns what the client gets, which is closed then."""
 
     async def scenario() -> bytes:
         connection, transport = connect(http or server())

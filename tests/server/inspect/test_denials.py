@@ -1,4 +1,4 @@
-"""Who was denied what, and the authorizer's own decision with the rules that it looked at."""
+"""Tests of who was denied what, and the authorizer's own decision with the rules that it looked at."""
 
 from __future__ import annotations
 

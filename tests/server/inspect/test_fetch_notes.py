@@ -1,4 +1,4 @@
-"""What is noted of fetches, by real fetch sessions: offsets, how often, what is out of range, and at what cost."""
+"""Tests of what is noted of fetches, by real fetch sessions: offsets, how often, what is out of range, and at what cost."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class Rig:
         """By partition how often it was fetched, and the first and last offset."""
         return {
             place[1]: (noted.times, noted.first_offset, noted.last_offset)
-            for client, place, noted in self.notes.found({CLIENT})
+            for client, place, noted in self.notes.notes_of({CLIENT})
             if client == CLIENT
         }
 
@@ -121,12 +121,12 @@ def test_a_partition_that_no_request_names_is_out_of_range_until_an_answer_says_
     rig.fetch()
     rig.answer(1, ErrorCode.OFFSET_OUT_OF_RANGE)
     rig.answer(0, ErrorCode.NONE)
-    assert [(place[1], noted.is_out_of_range, noted.max_bytes) for _, place, noted in rig.notes.found({CLIENT})] == [
+    assert [(place[1], noted.is_out_of_range, noted.max_bytes) for _, place, noted in rig.notes.notes_of({CLIENT})] == [
         (1, True, 7),
         (0, False, 7),
     ]
     rig.answer(1, ErrorCode.NONE)
-    assert not any(noted.is_out_of_range for _, _, noted in rig.notes.found({CLIENT}))
+    assert not any(noted.is_out_of_range for _, _, noted in rig.notes.notes_of({CLIENT}))
 
 
 def test_other_topics_other_clients_and_requests_that_will_be_refused_are_not_noted() -> None:
@@ -135,7 +135,7 @@ def test_other_topics_other_clients_and_requests_that_will_be_refused_are_not_no
     refused = FetchRequest(session_id=rig.session_id, session_epoch=rig.epoch + 1)
     assert not rig.notes.note(CLIENT, refused, by_id=False)
     assert rig.seen == {0: (1, 5, 5)}
-    assert list(rig.notes.found({("another", "host")})) == []
+    assert list(rig.notes.notes_of({("another", "host")})) == []
 
 
 def test_only_so_much_is_noted_and_looked_up(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""How far partitions of other brokers go: who gets which request, and what the answers mean."""
+"""Tests of how far partitions of other brokers go: who gets which request, and what the answers mean."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ class Rig:
 
     @property
     def written_here(self) -> int:
-        """How many records the coordinator of this broker wrote."""
+        """Returns how many records the coordinator of this broker wrote."""
         return len(self.log.records())
 
     def ask(self, add: bool = False) -> Promise[Codes]:

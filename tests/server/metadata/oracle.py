@@ -35,7 +35,7 @@ class MetadataOracle(JavaOracle):
 
 
 def lines_of(image: MetadataImage) -> set[str]:
-    """What the oracle prints for the same image."""
+    """Returns what the oracle prints for the same image."""
     lines = {f"feature {name} {level}" for name, level in image.features.items()}
     lines |= {_broker(broker) for broker in image.brokers.values()}
     lines |= {

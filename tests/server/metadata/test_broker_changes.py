@@ -1,4 +1,4 @@
-"""What may change of a broker while it runs: by itself, for whom, together, and by how much at a time."""
+"""Tests of what may change of a broker while it runs: by itself, for whom, together, and by how much at a time."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def write(node: Node, name: str, **settings: str | None) -> str | None:
 
 
 def refused(node: Node, name: str, **settings: str) -> bool:
-    """Whether it is, with a message that names the one setting; and nothing is written then."""
+    """Returns whether it is refused, with a message that names the one setting; and nothing is written then."""
     before = dict(node.image.config_of(BROKER, name))
     message = write(node, name, **settings)
     if message is None:

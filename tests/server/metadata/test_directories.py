@@ -1,4 +1,4 @@
-"""Which directory a replica lies in, as its broker says: what is written down, and for whom."""
+"""Tests of which directory a replica lies in, as its broker says: what is written down, and for whom."""
 
 from __future__ import annotations
 

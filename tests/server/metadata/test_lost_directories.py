@@ -1,4 +1,5 @@
-"""What becomes of partitions whose log directory failed: as Kafka 4.4 wrote it down when it happened to it (KIP-858, KIP-966)."""
+"""Tests of what becomes of partitions whose log directory failed: as Kafka 4.4 wrote it down when it happened to it (KIP-858,
+KIP-966)."""
 
 from __future__ import annotations
 

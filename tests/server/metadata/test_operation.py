@@ -49,7 +49,7 @@ def creation(*topics: str, partitions: int = 1, validate_only: bool = False) -> 
 
 
 def batches(node: Node) -> list[int]:
-    """How many records each batch of the metadata log has."""
+    """Returns how many records each batch of the metadata log has."""
     log = node.logs.get("__cluster_metadata", 0) if node.logs else None
     assert log is not None
     return [read_header(batch).records_count for batch in log.iterate_batches(0)]

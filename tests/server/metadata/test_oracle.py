@@ -40,7 +40,7 @@ def log_of(node: Node) -> list[bytes]:
 
 
 def replayed(node: Node) -> MetadataImage:
-    """What is in the log, without what a start would add."""
+    """Returns what is in the log, without what a start would add."""
     assert node.logs is not None
     log = node.logs.get("__cluster_metadata", 0)
     assert log is not None

@@ -1,4 +1,4 @@
-"""How many partitions the broker holds at most, and what is answered where there would be more."""
+"""Tests of how many partitions the broker holds at most, and what is answered where there would be more."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which brokers get the replicas of new partitions, and which a client may choose."""
+"""Tests of which brokers get the replicas of new partitions, and which a client may choose."""
 
 from __future__ import annotations
 

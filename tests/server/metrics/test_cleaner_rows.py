@@ -1,4 +1,4 @@
-"""What the rows of the log cleaner say of its numbers."""
+"""Tests of what the rows of the log cleaner say of its numbers."""
 
 from __future__ import annotations
 

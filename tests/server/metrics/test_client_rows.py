@@ -1,4 +1,4 @@
-"""What the rows of the metrics that clients push say."""
+"""Tests of what the rows of the metrics that clients push say."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the rows say about the tie between a broker and its controllers."""
+"""Tests of what the rows say about the tie between a broker and its controllers."""
 
 from __future__ import annotations
 

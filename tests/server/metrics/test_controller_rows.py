@@ -1,4 +1,4 @@
-"""What the rows say that Kafka's controllers have; test_names.py has those of a whole broker."""
+"""Tests of the rows that Kafka's controllers have; test_names.py has those of a whole broker."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What keeps a broker from being ready, each with its reason."""
+"""Tests of what keeps a broker from being ready, each with its reason."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the rows about logins, handshakes and rights say. A broker without any of them has no such rows."""
+"""Tests of what the rows about logins, handshakes and rights say. A broker without any of them has no such rows."""
 
 from __future__ import annotations
 

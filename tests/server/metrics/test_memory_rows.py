@@ -1,4 +1,4 @@
-"""What the rows of the memory that clients fill say; test_names.py has those of a whole broker."""
+"""Tests of what the rows of the memory that clients fill say; test_names.py has those of a whole broker."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ REMEMBERED = ("producer_ids",), 7 * PRODUCER_BYTES
 
 
 class Producers(list[int]):
-    """What a partition remembers of producers, of which it has forgotten some."""
+    """The producers that a partition remembers, of which it has forgotten some."""
 
     forgotten = 11
 

@@ -1,4 +1,4 @@
-"""What a broker under traffic really exports: valid names, as the docs list them and the dashboard asks for them."""
+"""Tests of what a broker under traffic really exports: valid names, as the docs list them and the dashboard asks for them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the rows about replicas say; test_names.py has those of a whole broker."""
+"""Tests of what the rows about replicas say; test_names.py has those of a whole broker."""
 
 from __future__ import annotations
 

@@ -70,7 +70,7 @@ def promising(peer: Peer) -> Promising:
 
 
 def answers(peer: Peer) -> list[bytes]:
-    """What was sent: the answers of `keep` come with a head of eight bytes, immediate ones with their size."""
+    """Returns what was sent: the answers of `keep` come with a head of eight bytes, immediate ones with their size."""
     sent, found = peer.transport.sent, []
     while sent:
         size = int.from_bytes(sent[:4], "big")
@@ -307,7 +307,8 @@ def test_a_promise_that_fails_closes(peer: Peer, caplog: pytest.LogCaptureFixtur
 
 
 def test_a_large_request_counts_as_held_while_its_answer_comes_later(peer: Peer) -> None:
-    """What it asks for is done in turns or in a thread, and much of the frame is still needed."""
+    """Checks that the frame counts while what it asks for is done in turns or in a thread, and much of the frame is still
+    needed."""
 
     async def run() -> None:
         large = OTHER + bytes(peer.buffers.small_frame) + b"later l"

@@ -1,4 +1,4 @@
-"""What clients make a broker hold is counted over all connections, and bounded, and nobody waits for it for ever."""
+"""Tests that what clients make a broker hold is counted over all connections, and bounded, and nobody waits for it for ever."""
 
 from __future__ import annotations
 

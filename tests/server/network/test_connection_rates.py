@@ -1,4 +1,5 @@
-"""How fast connections may come: who has to wait for how long, and who is turned away. The clock stands still between them."""
+"""Tests of how fast connections may come: who has to wait for how long, and who is turned away. The clock stands still between
+them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the listeners of a broker share, and what two brokers in one process do not."""
+"""Tests of what the listeners of a broker share, and what two brokers in one process do not."""
 
 from __future__ import annotations
 

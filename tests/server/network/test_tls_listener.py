@@ -91,7 +91,7 @@ class WatchedListener(TlsListener):
 
     @property
     def looks_again(self) -> bool:
-        """Whether a time has been set at which handshakes may have to give way."""
+        """Returns whether a time has been set at which handshakes may have to give way."""
         return self._patience is not None
 
     async def until(self, condition: Callable[[], bool]) -> None:

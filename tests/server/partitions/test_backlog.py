@@ -52,13 +52,13 @@ class Rig:
             self.backlog.make((topic, index), is_new=True)
 
     def turn(self) -> list[str]:
-        """What the next turn of the loop does."""
+        """Returns what the next turn of the loop does."""
         self.turns.append([])
         self.clock.advance()
         return self.turns[-1]
 
     def retry(self) -> list[str]:
-        """What the next attempt does, and the turn after it."""
+        """Returns what the next attempt does, and the turn after it."""
         self.turns.append([])
         self.clock.advance(RETRY_SECONDS)
         return self.turns[-1]

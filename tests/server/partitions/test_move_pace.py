@@ -28,7 +28,7 @@ class Paced:
         await self.turns()
 
     async def after(self, ms: int) -> list[str]:
-        """Who has gone on when that time has passed."""
+        """Returns who has gone on when that time has passed."""
         self.clock.advance(ms / 1000)
         await self.turns()
         return self.gone

@@ -1,4 +1,4 @@
-"""How a peer is brought into each of its states, and what leads along each edge of their table."""
+"""The ways into each of a peer's states, and what leads along each edge of their table."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def ask(rig: Rig, timeout_ms: int = LONG_MS) -> Promise[Any]:
 
 
 def outcome(promise: Promise[Any]) -> Any:
-    """What became of a call: the cluster id of its answer, the class of its error, or None."""
+    """Returns what became of a call: the cluster id of its answer, the class of its error, or None."""
     if not promise.done():
         return None
     try:

@@ -26,7 +26,7 @@ LONG_S = 60.0
 
 
 def fine(header: RequestHeader) -> bytes:
-    """What a node answers as it should."""
+    """Returns what a node answers as it should."""
     response = VERSIONS if header.api_key == api_versions.API_KEY else BrokerHeartbeatResponse(is_fenced=False)
     return frame(header, response)
 

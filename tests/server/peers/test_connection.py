@@ -48,7 +48,7 @@ def answer(name: str = "c", topics: int = 0) -> MetadataResponse:
 
 
 def outcome(call: Call) -> Any:
-    """What became of a call: the cluster id of its answer, the class of its error, or None."""
+    """Returns what became of a call: the cluster id of its answer, the class of its error, or None."""
     if not call.answer.done():
         return None
     try:

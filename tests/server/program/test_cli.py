@@ -321,7 +321,7 @@ def test_version_and_help(tmp_path: Path) -> None:
 
 
 def by_typer(arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> ServeOptions | None:
-    """What typer makes of it; None where it refuses or shows something."""
+    """Returns what typer makes of it; None where it refuses or shows something."""
     seen: list[ServeOptions] = []
 
     def run(options: ServeOptions) -> int:

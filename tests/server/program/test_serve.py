@@ -1,4 +1,4 @@
-"""Where the settings of a start come from, and what is said when it fails."""
+"""Tests of where the settings of a start come from, and what is said when it fails."""
 
 from __future__ import annotations
 

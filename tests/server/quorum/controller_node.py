@@ -78,7 +78,7 @@ class ControllerNode:
         self._changed = asyncio.Event()
 
     def of(self, kind: type[Any]) -> list[Any]:
-        """What was asked of one kind."""
+        """Returns what was asked of one kind."""
         return [each for each in self.asked if isinstance(each, kind)]
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

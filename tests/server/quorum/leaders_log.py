@@ -50,7 +50,7 @@ class LeadersLog:
         self.write(*(topic(name) for name in names), epoch=epoch)
 
     def fetched(self, offset: int) -> bytes:
-        """What is behind an offset."""
+        """Returns what is behind an offset."""
         return b"".join(each for each in self.batches if read_header(each).last_offset >= offset)
 
 

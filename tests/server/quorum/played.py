@@ -69,7 +69,7 @@ class Played:
 
     @property
     def open(self) -> list[Asked]:
-        """What has no answer yet."""
+        """Returns what has no answer yet."""
         return [each for each in self.asked if not each.answer.done()]
 
     def answer(self, answer: object) -> Any:

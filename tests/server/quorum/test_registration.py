@@ -1,4 +1,4 @@
-"""What a broker registers, and what it makes of the answers."""
+"""Tests of what a broker registers, and what it makes of the answers."""
 
 from __future__ import annotations
 

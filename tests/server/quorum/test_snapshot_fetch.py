@@ -36,7 +36,7 @@ def made() -> tuple[SnapshotId, bytes]:
 
 
 def piece(snapshot_id: SnapshotId, data: bytes, request: FetchSnapshotRequest) -> FetchSnapshotResponse:
-    """What a leader answers."""
+    """Returns what a leader answers."""
     asked = request.topics[0].partitions[0]
     assert (asked.snapshot_id.end_offset, asked.snapshot_id.epoch) == snapshot_id
     found = ResponsePartitionSnapshot(

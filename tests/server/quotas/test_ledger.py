@@ -1,4 +1,5 @@
-"""What was used up stays with a share as long as it matters, whatever becomes of limits and however many clients there are."""
+"""Tests that what was used up stays with a share as long as it matters, whatever becomes of limits and however many clients there
+are."""
 
 from __future__ import annotations
 
@@ -78,7 +79,7 @@ def test_shares_are_looked_at_again_when_there_are_twice_as_many() -> None:
 
 
 def test_who_was_forgotten_is_not_measured_elsewhere() -> None:
-    """What is resolved and what is measured are kept apart, and each is forgotten at its own time."""
+    """Checks that what is resolved and what is measured are kept apart, and each is forgotten at its own time."""
     ledger = ledger_of()
     for n in range(FEW):
         ledger.measure_of(("u", str(n)), 0)

@@ -1,4 +1,4 @@
-"""Which of eight levels counts for a client, and with whom it shares its limit."""
+"""Tests of which of eight levels counts for a client, and with whom it shares its limit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the controller asks permission for: partitions of topics that pass all other checks, topic by topic."""
+"""Tests of what the controller asks permission for: partitions of topics that pass all other checks, topic by topic."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ class Rig:
         self.repairs = Repairs(
             NODE_ID, self.broker.image, self, lambda _: HERE, lambda replica: self.refetched.append(replica.log.log_end_offset)
         )
-        replicas.on_role, replicas.on_damage = self.repairs.update, self.repairs.found
+        replicas.on_role, replicas.on_damage = self.repairs.update, self.repairs.note_damage
         self.broker.create_topic(TOPIC, followers=others)
         self.log = InternalTopicLog(replicas, self.broker.image, TOPIC)
         for _ in range(5):

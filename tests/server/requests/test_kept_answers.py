@@ -34,11 +34,11 @@ def test_what_is_kept_is_bounded_in_number_and_bytes() -> None:
 def test_who_asks_what_somebody_answers_already_may_wait_for_that() -> None:
     answers = KeptAnswers()
     with answers.making("all"):
-        assert answers.made("others") is None
-        waiting = [answers.made("all") for _ in range(2)]
+        assert answers.promise_of("others") is None
+        waiting = [answers.promise_of("all") for _ in range(2)]
         assert waiting[0] is not None
         assert waiting[1] is not None
         waiting[1].cancel()
         assert not waiting[0].done()
     assert waiting[0].result() is None
-    assert answers.made("all") is None
+    assert answers.promise_of("all") is None

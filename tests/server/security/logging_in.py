@@ -96,7 +96,7 @@ class Client:
         return b"".join(parts)
 
     def ask(self, module: str, request: Any, version: int) -> Any:
-        """What comes back at once; None if nothing does."""
+        """Returns what comes back at once; None if nothing does."""
         self.send(self.request(module, request, version))
         return self.answer(module, version)
 

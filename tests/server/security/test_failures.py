@@ -1,4 +1,4 @@
-"""How long the answers to failed logins wait."""
+"""Tests of how long the answers to failed logins wait."""
 
 from __future__ import annotations
 

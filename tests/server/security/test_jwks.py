@@ -63,7 +63,7 @@ def test_what_is_no_set(data: bytes) -> None:
 def test_only_what_is_public_of_a_private_key() -> None:
     private = {**ONE, **dict.fromkeys(("d", "p", "q", "dp", "dq", "qi"), "AQAB")}
     (key,) = parse_keys(key_set(private))
-    assert not hasattr(key.of("RS256").key, "sign")
+    assert not hasattr(key.key_for("RS256").key, "sign")
 
 
 def test_a_file_is_read_again_when_it_changes_and_once_a_second() -> None:

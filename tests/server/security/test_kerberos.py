@@ -22,7 +22,7 @@ SERVICE = {"sasl.kerberos.service.name": "kafka"}
 
 
 class GSSError(Exception):
-    """What the library raises."""
+    """An error as the library raises it."""
 
 
 class Name:

@@ -1,4 +1,4 @@
-"""Which login module counts, and that whatever is wrong names the setting and what to do."""
+"""Tests of which login module counts, and that whatever is wrong names the setting and what to do."""
 
 from __future__ import annotations
 

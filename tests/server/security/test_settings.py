@@ -1,4 +1,5 @@
-"""Which of several written texts counts for a listener, and that a wrong one is called by the name under which it was written."""
+"""Tests of which of several written texts counts for a listener, and that a wrong one is called by the name under which it was
+written."""
 
 from __future__ import annotations
 

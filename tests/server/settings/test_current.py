@@ -1,4 +1,4 @@
-"""Which value of a setting counts now: what was set while brokers ran, over what this one was started with."""
+"""Tests of which value of a setting counts now: what was set while brokers ran, over what this one was started with."""
 
 from __future__ import annotations
 

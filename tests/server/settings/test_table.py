@@ -39,7 +39,7 @@ KNOWN_BUT_IDLE = {
 
 
 def questions() -> list[tuple[str, str, str]]:
-    """What Kafka and we are asked about every setting: odd texts, and both sides of each bound and choice."""
+    """Returns what Kafka and we are asked about every setting: odd texts, and both sides of each bound and choice."""
     asked = []
     for table, settings in TABLES.items():
         for name, setting in settings.items():

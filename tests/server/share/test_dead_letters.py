@@ -1,4 +1,5 @@
-"""How dead letters are split into batches; test_share_dead_letters.py of the handlers has when they are written, and where."""
+"""Tests of how dead letters are split into batches; test_share_dead_letters.py of the handlers has when they are written, and
+where."""
 
 from __future__ import annotations
 

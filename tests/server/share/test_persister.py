@@ -1,4 +1,4 @@
-"""What a member of a share group is told when the share coordinator refuses: never that nobody knows what is wrong."""
+"""Tests of what a member of a share group is told when the share coordinator refuses: never that nobody knows what is wrong."""
 
 from __future__ import annotations
 

@@ -60,14 +60,14 @@ class NodesRig:
         return self.rig.lives.context.metadata.partition(topic, index)
 
     async def produce(self, node: int, topic: str, version: int = 11, acks: int = -1) -> Any:
-        """What a node answers for partition 0; the whole answer as well."""
+        """Returns what a node answers for partition 0; the whole answer as well."""
         data = produce.PartitionProduceData(0, batch())
         body = produce.ProduceRequest(None, acks, 1000, [produce.TopicProduceData(topic, partition_data=[data])])
         answer = await self.ask(node, produce, version, body)
         return answer.responses[0].partition_responses[0], answer
 
     async def fetch(self, node: int, topic: str, version: int = 12, epoch: int = -1, max_wait_ms: int = 0) -> Any:
-        """What a node answers a consumer for partition 0."""
+        """Returns what a node answers a consumer for partition 0."""
         partition = fetch.FetchPartition(0, epoch, 0, partition_max_bytes=1_000_000)
         body = fetch.FetchRequest(
             replica_id=-1, max_wait_ms=max_wait_ms, min_bytes=1, topics=[fetch.FetchTopic(topic, partitions=[partition])]

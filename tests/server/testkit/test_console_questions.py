@@ -1,4 +1,4 @@
-"""What a console asks of a kit: its calls, and the last one with its outcome."""
+"""Tests of what a console asks of a kit: its calls, and the last one with its outcome."""
 
 from __future__ import annotations
 

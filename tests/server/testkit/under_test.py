@@ -36,7 +36,7 @@ class UnderTest:
         self.session = Session("PLAINTEXT", "127.0.0.1")
 
     def call(self, method: str, path: str, body: Any = None, query: Mapping[str, str] | None = None) -> Any:
-        """What a call of the kit answers, or an awaitable of it."""
+        """Returns what a call of the kit answers, or an awaitable of it."""
         found, variables = find_call(method, path)
         return found.function(self.kit, Given(variables, body, query))
 
@@ -45,7 +45,7 @@ class UnderTest:
         return self.call("POST", "/v1/faults", {"on": on, "do": do, **rules})
 
     def state(self, fault: Any) -> Any:
-        """What is known of a fault now."""
+        """Returns what is known of a fault now."""
         return self.call("GET", f"/v1/faults/{fault['id']}")
 
     async def send(self, module: Any, version: int, request: Any, role: str = BROKER, client_id: str | None = "app-1") -> bytes:
@@ -53,7 +53,7 @@ class UnderTest:
         return await sent(self.serve(module, version, request, role, client_id))
 
     def serve(self, module: Any, version: int, request: Any, role: str = BROKER, client_id: str | None = "app-1") -> Any:
-        """What `Dispatch.serve` returns for a request."""
+        """Returns what `Dispatch.serve` returns for a request."""
         return Dispatch(self.context, self.broker.chain, role).serve(frame_of(module, version, request, client_id), self.session)
 
     async def ask(self, module: Any, version: int, request: Any, role: str = BROKER, client_id: str | None = "app-1") -> Any:
@@ -63,7 +63,7 @@ class UnderTest:
 
 
 def answer_header(module: Any, version: int) -> int:
-    """How long the header of an answer is, behind its size."""
+    """Returns how long the header of an answer is, behind its size."""
     return decode_response_header(module.API_KEY, version, bytes(5), 0)[1]
 
 
@@ -75,7 +75,7 @@ def frame_of(module: Any, version: int, request: Any, client_id: str | None, cor
 
 
 async def sent(answer: Any) -> bytes:
-    """What a connection sends for what was served, without the size in front."""
+    """Returns what a connection sends for what was served, without the size in front."""
     if isinstance(answer, Waiting):
         promised: Any = answer.answer
         done = asyncio.get_running_loop().create_future()

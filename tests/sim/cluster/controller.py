@@ -49,7 +49,7 @@ class BrokerState:
 
     @property
     def active(self) -> bool:
-        """Whether it may lead and be in sync."""
+        """Returns whether it may lead and be in sync."""
         return not self.fenced and not self.leaving
 
 

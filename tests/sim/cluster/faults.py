@@ -1,4 +1,4 @@
-"""What breaks in a simulated cluster: nodes, their disks and clocks, the network between them, and the controllers.
+"""The faults of a simulated cluster: nodes, their disks and clocks, the network between them, and the controllers.
 
 Each fault happens once when it is called, and ends by itself.
 """

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Host(Protocol):
-    """What a host is to others: `connect` to it, or `ask` it in no time, as a thread that waits does."""
+    """The interface of a host to others: `connect` to it, or `ask` it in no time, as a thread that waits does."""
 
     def connect(self, client: Receiver, origin: str = "") -> Link: ...
 

@@ -37,7 +37,7 @@ _MOST: Final = 1 << 20
 
 
 class Batch(NamedTuple):
-    """What tells a batch from others at the same offset."""
+    """The identity of a batch among others at the same offset."""
 
     epoch: int
     next_offset: int

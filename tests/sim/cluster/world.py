@@ -100,7 +100,7 @@ class Node(BrokerLives):
 
     @property
     def context(self) -> BrokerContext | None:
-        """What the broker of the life under way works with; None before it has that, and while there is no life."""
+        """The context that the broker of the life under way works with; None before it has that, and while there is no life."""
         return None if self.starting is None else self.starting.context
 
     def replicas(self) -> list[Replica]:

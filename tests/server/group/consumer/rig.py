@@ -1,4 +1,5 @@
-"""What the steps of a consumer group's request work with, over a log in memory, and groups of the members that a test wants."""
+"""The surroundings that the steps of a consumer group's request work with, over a log in memory, and groups of the members that a
+test wants."""
 
 from __future__ import annotations
 

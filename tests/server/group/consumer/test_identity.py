@@ -1,4 +1,5 @@
-"""Who a request comes from: dynamic members, static ones that take a former self's place, and the epochs that they may name."""
+"""Tests of who a request comes from: dynamic members, static ones that take a former self's place, and the epochs that they may
+name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What the requests of consumer groups share on one shard: settings, groups by id, room, deadlines, and topics that change."""
+"""Tests of what the requests of consumer groups share on one shard: settings, groups by id, room, deadlines, and topics that
+change."""
 
 from __future__ import annotations
 

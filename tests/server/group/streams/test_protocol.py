@@ -291,7 +291,7 @@ def test_a_static_member_comes_back_as_another_process() -> None:
 
 
 def located(answer: StreamsGroupHeartbeatResponse) -> dict[str, tuple[dict[str, list[int]], dict[str, list[int]]]]:
-    """What an answer says of the processes: host -> (partitions of active tasks, those of standby tasks), by topic."""
+    """Returns what an answer says of the processes: host -> (partitions of active tasks, those of standby tasks), by topic."""
     assert answer.partitions_by_user_endpoint is not None
     return {
         each.user_endpoint.host: (

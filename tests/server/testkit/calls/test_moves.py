@@ -1,4 +1,4 @@
-"""What a test may ask of the clock: segments, transactions and members grow old at once, and the answer says which."""
+"""Tests of what a test may ask of the clock: segments, transactions and members grow old at once, and the answer says which."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a test may not ask of the nodes of a simulated cluster."""
+"""Tests of what a test may not ask of the nodes of a simulated cluster."""
 
 from __future__ import annotations
 

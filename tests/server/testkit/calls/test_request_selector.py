@@ -1,4 +1,4 @@
-"""Which recorded requests are selected by what."""
+"""Tests of which recorded requests are selected by what."""
 
 from __future__ import annotations
 

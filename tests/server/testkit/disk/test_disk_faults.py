@@ -1,4 +1,4 @@
-"""Which operations a fault of the disk fails, and when, and what a test may not ask for."""
+"""Tests of which operations a fault of the disk fails, and when, and what a test may not ask for."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a broker makes of a disk that a test breaks, and that the disk is as it was once it is whole again."""
+"""Tests of what a broker makes of a disk that a test breaks, and that the disk is as it was once it is whole again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a client gets of an answer whose bytes a fault changes, and of the answers before and behind it."""
+"""Tests of what a client gets of an answer whose bytes a fault changes, and of the answers before and behind it."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ async def connect(broker: Broker) -> Client:
 
 
 async def three_answers(broker: Broker, middle: bytes) -> list[bytes]:
-    """What comes for three requests that are sent at once."""
+    """Returns what comes for three requests that are sent at once."""
     client = await connect(broker)
     client.send(asking(1), middle, asking(3))
     answers = [await client.receive() for _ in range(3)]

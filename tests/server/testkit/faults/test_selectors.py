@@ -1,4 +1,4 @@
-"""What a fault is for: what matches, what cannot, and what is said about that."""
+"""Tests of what a fault is for: what matches, what cannot, and what is said about that."""
 
 from __future__ import annotations
 

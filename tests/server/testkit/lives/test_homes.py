@@ -1,4 +1,4 @@
-"""Where a broker for tests lives, and what may be deleted there."""
+"""Tests of where a broker for tests lives, and what may be deleted there."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What each simulated node serves and what it refuses: partitions, groups, transactional ids, and lists of them."""
+"""Tests of what each simulated node serves and what it refuses: partitions, groups, transactional ids, and lists of them."""
 
 from __future__ import annotations
 
@@ -155,7 +155,7 @@ def test_a_fetch_that_knows_no_epoch_learns_at_its_end_that_the_leader_has_moved
 
 
 async def joined(rig: NodesRig, node: int, group: str) -> Any:
-    """What a node answers a first member of a group, twice: the first answer has the member's id."""
+    """Returns what a node answers a first member of a group, twice: the first answer has the member's id."""
     protocol = join_group.JoinGroupRequestProtocol("range", b"")
     body = join_group.JoinGroupRequest(group, 10_000, 10_000, "", None, "consumer", [protocol])
     answer = await rig.ask(node, join_group, 5, body)

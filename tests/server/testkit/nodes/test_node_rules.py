@@ -1,4 +1,4 @@
-"""Who leads and who has replicas when nodes of a simulated cluster go and others take their place."""
+"""Tests of who leads and who has replicas when nodes of a simulated cluster go and others take their place."""
 
 from __future__ import annotations
 

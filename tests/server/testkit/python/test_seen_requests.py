@@ -31,7 +31,7 @@ def test_fields_are_attributes_and_items() -> None:
         _ = seen["nam"]
 
 
-def test_a_broker_tells_what_it_was_asked() -> None:
+def test_a_broker_lists_what_it_was_asked() -> None:
     with Broker() as broker:
         with pytest.raises(ValueError, match="nothing is recorded yet"):
             broker.requests()

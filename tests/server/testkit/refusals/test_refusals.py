@@ -102,7 +102,7 @@ def double(body: Any, way: tuple[Place, ...]) -> None:
 
 
 def selector(body: Any, shape: Shape, way: tuple[Place, ...], topics_by_id: Any) -> dict[str, Any] | None:
-    """What a fault selects the first entity by; None if nothing tells it from the other."""
+    """Returns what a fault selects the first entity by; None if nothing tells it from the other."""
     named = list(named_in(body, way))
     first, second = (
         [

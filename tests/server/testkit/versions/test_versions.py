@@ -20,7 +20,7 @@ ASKS = api_versions.ApiVersionsRequest("app", "1")
 
 
 async def told(tested: UnderTest, version: int = 3) -> api_versions.ApiVersionsResponse:
-    """What ApiVersions says through the kit's own layer."""
+    """Returns what ApiVersions says through the kit's own layer."""
     answer = serve(tested, api_versions, version, ASKS)
     response: api_versions.ApiVersionsResponse = api_versions.DECODE_RESPONSE[version](answer, 8)[0]
     return response

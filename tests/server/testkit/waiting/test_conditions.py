@@ -1,4 +1,5 @@
-"""What can be waited for, but for groups: when it has come about, what is said while it has not, and what can never be."""
+"""Tests of what can be waited for, but for groups: when it has come about, what is said while it has not, and what can never
+be."""
 
 from __future__ import annotations
 

@@ -28,14 +28,14 @@ HARDLY_ANY_MS = 10
 
 
 async def refusal(rig: Rig, timeout_ms: int = HARDLY_ANY_MS, **until: Any) -> Refused:
-    """What a wait ends with that ends in vain."""
+    """Returns what a wait ends with that ends in vain."""
     with pytest.raises(Refused) as refused:
         await rig.wait(timeout_ms, **until)
     return refused.value
 
 
 async def missing(rig: Rig, **until: Any) -> str:
-    """What a wait says that ends in vain."""
+    """Returns what a wait says that ends in vain."""
     return str(await refusal(rig, **until)).removeprefix(f"after {HARDLY_ANY_MS} ms: ")
 
 
