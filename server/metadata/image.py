@@ -482,8 +482,8 @@ class MetadataImage:
         self.next_producer_id = record.next_producer_id
 
     def _client_quota(self, record: ClientQuotaRecord) -> None:
-        entity = tuple(sorted([(part.entity_type, part.entity_name or "") for part in record.entity]))
-        key = ("quota", entity, record.key)
+        entity = [(part.entity_type, part.entity_name or "") for part in record.entity]
+        key = ("quota", tuple(sorted(entity) if len(entity) > 1 else entity), record.key)
         if record.remove:
             self.kept.pop(key, None)
         else:
